@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.instances import catalog
 from stagepack.instances.packing import (
     Allowed,
     Banks,
@@ -380,3 +381,12 @@ class _Enumeration:
             i in touched and j in touched and bool(touched[i] & touched[j])
             for i, j in banks.pairs.tolist()
         )
+
+
+def dense(buffers: int, layers: int, kept: int) -> LmemPacking:
+    """Return an instance of training with many buffers alive together."""
+    instance = catalog.load(
+        "packing/random/training", buffers=buffers, layers=layers, kept=kept, seed=0
+    )
+    assert isinstance(instance, LmemPacking)
+    return instance

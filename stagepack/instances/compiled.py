@@ -109,7 +109,7 @@ class _Listener(event.Listener):
         compilation.end()
 
 
-event.register("numba:compile", _Listener())  # type: ignore[no-untyped-call]
+event.register("numba:compile", _Listener())
 
 
 @functools.cache

@@ -1,0 +1,258 @@
+"""Searches and rules of packings ask for the time, often, and end soon after a no."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.hostile.packing import spilling
+from stagepack.heuristics.packing import bounds, effort, relocation
+from stagepack.heuristics.packing import iis as iis_of_blocks
+from stagepack.heuristics.packing.constructive import greedy, greedy_kernels, spill, valleys
+from stagepack.heuristics.packing.constructive.rules import RULES, Measures, Rule
+from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.local_search import repair
+from stagepack.instances.packing import LmemPacking, PackingSolution
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.methods.packing import attempt as attempts
+from stagepack.methods.packing import iis, quick
+from stagepack.progress import Progress
+from stagepack.result import Status
+from stagepack.solve import solve
+from tests.packing_cases import dense
+
+
+class Asked:
+    """A `keep_going` that counts, and says no from some question on."""
+
+    def __init__(self, until: float = float("inf")) -> None:
+        self.times, self.until = 0, until
+
+    def __call__(self) -> bool:
+        self.times += 1
+        return self.times < self.until
+
+
+class Paced(Asked):
+    """One that also notes the most work, in seconds, between two of its questions."""
+
+    def __init__(self, until: float = float("inf")) -> None:
+        super().__init__(until)
+        self.most = self.last = effort.spent()
+
+    def __call__(self) -> bool:
+        now = effort.spent()
+        self.most, self.last = max(self.most, now - self.last), now
+        return super().__call__()
+
+
+def test_replan_ends_when_asked_to_before_it_has_compared_all() -> None:
+    instance = dense(300, 4, 10)
+    old = np.zeros(instance.n, dtype=np.int64)
+    load = int(Blocks.of(instance).load.max())
+    instance = instance.replace(previous=old, capacity=2 * load, objective="moves")
+    looks = 0
+
+    def few() -> bool:
+        nonlocal looks
+        looks += 1
+        return looks <= 10
+
+    relocation.move_less(instance, 2 * load, keep_going=few, on_solution=lambda _: None)
+    assert looks < 30
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_old_places_are_compared_while_there_is_time(
+    over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relocation, "STEP_BUDGET", 1000)
+    blocks = Blocks.of(dense(300, 4, 10))
+    low = greedy.place(blocks, RULES["greedy-by-size"])
+    assert low is not None
+    old = low.copy()
+    old[::3] = old[0]
+    ceiling = 2 * int((low + blocks.size).max())
+    # So that each round of the sieve asks: once, where the answer is no.
+    back, kept = Asked(1 if over else float("inf")), Asked(1 if over else float("inf"))
+    with effort.counting():
+        moved = relocation.returned(blocks, low, old, keep_going=back)
+        assert effort.spent() > effort.LOOK * back.times
+    found = relocation.around(blocks, old, ceiling, keep_going=kept)
+    if over:
+        assert (back.times, kept.times) == (1, 1)
+        assert moved.tolist() == low.tolist()
+        assert found is None
+    else:
+        assert back.times > 5
+        assert kept.times > 5
+        assert moved.tolist() == relocation.returned(blocks, low, old).tolist()
+        assert found is not None
+
+
+@pytest.mark.parametrize("asked", [0, 1, 5, 50])
+def test_spilling_ends_soon_after_a_no_and_has_an_answer(asked: int) -> None:
+    instance, since = spilling(300, 9), [0]
+
+    def keep_going() -> bool:
+        since[0] += 1
+        return since[0] <= asked
+
+    with effort.counting():
+        placed = spill.place(instance, keep_going)
+        assert effort.spent() > 0
+    assert placed is not None
+    assert not instance.check(PackingSolution.of(instance, *placed))
+    assert since[0] < asked + 20
+
+
+def test_no_iis_is_sought_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    n, now = 200, [0.0]
+    instance = LmemPacking.from_arrays([3] * n, [0] * n, [1] * n, capacity=3 * n - 1)
+    part = iis.part
+
+    def slow(*arguments: Any) -> LmemPacking:
+        now[0] += 1
+        return part(*arguments)
+
+    monkeypatch.setattr(iis, "part", slow)
+    monkeypatch.setattr(iis, "SECONDS", 3.0)
+    progress: Any = Progress(instance.evaluate, instance.check)
+    progress.limit_by(lambda: now[0], 10.0)
+    iis.find(instance, instance.ceiling, iis.Questions(progress))
+    assert now[0] <= 4
+
+
+def test_no_conflict_is_sought_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks, asked = Blocks.of(dense(200, 8, 10)), [0]
+    decided = exact.Decision(Status.INFEASIBLE, None, 0, 0, 0)
+    monkeypatch.setattr(exact, "decide_packing", lambda *_, **__: decided)
+    monkeypatch.setattr(
+        iis_of_blocks._Filter, "_narrowed", lambda _, which, first, end: (first, end)
+    )
+    prepared = [0]
+
+    def counted(*_: Any) -> None:
+        prepared[0] += 1
+
+    monkeypatch.setattr(exact, "prepared", counted)
+
+    def keep_going() -> bool:
+        asked[0] += 1
+        return asked[0] < 4
+
+    iis_of_blocks._Filter(blocks, 1, keep_going, 10).run(None)
+    assert prepared[0] <= 4
+
+
+@pytest.mark.parametrize("until", [1, 7, 60])
+def test_repair_asks_between_windows_and_ends(until: int) -> None:
+    blocks = Blocks.of(dense(1500, 8, 60))
+    low = greedy.place(blocks, RULES["first-fit-start"])
+    assert low is not None
+    with effort.counting():
+        asked = Paced(until)
+        found = repair.improve(blocks, low, target=0, keep_going=asked)
+    assert until <= asked.times <= until + 3
+    assert asked.most < 0.2
+    assert (found + blocks.size).max() <= (low + blocks.size).max()
+
+
+@pytest.mark.parametrize("until", [1, 7, 60])
+def test_replan_asks_between_placements_and_ends(until: int) -> None:
+    instance = dense(1500, 8, 60)
+    blocks = Blocks.of(instance)
+    low = greedy.place(blocks, RULES["greedy-by-size"])
+    assert low is not None
+    capacity = int((low + blocks.size).max())
+    old = np.random.default_rng(0).permutation(blocks.expand(low))
+    instance = instance.replace(previous=old, capacity=capacity, objective="moves")
+    with effort.counting():
+        asked = Paced(until)
+        relocation.move_less(instance, capacity, keep_going=asked, on_solution=lambda _: None)
+    assert until <= asked.times <= until + 3
+    assert asked.most < 0.2
+
+
+def conflicting(buffers: int) -> LmemPacking:
+    random = np.random.default_rng(buffers)
+    pairs = np.sort(random.integers(0, buffers, (buffers * 4, 2)), axis=1)
+    return LmemPacking.from_arrays(
+        random.integers(1, 99, buffers), conflicts=pairs[pairs[:, 0] < pairs[:, 1]]
+    )
+
+
+def test_the_clique_of_a_conflict_graph_is_sought_while_there_is_time() -> None:
+    instance = conflicting(60)
+    blocks, asked, few = Blocks.of(instance), Asked(), Asked(5)
+    heaviest = bounds.clique_bound(instance, blocks, asked)
+    assert heaviest == bounds.clique_bound(instance, blocks)
+    assert asked.times > 20
+    assert int(blocks.load.max()) <= bounds.clique_bound(instance, blocks, few) <= heaviest
+    assert few.times <= 40
+
+
+def test_where_all_conflict_no_clique_is_sought(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = np.stack(np.triu_indices(30, 1), axis=1)
+    instance = LmemPacking.from_arrays(np.arange(1, 31), conflicts=pairs)
+    blocks = Blocks.of(instance)
+    monkeypatch.setattr(Blocks, "neighbours", lambda _: pytest.fail("listed"))
+    assert bounds.objective_bound(instance, blocks) == 30 * 31 // 2
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.name)
+def test_orders_ask_before_each_sort(rule: Rule) -> None:
+    measures = Measures(Blocks.of(dense(60, 4, 10)))
+    asked, keys = Asked(), len(rule.keys(measures))
+    by_all = np.lexsort(rule.keys(measures)[::-1])
+    assert rule.order(measures, asked).tolist() == by_all.tolist()
+    assert asked.times == keys
+
+
+def test_blocks_placed_whatever_the_time_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(greedy, "STEP_BUDGET", 1)
+    blocks, over = Blocks.of(conflicting(60)), Asked(0)
+    spans = valleys.Spans(blocks)
+    assert len(spans.scattered) > 20
+    assert valleys.first(spans, keep_going=over) is not None
+    assert over.times > len(spans.scattered)
+
+
+def test_slabs_ask_before_each_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, asked = [0], Asked(3)
+    make = greedy_kernels.make_slabs
+
+    def counted(*arguments: Any) -> Any:
+        made[0] += 1
+        return make(*arguments)
+
+    monkeypatch.setattr(greedy, "make_slabs", counted)
+    length = np.array([500, 250, 120, 60] + [1] * 500)
+    start = np.array([0] * 4 + list(range(500)))
+    blocks = Blocks.of(LmemPacking.from_arrays([3] * 504, start, start + length))
+    order = np.argsort(-length, kind="stable")
+    assert greedy.place_in_order(blocks, order) is not None
+    assert made == [5]
+    assert greedy.place_in_order(blocks, order, keep_going=asked) is None
+    assert made == [6]
+
+
+def test_a_rule_leaves_the_time_for_a_first_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance, began = dense(200, 8, 10), []
+    fill = greedy_kernels.fill_slabs
+
+    def watched(*arguments: Any) -> Any:
+        began.append(1)
+        return fill(*arguments)
+
+    attempts.warm_up("greedy")  # which places, too
+    monkeypatch.setattr(greedy, "fill_slabs", watched)
+    monkeypatch.setattr(quick, "EACH", 1e-2)  # seconds a block: more than there are
+    result = solve(instance, "first-fit-size", time_limit=1, options={"deterministic": True})
+    assert not began
+    assert result.solution is not None
+    assert "did not end in time" in result.reason
+    monkeypatch.setattr(quick, "EACH", 1e-6)
+    result = solve(instance, "first-fit-size", time_limit=1, options={"deterministic": True})
+    assert began
+    assert "did not end in time" not in result.reason

@@ -1,0 +1,126 @@
+"""Instances too dense for lists of pairs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stagepack.errors import InputError
+from stagepack.formulations.packing import frame
+from stagepack.heuristics.packing.constructive import greedy
+from stagepack.heuristics.packing.constructive.rules import RULES
+from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.local_search import annealing, repair
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.methods.packing import attempt as attempts
+from stagepack.methods.packing import searches, steps
+from stagepack.result import Status
+from stagepack.solve import solve
+from tests.packing_cases import dense
+
+
+@pytest.mark.parametrize("objective", ["peak", "fit"])
+def test_dense_instances_need_no_lists_of_pairs(
+    objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = dense(1500, 8, 60)
+    blocks = Blocks.of(instance)
+    instance = instance.replace(capacity=int(blocks.load.max()), objective=objective)
+    for module in (exact, attempts, frame):
+        monkeypatch.setattr(module, "LARGEST_PAIRS", 1000)
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise AssertionError("pairs are listed")
+
+    monkeypatch.setattr(Blocks, "neighbours", refused)
+    monkeypatch.setattr(steps, "solve_model", refused)
+    monkeypatch.setattr(steps, "search_exactly", refused)
+    for method in ("auto", "anneal", "repair"):
+        result = solve(instance, method, time_limit=0.3, options={"deterministic": True})
+        assert result.status is not Status.INFEASIBLE
+
+
+def test_what_is_dense_goes_the_way_of_what_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = dense(1500, 8, 60)
+    monkeypatch.setattr(searches, "DENSE", Blocks.of(instance).pairs - 1)
+    monkeypatch.setattr(searches, "_search_all", lambda *_: pytest.fail("lists pairs"))
+    result = solve(instance, "auto", time_limit=0.5, options={"deterministic": True})
+    assert result.solution is not None
+
+
+def test_windows_of_dense_instances_stay_within_their_pairs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(repair, "MOST_PAIRS", 20_000)
+    monkeypatch.setattr(repair, "LARGEST_WINDOW", 300)
+    listed: list[int] = []
+    rows = annealing._rows
+
+    def watched(blocks: Blocks, free: Any) -> Any:
+        ptr, other = rows(blocks, free)
+        listed.append(len(other))
+        return ptr, other
+
+    monkeypatch.setattr(annealing, "_rows", watched)
+    monkeypatch.setattr(annealing, "BUDGET", 100_000)
+    blocks = Blocks.of(dense(1500, 8, 60))
+    low = greedy.place(blocks, RULES["first-fit-start"])
+    assert low is not None
+    looks = iter(range(200))
+    found = repair.improve(
+        blocks,
+        low,
+        target=int(blocks.load.max()),
+        keep_going=lambda: next(looks, None) is not None,
+    )
+    assert (found + blocks.size).max() <= (low + blocks.size).max()
+    assert listed
+    assert max(listed) <= 20_000
+
+
+def test_rows_of_movable_blocks_are_those_of_all() -> None:
+    blocks = Blocks.of(dense(300, 4, 10))
+    free = np.arange(blocks.b) % 3 > 0
+    ptr, other = annealing._rows(blocks, free)
+    whole_ptr, whole = blocks.neighbours()
+    for i in range(blocks.b):
+        row = whole[whole_ptr[i] : whole_ptr[i + 1]].tolist() if free[i] else []
+        assert sorted(other[ptr[i] : ptr[i + 1]].tolist()) == row
+
+
+@pytest.mark.parametrize(
+    ("method", "engine"), [("cp-sat", None), ("milp", None), ("auto", "cp-sat")]
+)
+def test_models_of_dense_instances_are_refused_by_name(
+    method: str, engine: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = dense(300, 4, 10)
+    pairs = Blocks.of(instance).pairs
+    monkeypatch.setattr(frame, "LARGEST_PAIRS", pairs - 1)
+    with pytest.raises(InputError, match=f"{pairs:,} pairs of buffers are alive together"):
+        solve(instance, method, engine=engine, objective="peak", time_limit=1)
+
+
+@pytest.mark.parametrize("objective", ["moves", "fit", "peak"])
+def test_old_placements_of_dense_instances_need_no_lists_of_pairs(
+    objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = dense(300, 4, 10)
+    low = greedy.place(Blocks.of(instance), RULES["greedy-by-size"])
+    assert low is not None
+    old = low.copy()
+    old[::3] = old[0]  # clashes, so that some are released
+    capacity = 2 * int((low + instance.size).max())
+    instance = instance.replace(previous=old, capacity=capacity, objective=objective)
+    monkeypatch.setattr(exact, "LARGEST_PAIRS", 10)
+    monkeypatch.setattr(frame, "LARGEST_PAIRS", 10)
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise AssertionError("pairs are listed")
+
+    monkeypatch.setattr(Blocks, "neighbours", refused)
+    method = "replan" if objective == "moves" else "auto"
+    result = solve(instance, method, time_limit=0.5, options={"deterministic": True})
+    assert result.solution is not None
+    if objective != "peak":
+        assert (result.solution.offsets == old).sum() > instance.n // 2
