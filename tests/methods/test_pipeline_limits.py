@@ -167,3 +167,16 @@ def test_searches_count_on_the_clock_that_all_problems_share(search: ModuleType)
             search.solve(RangeCosts(instance), progress)
         assert progress.proved
         assert effort.spent() > 0
+
+
+def test_the_recurrence_counts_the_numbering_of_its_tables_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    costs = RangeCosts(PipelinePartition.from_arrays(np.arange(60), devices=5))
+    run: Progress[PipelineSolution] = Progress(lambda _: 0, lambda _: ())
+    monkeypatch.setattr(reference, "FILLING", 0.0)
+    with effort.counting():
+        tables = reference._tables(costs, run)
+        assert effort.spent() == 0
+        reference._numbered(*tables, run)
+        assert effort.spent() == pytest.approx(reference.NUMBERING * tables[0].size)

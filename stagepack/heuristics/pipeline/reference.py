@@ -26,7 +26,7 @@ from stagepack.progress import Progress
 
 INFINITE = np.int64(2**61)
 BLOCK = 2**18  # entries of a table (last cut, threshold) held at a time
-FILLING = 6e-8  # seconds of work to fill an entry of the tables,
+FILLING, NUMBERING = 2e-8, 1e-7  # seconds of work to fill an entry of the tables, to number it,
 LOOK = 2e-5  # to look at the stages of one length,
 ENTRY = 2e-9  # and to compare one of them with one threshold
 LARGEST_TABLES = 2**28  # entries of all tables (stage, first, end)
@@ -123,6 +123,8 @@ def _numbered(compute: Array, transfer: Array, progress: Progress[PipelineSoluti
     """Return the tables as numbers of their values, in the smallest type that holds them."""
     k, width, _ = compute.shape
     fits = compute < INFINITE
+    spend(NUMBERING / 2 * compute.size)  # to sort its values; the places of all follow below
+    progress.require_time()
     values = np.append(np.unique(compute[fits]), INFINITE)
     progress.require_time()
     thresholds = np.unique(transfer[fits])
@@ -130,6 +132,7 @@ def _numbered(compute: Array, transfer: Array, progress: Progress[PipelineSoluti
     allowed_from = np.empty(compute.shape, dtype=np.min_scalar_type(len(thresholds)))
     lengths = []
     for i in range(k):
+        spend(NUMBERING / 2 * compute[i].size)
         progress.require_time()
         cost[i] = np.searchsorted(values, compute[i])
         allowed_from[i] = np.searchsorted(thresholds, transfer[i])
