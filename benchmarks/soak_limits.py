@@ -141,7 +141,7 @@ KNOWN = (
     Wait(
         kind="lmem-packing",
         family="a-million",
-        seconds=1.2,
+        seconds=0.3,
         why="a first placement of a million buffers and its check are completed if time is over",
     ),
     *(

@@ -242,3 +242,56 @@ def memory_too_tight(share: float) -> GraphPartition:
     """Too little memory by a byte, which no single node shows."""
     n = count(share, 2_000, 80) // 8 * 8
     return _layers(n, 5, memory=np.full(n, 4), capacity=n // 2 + 1, colour=np.arange(n) // 3)
+
+
+@family
+def writers_of_many(share: float) -> GraphPartition:
+    """50,000 nodes, each with a tensor of its own that one node reads."""
+    n = count(share, 50_000)
+    rng = random_of(n)
+    return GraphPartition.from_arrays(
+        rng.integers(1, 100, n + 1),
+        producer=np.arange(n),
+        consumers=np.full(n, n),
+        consumer_ptr=np.arange(n + 1),
+        traffic=rng.integers(1, 50, n),
+        accelerators=8,
+    )
+
+
+@family
+def tree(share: float) -> GraphPartition:
+    """A binary tree of 2^15 leaves, whose values meet at the root."""
+    n = 2 * count(share, 2**15) - 1
+    child = np.arange(1, n)
+    rng = random_of(n)
+    return GraphPartition.from_edges(
+        n,
+        np.column_stack((n - 1 - child, n - 1 - (child - 1) // 2)),
+        time=rng.integers(1, 100, n),
+        traffic=rng.integers(0, 50, n),
+        accelerators=16,
+    )
+
+
+@family
+def chains_side_by_side(share: float) -> GraphPartition:
+    """200 chains of 50 nodes between a first node and a last one, tied in colours across."""
+    chains, length = count(share, 200), 50
+    inner = 1 + np.arange(chains * length).reshape(chains, length)
+    n = chains * length + 2
+    edges = [np.column_stack((inner[:, :-1].ravel(), inner[:, 1:].ravel()))]
+    edges += [np.column_stack((np.zeros(chains, int), inner[:, 0]))]
+    edges += [np.column_stack((inner[:, -1], np.full(chains, n - 1)))]
+    colour = np.full(n, -1)
+    colour[inner[:, length // 2]] = np.arange(chains) // 2
+    rng = random_of(n)
+    return GraphPartition.from_edges(
+        n,
+        np.concatenate(edges),
+        time=rng.integers(1, 100, n),
+        traffic=rng.integers(0, 50, n),
+        colour=colour,
+        accelerators=12,
+        objective="overlap",
+    )

@@ -396,3 +396,50 @@ def just_too_small(share: float) -> LmemPacking:
     for nbytes, begin, stop in zip(size, start, end, strict=True):
         load[begin:stop] += nbytes
     return LmemPacking.from_arrays(size, start, end, capacity=int(load.max()))
+
+
+@family
+def aligned_to_their_sizes(share: float) -> LmemPacking:
+    """Powers of two, each aligned to itself, within a capacity next to the load."""
+    n = count(share, 20_000)
+    random = random_of(n)
+    size = 1 << random.integers(0, 16, n)
+    start = random.integers(0, n, n)
+    end = start + random.integers(1, 80, n)
+    load = np.zeros(2 * n + 80, dtype=np.int64)
+    np.add.at(load, start, size)
+    np.subtract.at(load, end, size)
+    return LmemPacking.from_arrays(
+        size, start, end, alignment=size, capacity=int(np.cumsum(load).max()) + 2**16
+    )
+
+
+@family
+def conflicts_in_cliques(share: float) -> LmemPacking:
+    """200 cliques of 100 buffers, of which each shares a buffer with the next one."""
+    cliques, width = count(share, 200), 100
+    i, j = np.triu_indices(width, 1)
+    first = (width - 1) * np.arange(cliques)[:, None]
+    pairs = np.column_stack(((first + i).ravel(), (first + j).ravel()))
+    n = (width - 1) * cliques + 1
+    return LmemPacking.from_arrays(random_of(n).integers(1, 999, n), conflicts=pairs)
+
+
+@family
+def circle_of_everything(share: float) -> LmemPacking:
+    """Around a circle: old offsets, reserved ranges, groups, pairs in place and gaps at once."""
+    n = count(share, 4_000, 80)
+    random = random_of(n)
+    start = random.integers(0, n, n)
+    at = np.arange(0, n, 4)
+    return LmemPacking.from_arrays(
+        random.integers(8, 999, n),
+        start,
+        start + random.integers(4, 60, n),
+        period=n,
+        alignment=1 << random.integers(0, 5, n),
+        reserved=[(5000 * turn, 5000 * turn + 7) for turn in range(1, 20)],
+        colocated=[[i, i + 1] for i in at.tolist()],
+        gaps=[(int(i) + 2, int(start[i + 2]) + 1, int(start[i + 2]) + 3) for i in at],
+        in_place=[(int(i) + 2, int(i) + 3) for i in at],
+    )

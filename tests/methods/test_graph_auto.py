@@ -59,9 +59,10 @@ def test_few_ideals_are_given_the_time_that_they_need() -> None:
     progress = Progress[GraphSolution](instance.evaluate, instance.check)
     with effort.counting(None):
         search = Exact(instance, progress, Settings())
+        enough_to_begin = 2e-5
         with pytest.raises(TooManyError):
-            search.over_ideals(0.0)
-        search.over_ideals(0.0, few=60.0)
+            search.over_ideals(enough_to_begin)
+        search.over_ideals(enough_to_begin, few=60.0)
     assert progress.objective == progress.bound
 
 

@@ -16,7 +16,7 @@ from stagepack.heuristics.packing.constructive import greedy, spill, valleys
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import annealing
 from stagepack.instances import catalog
-from stagepack.instances.packing import Banks, LmemPacking, meetings_kernels, sweep
+from stagepack.instances.packing import Banks, LmemPacking, PackingSolution, meetings_kernels, sweep
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods.packing import attempt as attempts
 from stagepack.methods.packing import quick, steps
@@ -277,3 +277,15 @@ def test_first_fit_copies_no_pieces() -> None:
     pieces = greedy._pieces(blocks, None)
     for name in ("first", "end", "low", "range_low", "range_high"):
         assert np.shares_memory(getattr(pieces, name), getattr(blocks, name)), name
+
+
+def test_gaps_that_python_goes_through_count_as_work() -> None:
+    gaps = [(0, 3 * at, 3 * at + 1) for at in range(500)]
+    instance = LmemPacking.from_arrays([5, 6], [0, 0], [1500, 1500], gaps=gaps)
+    progress = Progress[PackingSolution](instance.evaluate, instance.check)
+    with effort.counting():
+        attempt = attempts.Attempt(instance, progress)
+        made = effort.spent()
+        attempt.offer(np.array([0, 5]), "test")
+        assert made > effort.ROW * len(gaps)
+        assert effort.spent() - made > effort.ROW * len(gaps)

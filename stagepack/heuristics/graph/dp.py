@@ -62,6 +62,7 @@ def solve(
     floor = 0
     for light in _levels(compact):
         staging = Staging.of(compact, light=light)
+        staging.prepare(pause)
         best = _best(staging, known, pause, listed)
         if best is None:
             bound(known)

@@ -45,8 +45,7 @@ AGAIN = 3.0
 SWEPT = 1.5e-9
 """Seconds of work about, for each pair of ideals, where stages are added."""
 PREPARED, CHECKED = 2e-7, 1e-7
-"""Seconds of work, for each node and reader of a tensor, of either form that searches work on and
-of a check."""
+"""Seconds of work, for each node and reader of a tensor, of the compact form and of a check."""
 
 
 class CompactSearch:
@@ -82,13 +81,20 @@ class CompactSearch:
 
     @functools.cached_property
     def staging(self) -> Staging:
-        """What the linear order works on; `progress` hears of the bound that it gives."""
+        """What the linear order works on."""
         staging = Staging.of(self.compact, sequence=spread(self.compact))
         staging.prepare(self.progress.require_time)
-        effort.spend(PREPARED * self._size)
-        self.raise_bound(objective_bound(staging), "work bound")
-        self.progress.require_time()
         return staging
+
+    @functools.cached_property
+    def _least(self) -> int:
+        return objective_bound(self.staging)
+
+    def least(self) -> int:
+        """Return ticks that no partition is below, and tell `progress` of them."""
+        self.raise_bound(self._least, "work bound")
+        self.progress.require_time()
+        return self._least
 
     def start(self) -> None:
         """Offer a first solution as the settings want it."""
@@ -142,6 +148,7 @@ class CompactSearch:
         """
         with self.progress.setup("loading kernels"):
             load_kernels()
+        self.least()
         pending: list[Found] = []
 
         def better(found: Found) -> None:
@@ -226,8 +233,8 @@ class CompactSearch:
             if self.progress.objective != known:
                 take()
 
-        turn, least = itertools.count(1), objective_bound(self.staging)
-        search = LabelSearch(self._sweeps(), least, self._take, bound, anneal)
+        turn, least, sweeps = itertools.count(1), self.least(), self._sweeps()
+        search = LabelSearch(sweeps, least, self._take, bound, anneal)
         take()
         search.run()
         if search.impossible:
@@ -242,10 +249,10 @@ class CompactSearch:
 
     def by_beams(self) -> None:
         """Look for partitions with the most promising labels only."""
-        sweeps = self._sweeps()
+        least, sweeps = self.least(), self._sweeps()
         value = min(self.known, sweeps.most)
         take = functools.partial(self._take, source="beam")
-        beam.search(sweeps, objective_bound(self.staging), value, take)
+        beam.search(sweeps, least, value, take)
 
     def _sweeps(self) -> Sweeps:
         with self.progress.setup("loading kernels"):

@@ -52,7 +52,9 @@ class Attempt:
         self.blocks = Blocks.of(instance)
         self._low: Array | None = None
         self._searches: exact.Searches | None = None
-        effort.spend(MADE + effort.ITEM * instance.n)
+        rows = len(instance.gaps) + len(instance.allowed)
+        self._gone_through = effort.ITEM * instance.n + effort.ROW * rows
+        effort.spend(MADE + self._gone_through)
         reason = bounds.overload(instance, self.blocks)
         if reason:
             progress.prove_infeasible(reason)
@@ -127,7 +129,7 @@ class Attempt:
             _note(self.progress, peak, source)
             return
         self.progress.reason = ""
-        effort.spend(CHECK + effort.ITEM * self.instance.n)
+        effort.spend(CHECK + self._gone_through)
         self.progress.offer(PackingSolution.of(self.instance, offsets, memory), source)
 
     def overdue(self, deterministic: bool) -> float:

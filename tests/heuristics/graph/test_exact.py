@@ -172,6 +172,19 @@ def test_coarse_cuts_take_no_room_where_stages_may_not_begin() -> None:
         assert (np.flatnonzero(np.diff(found.stage_of)) % grain == grain - 1).all()
 
 
+def test_what_ideals_are_listed_of_is_counted_and_asks_while_it_is_made() -> None:
+    asked: list[float] = []
+
+    def pause() -> None:
+        asked.append(effort.spent())
+        if len(asked) == 5:
+            raise Stopped
+
+    with effort.counting(), pytest.raises(Stopped):
+        dp.solve(Compact.of(chain_of(50)), FAR, pause, lambda *_: True, asked.append)
+    assert asked[0] == asked[-1] > 0  # nothing was listed yet
+
+
 def chain_of(n: int) -> GraphPartition:
     """Return nodes in a row, all alike but for their times."""
     edges = [(v, v + 1) for v in range(n - 1)]
