@@ -4,7 +4,8 @@ The one says when values live (``name{}:8-35``, both ends inclusive), the other 
 have and where XLA puts them; the second is appended to the first, or named beside it
 (``assignment``).  Buffers are the values that XLA allocates for the run: no parameters, constants
 or locals of threads, which are not its to place.  Values that XLA lets follow one another in one
-place, the second written as the first is read, are in place of each other here, too.
+place, the second written as the first is read, are in place of each other here, too.  What a loop
+hands from turn to turn (``(phi)``) XLA keeps in one place; here nothing ties it.
 
 XLA's own places are a solution, with its allocations one behind the other.
 """
@@ -26,7 +27,8 @@ RANGES, ASSIGNMENT = "HloLiveRange", "BufferAssignment:"
 RANGE = re.compile(r" *(\S+\{[0-9,]*\}):([0-9]{1,15})-([0-9]{1,15})")
 ALLOCATION = re.compile(r"allocation ([0-9]{1,9}): (?:0x\w+, )?size ([0-9]{1,18})(.*)")
 VALUE = re.compile(
-    r" *value: <[0-9]+ ([^\s>]+) @[0-9]+> \(size=([0-9]{1,18}),offset=([0-9]{1,18})\).*"
+    r" *value: <[0-9]+ ([^\s>]+)(?: \(phi\))? @[0-9]+> "
+    r"\(size=([0-9]{1,18}),offset=([0-9]{1,18})\).*"
 )
 ELSEWHERE = re.compile(r"parameter [0-9]|constant|thread-local")
 ALIGNMENT = 64
@@ -117,15 +119,16 @@ def _damaged(at: int, problem: str) -> InputError:
 
 def _in_place(dump: Dump) -> list[tuple[int, int]]:
     """Return pairs that XLA has in one place although the one is read as the other is written."""
-    ends: dict[tuple[int, int, int], list[int]] = {}
+    ends: dict[tuple[int, int, int], int] = {}  # values of one place do not end together
     for at, value in enumerate(dump.values):
-        ends.setdefault((value.allocation, value.offset, value.last), []).append(at)
-    return [
-        (before, at)
-        for at, value in enumerate(dump.values)
-        for before in ends.get((value.allocation, value.offset, value.first), ())
-        if before != at and dump.values[before].first < value.first
-    ]
+        if value.first < value.last:
+            ends.setdefault((value.allocation, value.offset, value.last), at)
+    found = []
+    for at, value in enumerate(dump.values):
+        before = ends.get((value.allocation, value.offset, value.first))
+        if before is not None:
+            found.append((before, at))
+    return found
 
 
 def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:

@@ -52,7 +52,7 @@ allocation 0: size 256, maybe-live-out:
  value: <80 tanh @0> (size=256,offset=0): f32[64]{0}
  value: <81 dot @0> (size=256,offset=0): f32[64]{0}
 allocation 1: size 4, maybe-live-out:
- value: <82 sum{0} @0> (size=4,offset=0): f32[]
+ value: <82 sum{0} (phi) @0> (size=4,offset=0): f32[]
 allocation 2: size 40, parameter 0, shape |f32[10]| at ShapeIndex {}:
  value: <78 w.1 @0> (size=40,offset=0): f32[10]{0}
 allocation 3: size 4, thread-local:
@@ -187,6 +187,16 @@ class Trap:
 def test_dumps_that_cannot_be_are_refused(data: str | bytes, words: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=words):
         sp.read(saved(tmp_path, data, "dump.json"))
+
+
+def test_values_that_xla_has_in_one_place_are_paired_once(tmp_path: Path) -> None:
+    """Thousands that end together, as no XLA writes them, make no millions of pairs."""
+    count = 3000
+    ranges = (f"    v{at}{{}}:{(0, 5)[at % 2]}-{(5, 9)[at % 2]}\n" for at in range(count))
+    values = (f" value: <{at} v{at} @0> (size=4,offset=0): f32[]\n" for at in range(count))
+    text = "".join(("HloLiveRange (max 9):\n", *ranges, "BufferAssignment:\n",
+                    "allocation 0: size 4, maybe-live-out:\n", *values))  # fmt: skip
+    assert len(sp.read(saved(tmp_path, text), kind="packing").in_place) == count // 2
 
 
 @pytest.mark.parametrize("text", [VELA, RANGES + ASSIGNMENT, TRACE, SNAPSHOT])

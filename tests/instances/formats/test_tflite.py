@@ -92,14 +92,24 @@ def test_models_without_a_whole_plan_are_named(data: bytes, words: str, tmp_path
 
 
 def fan(tensors: int) -> bytes:
-    """Return a model of many tensors that all refer to one long shape."""
+    """Return a model of many tensors that all refer to one long name."""
     whole = graph([4], [], [0], [0])
-    return model(whole | {0: [{0: (1,) * tensors, 1: 9}] * tensors})
+    return model(whole | {0: [{0: (1,), 1: 9, 3: (0,) * 10 * tensors}] * tensors})
+
+
+def calls(subgraphs: int, times: int) -> bytes:
+    """Return a model whose subgraphs run the next one, several times each."""
+    return model(
+        *(graph([4], [(2, [0], [0], at, at)] * times, [0], [0]) for at in range(1, subgraphs)),
+        graph([4], [], [0], [0]),
+    )
 
 
 @pytest.mark.parametrize(
     ("data", "words"),
     [
+        (calls(2000, 1), "more than 100 subgraphs that run one another"),
+        (model(graph([4], [], [0], [0]) | {0: [{0: (2**31 - 1,) * 65, 1: 9}]}), "has no fixed"),
         (model(graph([4, 4], [(0, [1], [0])], [0], [0])), "'t1' is read, and nothing has written"),
         (model(graph([4], [(0, [0], [7])], [0], [0])), "names tensor 7 of 1"),
         (model(graph([4], [(9, [0], [0])], [0], [0])), "names operator code 9 of 4"),
@@ -149,8 +159,11 @@ def test_a_header_names_every_buffer() -> None:
     assert "#define NET_A_B_1_OFFSET 8ULL\n" in text
     assert "#define NET_INT_X_SIZE 4ULL\n" in text
     assert "/* ? int x; */\n" in text
-    with pytest.raises(InputError, match="prefix: '1' is no name in C"):
-        written_for(instance, solution, "c", {"prefix": "1"})
+    for prefix, words in (("1", "prefix: '1' is no name in C"), (1, "prefix: 1 will not do")):
+        with pytest.raises(InputError, match=words):
+            written_for(instance, solution, "c", {"prefix": prefix})
+    with pytest.raises(InputError, match="model: is missing"):
+        written_for(instance, solution, "tflm", {"model": 5})
 
 
 def inferred(data: bytes, count: int) -> Any:

@@ -25,7 +25,9 @@ BYTES = {
 """Bytes of a value by the number of its type; strings and variants have no size."""
 CALLS = {118: (0, 1), 119: (0, 1), 129: (0,)}
 """Operators that run subgraphs (IF, WHILE, CALL_ONCE), and the fields that say which."""
-MOST_STEPS = 10_000_000
+MOST_STEPS = 1_000_000
+MOST_OPEN = 100  # subgraphs that run one another
+MOST_AXES = 64
 
 
 @dataclass
@@ -86,6 +88,8 @@ class Model:
             For a subgraph that runs itself, or runs beyond all measure; for a tensor that is read
             and that nothing has written.
         """
+        if len(self._open) == MOST_OPEN:
+            raise broken(f"has more than {MOST_OPEN} subgraphs that run one another")
         if number in self._open or not 0 <= number < len(self.subgraphs):
             told = "runs itself" if number in self._open else "is not there"
             raise broken(f"subgraph {number} {told}")
@@ -202,10 +206,11 @@ def _tensor(table: Table, at: int, filled: list[bool]) -> Tensor:
     if buffer >= len(filled):
         raise broken(f"tensor {name!r} is in buffer {buffer}, and there are {len(filled)}")
     constant = filled[buffer] or bool(table.number(5, "B"))
-    if not constant and (kind not in BYTES or min(shape, default=1) < 0):
+    sized = kind in BYTES and min(shape, default=1) >= 0 and len(shape) <= MOST_AXES
+    if not (constant or sized):
         raise InputError(
             f"tensor {name!r} of type {kind} and shape {list(shape)[:8]} has no fixed size",
             field="tensors",
             remedy="convert the model with fixed shapes and types of fixed size",
         )
-    return Tensor(name, BYTES.get(kind, 0) * math.prod(shape), constant)
+    return Tensor(name, 0 if constant else BYTES[kind] * math.prod(shape), constant)

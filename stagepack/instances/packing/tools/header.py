@@ -7,7 +7,9 @@ import re
 from stagepack.errors import InputError
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.solution import PackingSolution
+from stagepack.instances.words import Parameter
 
+PREFIX = Parameter("prefix", str, "what all names begin with")
 WORD = re.compile(r"[^A-Z0-9]+")
 
 
@@ -32,7 +34,7 @@ def header(instance: LmemPacking, solution: PackingSolution, *, prefix: str = "A
         raise InputError(
             "there are several", field="memories", remedy="write a header for each memory"
         )
-    if not re.fullmatch(r"[A-Za-z_]\w*", prefix, re.ASCII):
+    if not re.fullmatch(r"[A-Za-z_]\w*", PREFIX.of(prefix), re.ASCII):
         raise InputError(f"{prefix[:40]!r} is no name in C", field="prefix", remedy="give a word")
     names = _names(instance)
     total = int((solution.offsets + instance.size).max())

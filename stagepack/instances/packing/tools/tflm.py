@@ -28,7 +28,7 @@ def planned(instance: LmemPacking, solution: PackingSolution, *, model: str | Pa
     InputError
         Without a model, or for another one.
     """
-    if not str(model):
+    if not isinstance(model, str | Path) or not str(model):
         raise InputError("is missing", field="model", remedy="name the .tflite file")
     with strict.located(model):
         return with_solution(strict.load(model), instance, solution)

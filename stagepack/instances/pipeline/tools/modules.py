@@ -169,7 +169,12 @@ def _stages(instance: PipelinePartition, solution: PipelineSolution) -> list[lis
 def _names(modules: Iterable[str] | str | Path) -> list[str]:
     if isinstance(modules, str | Path):
         return strict.text(strict.load(modules)).split()
-    return list(modules)
+    names = list(modules) if isinstance(modules, Iterable) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InputError(
+            "are no names", field="modules", remedy="give dict(model.named_modules()), or a file"
+        )
+    return names
 
 
 def _json(data: object) -> str:

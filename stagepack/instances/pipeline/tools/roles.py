@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from stagepack.errors import InputError
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
+from stagepack.instances.words import Parameter
 
 LETTERS = "EtmL"
+GIVEN = Parameter("letters", str, "what layers are")
 ORDER = re.compile("E?t*m*L?")
 REPEATED = re.compile(r"(.)\*([0-9]{1,6})")
 NUMBER = re.compile("[0-9]+")
@@ -50,7 +52,7 @@ def stage_letters(
     InputError
         Where a stage begins within a unit, naming it; for names that do not tell.
     """
-    units = _given(instance, letters) if letters else _named(instance)
+    units = _given(instance, GIVEN.of(letters)) if letters else _named(instance)
     if not ORDER.fullmatch("".join(unit.letter for unit in units)):
         raise InputError(
             "layers come as " + "".join(unit.letter for unit in units)[:60],
@@ -114,7 +116,20 @@ def _named(instance: PipelinePartition) -> list[Unit]:
                     field="letters",
                     remedy=f"give a letter a layer: {WAYS}",
                 )
+    _require_succession(instance, found)
     return _units(found)
+
+
+def _require_succession(instance: PipelinePartition, told: list[tuple[str, int]]) -> None:
+    """Refuse names whose numbers do not count transformer layers: of parts, or of two stacks."""
+    counted = [(at, number) for at, (letter, number) in enumerate(told) if letter == "t"]
+    for (_, before), (at, number) in pairwise(counted):
+        if number not in (before, before + 1):
+            raise InputError(
+                f"{instance.layer_name(at)!r} is numbered {number} and comes after {before}",
+                field="letters",
+                remedy=f"give a letter a layer: {WAYS}",
+            )
 
 
 def _units(told: list[tuple[str, int]]) -> list[Unit]:
