@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from stagepack.integrations.pytorch import (
         compile_partitioned_model as compile_partitioned_model,
     )
+    from stagepack.integrations.pytorch import measure_plan as measure_plan
     from stagepack.integrations.pytorch import pipe_model as pipe_model
     from stagepack.integrations.pytorch import profile_model as profile_model
     from stagepack.integrations.pytorch import run_pipeline as run_pipeline
@@ -136,6 +137,7 @@ _NAMES = {
     "stagepack.integrations.pytorch": (
         "build_stages",
         "compile_partitioned_model",
+        "measure_plan",
         "pipe_model",
         "profile_model",
         "run_pipeline",

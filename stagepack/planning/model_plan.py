@@ -149,10 +149,11 @@ class ModelPlan(Shown):
     @property
     def memory(self) -> int | None:
         """The most bytes that any device holds."""
-        return max(self._memory()) if self.levels else None
+        return max(self.memories) if self.levels else None
 
-    def _memory(self) -> list[int]:
-        """Return what each stage's device holds at most: its layers, and what is in flight."""
+    @property
+    def memories(self) -> list[int]:
+        """Bytes that each stage's device holds at most: its layers, and what is in flight."""
         stages = estimate(self.partition, self.level("partition").result).stages
         flying = [device.peak_memory for device in self.measure.devices]
         held = [stage.memory - stage.stash for stage in stages]
@@ -160,7 +161,7 @@ class ModelPlan(Shown):
 
     def binds(self) -> Iterator[tuple[str, str]]:
         """Yield what keeps the plan from being faster: where work, idling and memory are."""
-        found, memory = self.measure, self._memory()
+        found, memory = self.measure, self.memories
         busiest = max(found.devices, key=lambda device: device.busy)
         at = found.devices.index(busiest)
         share = as_text.share(busiest.busy / found.makespan)
@@ -200,7 +201,7 @@ class ModelPlan(Shown):
             found.append(
                 Violation("schedule: instance", "it is not that of the stages of the partition")
             )
-        for stage, used in enumerate(self._memory()):
+        for stage, used in enumerate(self.memories):
             device = self.level("partition").result.solution.stages[stage][2]
             limit = self.partition.cluster.devices[device].memory
             if limit is not None and used > limit:
@@ -298,9 +299,7 @@ class ModelPlan(Shown):
                 as_text.quantity(used),
                 as_text.quantity(stage.capacity),
             ]
-            for stage, device, used in zip(
-                stages, self.measure.devices, self._memory(), strict=True
-            )
+            for stage, device, used in zip(stages, self.measure.devices, self.memories, strict=True)
         ]
         header = ("stage", "layers", "device", "busy", "idle", "memory", "of")
         return Sheet(header, rows, ("device",), spare=("device", "of"))

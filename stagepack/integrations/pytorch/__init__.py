@@ -16,7 +16,9 @@ from stagepack.result import Result
 if TYPE_CHECKING:
     from torch import nn
 
+    from stagepack.integrations.pytorch.plan_measure import PlanMeasure
     from stagepack.integrations.pytorch.stages import Stages
+    from stagepack.planning import ModelPlan
 
 Plan = PipelineSolution | Result[PipelineSolution] | Sequence[int]
 """Stages of the layers of a profile: a solution, or where they begin, and their number."""
@@ -270,21 +272,78 @@ def run_pipeline(
         for a cut that anything else crosses, naming it.
     """
     require_torch()
-    from stagepack.instances.formats.torch_schedule import dump
-    from stagepack.integrations.pytorch.pipelining import runtime
+    from stagepack.integrations.pytorch.pipelining import scheduled
 
-    if schedule.p != len(stages) or not 0 <= rank < schedule.d:
-        raise InputError(
-            f"has {schedule.p} stages on {schedule.d} devices: not these {len(stages)}, or "
-            f"none for rank {rank}",
-            field="schedule",
-            remedy="give one of as many stages and processes",
-        )
-    microbatches = set(schedule.microbatches.tolist())
-    if len(microbatches) > 1:
-        raise InputError(
-            "stages work on unlike numbers", field="microbatches", remedy="give all the same"
-        )
-    order = dump(schedule.solution_in(plan), schedule)
-    own = [stage for stage in range(schedule.p) if schedule.devices[stage] == rank]
-    return runtime(stages, order, own, max(microbatches), loss)
+    return scheduled(stages, schedule, schedule.solution_in(plan), rank, loss)
+
+
+def measure_plan(
+    module: nn.Module,
+    plan: ModelPlan,
+    sample_inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    orders: Sequence[str] = (),
+    repeats: int = 3,
+    depth: int | None = None,
+    basic_blocks: Sequence[type] = (),
+) -> PlanMeasure:
+    """Run the stages of a plan, a process each, and put what it predicted beside what they took.
+
+    Processes are started anew: call this below ``if __name__ == "__main__":``.  They have as many
+    threads as this one; a profile that was measured beforehand should have had no others.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Of a class that the processes can import.
+    plan : ModelPlan
+        Of the profile that :func:`profile_model` makes with the same arguments, for training.
+    sample_inputs, kwargs, depth, basic_blocks
+        As there: inputs of one microbatch.
+    orders : sequence of str
+        Methods of schedules, such as "gpipe", whose orders of the same operations run as well.
+    repeats : int
+        Steps of each order, after one that is not timed.
+
+    Returns
+    -------
+    PlanMeasure
+
+    Raises
+    ------
+    InputError
+        As :func:`build_stages` and :func:`run_pipeline`; for a plan without stages or of inference,
+        a method that finds nothing, or where a process fails.
+    """
+    require_torch()
+    import torch
+
+    from stagepack.integrations.pytorch.benching import Job, measured_plan
+    from stagepack.solve import solve
+
+    if not plan.levels or not plan.schedule.training:
+        raise InputError("is no plan of training", field="plan", remedy="plan with training=True")
+    if repeats < 1:
+        raise InputError(f"{repeats} steps", field="repeats", remedy="give at least 1")
+    cut: dict[str, Any] = {"depth": depth, "basic_blocks": basic_blocks}
+    cuts = _boundaries(plan.level("partition").result)
+    build_stages(module, cuts, sample_inputs, kwargs, **cut)
+    answers = {"plan": plan.level("schedule").result.solution}
+    for name in orders:
+        found = solve(plan.schedule, name)
+        if found.solution is None:
+            raise InputError(f"{name} found none", field="orders", remedy="leave it out")
+        answers[name] = found.solution
+    job = Job(
+        module=module,
+        cuts=tuple(cuts),
+        inputs=tuple(sample_inputs),
+        kwargs=kwargs or {},
+        options=cut,
+        schedule=plan.schedule,
+        orders=answers,
+        repeats=repeats,
+        threads=torch.get_num_threads(),
+    )
+    return measured_plan(plan, job)

@@ -7,7 +7,7 @@ floating tensor crosses run this way.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,49 +17,65 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
 from stagepack.errors import InputError
+from stagepack.instances.formats.torch_schedule import dump
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.integrations.pytorch.stages import Stages
 from stagepack.integrations.pytorch.tracing import is_tensor
 
 
-def runtime(
+def scheduled(
     stages: Stages,
-    order: bytes,
-    own: Sequence[int],
-    microbatches: int,
+    schedule: PipelineSchedule,
+    plan: ScheduleSolution,
+    rank: int,
     loss: Callable[[Any, Any], Any],
+    make: Callable[..., PipelineStage] = PipelineStage,
 ) -> Any:
-    """Return what runs the stages of this process; the group of processes is there already.
+    """Return what runs the stages of one process; see :func:`.run_pipeline`.
 
     Parameters
     ----------
     stages : Stages
-    order : bytes
-        The actions of all ranks as CSV.
-    own : sequence of int
-        The stages of this process.
-    microbatches : int
+    schedule : PipelineSchedule
+    plan : ScheduleSolution
+    rank : int
     loss : callable
-        Of what the module returns for a microbatch, and of a target.
+    make : callable
+        Makes a stage of torch's, given what PipelineStage is given.
 
     Raises
     ------
     InputError
-        For a cut that anything but one floating tensor crosses.
+        For a schedule of other stages or ranks; for a cut that anything but one floating tensor
+        crosses.
     """
+    if schedule.p != len(stages) or not 0 <= rank < schedule.d:
+        raise InputError(
+            f"has {schedule.p} stages on {schedule.d} devices: not these {len(stages)}, or "
+            f"none for rank {rank}",
+            field="schedule",
+            remedy="give one of as many stages and processes",
+        )
+    microbatches = set(schedule.microbatches.tolist())
+    if len(microbatches) > 1:
+        raise InputError(
+            "stages work on unlike numbers", field="microbatches", remedy="give all the same"
+        )
     _check_cuts(stages)
     parts = []
-    for at in own:
-        tensors = (*stages[at].parameters(), *stages[at].buffers())
-        device = next((tensor.device for tensor in tensors), torch.device("cpu"))
-        parts.append(PipelineStage(stages[at], at, len(stages), device))
+    for at in range(schedule.p):
+        if schedule.devices[at] == rank:
+            tensors = (*stages[at].parameters(), *stages[at].buffers())
+            device = next((tensor.device for tensor in tensors), torch.device("cpu"))
+            parts.append(make(stages[at], at, len(stages), device))
 
     def whole(row: Any, target: Any) -> Any:
         return loss(stages.result(row if isinstance(row, tuple) else (row,)), target)
 
-    made = _PipelineScheduleRuntime(parts, microbatches, loss_fn=whole, scale_grads=False)
+    made = _PipelineScheduleRuntime(parts, max(microbatches), loss_fn=whole, scale_grads=False)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "order.csv"
-        path.write_bytes(order)
+        path.write_bytes(dump(plan, schedule))
         made._load_csv(str(path), format="compute_only")
     return made
 
