@@ -2,8 +2,8 @@
 
 Times are medians over the steps, by the clock of the machine, which all its processes share.
 Waiting for what another rank sends is no part of an operation, and the loss is none of a stage.
-Memory is that of the first step, an optimizer's included, by PyTorch's profiler: what was allocated
-and not yet freed, at most, on top of parameters and buffers.
+Memory is that of the first step, an optimizer's included: the most bytes of tensors, parameters and
+buffers among them, that are alive at a time.
 """
 
 from __future__ import annotations
@@ -31,12 +31,19 @@ from stagepack.instances.formats import torch_schedule
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.check import measure
+from stagepack.integrations.pytorch.memory import Alive
 from stagepack.integrations.pytorch.pipelining import scheduled
 from stagepack.integrations.pytorch.plan_measure import Figure, PlanMeasure
 from stagepack.integrations.pytorch.stages import Stages, staged
 from stagepack.integrations.pytorch.tracing import trace
 from stagepack.planning.model_plan import ModelPlan
 
+CLOCKED = {
+    "F": "forward_one_chunk",
+    "B": "backward_one_chunk",
+    "W": "backward_weight_one_chunk",
+}
+"""What runs the parts of a stage's work."""
 Taken = list[tuple[str, int, int]]
 """Kind of work, begin and end."""
 
@@ -69,30 +76,22 @@ class Job:
     threads: int
 
 
-class TimedStage(PipelineStage):
-    """A stage that says what it did when."""
+def _clocked(taken: Taken, *args: Any) -> PipelineStage:
+    """Return a stage that says what it did when."""
 
-    def __init__(self, taken: Taken, *args: Any) -> None:
-        super().__init__(*args)
-        self.taken = taken
+    def clocked(kind: str, run: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            begin = time.monotonic_ns()
+            found = run(*args, **kwargs)
+            taken.append((kind, begin, time.monotonic_ns()))
+            return found
 
-    def forward_one_chunk(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a microbatch forward."""
-        return self._timed("F", super().forward_one_chunk, args, kwargs)
+        return timed
 
-    def backward_one_chunk(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a microbatch backward, as far as its input where the pass is split."""
-        return self._timed("B", super().backward_one_chunk, args, kwargs)
-
-    def backward_weight_one_chunk(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the rest of it."""
-        return self._timed("W", super().backward_weight_one_chunk, args, kwargs)
-
-    def _timed(self, kind: str, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        begin = time.monotonic_ns()
-        found = run(*args, **kwargs)
-        self.taken.append((kind, begin, time.monotonic_ns()))
-        return found
+    stage = PipelineStage(*args)
+    for kind, name in CLOCKED.items():
+        setattr(stage, name, clocked(kind, getattr(stage, name)))
+    return stage
 
 
 def measured_plan(plan: ModelPlan, job: Job) -> PlanMeasure:
@@ -181,7 +180,6 @@ def _kinds(schedule: PipelineSchedule) -> str:
 def _work(rank: int, job: Job, folder: str) -> None:
     """Run all orders on one rank, and write what was measured."""
     torch.set_num_threads(job.threads)
-    os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # the profiler tells of its begin and end
     meeting = f"file://{folder}/meeting"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=job.schedule.d)
     traced = trace(job.module, job.inputs, job.kwargs, **job.options)
@@ -197,17 +195,16 @@ def _work(rank: int, job: Job, folder: str) -> None:
 def _ordered(rank: int, job: Job, stages: Stages, order: str, found: JsonObject) -> JsonObject:
     """Return the times of one order, step by step; the first step ever tells of memory, too."""
     taken: Taken = []
-    make = partial(TimedStage, taken)
+    make = partial(_clocked, taken)
     runs = scheduled(stages, job.schedule, job.orders[order], rank, _loss, make)
     parameters = [p for part in runs._stages for p in part.submod.parameters()]
     if "memory" not in found:
         held = [*parameters, *(b for part in runs._stages for b in part.submod.buffers())]
-        fixed = sum(tensor.numel() * tensor.element_size() for tensor in held)
-        with torch.profiler.profile(profile_memory=True) as profile:
+        with Alive(held) as alive:
             _step(rank, job, stages, runs)
             if parameters:
                 torch.optim.Adam(parameters, lr=0, foreach=False).step()
-        found["memory"] = fixed + _peak(profile)
+        found["memory"] = alive.most
     else:
         _step(rank, job, stages, runs)
     windows, work = [], []
@@ -240,17 +237,3 @@ def _loss(result: Any, _: Any) -> Any:
     """Return the sum of all squares that come out."""
     leaves = [x for x in pytree.tree_leaves(result) if isinstance(x, torch.Tensor)]
     return sum((x**2).sum() for x in leaves if x.is_floating_point())
-
-
-def _peak(profile: Any) -> int:
-    """Return the most bytes that were allocated and not freed."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "trace.json")
-        profile.export_chrome_trace(str(path))
-        events = json.loads(path.read_text())["traceEvents"]
-    steps = sorted((e["ts"], e["args"]["Bytes"]) for e in events if e["name"] == "[memory]")
-    alive = most = 0
-    for _, nbytes in steps:
-        alive += nbytes
-        most = max(most, alive)
-    return most

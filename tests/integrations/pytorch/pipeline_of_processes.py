@@ -27,19 +27,17 @@ def work(rank: int, schedule: sp.PipelineSchedule, result: Any, folder: str) -> 
     model, alone = models.encoder(layers=4), models.encoder(layers=4)
     alone.load_state_dict(model.state_dict())
     x, target = torch.randn(4, 6, 32), torch.randn(4, 6, 32)
-    cuts = [4 * at // ranks for at in range(ranks + 1)]
+    cuts = [4 * at // schedule.p for at in range(schedule.p + 1)]
     stages = sp.build_stages(model, cuts, (x[:1],), depth=2)
     runs = sp.run_pipeline(stages, schedule, result, rank, loss)
-    if rank == 0:
-        runs.step(x)
-    elif rank == ranks - 1:
-        runs.step(target=target)
-    else:
-        runs.step()
+    devices = schedule.devices.tolist()
+    given = [x] if rank == devices[0] else []
+    runs.step(*given, target=target if rank == devices[-1] else None)
     loss(alone(x), target).backward()
     known = dict(alone.named_parameters())
-    for name, parameter in stages[rank].named_parameters():
-        torch.testing.assert_close(parameter.grad, known[name].grad, rtol=1e-4, atol=1e-3)
+    for stage, device in zip(stages, devices, strict=True):
+        for name, parameter in stage.named_parameters() if device == rank else ():
+            torch.testing.assert_close(parameter.grad, known[name].grad, rtol=1e-4, atol=1e-3)
     Path(folder, f"done-{rank}").write_text("equal")
     dist.barrier()
     dist.destroy_process_group()

@@ -17,14 +17,26 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 @pytest.mark.parametrize(("ranks", "weight"), [(2, 0), (4, 0), (2, 1), (4, 1)])
 def test_gradients_are_those_of_the_module(ranks: int, weight: int, tmp_path: Path) -> None:
     """One forward, one backward; or an optimal schedule whose backward passes are split."""
-    processes = importlib.import_module("tests.integrations.pytorch.pipeline_of_processes")
-    spawn = importlib.import_module("torch.multiprocessing").spawn
     schedule = sp.load("schedule/uniform", devices=ranks, microbatches=4, weight=weight)
     result = sp.solve(schedule, "auto" if weight else "1f1b", time_limit=5)
     assert result.status is sp.Status.OPTIMAL or not weight
-    spawn(processes.work, (schedule, result, str(tmp_path)), nprocs=ranks)
-    done = sorted(path.name for path in tmp_path.glob("done-*"))
-    assert done == [f"done-{rank}" for rank in range(ranks)]
+    in_processes(schedule, result, tmp_path)
+
+
+@pytest.mark.parametrize("devices", [[0, 1, 0, 1], [0, 1, 1, 0]])
+def test_a_rank_runs_several_stages(devices: list[int], tmp_path: Path) -> None:
+    """In a loop, and in a V, where one rank has both ends."""
+    schedule = sp.PipelineSchedule.from_arrays([1] * 4, [2] * 4, devices=devices, microbatches=4)
+    in_processes(schedule, sp.solve(schedule, "gpipe"), tmp_path)
+
+
+def in_processes(schedule: sp.PipelineSchedule, result: Any, folder: Path) -> None:
+    """Run a schedule, a process a device, and see that each found its gradients right."""
+    processes = importlib.import_module("tests.integrations.pytorch.pipeline_of_processes")
+    spawn = importlib.import_module("torch.multiprocessing").spawn
+    spawn(processes.work, (schedule, result, str(folder)), nprocs=schedule.d)
+    done = sorted(path.name for path in folder.glob("done-*"))
+    assert done == [f"done-{rank}" for rank in range(schedule.d)]
 
 
 def test_a_schedule_of_other_stages_is_refused() -> None:

@@ -1,0 +1,53 @@
+"""Bytes of the tensors that are alive while operators run, on any device."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Alive(TorchDispatchMode):
+    """Follows what operators make within it; what kernels use inside and give back is not seen.
+
+    Attributes
+    ----------
+    now, most : int
+        Bytes that are alive, and the most that were.
+    """
+
+    def __init__(self, held: Iterable[torch.Tensor]) -> None:
+        """Begin with what is there already."""
+        super().__init__()
+        self.now = self.most = 0
+        self._known: dict[int, weakref.ref[Any]] = {}
+        for tensor in held:
+            self._note(tensor)
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operator, and note what it returns."""
+        results = operator(*args, **(kwargs or {}))
+        for leaf in pytree.tree_leaves(results):
+            if isinstance(leaf, torch.Tensor):
+                self._note(leaf)
+        return results
+
+    def _note(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key, nbytes = storage._cdata, storage.nbytes()
+        if key in self._known:
+            return
+
+        def gone(_: Any) -> None:
+            del self._known[key]
+            self.now -= nbytes
+
+        self._known[key] = weakref.ref(storage, gone)
+        self.now += nbytes
+        self.most = max(self.most, self.now)
