@@ -47,6 +47,7 @@ def test_python_prints_what_stands_below_it(
     pytest.importorskip("plotly")
     pytest.importorskip("pandas")
     monkeypatch.chdir(examples)
+    monkeypatch.setenv("COLUMNS", "120")  # what the pages show is not broken
     names: dict[str, object] = {"sp": sp}
     for source, wanted in code(page):
         printed = io.StringIO()

@@ -85,7 +85,7 @@ def test_everything_prints_in_a_few_lines_and_is_represented_in_one(results: Any
         if isinstance(thing, list):  # the list of methods: each has its row, or several
             assert len(thing) < len(text.splitlines()) <= 5 * len(thing)
         else:
-            assert 1 <= len(text.splitlines()) <= 32
+            assert 1 <= len(text.splitlines()) <= 36
         assert "array(" not in text
         assert "object at" not in text
         html = thing._repr_html_()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from stagepack.compare.suite import Suite
 
 Methods = list[str] | dict[str, tuple[str, ...]] | None
-LOG = logging.getLogger("stagepack")
 REPORT, REPORT_PAGE = Path("stagepack-report"), "index.html"
 
 
@@ -98,14 +96,13 @@ def compare(
     else:
         problems, methods = chosen(instances or (), method or None, context, whole=whole)
     limit = said.get("time_limit", time_limit or None)
-    _announce(problems, methods, limit or 0)
     from stagepack.compare import compare as run
     from stagepack.compare.table import comparison_table
 
     require_writable(csv, output)
     page = None if no_html else _page(html)
     options: JsonObject = {} if engine is None else {"engine": engine}
-    with engines_silenced(), Cells(problems) as cells:
+    with engines_silenced(), Cells(problems, _announcement(problems, methods, limit or 0)) as cells:
         comparison = run(
             problems,
             methods,
@@ -182,22 +179,17 @@ def chosen(
     return found, methods or dict(zip(found, (own for _, own in stops), strict=True))
 
 
-def _announce(
-    problems: dict[str, Instance],
-    methods: Methods,
-    limit: float,
-) -> None:
-    """Say at once what will run: all else takes a second to load."""
+def _announcement(problems: dict[str, Instance], methods: Methods, limit: float) -> str:
+    """Return what will run, in a line."""
     what = f"{len(problems):,} instance{'s' * (len(problems) != 1)}"
     most = f"at most {limit:g} s each" if limit else "no time limit"
     if isinstance(methods, dict):
         runs = sum(map(len, methods.values()))
-        LOG.info(
+        return (
             f"a tour: {what}, one a problem, {runs} runs of {most}; about half a minute, more the "
             "first time, when kernels are compiled (the whole suite: --all)"
         )
-    else:
-        LOG.info(f"comparing methods on {what}, {most}")
+    return f"comparing methods on {what}, {most}"
 
 
 def _exit_code(comparison: Comparison, rescue: Rescue) -> int:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from stagepack.compare.outcomes import Cell
 
+LOG = logging.getLogger("stagepack")
 MOST_LINES = 8  # cells under way that are named
 
 
@@ -131,10 +132,12 @@ class Cells(_Live):
     ----------
     instances : mapping
         What is compared, by label.
+    announcement : str
+        Told when the first cell begins: by then nothing is left to refuse.
     """
 
-    def __init__(self, instances: Mapping[str, Instance]) -> None:
-        self._instances = instances
+    def __init__(self, instances: Mapping[str, Instance], announcement: str = "") -> None:
+        self._instances, self._announcement = instances, announcement
         self._running: dict[Cell, float] = {}
         self._done, self._total = 0, 0
         self._began = time.monotonic()
@@ -149,6 +152,9 @@ class Cells(_Live):
         done, total : int
             Cells that have ended; all cells.
         """
+        if self._announcement:
+            LOG.info(self._announcement)
+            self._announcement = ""
         self._running[cell] = time.monotonic()
         self._done, self._total = done, total
 

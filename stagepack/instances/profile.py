@@ -264,6 +264,10 @@ class Lifetimes:
     nbytes: Array
     names: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        for array in (self.born, self.last_use, self.nbytes):
+            array.setflags(write=False)
+
     @classmethod
     def of(cls, profile: ModelProfile) -> Lifetimes:
         """Trace the tensors of `profile`.

@@ -95,5 +95,5 @@ def test_what_decides_between_equal_objectives_has_a_column() -> None:
     assert render(compared, 120).splitlines()[0].split()[-2:] == ["ratio", "conflicts"]
     assert "conflicts" not in render(compared, 60)
     assert "secondary" in compared.to_csv().splitlines()[0]
-    assert '<th class="number">Conflicts</th>' in to_html(compared)
+    assert ">Conflicts</button></th>" in to_html(compared)
     assert all(row["secondary"] is None for row in comparison().rows)

@@ -174,6 +174,6 @@ def test_the_page_of_one_partition_says_what_its_stages_cost(tmp_path: Path) -> 
     instance = network(12, 4, name="net")
     solution = cut(instance, 0)
     plot(instance, solution, tmp_path / "one.html")
-    assert "<th>Stage</th>" in (tmp_path / "one.html").read_text()
+    assert '<th scope="col">Stage</th>' in (tmp_path / "one.html").read_text()
     stage_map(instance, {"a": solution, "b": solution}, tmp_path / "two.html")
-    assert "<th>Stage</th>" not in (tmp_path / "two.html").read_text()
+    assert '<th scope="col">Stage</th>' not in (tmp_path / "two.html").read_text()
