@@ -52,7 +52,9 @@ def plan(
     split: Split = False,
     threads: Annotated[int, option(METHOD, "Threads of the engine.", metavar="N")] = 1,
     seed: Seed = 0,
-    time_limit: Annotated[float, limit_option("Seconds of each question; 0: no limit.")] = 5.0,
+    time_limit: Annotated[
+        float, limit_option("Seconds of each question, 20 times that in all; 0: no limit.")
+    ] = 5.0,
     as_json: AsJson = False,
     output: Output = None,
     plot: Annotated[

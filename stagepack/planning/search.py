@@ -14,6 +14,7 @@ one microbatch's stash fits beside any stages, nothing fits.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,6 +39,8 @@ from stagepack.solve import solve
 
 ROUNDS = 8
 """How often memory is taken from a partition."""
+QUESTIONS = 20
+"""For how many times the limit of one question new ones are begun."""
 BALANCED = "bottleneck"
 Stage = tuple[int, int, int]
 """Layers [first, end), and the device."""
@@ -70,7 +73,7 @@ def plan_model(
     split : bool
         Split the backward pass into B and W.
     time_limit : float, optional
-        Seconds of each question.
+        Seconds of each question; after 20 times as many none is begun.
     seed, threads : int
         As for :func:`stagepack.solve`.
     **options
@@ -111,12 +114,15 @@ class _Search:
     attempts: list[Attempt] = field(default_factory=list)
     best: tuple[Number, tuple[Level, ...]] | None = None
     _seen: set[PipelineSolution] = field(default_factory=set)
+    _enough: int | None = None
+    _began: float = field(default_factory=time.monotonic)
 
     def plan(self) -> ModelPlan:
         """Try every number of microbatches in flight, and return the fastest plan."""
         loosest = self._with_stashes(1)
         least: Result[Any] = solve(loosest.replace(objective=BALANCED), **self.limits)
         bound, source = self._bound(least)
+        self._enough = bound
         reason = least.reason if least.status is Status.INFEASIBLE else ""
         if least.status is not Status.INFEASIBLE:
             for in_flight in self._in_flight():
@@ -129,6 +135,7 @@ class _Search:
             status = Status.OPTIMAL if bound is not None and value <= bound else Status.FEASIBLE
         elif not reason:
             reason = "; ".join(dict.fromkeys(one.reason for one in self.attempts if one.reason))
+            reason = reason or "the time was over before any plan was made"
         return ModelPlan(
             name=self.model.name,
             status=status,
@@ -165,6 +172,8 @@ class _Search:
         in_flight, partition = whole.microbatches, whole
         first: Result[PipelineSolution] | None = None
         for lent in range(ROUNDS):
+            if self._ends():
+                return
             result: Result[PipelineSolution] = solve(partition, **self.limits)
             if result.solution is None:
                 self._note(in_flight, lent, result.status, result.reason)
@@ -177,6 +186,13 @@ class _Search:
             if not full:
                 return
             partition = _with_less(partition, result.solution.stages, full)
+
+    def _ends(self) -> bool:
+        """Whether no further question is asked: nothing is faster, or the time is over."""
+        if self.best is not None and self._enough is not None and self.best[0] <= self._enough:
+            return True
+        limit = self.limits["time_limit"]
+        return limit is not None and time.monotonic() - self._began > QUESTIONS * limit
 
     def _go_on(self, cut: Level, lent: int) -> list[int]:
         """Schedule the stages of a partition and place what they keep.

@@ -142,3 +142,15 @@ def test_bad_models_are_named(given: tuple[Any, ...], field: str) -> None:
     with pytest.raises(sp.InputError) as caught:
         sp.plan_model(*given)
     assert caught.value.field == field
+
+
+def test_nothing_is_asked_once_a_plan_is_proved_or_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone = chain(0, k=1, capacity=None)
+    plan = sp.plan_model(alone, microbatches=1)
+    assert (plan.status, len(plan.attempts)) == ("OPTIMAL", 1)
+    monkeypatch.setattr("stagepack.planning.search.QUESTIONS", -1)
+    over = sp.plan_model(chain(1))
+    assert (over.status, over.attempts) == ("UNKNOWN", ())
+    assert "time" in over.reason
