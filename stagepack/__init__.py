@@ -16,8 +16,11 @@ import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stagepack.claims import ProofCheck as ProofCheck
     from stagepack.claims import ResultCheck as ResultCheck
+    from stagepack.claims import check_proof as check_proof
     from stagepack.claims import check_result as check_result
+    from stagepack.claims import prove as prove
     from stagepack.compare import Comparison as Comparison
     from stagepack.compare import compare as compare
     from stagepack.compare.results import StoredResults as StoredResults
@@ -109,7 +112,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "stagepack.claims": ("ResultCheck", "check_result"),
+    "stagepack.claims": ("ProofCheck", "ResultCheck", "check_proof", "check_result", "prove"),
     "stagepack.compare": ("Comparison", "compare"),
     "stagepack.compare.results": ("StoredResults", "read_store"),
     "stagepack.compare.suite": ("Suite", "read_suite"),

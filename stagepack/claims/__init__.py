@@ -2,10 +2,21 @@
 
 A result says more than its solution: a value, a bound, a gap, a status, why the run stopped, on
 which instance.  Whatever follows from instance and solution is computed again.  That a bound is
-one, and that nothing better exists, does not follow from a file: only solving again can tell.
+one, and that nothing better exists, does not follow from a file: only solving again can tell, or
+a proof that is replayed.
 """
 
 from stagepack.claims.check import check_result
 from stagepack.claims.claim import Claim, ResultCheck, Verdict
+from stagepack.claims.proof import check_proof, prove
+from stagepack.instances.proof import ProofCheck
 
-__all__ = ["Claim", "ResultCheck", "Verdict", "check_result"]
+__all__ = [
+    "Claim",
+    "ProofCheck",
+    "ResultCheck",
+    "Verdict",
+    "check_proof",
+    "check_result",
+    "prove",
+]

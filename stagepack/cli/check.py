@@ -42,17 +42,37 @@ def check(
     prove: Annotated[
         bool, option(CLAIMS, "Solve again to judge what a file cannot show: bounds.", "--prove")
     ] = False,
-    time_limit: Annotated[float, limit_option("Seconds of --prove; 0: no limit.", CLAIMS)] = 10.0,
+    proof: Annotated[
+        Path | None,
+        option(
+            CLAIMS,
+            "Replay a proof of a bound, written by solve --proof, beside the solution or alone.",
+            metavar="FILE",
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float, limit_option("Seconds of --prove, and of --proof; 0: no limit.", CLAIMS)
+    ] = 10.0,
     as_json: AsJson = False,
 ) -> None:
     """Check a solution, a program or a whole result: 0 valid, 4 violations or false claims."""
-    from stagepack.claims import check_result
-    from stagepack.report.shown import check_lines
+    from stagepack.claims import check_proof, check_result
+    from stagepack.report.shown import check_lines, proof_lines
 
-    held = plan_in(instance) if solution is None else None
+    held = plan_in(instance) if solution is None and proof is None else None
     if held is not None:
         raise typer.Exit(_check_plan(held, as_json))
     problem = instance_of(instance, context)
+    replayed = None
+    if proof is not None:
+        with Solving(problem.name, "replaying"):
+            replayed = check_proof(problem, proof, time_limit=time_limit or None)
+        if solution is None:
+            if as_json:
+                print_json(replayed.to_dict())
+            else:
+                typer.echo("\n".join(proof_lines(replayed)))
+            raise typer.Exit(0 if replayed.valid else EXIT_VIOLATIONS)
     if solution is None:
         solution = Path(instance)
         if not solution.is_file():
@@ -61,11 +81,16 @@ def check(
         found = check_result(
             problem, solution, anyway=anyway, prove=prove, time_limit=time_limit or None
         )
+    valid = found.valid and (replayed is None or replayed.valid)
     if as_json:
-        print_json(found.to_dict())
+        replay = {} if replayed is None else {"replayed": replayed.to_dict()}
+        print_json(found.to_dict() | replay)
     else:
-        typer.echo("\n".join(check_lines(found)))
-    raise typer.Exit(0 if found.valid else EXIT_VIOLATIONS)
+        lines = check_lines(found) + ([] if replayed is None else proof_lines(replayed))
+        if valid and replayed is not None and found.objective == replayed.bound:
+            lines.append("optimal: the proof leaves nothing better")
+        typer.echo("\n".join(lines))
+    raise typer.Exit(0 if valid else EXIT_VIOLATIONS)
 
 
 def _check_plan(held: ModelPlan, as_json: bool) -> int:

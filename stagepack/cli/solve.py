@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from stagepack import files
 from stagepack.cli import completion
 from stagepack.cli.context import instance_of
 from stagepack.cli.export import Form, export_solution, require_exportable
 from stagepack.cli.live import Solving
 from stagepack.cli.options import (
     EXIT_INPUT,
+    EXIT_NOTHING,
     LIMITS,
     METHOD,
     OUTPUT,
@@ -29,6 +32,7 @@ from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.picture import draw, require_drawable
 from stagepack.cli.screen import (
     command_line,
+    complain,
     engines_silenced,
     print_json,
     print_parts,
@@ -36,6 +40,7 @@ from stagepack.cli.screen import (
 )
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError
+from stagepack.result import Result, Status
 
 
 def solve(
@@ -105,16 +110,26 @@ def solve(
             autocompletion=completion.tools,
         ),
     ] = None,
+    proof: Annotated[
+        Path | None,
+        option(
+            OUTPUT,
+            "Write a proof of the bound, or that nothing fits, for check --proof: packings. Found "
+            "after the answer, within the time limit again.",
+            metavar="FILE",
+        ),
+    ] = None,
     communication: Annotated[
         bool,
         option(OUTPUT, "Export sends and receives of a schedule, too.", "--communication"),
     ] = False,
 ) -> None:
     """Solve one instance; the answer is checked and carries a proved bound."""
+    from stagepack.claims.proof import require_provable
     from stagepack.instances import formats
     from stagepack.solve import solve as run
 
-    require_writable(output, plot, trace, export)
+    require_writable(output, plot, trace, export, proof)
     form = Form.of(as_, communication=communication)
     if export is None and (form.tool or form.options):
         said = "--as" if form.tool else "--communication"
@@ -125,6 +140,8 @@ def solve(
         require_exportable(problem, export, form)
     if plot is not None:
         require_drawable(problem, plot, "--plot")
+    if proof is not None:
+        require_provable(problem)
     start: Solution | str = warm_start
     if "/" in warm_start or warm_start.endswith((".json", ".csv")):
         start = formats.read_solution(warm_start, problem)
@@ -149,6 +166,7 @@ def solve(
         document = {**result.to_dict(), "command": command_line()}
     rescue.attempt(lambda path: write_json(path, document), output)
     rescue.attempt(result.trace.to_csv, trace)
+    proved = proof is None or _prove(result, proof, time_limit, rescue)
     if result.solution is not None:
         rescue.attempt(lambda path: export_solution(problem, result.solution, path, form), export)
         rescue.attempt(lambda path: draw(problem, result.solution, path), plot)
@@ -159,4 +177,21 @@ def solve(
         from stagepack.report.shown import contents
 
         print_parts(contents(result.of(problem)))
-    raise typer.Exit(EXIT_INPUT if rescue else exit_code(result))
+    raise typer.Exit(EXIT_INPUT if rescue else exit_code(result) if proved else EXIT_NOTHING)
+
+
+def _prove(result: Result[Solution], path: Path, time_limit: float, rescue: Rescue) -> bool:
+    """Write a proof of a result's bound; return whether there is one."""
+    from stagepack.claims import prove
+
+    instance = result.problem
+    if instance is None or (result.bound is None and result.status is not Status.INFEASIBLE):
+        complain("no proof is written: there is no bound")
+        return False
+    with Solving(instance.name, "proving"):
+        found = prove(instance, result, time_limit=time_limit or None)
+    if found is None:
+        complain("no proof is written: none was found in time, or only search knows one")
+        return False
+    rescue.attempt(lambda file: files.write(file, json.dumps(found) + "\n"), path)
+    return True

@@ -14,7 +14,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from stagepack import kinds
-from stagepack.claims import ResultCheck, Verdict
+from stagepack.claims import ProofCheck, ResultCheck, Verdict
 from stagepack.contracts import Instance, JsonObject, Number, Solution, Violation
 from stagepack.errors import LONGEST, StagepackError, shown
 from stagepack.instances.answer import Answered, require_instance
@@ -169,6 +169,18 @@ def _(given: ResultCheck, *, whole: bool = False) -> Sequence[Content]:
     return ["\n".join(check_lines(given))]
 
 
+@contents.register(ProofCheck)
+def _(given: ProofCheck, *, whole: bool = False) -> Sequence[Content]:
+    return ["\n".join(proof_lines(given))]
+
+
+def proof_lines(found: ProofCheck) -> list[str]:
+    """Say what is proved, or what is wrong."""
+    if found.valid:
+        return [f"proved: {found.claim}; {as_text.plural(found.steps, 'step')} replayed"]
+    return [*_violations(found), f"not proved: {found.claim}"]
+
+
 def check_lines(found: ResultCheck) -> list[str]:
     """Say what is wrong, claim by claim, and sum up the rest."""
     problem = found.problem
@@ -201,7 +213,7 @@ def check_lines(found: ResultCheck) -> list[str]:
     return lines
 
 
-def _violations(found: ResultCheck) -> list[str]:
+def _violations(found: ResultCheck | ProofCheck) -> list[str]:
     """Return a few violations of every rule, and how many more of it there are."""
     by_rule: dict[str, list[Violation]] = {}
     for violation in found.violations:

@@ -44,6 +44,7 @@ PROBLEM = Problem(
             {"model": "the model without the plan: the file that is solved, if not said"},
         ),
     },
+    proofs=True,
     public=dict.fromkeys(
         ("Allowed", "Banks", "Gap", "LmemPacking", "Memory", "PackingSolution", "measure"), ""
     ),

@@ -1,0 +1,1 @@
+"""Proofs that buffers do not fit, found and written down."""

@@ -1,0 +1,356 @@
+"""Compiled search for a refutation, which writes its steps down; see :mod:`.refuting`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stagepack.instances.compiled import compiled, step
+from stagepack.instances.profile import Array
+
+PLACE, LIFT, QUEUE, FULL, DROP, SWAP = range(6)
+"""What a step does, as in the checker's file: step = 6 * number + one of these."""
+
+RUNNING, FITS, REFUTED, LIMIT, LONG = range(5)
+"""Why :func:`refute` returned: work done, a packing, a proof, too many nodes, arrays too short."""
+
+DEPTH, PAST, STEPS, NODES, ANSWER, SPENT, LOWEST_SECTION = range(7)
+"""Entries of `control`: the frame at work, rows of the past and of the steps in use, nodes, the
+last answer, steps of work of the last call, whether to branch in the section of least floor."""
+
+NOWHERE = 2**60
+
+SELECT, PARTS = range(2)
+"""What a frame does: choose a block, or hear how its parts went."""
+
+PHASE, CHOICE, ROWS, WRITTEN, PART, COUNT, INSIDE = range(7)
+"""Columns of `frames`: the phase; what was chosen; rows of the past and of the steps before; the
+part at work, how many there are, and the steps before it."""
+
+
+class Tree(NamedTuple):
+    """A refutation under way.
+
+    Attributes
+    ----------
+    capacity : int
+    size, rank, life, before : ndarray of int64, shape (n,)
+        Of blocks; those of equal `life` are of the same sections; `before` is the identical block
+        before each, or -1.
+    near_ptr, near : ndarray of int64
+        Blocks that share a section with each, as rows.
+    member_ptr, members : ndarray of int64
+        Blocks of each section, as rows.
+    low, base, at : ndarray of int64, shape (n,)
+        Least offsets, highest tops of placed neighbours, offsets of placed blocks (else -1).
+    past : ndarray of int64, shape (., 3)
+        Blocks that were changed, with what they had.
+    steps : ndarray of int64
+        What is proved so far.
+    frames : ndarray of int64, shape (n + 2, 7)
+    part : ndarray of int64, shape (n + 2, n)
+        In which part of its frame each block is; -1: in none.
+    active : ndarray of bool, shape (n + 2, n)
+        The blocks of a frame.
+    queue : ndarray of int64, shape (n,)
+        Scratch.
+    control : ndarray of int64, shape (7,)
+    """
+
+    capacity: int
+    size: Array
+    rank: Array
+    life: Array
+    before: Array
+    near_ptr: Array
+    near: Array
+    member_ptr: Array
+    members: Array
+    low: Array
+    base: Array
+    at: Array
+    past: Array
+    steps: Array
+    frames: Array
+    part: Array
+    active: Array
+    queue: Array
+    control: Array
+
+
+@step
+def _write(rule: int, which: int, tree: Tree) -> None:
+    tree.steps[tree.control[STEPS]] = 6 * which + rule
+    tree.control[STEPS] += 1
+
+
+@step
+def _change(i: int, low: int, base: int, tree: Tree) -> None:
+    row = tree.control[PAST]
+    tree.past[row, 0], tree.past[row, 1], tree.past[row, 2] = i, tree.low[i], tree.base[i]
+    tree.control[PAST] = row + 1
+    tree.low[i], tree.base[i] = low, base
+
+
+@step
+def _undo(rows: int, tree: Tree) -> None:
+    for row in range(tree.control[PAST] - 1, rows - 1, -1):
+        i = tree.past[row, 0]
+        tree.low[i], tree.base[i] = tree.past[row, 1], tree.past[row, 2]
+    tree.control[PAST] = rows
+
+
+ROUNDS = 16
+"""How often raises are passed on at a node: some go on for very long, by little."""
+
+
+@step
+def _raise_all(depth: int, tree: Tree) -> None:
+    """Lift and queue blocks of a frame until nothing changes, or one is too high."""
+    low, base, size, at, active = tree.low, tree.base, tree.size, tree.at, tree.active
+    for _ in range(ROUNDS):
+        changed = False
+        for i in range(len(size)):
+            if not active[depth, i] or at[i] >= 0:
+                continue
+            k = tree.before[i]
+            if k >= 0 and at[k] < 0 and low[k] + size[k] > low[i]:
+                _change(i, low[k] + size[k], base[i], tree)
+                _write(QUEUE, i, tree)
+                changed = True
+            if low[i] + size[i] > tree.capacity:
+                return
+            if low[i] <= base[i]:
+                continue
+            least = tree.capacity + 1
+            for r in range(tree.near_ptr[i], tree.near_ptr[i + 1]):
+                k = tree.near[r]
+                if at[k] >= 0 or low[k] + size[k] >= least:
+                    continue
+                alike = tree.life[k] == tree.life[i]
+                if alike and (size[k] < size[i] or (size[k] == size[i] and k > i)):
+                    continue  # never directly below
+                least = low[k] + size[k]
+            tree.control[SPENT] += tree.near_ptr[i + 1] - tree.near_ptr[i]
+            if least > low[i]:
+                _change(i, least, base[i], tree)
+                _write(LIFT, i, tree)
+                changed = True
+        tree.control[SPENT] += len(size)
+        if not changed:
+            return
+
+
+@step
+def _ends(depth: int, tree: Tree) -> bool:
+    """Write down why a frame has no packing, if it is plain to see."""
+    low, size, at, active = tree.low, tree.size, tree.at, tree.active
+    tree.control[SPENT] += len(tree.members)
+    for t in range(len(tree.member_ptr) - 1):
+        floor, total, high = NOWHERE, 0, 0
+        for r in range(tree.member_ptr[t], tree.member_ptr[t + 1]):
+            i = tree.members[r]
+            if active[depth, i] and at[i] < 0:
+                floor = min(floor, low[i])
+                total += size[i]
+                high = max(high, low[i] + size[i])
+        if total > 0 and max(floor + total, high) > tree.capacity:
+            _write(FULL, t, tree)
+            return True
+    for i in range(len(size)):
+        if not active[depth, i] or at[i] >= 0 or low[i] <= tree.base[i]:
+            continue
+        free = True
+        for r in range(tree.near_ptr[i], tree.near_ptr[i + 1]):
+            k = tree.near[r]
+            if at[k] < 0 and low[k] < tree.base[i] + size[i]:
+                free = False
+                break
+        if free:
+            _write(DROP, i, tree)
+            return True
+    return False
+
+
+@step
+def _settled(i: int, tree: Tree) -> bool:
+    """Return whether no unplaced neighbour fits below a block."""
+    tree.control[SPENT] += tree.near_ptr[i + 1] - tree.near_ptr[i]
+    for r in range(tree.near_ptr[i], tree.near_ptr[i + 1]):
+        k = tree.near[r]
+        if tree.at[k] < 0 and tree.low[k] + tree.size[k] <= tree.low[i]:
+            return False
+    return True
+
+
+@step
+def _chosen(depth: int, tree: Tree) -> int:
+    """Return the block to branch on: of least offset, in the section of least floor if so told."""
+    low, at, active = tree.low, tree.at, tree.active
+    begin, end = 0, len(tree.size)
+    if tree.control[LOWEST_SECTION]:
+        least, most = NOWHERE, 0
+        for t in range(len(tree.member_ptr) - 1):
+            floor, total = NOWHERE, 0
+            for r in range(tree.member_ptr[t], tree.member_ptr[t + 1]):
+                i = tree.members[r]
+                if active[depth, i] and at[i] < 0:
+                    floor = min(floor, low[i])
+                    total += tree.size[i]
+            if floor < least or (floor == least and total > most):
+                least, most = floor, total
+                begin, end = tree.member_ptr[t], tree.member_ptr[t + 1]
+        tree.control[SPENT] += len(tree.members)
+    inside = tree.control[LOWEST_SECTION] == 1
+    while True:
+        best = -1
+        for r in range(begin, end):
+            i = tree.members[r] if inside else r
+            if not active[depth, i] or at[i] >= 0 or low[i] > tree.base[i]:
+                continue
+            if best >= 0 and (low[i], tree.rank[i]) >= (low[best], tree.rank[best]):
+                continue
+            if _settled(i, tree):
+                best = i
+        if best >= 0 or not inside:
+            return best
+        inside, begin, end = False, 0, len(tree.size)
+
+
+@step
+def _place(i: int, tree: Tree) -> bool:
+    """Place a block at its base; return whether it lies on a smaller one of the same sections."""
+    low, base, size, at = tree.low, tree.base, tree.size, tree.at
+    at[i] = low[i]
+    top, swapped = low[i] + size[i], False
+    for r in range(tree.near_ptr[i], tree.near_ptr[i + 1]):
+        k = tree.near[r]
+        if at[k] < 0:
+            if base[k] < top:
+                _change(k, max(low[k], top), top, tree)
+        elif at[k] + size[k] == low[i] and tree.life[k] == tree.life[i] and size[k] < size[i]:
+            swapped = True
+    return swapped
+
+
+@step
+def _divide(depth: int, tree: Tree) -> int:
+    """Find the parts of what is left of a frame; return how many there are."""
+    part, queue = tree.part, tree.queue
+    parts = 0
+    for i in range(len(tree.size)):
+        part[depth, i] = -1
+    for first in range(len(tree.size)):
+        if not tree.active[depth, first] or tree.at[first] >= 0 or part[depth, first] >= 0:
+            continue
+        part[depth, first] = parts
+        queue[0] = first
+        head, tail = 0, 1
+        while head < tail:
+            i = queue[head]
+            head += 1
+            for r in range(tree.near_ptr[i], tree.near_ptr[i + 1]):
+                k = tree.near[r]
+                if tree.at[k] < 0 and part[depth, k] < 0:
+                    part[depth, k] = parts
+                    queue[tail] = k
+                    tail += 1
+        parts += 1
+    tree.control[SPENT] += len(tree.size)
+    return parts
+
+
+@step
+def _enter(depth: int, tree: Tree) -> None:
+    """Begin the next part of a frame."""
+    frames = tree.frames
+    frames[depth, INSIDE] = tree.control[STEPS]
+    for i in range(len(tree.size)):
+        tree.active[depth + 1, i] = tree.part[depth, i] == frames[depth, PART]
+    frames[depth + 1, PHASE] = SELECT
+    tree.control[DEPTH] = depth + 1
+
+
+@step
+def _exclude(depth: int, tree: Tree) -> None:
+    """Take back what was placed, now that it is refuted: the block lies higher."""
+    i = tree.frames[depth, CHOICE]
+    for k in range(len(tree.size)):
+        if tree.part[depth, k] >= 0:
+            tree.at[k] = -1
+    tree.at[i] = -1
+    _undo(tree.frames[depth, ROWS], tree)
+    _change(i, tree.low[i] + 1, tree.base[i], tree)
+    tree.frames[depth, PHASE] = SELECT
+
+
+@compiled
+def refute(node_limit: int, work: int, tree: Tree) -> int:
+    """Go on until it ends, `work` steps are done or an array is too short.
+
+    Parameters
+    ----------
+    node_limit : int
+    work : int
+        Elementary steps after which to return.
+    tree : Tree
+
+    Returns
+    -------
+    int
+        RUNNING, FITS, REFUTED, LIMIT or LONG.
+    """
+    control, n = tree.control, len(tree.size)
+    control[SPENT] = 0
+    while control[SPENT] < work:
+        depth = control[DEPTH]
+        if depth < 0:
+            return int(control[ANSWER])
+        frame = tree.frames[depth]
+        if frame[PHASE] == PARTS:
+            if control[ANSWER] == REFUTED:
+                # Of the parts only this one is needed; what was written of those before goes.
+                kept = control[STEPS] - frame[INSIDE]
+                if frame[INSIDE] > frame[WRITTEN]:
+                    for s in range(kept):
+                        tree.steps[frame[WRITTEN] + s] = tree.steps[frame[INSIDE] + s]
+                    control[STEPS] = frame[WRITTEN] + kept
+                _exclude(depth, tree)
+                continue
+            frame[PART] += 1
+            if frame[PART] < frame[COUNT]:
+                _enter(depth, tree)
+                continue
+            control[DEPTH] -= 1  # all parts fit
+            continue
+        control[NODES] += 1
+        if control[NODES] > node_limit:
+            return LIMIT
+        most = (2 * ROUNDS + 1) * n + 8
+        if control[STEPS] + most > len(tree.steps) or control[PAST] + most > len(tree.past):
+            return LONG
+        _raise_all(depth, tree)
+        if _ends(depth, tree):
+            control[ANSWER] = REFUTED
+            control[DEPTH] -= 1
+            continue
+        i = _chosen(depth, tree)
+        if i < 0:  # nothing is unplaced
+            control[ANSWER] = FITS
+            control[DEPTH] -= 1
+            continue
+        frame[CHOICE], frame[ROWS] = i, control[PAST]
+        _write(PLACE, i, tree)
+        frame[WRITTEN] = control[STEPS]
+        swapped = _place(i, tree)
+        frame[COUNT] = _divide(depth, tree)
+        if swapped:
+            _write(SWAP, i, tree)
+            _exclude(depth, tree)
+            continue
+        frame[PHASE], frame[PART] = PARTS, 0
+        if frame[COUNT] > 0:
+            _enter(depth, tree)
+        else:
+            control[ANSWER] = FITS
+            control[DEPTH] -= 1
+    return RUNNING

@@ -1,0 +1,199 @@
+"""Writing proofs that buffers do not fit: what is refuted, and as which document."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from stagepack.contracts import JsonObject
+from stagepack.heuristics.packing.refutation.refuting import Refutation, Window
+from stagepack.heuristics.packing.refutation.refuting_kernels import FITS, REFUTED, RUNNING
+from stagepack.instances.packing import KIND, LmemPacking, Objective
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.proof import MISFIT, MOST_BUFFERS, MOST_MOMENTS, VERSION
+from stagepack.instances.profile import Array
+from stagepack.result import Result, Status
+
+NARROWEST = 4
+"""Sections of the first windows: what is alive in up to three always packs into the load."""
+
+HEAVIEST = 16
+"""How many windows of each width are tried."""
+
+NODES = 1000
+"""Nodes of each search in the first round; eightfold in every further one."""
+
+
+def refusal(instance: LmemPacking, result: Result[object] | None) -> str:
+    """Return why bounds of an instance, or that of a result, have no proofs; '' if they have."""
+    if instance.objective is Objective.SPILL:
+        return "of several memories nothing is proved step by step"
+    peak = instance.objective in (Objective.PEAK, Objective.FIT)
+    if result is not None and result.status is not Status.INFEASIBLE and not peak:
+        return f"a bound on {instance.objective} is none on the peak, which proofs speak of"
+    return ""
+
+
+def bound_of(instance: LmemPacking, result: Result[object]) -> int:
+    """Return the peak that a result says is needed at least."""
+    if result.status is Status.INFEASIBLE and instance.ceiling is not None:
+        return instance.ceiling + 1
+    return math.ceil(result.bound or 0)
+
+
+def load() -> None:
+    """Compile or load kernels, so that their time is none of a proof."""
+    Refutation(Window(np.ones(2, np.int64), np.eye(2, dtype=bool), 1), np.ones(2)).run(9, bool)
+
+
+def prove(instance: LmemPacking, bound: int, keep_going: Callable[[], bool]) -> JsonObject | None:
+    """Return a proof that every packing has at least a peak; None where there is none.
+
+    That is once told to stop, and if what proofs speak of has a lower packing.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+    bound : int
+        That peak.
+    keep_going : callable
+        Asked between chunks of work.
+    """
+    which = _apart(instance)
+    relaxed, capacity = _relaxed(instance, which, bound - 1)
+    blocks = Blocks.of(relaxed)
+    fitting: list[tuple[int, int]] = []  # windows that fit, so that all within them do
+    for limit in (NODES * 8**number for number in itertools.count()):
+        undecided = 0
+        for first, end in _spans(blocks):
+            if any(a <= first and end <= b for a, b in fitting):
+                continue
+            if not keep_going():
+                return None
+            members, alive = _alive(blocks, first, end)
+            window = Window(relaxed.size[members], alive, capacity)
+            if window.overfull:
+                steps, outcome = list[int](), REFUTED
+            elif len(members) > MOST_BUFFERS or end - first > MOST_MOMENTS:
+                continue
+            else:
+                steps, outcome = _refuted(window, limit, keep_going)
+            if outcome == REFUTED:
+                document = _document(instance, which[members], bound - 1, steps)
+                if relaxed.conflicts is None:
+                    return document | {"moments": blocks.time[first:end].tolist()}
+                cliques = [np.flatnonzero(column).tolist() for column in alive.T]
+                return document | {"cliques": cliques}
+            if outcome == RUNNING:
+                return None
+            if outcome == FITS:
+                fitting.append((first, end))
+            else:
+                undecided += 1
+        if not undecided:
+            return None
+    raise AssertionError
+
+
+def _refuted(window: Window, limit: int, keep_going: Callable[[], bool]) -> tuple[list[int], int]:
+    """Search a window in several orders; return the shortest proof, and what became of it."""
+    size, alive = window.size.astype(float), window.alive
+    moments = alive.sum(axis=1).astype(float)
+    heaviest = (alive * (size @ alive)).max(axis=1)
+    best: list[int] = []
+    outcome = -1
+    for order in (moments, heaviest * (1 + moments / 2**20), size * moments, size):
+        for lowest_section in (True, False):
+            search = Refutation(window, order, lowest_section=lowest_section)
+            found = search.run(limit, keep_going)
+            if found in (FITS, RUNNING) and not best:
+                return [], found
+            if found == REFUTED:
+                steps = search.steps()
+                best = steps if not best or len(steps) < len(best) else best
+                limit, outcome = search.nodes, REFUTED
+    return best, outcome
+
+
+# ---------------------------------------------------------------------- what proofs speak of
+
+
+def _apart(instance: LmemPacking) -> Array:
+    """Return buffers of which no two may overlap: the largest of those that may."""
+    out: set[int] = set()
+    for group in (*instance.in_place, *instance.colocated):
+        left = [i for i in group if i not in out]
+        out.update(sorted(left, key=lambda i: int(instance.size[i]))[:-1])
+    return np.array([i for i in range(instance.n) if i not in out], dtype=np.int64)
+
+
+def _relaxed(instance: LmemPacking, which: Array, capacity: int) -> tuple[LmemPacking, int]:
+    """Return buffers that only keep apart where they hold all of their bytes, and a capacity.
+
+    Sizes are rounded up to what all alignments have in common.
+    """
+    size, conflicts = instance.size[which], instance.conflicts
+    step = int(np.gcd.reduce(instance.alignment[which]))
+    wide = size + -size % step
+    place = np.full(instance.n, -1)
+    place[which] = np.arange(len(which))
+    if conflicts is not None:
+        conflicts = place[conflicts]
+        conflicts = conflicts[(conflicts >= 0).all(axis=1)]
+    relaxed = LmemPacking.from_arrays(
+        wide,
+        None if conflicts is not None else instance.start[which],
+        None if conflicts is not None else instance.end[which],
+        period=instance.period,
+        conflicts=conflicts,
+        gaps=[
+            (int(place[gap.buffer]), gap.start, gap.end)
+            for gap in instance.gaps
+            if place[gap.buffer] >= 0
+        ],
+    )
+    return relaxed, int(((capacity - size) // step * step + wide).max())
+
+
+def _spans(blocks: Blocks) -> Iterator[tuple[int, int]]:
+    """Yield runs of sections [first, end): the heaviest one, then narrow before wide."""
+    heaviest = int(blocks.load.argmax())
+    yield heaviest, heaviest + 1
+    running = np.concatenate([[0], np.cumsum(blocks.load)])
+    width = NARROWEST
+    while blocks.linear and width < blocks.sections:
+        last = blocks.sections - width
+        first = np.unique(np.append(np.arange(0, last, width // 4), last))
+        heavy = np.argsort(running[first] - running[first + width], kind="stable")
+        for at in first[heavy[:HEAVIEST]].tolist():
+            yield at, at + width
+        width *= 2
+    yield 0, blocks.sections
+
+
+def _alive(blocks: Blocks, first: int, end: int) -> tuple[Array, Array]:
+    """Return who is alive in a run of sections, and when, shape (members, sections)."""
+    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+    inside = np.flatnonzero((blocks.first < end) & (blocks.end > first))
+    members, row = np.unique(owner[inside], return_inverse=True)
+    alive = np.zeros((len(members), end - first), dtype=bool)
+    for at, piece in zip(row.tolist(), inside.tolist(), strict=True):
+        begin = max(0, int(blocks.first[piece]) - first)
+        alive[at, begin : int(blocks.end[piece]) - first] = True
+    return members, alive
+
+
+def _document(instance: LmemPacking, which: Array, capacity: int, steps: list[int]) -> JsonObject:
+    """Return a proof as its file holds it, but for moments."""
+    return {
+        "problem": KIND,
+        "proof": MISFIT,
+        "version": VERSION,
+        "instance": instance.name,
+        "capacity": capacity,
+        "buffers": [instance.buffer_id(i) for i in which.tolist()],
+        "steps": steps,
+    }
