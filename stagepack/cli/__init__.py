@@ -23,6 +23,7 @@ from stagepack.cli.context import takes_context
 from stagepack.cli.examples import epilog
 from stagepack.cli.importing import import_model
 from stagepack.cli.listing import catalog, convert, methods, schema
+from stagepack.cli.measure import measure
 from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, Command, Group
 from stagepack.cli.plan import plan, tune
 from stagepack.cli.results import results
@@ -85,6 +86,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "solve": takes_context(solve),
     "plan": takes_context(plan),
     "tune": takes_context(tune),
+    "measure": measure,
     "compare": takes_context(compare),
     "results": results,
     "pareto": takes_context(pareto),

@@ -22,6 +22,10 @@ EXAMPLES = {
         "tune bert-base --over batch=1:64 --monotone batch",
         "tune gpt2-small --over devices=2,4 --over microbatches=4,8",
     ),
+    "measure": (
+        "measure plan.json --model net.py:make --order gpipe --order 1f1b",
+        "measure plan.json --model net.py:make --threads 1 --json",
+    ),
     "results": (
         "results sweep --profile profile.png",
         "results sweep --against last-week --where method=auto",

@@ -16,6 +16,7 @@ from stagepack.result import Result
 if TYPE_CHECKING:
     from torch import nn
 
+    from stagepack.integrations.pytorch.pipelining import Running
     from stagepack.integrations.pytorch.plan_measure import PlanMeasure
     from stagepack.integrations.pytorch.stages import Stages
     from stagepack.planning import ModelPlan
@@ -245,31 +246,31 @@ def run_pipeline(
     schedule: PipelineSchedule,
     plan: ScheduleSolution | Result[ScheduleSolution],
     rank: int,
-    loss: Callable[[Any, Any], Any],
-) -> Any:
+    loss: Callable[[Any, Any], Any] | None,
+) -> Running:
     """Return what runs the stages of one process in the order of a schedule.
 
-    It is a schedule of ``torch.distributed.pipelining``: ``step(inputs)`` on the rank of the first
-    stage, ``step(target=...)`` on that of the last one, ``step()`` on the others.  The processes
-    and their group are there already; gradients of all microbatches are added up.
+    ``torch.distributed.pipelining`` runs them; its ``step(inputs)`` is called on the rank of the
+    first stage, ``step(target=...)`` on that of the last one, ``step()`` on the others.  The
+    processes and their group are there already; gradients of all microbatches are added up.
 
     Parameters
     ----------
     stages : Stages
-        Made for inputs of one microbatch; only one floating tensor crosses each cut.
+        Made for inputs of one microbatch; whatever tensors cross the cuts.
     schedule : PipelineSchedule
         Of as many stages.
     plan : ScheduleSolution or Result
     rank : int
         Of this process: a device of the schedule.
-    loss : callable
-        Of what the module returns for a microbatch, and of a target.
+    loss : callable or None
+        Of what the module returns for a microbatch, and of a target; None for inference.
 
     Raises
     ------
     InputError
         For a schedule of another number of stages or without such a rank, or one that is not valid;
-        for a cut that anything else crosses, naming it.
+        for a loss that is missing or not needed; for a cut that is crossed by what is no tensor.
     """
     require_torch()
     from stagepack.integrations.pytorch.pipelining import scheduled
@@ -298,7 +299,7 @@ def measure_plan(
     module : torch.nn.Module
         Of a class that the processes can import.
     plan : ModelPlan
-        Of the profile that :func:`profile_model` makes with the same arguments, for training.
+        Of the profile that :func:`profile_model` makes with the same arguments.
     sample_inputs, kwargs, depth, basic_blocks
         As there: inputs of one microbatch.
     orders : sequence of str
@@ -313,8 +314,9 @@ def measure_plan(
     Raises
     ------
     InputError
-        As :func:`build_stages` and :func:`run_pipeline`; for a plan without stages or of inference,
-        a method that finds nothing, or where a process fails.
+        As :func:`build_stages` and :func:`run_pipeline`; for a plan without stages, a module that
+        cannot be handed to processes, a method that finds nothing, or where a process fails: the
+        first one that did is named, and the others are ended.
     """
     require_torch()
     import torch
@@ -322,8 +324,8 @@ def measure_plan(
     from stagepack.integrations.pytorch.benching import Job, measured_plan
     from stagepack.solve import solve
 
-    if not plan.levels or not plan.schedule.training:
-        raise InputError("is no plan of training", field="plan", remedy="plan with training=True")
+    if not plan.levels:
+        raise InputError("has no stages", field="plan", remedy="give it what it lacks")
     if repeats < 1:
         raise InputError(f"{repeats} steps", field="repeats", remedy="give at least 1")
     cut: dict[str, Any] = {"depth": depth, "basic_blocks": basic_blocks}

@@ -2,18 +2,22 @@
 
 Times are medians over the steps, by the clock of the machine, which all its processes share.
 Waiting for what another rank sends is no part of an operation, and the loss is none of a stage.
-Memory is that of the first step, an optimizer's included: the most bytes of tensors, parameters and
-buffers among them, that are alive at a time.
+Memory is that of a step after another one and Adam's, so that gradients and the optimiser's state
+are there: their bytes, those of parameters and buffers, and the most bytes of all other tensors
+that are alive at a time.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
+import pickle
+import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,11 +35,11 @@ from stagepack.instances.formats import torch_schedule
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.check import measure
-from stagepack.integrations.pytorch.memory import Alive
-from stagepack.integrations.pytorch.pipelining import scheduled
+from stagepack.integrations.pytorch.memory import Alive, nbytes
+from stagepack.integrations.pytorch.pipelining import Running, scheduled
 from stagepack.integrations.pytorch.plan_measure import Figure, PlanMeasure
 from stagepack.integrations.pytorch.stages import Stages, staged
-from stagepack.integrations.pytorch.tracing import trace
+from stagepack.integrations.pytorch.tracing import FAILURES, trace
 from stagepack.planning.model_plan import ModelPlan
 
 CLOCKED = {
@@ -44,6 +48,8 @@ CLOCKED = {
     "W": "backward_weight_one_chunk",
 }
 """What runs the parts of a stage's work."""
+MEMORY = ("parameters", "constants", "gradients", "optimiser state")
+"""Categories of bytes that are held for good."""
 Taken = list[tuple[str, int, int]]
 """Kind of work, begin and end."""
 
@@ -76,7 +82,7 @@ class Job:
     threads: int
 
 
-def _clocked(taken: Taken, *args: Any) -> PipelineStage:
+def _clocked(taken: Taken, *args: Any, **kwargs: Any) -> PipelineStage:
     """Return a stage that says what it did when."""
 
     def clocked(kind: str, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,7 +94,7 @@ def _clocked(taken: Taken, *args: Any) -> PipelineStage:
 
         return timed
 
-    stage = PipelineStage(*args)
+    stage = PipelineStage(*args, **kwargs)
     for kind, name in CLOCKED.items():
         setattr(stage, name, clocked(kind, getattr(stage, name)))
     return stage
@@ -105,17 +111,11 @@ def measured_plan(plan: ModelPlan, job: Job) -> PlanMeasure:
     Raises
     ------
     InputError
-        Where a rank fails, with its last words.
+        For a module that cannot be handed to processes; where a rank fails, with its last words.
     """
     ranks = job.schedule.d
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            mp.spawn(_work, (job, folder), nprocs=ranks)
-        except mp.ProcessRaisedException as error:
-            reason = str(error).strip().rpartition("\n")[2]
-            raise InputError(
-                f"stages do not run: {reason}", field="plan", remedy="see what build_stages makes"
-            ) from None
+        _run(job, folder)
         told = [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(ranks)]
     return PlanMeasure(
         name=plan.name,
@@ -129,22 +129,70 @@ def measured_plan(plan: ModelPlan, job: Job) -> PlanMeasure:
     )
 
 
-def _stages(plan: ModelPlan, told: Sequence[JsonObject]) -> list[Figure]:
-    """Return the figures of the stages, under the plan's own schedule."""
+def _run(job: Job, folder: str) -> None:
+    """Run all ranks to their end.
+
+    Raises
+    ------
+    InputError
+    """
+    served = "forkserver" in multiprocessing.get_all_start_methods()
+    if served:  # PyTorch is imported once, not once a rank
+        multiprocessing.get_context("forkserver").set_forkserver_preload([__name__])
+    method = "forkserver" if served else "spawn"
+    try:
+        context = mp.start_processes(
+            _work, (job, folder), nprocs=job.schedule.d, join=False, start_method=method
+        )
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise InputError(
+            f"cannot be handed to other processes: {error}",
+            field="module",
+            remedy="define its class at the top of a module, not within a function",
+        ) from None
+    try:
+        while not context.join():
+            pass
+    except (mp.ProcessRaisedException, mp.ProcessExitedException):
+        raise InputError(
+            f"stages do not run: {_reason(folder, [p.exitcode for p in context.processes])}",
+            field="plan",
+            remedy="see what build_stages makes",
+        ) from None
+
+
+def _reason(folder: str, codes: Sequence[int | None]) -> str:
+    """Return which rank failed first, and why; those that lost it fail, too."""
+    for rank, code in enumerate(codes):
+        if code not in (None, 0, 1, -signal.SIGTERM):
+            how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            return f"rank {rank} {how}"
+    told = sorted(json.loads(path.read_text()) for path in Path(folder).glob("*.failed"))
+    if told:
+        return f"rank {told[0][1]}: {told[0][2]}"
+    return 'they do not start; call this below `if __name__ == "__main__":`'
+
+
+def _stages(plan: ModelPlan, told: Sequence[JsonObject]) -> Iterator[Figure]:
+    """Yield the figures of the stages, under the plan's own schedule."""
     clock = float(plan.partition.cluster.clock)
-    found = []
     stages = estimate(plan.partition, plan.level("partition").result).stages
     for at, (stage, memory) in enumerate(zip(stages, plan.memories, strict=True)):
         rank = told[int(plan.schedule.devices[at])]
         times = next(iter(rank["orders"].values()))["times"]
-        backward = times.get("B", 0) + times.get("W", 0)
         name = f"{at}"
-        found += [
-            Figure(name, "forward", float(stage.forward or 0) / clock, times["F"] / 1e9),
-            Figure(name, "backward", float(stage.backward or 0) / clock, backward / 1e9),
-            Figure(name, "memory", memory, rank["memory"]),
-        ]
-    return found
+        yield Figure(name, "forward", float(stage.forward or 0) / clock, times["F"] / 1e9)
+        if plan.schedule.training:
+            backward = times["B"] + times.get("W", 0)
+            yield Figure(name, "backward", float(stage.backward or 0) / clock, backward / 1e9)
+        found: dict[str, int] = rank["memory"]
+        for category in MEMORY:
+            said = stage.exclusive.get(category, 0)
+            if said or found[category]:
+                yield Figure(name, category, said, found[category])
+        working = memory - stage.shared - sum(stage.exclusive.values())
+        yield Figure(name, "working", working, found["working"])
+        yield Figure(name, "memory", memory, sum(found.values()))
 
 
 def _schedule(plan: ModelPlan, job: Job, name: str, told: Sequence[JsonObject]) -> list[Figure]:
@@ -171,13 +219,26 @@ def _schedule(plan: ModelPlan, job: Job, name: str, told: Sequence[JsonObject]) 
 
 
 def _kinds(schedule: PipelineSchedule) -> str:
-    return "FBW" if schedule.split else "FB"
+    return "".join(schedule.kinds)
 
 
 # ---------------------------------------------------------------------- on a rank
 
 
 def _work(rank: int, job: Job, folder: str) -> None:
+    """Run all orders on one rank, and write what was measured, or why it failed."""
+    try:
+        _measured(rank, job, folder)
+    except FAILURES as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:  # torch wraps what a stage ended with
+            cause = cause.__cause__
+        told = [time.monotonic_ns(), rank, str(cause).strip().partition("\n")[0]]
+        Path(folder, f"{rank}.failed").write_text(json.dumps(told))
+        raise
+
+
+def _measured(rank: int, job: Job, folder: str) -> None:
     """Run all orders on one rank, and write what was measured."""
     torch.set_num_threads(job.threads)
     meeting = f"file://{folder}/meeting"
@@ -193,25 +254,19 @@ def _work(rank: int, job: Job, folder: str) -> None:
 
 
 def _ordered(rank: int, job: Job, stages: Stages, order: str, found: JsonObject) -> JsonObject:
-    """Return the times of one order, step by step; the first step ever tells of memory, too."""
+    """Return the times of one order, step by step; the first one ever tells of memory, too."""
     taken: Taken = []
     make = partial(_clocked, taken)
-    runs = scheduled(stages, job.schedule, job.orders[order], rank, _loss, make)
-    parameters = [p for part in runs._stages for p in part.submod.parameters()]
+    loss = _loss if job.schedule.training else None
+    runs = scheduled(stages, job.schedule, job.orders[order], rank, loss, make)
+    _step(rank, job, runs)
     if "memory" not in found:
-        held = [*parameters, *(b for part in runs._stages for b in part.submod.buffers())]
-        with Alive(held) as alive:
-            _step(rank, job, stages, runs)
-            if parameters:
-                torch.optim.Adam(parameters, lr=0, foreach=False).step()
-        found["memory"] = alive.most
-    else:
-        _step(rank, job, stages, runs)
+        found["memory"] = _memory(rank, job, runs)
     windows, work = [], []
     for _ in range(job.repeats):
         taken.clear()
         dist.barrier()
-        _step(rank, job, stages, runs)
+        _step(rank, job, runs)
         windows.append((taken[0][1], taken[-1][2]))
         work += taken
     times = {
@@ -221,16 +276,37 @@ def _ordered(rank: int, job: Job, stages: Stages, order: str, found: JsonObject)
     return {"times": times, "windows": windows}
 
 
-def _step(rank: int, job: Job, stages: Stages, runs: Any) -> None:
+def _memory(rank: int, job: Job, runs: Running) -> dict[str, int]:
+    """Return the bytes of a step by category."""
+    parameters = [p for stage in runs.modules for p in stage.parameters()]
+    state: list[torch.Tensor] = []
+    if job.schedule.training and parameters:
+        adam = torch.optim.Adam(parameters, lr=0, foreach=False)
+        adam.step()
+        state = [x for x in pytree.tree_leaves(dict(adam.state)) if isinstance(x, torch.Tensor)]
+    held: dict[str, list[torch.Tensor]] = {
+        "parameters": parameters,
+        "constants": [buffer for stage in runs.modules for buffer in stage.buffers()],
+        "gradients": [p.grad for p in parameters if p.grad is not None],
+        "optimiser state": state,
+    }
+    with Alive(tensor for tensors in held.values() for tensor in tensors) as alive:
+        before = alive.now
+        _step(rank, job, runs)
+    return {**{name: nbytes(one) for name, one in held.items()}, "working": alive.most - before}
+
+
+def _step(rank: int, job: Job, runs: Running) -> None:
     """Run a step: as many copies of the sample as there are microbatches."""
     count = int(job.schedule.microbatches[0])
-    devices = job.schedule.devices.tolist()
-    given: list[Any] = []
-    if rank == devices[0]:
-        row = stages.flat(job.inputs, job.kwargs)
-        given = [torch.cat([x] * count) if isinstance(x, torch.Tensor) else x for x in row]
-    target = {"target": torch.zeros(count)} if rank == devices[-1] else {}
-    runs.step(*given, **target)
+    if rank != int(job.schedule.devices[0]):
+        runs.step()
+        return
+    args, kwargs = pytree.tree_map(
+        lambda x: torch.cat([x] * count) if isinstance(x, torch.Tensor) and x.dim() else x,
+        (job.inputs, dict(job.kwargs)),
+    )
+    runs.step(*args, **kwargs)
 
 
 def _loss(result: Any, _: Any) -> Any:

@@ -1,7 +1,9 @@
 """What layers cost, counted without running them.
 
-Operations are those that FlopCounterMode counts when an operator runs on fake tensors.  Values of
-pointwise work are those that other operators read or write, whichever are more: three times of
+Operations are those that FlopCounterMode counts when an operator runs on fake tensors; a recurrent
+layer takes two for every weight of its products, row by row.  What runs in a region of its own,
+such as one without gradients, is counted there, of branches the one with most.  Values of pointwise
+work are those that other operators read or write, whichever are more: three times of
 norms and softmax, once of what works value by value, sums up, pools or moves values, none of views.
 What neither covers is named in a warning and counted by all values that it reads and writes,
 parameters included.
@@ -14,7 +16,8 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -25,13 +28,24 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 from stagepack.instances.catalog import clusters
 from stagepack.instances.catalog.networks import Block, Network
 from stagepack.instances.profile import ModelProfile
-from stagepack.integrations.pytorch.tracing import Layer, Traced, is_tensor, nbytes
+from stagepack.integrations.pytorch.tracing import (
+    Layer,
+    Traced,
+    attribute,
+    is_tensor,
+    nbytes,
+)
 
 ATTENTIONS = (
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_fused_attention_overrideable",
 )
 """Attentions that FlopCounterMode does not know by itself."""
+RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell",
+             "rnn_relu_cell")  # fmt: skip
+"""Recurrent layers, which FlopCounterMode does not know."""
+REGIONS = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "cond")
+"""Operators that run graphs of their own, each once."""
 THRICE = ("norm", "softmax")
 """Parts of names of operators that go three times over their values."""
 KEEP_NOTHING = {
@@ -104,7 +118,7 @@ def _tell(traced: Traced, operations: _Counter) -> None:
     """Name the operators whose operations are not known: how often they run, what is counted."""
     found: dict[str, list[int]] = {}
     for layer in traced.layers:
-        for node in layer.nodes:
+        for node in _all_nodes(traced.graph, layer.nodes, operations):
             if not operations(node) and not _is_known(node):
                 found.setdefault(str(node.target), []).append(_passed(node))
     if found:
@@ -143,17 +157,18 @@ def _block(
             weight_bytes += held.numel() * held.element_size()
         else:
             constants += held.numel() * held.element_size()
+    nodes = _all_nodes(traced.graph, layer.nodes, operations)
     return Block(
         name=layer.name,
         shape=signature(layer),
-        flops=sum(map(operations, layer.nodes)),
-        values=sum(0 if operations(node) else _passed(node) for node in layer.nodes),
+        flops=sum(map(operations, nodes)),
+        values=sum(0 if operations(node) else _passed(node) for node in nodes),
         weights=weights,
         weight_bytes=weight_bytes,
         constants=constants,
         inputs=tuple(node.name for node in layer.inputs),
         outputs=tuple(node.name for node in layer.outputs),
-        scratch=_scratch(layer),
+        scratch=_scratch(traced.graph, layer.nodes, layer.outputs),
         saved=_saved(layer),
         variables=tuple(variables),
     )
@@ -177,6 +192,8 @@ class _Counter:
         modes = [fake.fake_mode for fake in fakes if hasattr(fake, "fake_mode")]
         if not modes or not isinstance(node.target, torch._ops.OpOverload):
             return 0
+        if _called(node) in RECURRENT:
+            return _recurrent(node)
         mode: FakeTensorMode = modes[0]
         mode.allow_non_fake_inputs = True
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
@@ -184,6 +201,40 @@ class _Counter:
         with mode, torch.no_grad(), FlopCounterMode(display=False, custom_mapping=known) as counter:
             node.target(*args, **kwargs)
         return int(counter.get_total_flops())
+
+
+def _recurrent(node: fx.Node) -> int:
+    """Return the operations of a recurrent layer: every row is multiplied by all its matrices."""
+    names = (said.name for said in node.target._schema.arguments)
+    named = dict(zip(names, node.args, strict=False))
+    weights = [*named.get("params", ()), *(named.get(name) for name in ("w_ih", "w_hh"))]
+    shapes = [one.meta["val"].shape for one in weights if is_tensor(one)]
+    rows = node.args[0].meta["val"].shape[:-1]
+    return 2 * prod(rows) * sum(prod(shape) for shape in shapes if len(shape) == 2)
+
+
+def _regions(graph: fx.GraphModule, node: fx.Node) -> list[fx.GraphModule]:
+    """Return the graphs that an operator runs: both branches, or a region of its own."""
+    if str(node.target) not in REGIONS:
+        return []
+    held = (attribute(graph, str(source.target)) for source in node.all_input_nodes
+            if source.op == "get_attr")  # fmt: skip
+    return [one for one in held if isinstance(one, fx.GraphModule)]
+
+
+def _calls(graph: fx.GraphModule) -> list[fx.Node]:
+    return [node for node in graph.graph.nodes if node.op == "call_function"]
+
+
+def _all_nodes(
+    graph: fx.GraphModule, nodes: Iterable[fx.Node], operations: Callable[[fx.Node], int]
+) -> list[fx.Node]:
+    """Return operators, and in place of regions what runs there; of branches the one with most."""
+    found: list[fx.Node] = []
+    for node in nodes:
+        inner = [_all_nodes(region, _calls(region), operations) for region in _regions(graph, node)]
+        found += max(inner, key=lambda part: sum(map(operations, part))) if inner else [node]
+    return found
 
 
 def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
@@ -260,26 +311,34 @@ def _saved(layer: Layer) -> int:
     return sum(nbytes(node) for node in kept if node.op != "get_attr")
 
 
-def _scratch(layer: Layer) -> int:
-    """Return the most bytes that are alive inside of a layer at a time."""
-    place = {node: at for at, node in enumerate(layer.nodes)}
-    ends = {node: at for at, node in enumerate(layer.nodes)}
+def _scratch(graph: fx.GraphModule, nodes: Sequence[fx.Node], outputs: Iterable[fx.Node]) -> int:
+    """Return the most bytes that are alive inside of operators at a time."""
+    place = {node: at for at, node in enumerate(nodes)}
+    ends = {node: at for at, node in enumerate(nodes)}
     for node, at in place.items():
         for source in node.all_input_nodes:
             root = _root(source)
             if root in place:
                 ends[root] = max(ends[root], at)
-    outer = {_root(node) for node in layer.outputs}
-    steps = [0] * (len(layer.nodes) + 1)
+    outer = {_root(node) for node in outputs}
+    steps = [0] * (len(nodes) + 1)
+    within = [0] * (len(nodes) + 1)
     for node, at in place.items():
         if node not in outer and not _is_view(node):
             steps[at] += nbytes(node)
             steps[ends[node] + 1] -= nbytes(node)
+        within[at] = max((_inside(region) for region in _regions(graph, node)), default=0)
     most = alive = 0
-    for step in steps:
+    for step, own in zip(steps, within, strict=True):
         alive += step
-        most = max(most, alive)
+        most = max(most, alive + own)
     return most
+
+
+def _inside(region: fx.GraphModule) -> int:
+    """Return the most bytes that are alive inside of a region at a time."""
+    (output,) = (node for node in region.graph.nodes if node.op == "output")
+    return _scratch(region, _calls(region), output.all_input_nodes)
 
 
 # ---------------------------------------------------------------------- equal layers

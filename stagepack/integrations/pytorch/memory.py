@@ -11,6 +11,12 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
+def nbytes(tensors: Iterable[torch.Tensor]) -> int:
+    """Return the bytes that tensors take, those that share memory once."""
+    storages = [tensor.untyped_storage() for tensor in tensors]
+    return sum({storage._cdata: storage.nbytes() for storage in storages}.values())
+
+
 class Alive(TorchDispatchMode):
     """Follows what operators make within it; what kernels use inside and give back is not seen.
 

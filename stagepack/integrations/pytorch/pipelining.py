@@ -1,26 +1,229 @@
 """Stages in a pipeline of processes, by ``torch.distributed.pipelining``, which follows a schedule.
 
-Of what crosses a cut torch sends every tensor back as a gradient: stages whose cuts only one
-floating tensor crosses run this way.
+Torch hands numbers of microbatches to the first stage and to the loss, which look up inputs and
+targets, and sends one tensor across each cut: see :mod:`stagepack.integrations.pytorch.crossing`.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import fx
+from torch import fx, nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+from torch.utils import _pytree as pytree
 
 from stagepack.errors import InputError
 from stagepack.instances.formats.torch_schedule import dump
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.integrations.pytorch.crossing import Cut, cuts
 from stagepack.integrations.pytorch.stages import Stages
 from stagepack.integrations.pytorch.tracing import is_tensor
+
+
+class _Sent(nn.Module):
+    """A stage as torch's pipeline has it: one tensor in, one out.
+
+    Attributes
+    ----------
+    rows : list of tuple
+        For the first stage: its inputs, microbatch by microbatch.
+    left : list of tuple
+        For the last stage: what it returned.
+    """
+
+    def __init__(self, stage: fx.GraphModule, before: Cut | None, behind: Cut | None) -> None:
+        """Wrap a stage between its cuts; the ends have none."""
+        super().__init__()
+        self.stage = stage
+        self._before, self._behind = before, behind
+        # So that what is sent has a gradient where no parameter came before it.
+        kind = torch.float32 if behind is None else behind.carrier
+        self._anchor = nn.Parameter(torch.empty(0, dtype=kind))
+        self.rows: Sequence[tuple[Any, ...]] = ()
+        self.left: list[tuple[Any, ...]] = []
+
+    def forward(self, came: torch.Tensor) -> torch.Tensor:
+        """Run a microbatch, given its number or what crossed the cut."""
+        row = self.rows[int(came)] if self._before is None else self._before.unpacked(came)
+        found = self.stage(*row)
+        ties = [self._anchor]
+        if self._before is not None and not self._before.plain:
+            ties.append(came.reshape(-1)[:0])
+        if self._behind is not None:
+            return self._behind.packed(found, ties)
+        self.left.append(found)
+        return torch.cat([tie.to(torch.float32) for tie in ties])
+
+    def ends(self, device: torch.device) -> dict[str, torch.Tensor]:
+        """Return tensors like those that it takes and returns, as PipelineStage asks for them."""
+        number = torch.zeros(1, dtype=torch.long, device=device)
+        none = torch.zeros(0, device=device, requires_grad=True)
+        return {
+            "input_args": number if self._before is None else self._before.example(device),
+            "output_args": none if self._behind is None else self._behind.example(device),
+        }
+
+
+class Running:
+    """The stages of one process, in the order of a schedule.
+
+    Attributes
+    ----------
+    parts : tuple of PipelineStage
+        Torch's stages of this process.
+    modules : tuple of fx.GraphModule
+        What they run.
+    """
+
+    def __init__(
+        self,
+        stages: Stages,
+        order: str,
+        microbatches: int,
+        own: Sequence[int],
+        loss: Callable[[Any, Any], Any] | None,
+        make: Callable[..., PipelineStage],
+    ) -> None:
+        """Make torch's stages and its runtime, and load the order of work."""
+        between = [None, *cuts(stages, stages.layers), None]
+        sent = [_Sent(stages[at], between[at], between[at + 1]) for at in own]
+        self.modules = tuple(stages[at] for at in own)
+        self._stages, self._count, self._loss = stages, microbatches, loss
+        self._first = sent[0] if own[0] == 0 else None
+        self._last = sent[-1] if own[-1] == len(stages) - 1 else None
+        self._targets: list[Any] = []
+        self._whole: list[Any] = []
+        parts = []
+        for at, part in zip(own, sent, strict=True):
+            tensors = (*part.stage.parameters(), *part.stage.buffers())
+            device = next((tensor.device for tensor in tensors), torch.device("cpu"))
+            parts.append(make(part.to(device), at, len(stages), device, **part.ends(device)))
+        self.parts = tuple(parts)
+        self._runtime = _PipelineScheduleRuntime(
+            parts, microbatches, loss_fn=loss and self._lost, scale_grads=False
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "order.csv"
+            path.write_text(order)
+            self._runtime._load_csv(str(path), format="compute_only")
+
+    def step(
+        self, *inputs: Any, target: Any = None, losses: list[Any] | None = None, **kwargs: Any
+    ) -> Any:
+        """Run all microbatches of a step.
+
+        Parameters
+        ----------
+        *inputs, **kwargs
+            On the process of the first stage: as the module takes them, every tensor with as many
+            times the sample's rows as there are microbatches, or as the sample for all of them.
+        target : optional
+            On that of the last stage, what the loss is given, cut into as many pieces: a tensor, or
+            lists, tuples and dictionaries of them.
+        losses : list, optional
+            Filled with the losses of the microbatches on the process of the last stage.
+
+        Returns
+        -------
+        What the module returns, on the process of the last stage: tensors of microbatches are put
+        together along their first dimension, losses and other single numbers in a row.
+
+        Raises
+        ------
+        InputError
+            For inputs or targets that are not built like the sample, or cannot be cut.
+        """
+        given: list[torch.Tensor] = []
+        if self._first is not None:
+            self._first.rows = self._rows(inputs, kwargs)
+            given = [torch.arange(self._count)]
+        aim: dict[str, Any] = {}
+        if self._last is not None:
+            self._targets, self._whole = self._aims(target), []
+            self._last.left.clear()
+            aim = {"target": torch.arange(self._count), "losses": losses}
+        with nullcontext() if self._loss else torch.no_grad():
+            self._runtime.step(*given, **aim)
+        if self._last is None:
+            return None
+        rows = self._whole if self._loss else self._last.left
+        return self._stages.result([_joined(parts) for parts in zip(*rows, strict=True)])
+
+    def _lost(self, tie: torch.Tensor, number: torch.Tensor) -> torch.Tensor:
+        """Return the loss of the microbatch that the last stage has just run."""
+        assert self._last is not None
+        assert self._loss is not None
+        row = self._last.left.pop()
+        lost: torch.Tensor = self._loss(self._stages.result(row), self._targets[int(number)])
+        self._whole.append(tuple(one.detach() for one in row))
+        return lost + tie.sum()
+
+    def _rows(self, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Return the inputs of every microbatch.
+
+        Raises
+        ------
+        InputError
+            Naming the input.
+        """
+        leaves = self._stages.flat(inputs, kwargs)
+        places = (node for node in self._stages[0].graph.nodes if node.op == "placeholder")
+        return list(zip(*map(self._cut, places, leaves), strict=True))
+
+    def _cut(self, place: fx.Node, given: Any) -> Sequence[Any]:
+        """Return an input of every microbatch.
+
+        Raises
+        ------
+        InputError
+        """
+        if not isinstance(given, torch.Tensor):
+            return [given] * self._count
+        shape = tuple(place.meta["val"].shape) if is_tensor(place) else ()
+        if shape and tuple(given.shape) == (shape[0] * self._count, *shape[1:]):
+            return given.chunk(self._count) if len(given) else [given] * self._count
+        if tuple(given.shape) == shape:
+            return [given] * self._count
+        raise InputError(
+            f"has the shape {tuple(given.shape)}: the sample had {shape}, and there are "
+            f"{self._count} microbatches",
+            field=f"input {place.name}",
+            remedy="give the rows of all microbatches, or the shape of the sample for all of them",
+        )
+
+    def _aims(self, target: Any) -> list[Any]:
+        """Return the target of every microbatch.
+
+        Raises
+        ------
+        InputError
+        """
+        leaves, built = pytree.tree_flatten(target)
+        pieces = []
+        for leaf in leaves:
+            if not isinstance(leaf, torch.Tensor) or not leaf.dim():
+                pieces.append([leaf] * self._count)
+            elif len(leaf) % self._count:
+                raise InputError(
+                    f"has {len(leaf)} rows for {self._count} microbatches",
+                    field="target",
+                    remedy="give as many for each of them",
+                )
+            else:
+                pieces.append(leaf.tensor_split(self._count))
+        rows = zip(*pieces, strict=True) if pieces else [()] * self._count
+        return [pytree.tree_unflatten(list(row), built) for row in rows]
+
+
+def _joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return what microbatches returned as one tensor."""
+    return torch.cat(list(parts)) if parts[0].dim() else torch.stack(list(parts))
 
 
 def scheduled(
@@ -28,9 +231,9 @@ def scheduled(
     schedule: PipelineSchedule,
     plan: ScheduleSolution,
     rank: int,
-    loss: Callable[[Any, Any], Any],
+    loss: Callable[[Any, Any], Any] | None,
     make: Callable[..., PipelineStage] = PipelineStage,
-) -> Any:
+) -> Running:
     """Return what runs the stages of one process; see :func:`.run_pipeline`.
 
     Parameters
@@ -39,15 +242,15 @@ def scheduled(
     schedule : PipelineSchedule
     plan : ScheduleSolution
     rank : int
-    loss : callable
+    loss : callable, optional
     make : callable
         Makes a stage of torch's, given what PipelineStage is given.
 
     Raises
     ------
     InputError
-        For a schedule of other stages or ranks; for a cut that anything but one floating tensor
-        crosses.
+        For a schedule of other stages or ranks; for one of training without a loss, or the other
+        way round; for a cut that anything but tensors crosses.
     """
     if schedule.p != len(stages) or not 0 <= rank < schedule.d:
         raise InputError(
@@ -61,53 +264,28 @@ def scheduled(
         raise InputError(
             "stages work on unlike numbers", field="microbatches", remedy="give all the same"
         )
-    _check_cuts(stages)
-    parts = []
-    for at in range(schedule.p):
-        if schedule.devices[at] == rank:
-            tensors = (*stages[at].parameters(), *stages[at].buffers())
-            device = next((tensor.device for tensor in tensors), torch.device("cpu"))
-            parts.append(make(stages[at], at, len(stages), device))
-
-    def whole(row: Any, target: Any) -> Any:
-        return loss(stages.result(row if isinstance(row, tuple) else (row,)), target)
-
-    made = _PipelineScheduleRuntime(parts, max(microbatches), loss_fn=whole, scale_grads=False)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "order.csv"
-        path.write_bytes(dump(plan, schedule))
-        made._load_csv(str(path), format="compute_only")
-    return made
-
-
-def _check_cuts(stages: Stages) -> None:
-    """Refuse cuts that torch cannot send gradients back through.
-
-    Raises
-    ------
-    InputError
-        Naming the first such cut and what crosses it.
-    """
-    for at in range(1, len(stages)):
-        crossing = [node for node in stages[at].graph.nodes if node.op == "placeholder"]
-        if len(crossing) == 1 and _is_floating(crossing[0]):
-            continue
-        told = ", ".join(f"{node.name!r} ({_kind(node)})" for node in crossing) or "nothing"
+    if schedule.training != (loss is not None):
         raise InputError(
-            f"the cut before stage {at}, between {stages.layers[at - 1][-1]!r} and "
-            f"{stages.layers[at][0]!r}, is crossed by {told}: torch's pipeline takes one floating "
-            f"tensor",
-            field="stages",
-            remedy="cut where one crosses, or make one layer of what others go around (depth=, "
-            "basic_blocks=)",
+            f"is of {'training' if schedule.training else 'inference'}",
+            field="schedule",
+            remedy="give a loss for training, and none for inference",
         )
+    devices = schedule.devices.tolist()
+    own = [at for at in range(schedule.p) if devices[at] == rank]
+    if not own:
+        raise InputError(
+            f"device {rank} has no stage", field="schedule", remedy="number devices from 0"
+        )
+    count = max(microbatches)
+    order = dump(plan, schedule).decode()
+    if loss is None:
+        order = _with_backward(order, devices, count)
+    return Running(stages, order, count, own, loss, make)
 
 
-def _is_floating(node: fx.Node) -> bool:
-    return is_tensor(node) and bool(node.meta["val"].is_floating_point())
-
-
-def _kind(node: fx.Node) -> str:
-    """Return what a node is, such as `int64`."""
-    value = node.meta.get("val")
-    return str(value.dtype).removeprefix("torch.") if is_tensor(node) else type(value).__name__
+def _with_backward(order: str, devices: Sequence[int], microbatches: int) -> str:
+    """Return an order with the backward passes that torch asks for, which do nothing there."""
+    lines = order.splitlines()
+    for at in reversed(range(len(devices))):
+        lines[devices[at]] += "".join(f",{at}B{i}" for i in range(microbatches))
+    return "\n".join(lines)

@@ -11,6 +11,9 @@ from stagepack.report.shown import contents
 from stagepack.report.table import Head, Sheet
 from stagepack.shown import Shown
 
+TIMES = ("forward", "backward", "makespan", "span", "replayed")
+"""Figures that are seconds; all others are bytes."""
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -53,7 +56,9 @@ class PlanMeasure(Shown):
         Processes, threads of each, and processors of this machine: where there are fewer of these,
         stages wait for one another, which no plan knows.
     stages : tuple of Figure
-        ``forward`` and ``backward``, seconds of a microbatch, and ``memory``, bytes.
+        ``forward`` and ``backward``, seconds of a microbatch; bytes of ``parameters``,
+        ``constants``, ``gradients`` and ``optimiser state``, as far as there are any, ``working``,
+        all that comes and goes during a step, and ``memory``, of all.
     schedules : tuple of Figure
         ``makespan`` and ``span`` (of the device that takes longest) of a step; ``replayed`` is the
         makespan that stages as slow as they were measured would have in this order.
@@ -104,7 +109,7 @@ def _sheet(what: str, rows: tuple[Figure, ...]) -> Sheet:
 
 
 def _cells(row: Figure) -> list[str]:
-    spelt = _nbytes if row.figure == "memory" else as_text.seconds
+    spelt = as_text.seconds if row.figure in TIMES else _nbytes
     numbers = [spelt(value) for value in (row.estimated, row.actual)]
     difference = row.estimated - row.actual
     signed = f"{'-' if difference < 0 else ''}{spelt(abs(difference))}"

@@ -134,3 +134,77 @@ class Logs(nn.Module):
     def forward(self, x: Any) -> Any:
         logging.getLogger("torch.export").warning("while it is traced")
         return x + 1
+
+
+class Turn(nn.Module):
+    """Attention where a mask allows it, and a rectifier that works in place."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.read = nn.Linear(width, 3 * width)
+        self.write = nn.Linear(width, width)
+
+    def forward(self, x: Any, allowed: Any, scale: Any) -> Any:
+        x = torch.relu_(x) * scale
+        query, key, value = self.read(x).chunk(3, -1)
+        scores = (query @ key.transpose(-1, -2)).masked_fill_(~allowed, -1e9)
+        return x + self.write(scores.softmax(-1) @ value)
+
+
+class Decoder(nn.Module):
+    """A decoder with inputs by keyword, of which integers and a mask are needed until the end."""
+
+    def __init__(self, layers: int = 4, width: int = 16) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(20, width)
+        self.turns = nn.ModuleList(Turn(width) for _ in range(layers))
+        self.norm = nn.BatchNorm1d(width)
+        self.head = nn.Linear(width, 20, bias=False)
+
+    def forward(self, ids: Any, *, mask: Any, scale: Any) -> dict[str, Any]:
+        past = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril()
+        x = start = self.embed(ids)
+        for turn in self.turns:
+            x = turn(x, mask[:, None, :] & past, scale)
+        x = self.norm((x + start).transpose(1, 2)).transpose(1, 2)
+        logits = self.head(x)
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids.flatten())
+        return {"logits": logits, "next": [ids + 1, mask], "loss": loss}
+
+
+class Twice(nn.Module):
+    """Shows the same memory twice, and writes into it later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.ReLU(inplace=True)
+
+    def forward(self, x: Any) -> Any:
+        y = self.first(x)
+        turned = y.transpose(0, 1)
+        return self.second(y) @ turned
+
+
+class Counted(nn.Module):
+    """Returns a number of Python that depends on values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
+
+    def forward(self, x: Any, n: Any) -> Any:
+        y = self.first(x)
+        times = n.item()
+        return self.second(y) * times
+
+
+class Apart(nn.Module):
+    """Makes large things where no gradients are kept, and keeps a small one."""
+
+    def forward(self, x: Any) -> Any:
+        with torch.no_grad():
+            large = x @ x.T
+            small = torch.exp(large) @ x
+        return x * small

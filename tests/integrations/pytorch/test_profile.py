@@ -184,19 +184,40 @@ def test_operators_of_unknown_operations_are_named(caplog: pytest.LogCaptureFixt
     """Each with how often it runs and all values that it reads and writes."""
     inputs = (torch.randn(2, 4, 8),)
     profile = sp.profile_model(models.Unknown(), inputs)
-    recurrent = 64 + 2 * 16 + (64 + 2 * 16) + 2 * (32 * 8) + 2 * 32  # reads, weights, writes
     told = [record.getMessage() for record in caplog.records if record.name == "stagepack"]
     assert len(told) == 1
-    assert told[0].endswith(
-        f"read and write: 1 x aten.lstm.input ({recurrent} values), 2 x aten.sort.default "
-        f"({2 * 3 * 64} values), 1 x wrap_with_set_grad_enabled ({64 + 2 * 4 * 4} values)"
-    )
+    assert told[0].endswith(f"read and write: 2 x aten.sort.default ({2 * 3 * 64} values)")
+    network = counting.network_of(tracing.trace(models.Unknown(), inputs, {}))
+    recurrent, product = 2 * 8 * 2 * (32 * 8), 2 * 2 * 4 * 4 * 8
+    assert sum(block.flops for block in network.blocks) == recurrent + product
     assert all(layer.forward > 0 for layer in profile.layers)
     caplog.clear()
     sp.profile_model(models.Unknown(), inputs, measure=True, repeats=1)
     sp.profile_model(models.ResNet(blocks=1), IMAGE)
     sp.profile_model(models.encoder(), TOKENS)
     assert not [record for record in caplog.records if record.name == "stagepack"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1), ("LSTMCell", 4), ("GRUCell", 3)]
+)
+def test_recurrent_layers_multiply_every_row_by_their_weights(kind: str, gates: int) -> None:
+    single = kind.endswith("Cell")
+    more = {} if single else {"num_layers": 2, "bidirectional": True}
+    module = getattr(torch.nn, kind)(5, 6, **more)
+    traced = tracing.trace(module, (torch.randn(3, 5) if single else torch.randn(7, 3, 5),), {})
+    weights = gates * 6 * (5 + 6) if single else 2 * gates * 6 * (5 + 6 + 12 + 6)
+    rows = 3 if single else 7 * 3
+    assert sum(block.flops for block in counting.network_of(traced).blocks) == 2 * rows * weights
+
+
+def test_what_runs_without_gradients_takes_its_memory() -> None:
+    """Its inner tensors are alive there, but none of them is kept."""
+    traced = tracing.trace(models.Apart(), (torch.randn(64, 4),), {})
+    (block,) = counting.network_of(traced).blocks
+    assert block.flops == 2 * 2 * 64 * 64 * 4
+    assert block.scratch >= 2 * 4 * 64 * 64  # two products
+    assert block.saved <= 2 * 4 * 64 * 4
 
 
 def test_pointwise_work_is_counted_by_values() -> None:
