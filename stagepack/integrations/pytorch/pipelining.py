@@ -38,7 +38,14 @@ class _Sent(nn.Module):
     """
 
     def __init__(self, stage: fx.GraphModule, before: Cut | None, behind: Cut | None) -> None:
-        """Wrap a stage between its cuts; the ends have none."""
+        """Wrap a stage between its cuts.
+
+        Parameters
+        ----------
+        stage : fx.GraphModule
+        before, behind : Cut, optional
+            The first stage has none before it, the last one none behind it.
+        """
         super().__init__()
         self.stage = stage
         self._before, self._behind = before, behind
@@ -90,7 +97,20 @@ class Running:
         loss: Callable[[Any, Any], Any] | None,
         make: Callable[..., PipelineStage],
     ) -> None:
-        """Make torch's stages and its runtime, and load the order of work."""
+        """Make torch's stages and its runtime, and load the order of work.
+
+        Parameters
+        ----------
+        stages : Stages
+        order : str
+            A line a process, as torch reads it.
+        microbatches : int
+        own : sequence of int
+            The stages of this process, rising.
+        loss : callable, optional
+        make : callable
+            Makes a stage of torch's.
+        """
         between = [None, *cuts(stages, stages.layers), None]
         sent = [_Sent(stages[at], between[at], between[at + 1]) for at in own]
         self.modules = tuple(stages[at] for at in own)
