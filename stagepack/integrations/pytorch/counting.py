@@ -210,7 +210,7 @@ def _recurrent(node: fx.Node) -> int:
     weights = [*named.get("params", ()), *(named.get(name) for name in ("w_ih", "w_hh"))]
     shapes = [one.meta["val"].shape for one in weights if is_tensor(one)]
     rows = node.args[0].meta["val"].shape[:-1]
-    return 2 * prod(rows) * sum(prod(shape) for shape in shapes if len(shape) == 2)
+    return 2 * int(prod(rows) * sum(prod(shape) for shape in shapes if len(shape) == 2))
 
 
 def _regions(graph: fx.GraphModule, node: fx.Node) -> list[fx.GraphModule]:
