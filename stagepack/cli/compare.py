@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,10 +40,14 @@ from stagepack.errors import InputError, shown
 from stagepack.kinds import kind_called
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from stagepack.compare import Comparison
     from stagepack.compare.suite import Suite
 
 Methods = list[str] | dict[str, tuple[str, ...]] | None
+PLACE = "Where to run"
+SLURM_CHUNK, SLURM_MINUTES = 100, 24 * 60
 REPORT, REPORT_PAGE = Path("stagepack-report"), "index.html"
 
 
@@ -70,6 +75,38 @@ def compare(
             "--jobs",
             metavar="N",
         ),
+    ] = None,
+    dask: Annotated[
+        str | None,
+        option(PLACE, "Run on the workers of this Dask scheduler.", metavar="ADDRESS"),
+    ] = None,
+    slurm: Annotated[
+        Path | None,
+        option(PLACE, "Run as Slurm jobs, written to this folder that all see.", metavar="DIR"),
+    ] = None,
+    chunk: Annotated[
+        int | None,
+        option(PLACE, "Cells of a task. Default: 1; for Slurm 100.", metavar="N"),
+    ] = None,
+    isolate: Annotated[
+        str,
+        option(
+            PLACE,
+            "worker: in warm child processes that are watched; cell: each in its own; none.",
+            metavar="NAME",
+        ),
+    ] = "worker",
+    wall_limit: Annotated[
+        float | None,
+        option(
+            PLACE,
+            "When a cell's process is ended. Default: twice the limit and ten minutes.",
+            metavar="SECONDS",
+        ),
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        option(PLACE, "What a cell's process may hold: 4GiB.", metavar="BYTES"),
     ] = None,
     time_limit: Annotated[float, limit_option("Of each cell; 0: no limit.")] = 3.0,
     whole: Annotated[
@@ -102,13 +139,23 @@ def compare(
     require_writable(csv, output)
     page = None if no_html else _page(html)
     options: JsonObject = {} if engine is None else {"engine": engine}
-    with engines_silenced(), Cells(problems, _announcement(problems, methods, limit or 0)) as cells:
+    memory = None if memory_limit is None else _bytes(memory_limit)
+    with contextlib.ExitStack() as stack:
+        executor = _executor(stack, dask, slurm, jobs)
+        stack.enter_context(engines_silenced())
+        live = Cells(problems, _announcement(problems, methods, limit or 0))
+        cells = stack.enter_context(live)
         comparison = run(
             problems,
             methods,
             time_limit=limit,
             seeds=tuple(seeds or said.get("seeds", (0,))),
             jobs=jobs,
+            executor=executor,
+            chunk=chunk or (1 if slurm is None else SLURM_CHUNK),
+            isolate=isolate,
+            wall_limit=wall_limit,
+            memory_limit=memory,
             threads=said.get("threads", threads),
             store=store,
             on_start=cells.begun,
@@ -129,6 +176,32 @@ def compare(
         if page is not None:
             typer.echo(f"report: {shown(page)}")
     raise typer.Exit(_exit_code(comparison, rescue))
+
+
+def _executor(
+    stack: contextlib.ExitStack, address: str | None, folder: Path | None, jobs: int | None
+) -> Executor | None:
+    """Return the cluster that was named, until the stack is left; None for this machine."""
+    from stagepack.compare import clusters
+
+    if address is not None and folder is not None:
+        raise InputError("is one place too many", field="--slurm", remedy="leave out --dask")
+    if address is not None:
+        return stack.enter_context(clusters.dask(address))
+    if folder is None:
+        return None
+    files.require_directory(folder)
+    most: JsonObject = {} if jobs is None else {"slurm_array_parallelism": jobs}
+    executor = clusters.Slurm(folder, timeout_min=SLURM_MINUTES, **most)
+    stack.callback(executor.shutdown, cancel_futures=True)
+    return executor
+
+
+def _bytes(text: str) -> int:
+    try:
+        return files.size_of(text)
+    except ValueError as error:
+        raise InputError(str(error), field="--memory-limit", remedy="write 4GiB") from None
 
 
 def _toml(sources: list[str] | None, context: JsonObject) -> Suite | None:

@@ -82,6 +82,9 @@ class Outcomes(Shown):
     _checked: tuple[int, list[str]] = field(
         default_factory=lambda: (0, []), repr=False, compare=False
     )
+    _listed: tuple[int, dict[str, list[Cell]]] = field(
+        default_factory=lambda: (0, {}), repr=False, compare=False
+    )
     _counted: dict[Cell, tuple[Result[Solution], Number]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -181,17 +184,21 @@ class Outcomes(Shown):
         differently.
         """
         if self._checked[0] != len(self.results):
-            found = [claim for label in self.instances for claim in self._broken_claims(label)]
+            several = len(self._seeds()) > 1
+            found = [
+                claim for label in self.instances for claim in self._broken_claims(label, several)
+            ]
             self._checked = (len(self.results), found)
         return self._checked[1]
 
-    def _broken_claims(self, label: str) -> Iterator[str]:
+    def _broken_claims(self, label: str, several_seeds: bool) -> Iterator[str]:
         instance, best = self.instances[label], self.best(label)
         tolerance = float(getattr(instance, "tolerance", 0.0))
-        for cell, result in self.results.items():
-            if cell[0] != label:
+        for cell in self._cells_of(label):
+            result = self.results.get(cell)
+            if result is None:
                 continue
-            who = f"{label}: {cell[1]}" + (f" (seed {cell[2]})" if len(self._seeds()) > 1 else "")
+            who = f"{label}: {cell.method}" + (f" (seed {cell.seed})" if several_seeds else "")
             if result.solution is not None and hasattr(instance, "check"):
                 broken = instance.check(result.solution)
                 if broken:
@@ -229,8 +236,17 @@ class Outcomes(Shown):
     def _ended(self, cell: Cell) -> bool:
         return cell in self.results or cell in self.failures
 
+    def _cells_of(self, label: str) -> list[Cell]:
+        """Return the cells of an instance, in the order of the request."""
+        if self._listed[0] != len(self.cells):
+            found: dict[str, list[Cell]] = {}
+            for cell in self.cells:
+                found.setdefault(cell.instance, []).append(cell)
+            self._listed = len(self.cells), found
+        return self._listed[1].get(label, [])
+
     def _of(self, label: str) -> list[Result[Solution]]:
-        ended = (self.results.get(cell) for cell in self.cells if cell.instance == label)
+        ended = (self.results.get(cell) for cell in self._cells_of(label))
         return [result for result in ended if result is not None]
 
     def _seeds(self) -> set[int]:

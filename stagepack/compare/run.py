@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stagepack.compare.child import Limits
 from stagepack.compare.comparison import Comparison
 from stagepack.compare.outcomes import Cell, Failure
 from stagepack.compare.store import Store
@@ -26,6 +27,9 @@ from stagepack.result import Result
 
 log = logging.getLogger("stagepack")
 
+ISOLATION = ("worker", "cell", "none")
+SETUP = 600.0  # seconds beside limits in which engines are imported and kernels compiled
+
 
 def compare(
     instances: Instance | Iterable[Instance] | Mapping[str, Instance],
@@ -35,7 +39,11 @@ def compare(
     seeds: Iterable[int] = (0,),
     jobs: int | None = None,
     executor: Executor | None = None,
+    chunk: int = 1,
     threads: int = 1,
+    isolate: str = "worker",
+    wall_limit: float | None = None,
+    memory_limit: int | None = None,
     store: str | Path | None = None,
     on_start: Callable[[Cell, int, int], None] | None = None,
     on_result: Callable[[JsonObject, int, int], None] | None = None,
@@ -59,9 +67,20 @@ def compare(
         Worker processes; by default as many as there are cores for `threads` each.  0 runs the
         cells in this process, one after the other.
     executor : concurrent.futures.Executor, optional
-        Runs the cells instead, for example Dask's ``client.get_executor()``.
+        Runs the cells instead: of Dask or Slurm (:mod:`stagepack.compare.clusters`), or any.
+    chunk : int
+        Cells that an executor gets at a time.
     threads : int
         Threads of each cell.
+    isolate : str
+        "worker": cells run in child processes of their workers, which stay warm, are watched, and
+        take nobody along when they die.  "cell": each has a process of its own.  "none": nothing is
+        watched, and cells run in an executor's own workers.
+    wall_limit : float, optional
+        Seconds after which the process of a cell is ended, whatever it does; by default twice
+        `time_limit` and ten minutes, in which kernels may be compiled.
+    memory_limit : int, optional
+        Bytes of data that the process of a cell may hold (Linux).
     store : path-like, optional
         A folder in which every result is kept as soon as it is there, and found again: cells that
         are in it are not run.
@@ -81,15 +100,9 @@ def compare(
     from stagepack.solve import solve
 
     seeds = list(dict.fromkeys(seeds))
-    _require_usable(options, seeds, time_limit, jobs, threads)
-    labelled = labels(instances)
-    if options.get("objective") is not None:
-        labelled = {
-            label: instance.replace(objective=options["objective"])
-            if hasattr(instance, "replace")
-            else instance
-            for label, instance in labelled.items()
-        }
+    _require_usable(options, seeds, time_limit, jobs, threads, chunk)
+    limits = _limits(isolate, wall_limit, memory_limit, time_limit, jobs)
+    labelled = _asked(labels(instances), options.get("objective"))
     if isinstance(methods, str):
         methods = [methods]
     wanted: dict[str, list[str] | None]
@@ -116,18 +129,18 @@ def compare(
     told = _Told(comparison, on_start, on_result)
     shared = {"time_limit": time_limit, "threads": threads, **options}
     folder = None if store is None else Store(store)
-    run = Run(solve, labelled, shared, told.start, told.finish, engines, folder)
+    run = Run(solve, labelled, shared, told.start, told.finish, engines, folder, limits)
     try:
         for cell, failure in failures.items():
             told.finish(cell, failure)
         waiting = [cell for cell in cells if cell not in failures]
         run.take(_by_turns(waiting) if isinstance(methods, Mapping) else waiting)
         if executor is not None:
-            run.on_executor(executor)
+            run.on_executor(executor, chunk)
         elif jobs == 0:
             run.in_process()
         else:
-            run.on_processes(jobs or max(1, _cores() // max(1, threads)))
+            run.in_children(jobs or max(1, _cores() // max(1, threads)))
     except KeyboardInterrupt:
         comparison.interrupted = True
     comparison.interrupted |= run.interrupted
@@ -140,12 +153,23 @@ def compare(
     return comparison
 
 
+def _asked(instances: dict[str, Instance], objective: object) -> dict[str, Instance]:
+    """Return the instances with the objective that was given, if one was."""
+    if objective is None:
+        return instances
+    return {
+        label: instance.replace(objective=objective) if hasattr(instance, "replace") else instance
+        for label, instance in instances.items()
+    }
+
+
 def _require_usable(
     options: Mapping[str, object],
     seeds: Sequence[int],
     time_limit: float | None,
     jobs: int | None,
     threads: int,
+    chunk: int,
 ) -> None:
     """Refuse arguments of a comparison that cannot be used, by name."""
     from stagepack.solve import KEYWORDS
@@ -163,9 +187,38 @@ def _require_usable(
         (time_limit is not None and not time_limit > 0, "time_limit", f"{time_limit} seconds", ""),
         (jobs is not None and jobs < 0, "jobs", f"{jobs} jobs", "give 0 for this process alone"),
         (threads < 1, "threads", f"{threads} threads", "give at least one"),
+        (chunk < 1, "chunk", f"{chunk} cells", "give at least one"),
     ):
         if wrong:
             raise InputError(given, field=name, remedy=remedy or "give a positive number or None")
+
+
+def _limits(
+    isolate: str,
+    wall: float | None,
+    memory: int | None,
+    time_limit: float | None,
+    jobs: int | None,
+) -> Limits | None:
+    """Return what a cell may take in a process of its own; None where nothing is watched."""
+    if isolate not in ISOLATION:
+        raise InputError(
+            f"unknown {isolate!r}", field="isolate", remedy=suggest(isolate, ISOLATION)
+        )
+    for name, given in (("wall_limit", wall), ("memory_limit", memory)):
+        if given is not None and not given > 0:
+            raise InputError(f"is {given}", field=name, remedy="give a positive number or None")
+        if given is not None and (isolate == "none" or jobs == 0):
+            raise InputError(
+                "needs a process that can be ended",
+                field=name,
+                remedy="isolate cells, and have jobs",
+            )
+    if isolate == "none":
+        return None
+    if wall is None and time_limit is not None:
+        wall = 2 * time_limit + SETUP
+    return Limits(wall, memory, fresh=isolate == "cell")
 
 
 @dataclass(frozen=True)

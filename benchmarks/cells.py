@@ -1,0 +1,80 @@
+"""What a comparison costs beside solving: cells of a millisecond, overhead per cell.
+
+::
+
+    python -m benchmarks.cells [CELLS] [--dask ADDRESS]
+
+Each place runs the same small chains by ``greedy``, without and with a store, and again with the
+store full.  A line says seconds in all, and microseconds a cell of what is not solving: seconds of
+the machine's clock, times workers, less the seconds of all solves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import tempfile
+import time
+from typing import Any
+
+import stagepack as sp
+from stagepack.compare import clusters
+
+WORKERS = 2
+
+
+def chains(count: int) -> dict[str, Any]:
+    name = "pipeline/random/heterogeneous"
+    return {f"chain {seed}": sp.load(name, layers=8, devices=3, seed=seed) for seed in range(count)}
+
+
+def measured(instances: dict[str, Any], workers: int, **place: Any) -> str:
+    began, cpu = time.perf_counter(), time.process_time()
+    found = sp.compare(instances, "greedy", time_limit=5, **place)
+    seconds = time.perf_counter() - began
+    failed = sum(row["status"] == "error" for row in found.rows)
+    assert not failed, f"{failed} cells failed"
+    assert not found.contradictions
+    spent = 0.0 if place.get("full") else sum(row["runtime"] for row in found.rows)
+    each = 1e3 / len(found.cells)
+    return (
+        f"{seconds:8.2f} s   {max(0.0, seconds * workers - spent) * each:7.3f} ms a cell beside "
+        f"solving, {(time.process_time() - cpu) * each:7.3f} ms of the client's processor"
+    )
+
+
+def places(address: str | None, stack: contextlib.ExitStack) -> dict[str, tuple[int, Any]]:
+    found: dict[str, tuple[int, Any]] = {
+        "this process": (1, {"jobs": 0}),
+        "children": (WORKERS, {"jobs": WORKERS}),
+        "children, nothing watched": (WORKERS, {"jobs": WORKERS, "isolate": "none"}),
+    }
+    if address is not None:
+        executor = stack.enter_context(clusters.dask(address))
+        for isolate in ("worker", "none"):
+            given = {"executor": executor, "isolate": isolate}
+            found[f"Dask, isolate {isolate}"] = (WORKERS, given)
+        found["Dask, none, chunks of 50"] = (
+            WORKERS,
+            {**found["Dask, isolate none"][1], "chunk": 50},
+        )
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cells", type=int, nargs="?", default=10_000)
+    parser.add_argument("--dask", metavar="ADDRESS")
+    given = parser.parse_args()
+    instances = chains(given.cells)
+    with contextlib.ExitStack() as stack:
+        for name, (workers, place) in places(given.dask, stack).items():
+            print(f"{name:28} {measured(instances, workers, **place)}", flush=True)
+            with tempfile.TemporaryDirectory() as folder:
+                kept = {**place, "store": folder}
+                print(f"{'  with a store':28} {measured(instances, workers, **kept)}", flush=True)
+                print(f"{'  all in the store':28} {measured(instances, 1, **kept)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

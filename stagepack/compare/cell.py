@@ -1,0 +1,110 @@
+"""One cell, where it runs: solved, and kept in a store if there is one."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import signal
+import threading
+import traceback
+import types
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from stagepack.compare.outcomes import Failure
+from stagepack.compare.store import Store
+from stagepack.contracts import Instance, JsonObject, Solution
+from stagepack.errors import InputError
+from stagepack.files import NO_MEMORY
+from stagepack.result import Result
+
+DIED = Failure("error", "the worker process died (a crash, or out of memory)")
+NO_ROOM = Failure("n/a", NO_MEMORY)
+
+Outcome = Result[Solution] | Failure
+Kept = tuple[Path, JsonObject]
+"""The store in which a cell is kept, and its question."""
+
+
+def attempt(
+    solve: Callable[..., Result[Solution]],
+    instance: Instance,
+    arguments: JsonObject,
+    kept: Kept | None,
+) -> Outcome:
+    """Run one cell; whatever goes wrong comes back as a :class:`Failure`.
+
+    Parameters
+    ----------
+    solve : callable
+    instance : instance
+    arguments : dict
+        Of the solve.
+    kept : tuple or None
+        Where the answer is kept; one that is there by now is not sought again.
+    """
+    try:
+        if kept is None:
+            return solve(instance, **arguments)
+        store, question = Store(kept[0]), kept[1]
+        known = store.read(question, instance)
+        if known is not None:
+            return known
+        outcome = solve(instance, **arguments)
+    except InputError as error:
+        return Failure("n/a", str(error))
+    except MemoryError:
+        return NO_ROOM
+    except KeyboardInterrupt:
+        return Failure("skipped", "interrupted with nothing in hand")
+    except (Exception, SystemExit) as error:
+        text = f"{type(error).__name__}: {error}".strip()
+        return Failure("error", text.splitlines()[0], traceback.format_exc())
+    try:
+        store.write(question, outcome)
+    except (InputError, OSError) as error:
+        return Failure("error", f"cannot be kept: {error}")
+    return outcome
+
+
+def run_cell(payload: bytes) -> Outcome:
+    """Run one pickled cell in a worker."""
+    with _interruptible():
+        try:
+            solve, instance, arguments, kept = pickle.loads(payload)
+            instance = pickle.loads(instance)
+        except Exception as error:
+            text = f"cannot be read in a worker: {type(error).__name__}: {error}"
+            return Failure("error", text, traceback.format_exc())
+        return attempt(solve, instance, arguments, kept)
+
+
+def run_cells(run: Callable[[bytes], Outcome], payloads: Sequence[bytes]) -> list[Outcome]:
+    """Run several pickled cells, one after the other."""
+    return [run(payload) for payload in payloads]
+
+
+_in_worker = False
+
+
+def start_worker() -> None:
+    """Make this process a worker: Ctrl-C reaches a running cell, once, and nothing else."""
+    global _in_worker
+    _in_worker = True
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    def once(signum: int, frame: types.FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    if not _in_worker or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, once)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
