@@ -25,3 +25,11 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no public instances at {folder}: set STAGEPACK_DATA")
     return folder
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Give the tests of a file to one worker: two would compile the same kernels side by side."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log)

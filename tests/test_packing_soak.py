@@ -10,7 +10,7 @@ from stagepack.result import Status
 SLICE = 25
 
 
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("part", range(6))
 def test_methods_agree(part: int) -> None:
     first = 100_000 + part * SLICE
     tally = trials(range(first, first + SLICE))

@@ -58,18 +58,30 @@ def test_python_prints_what_stands_below_it(
         assert not wanted or checker.check_output(wanted, said, doctest.ELLIPSIS), said
 
 
+@pytest.fixture(scope="module")
+def written() -> dict[str, dict[str, bytes]]:
+    """The files that a line wrote, by line: many stand on several pages."""
+    return {}
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES[1:] if commands(page)])
-def test_commands_on_files_run_from_the_examples(page: str, examples: Path) -> None:
+def test_commands_on_files_run_from_the_examples(
+    page: str, examples: Path, written: dict[str, dict[str, bytes]]
+) -> None:
     pytest.importorskip("onnx")
     pytest.importorskip("plotly")
     for line in commands(page):
-        _, *words = shlex.split(line, comments=True)
-        wanted = re.search(r"# exit (\d)", line)
-        done = shell.run(*words, cwd=examples)
-        assert done.returncode == (int(wanted[1]) if wanted else 0), f"{line}\n{done.stderr}"
-        for option in OUTPUTS:
-            if option in words:
-                assert (examples / words[words.index(option) + 1]).stat().st_size, line
+        command, _, remark = (part.strip() for part in line.partition(" #"))
+        _, *words = shlex.split(command)
+        if command not in written:
+            wanted = re.search(r"exit (\d)", remark)
+            done = shell.run(*words, cwd=examples)
+            assert done.returncode == (int(wanted[1]) if wanted else 0), f"{line}\n{done.stderr}"
+            files = [words[words.index(option) + 1] for option in OUTPUTS if option in words]
+            written[command] = {name: (examples / name).read_bytes() for name in files}
+        for name, content in written[command].items():
+            assert content, line
+            (examples / name).write_bytes(content)
 
 
 def test_commands_of_the_readme_stand_on_pages_where_they_run() -> None:

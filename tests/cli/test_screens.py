@@ -64,9 +64,9 @@ def test_lines_of_progress_say_what_fits(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_summary_is_that_of_print(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     given = sp.load("packing/random/planted", objective=objective, capacity=2**21)
-    words = ["solve", "packing/random/planted", "-m", "dive", "--objective", objective]
+    words = ["solve", "packing/random/planted", "-m", "first-fit-size", "--objective", objective]
     done = CliRunner().invoke(app, [*words, "--capacity", "2MiB"])
-    printed = str(sp.solve(given, "dive"))
+    printed = str(sp.solve(given, "first-fit-size"))
 
     def said(lines: str) -> list[str]:
         timeless = re.sub(r" in [<\d].*", "", lines)

@@ -40,7 +40,7 @@ def least_moved(instance: LmemPacking, ceiling: int) -> int:
     return second.evaluate(best)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.lists(st.sampled_from(FEATURES), max_size=2, unique=True))
 def test_the_fewest_bytes_move_at_the_least_peak(seed: int, features: list[str]) -> None:
     rng = np.random.default_rng(seed)
@@ -68,7 +68,7 @@ def test_the_fewest_bytes_move_at_the_least_peak(seed: int, features: list[str])
             assert told in result.reason, info.name
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.lists(st.sampled_from(FEATURES), max_size=2, unique=True))
 def test_the_fewest_bytes_move_within_the_capacity(seed: int, features: list[str]) -> None:
     rng = np.random.default_rng(seed)

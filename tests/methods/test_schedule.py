@@ -98,7 +98,7 @@ def test_hard_cases_are_proved(instance: PipelineSchedule, value: int) -> None:
 
 
 @pytest.mark.parametrize("objective", ["span", "makespan"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_cp_sat_alone_proves_unlike_stages(seed: int, objective: str) -> None:
     """Four unlike stages, up to twelve microbatches, nothing to start from."""
     draw = np.random.default_rng(seed)

@@ -226,7 +226,7 @@ def test_incumbents_and_bounds_on_the_way(name: str, language: str) -> None:
         name,
         language,
         milp,
-        limits=Limits(time_limit=3),
+        limits=Limits(time_limit=1.5),
         on_solution=lambda values, bound: solutions.append((values, bound)),
         on_bound=bounds.append,
     )
@@ -246,9 +246,9 @@ def test_incumbents_and_bounds_on_the_way(name: str, language: str) -> None:
 @every
 def test_the_time_limit(name: str, language: str) -> None:
     began = time.monotonic()
-    outcome = solve(name, language, market_split(), limits=Limits(time_limit=2))
+    outcome = solve(name, language, market_split(), limits=Limits(time_limit=1))
     assert time.monotonic() - began < 10
-    assert outcome.runtime <= 2 * 1.1 + 1
+    assert outcome.runtime <= 1 * 1.1 + 1
     assert outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
 
 

@@ -66,6 +66,7 @@ from stagepack.formulations.pipeline.windows import (
     stashed_microbatches,
     transfers_count,
 )
+from stagepack.instances.arrays import distinct
 from stagepack.instances.pipeline.ranges import assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
@@ -289,7 +290,7 @@ class CpSat(PipelineModel):
         values = table[places]
         if values.min() == values.max():
             return int(values[0])
-        domain = self._cp.Domain.from_values(np.unique(values).tolist())
+        domain = self._cp.Domain.from_values(distinct(values).tolist())
         variable = self.model.new_int_var_from_domain(domain, f"{name}{j},{c}")
         # Cuts that are out of the question must not widen the lookup.
         window = np.clip(table[first : last + 1], values.min(), values.max())

@@ -68,6 +68,7 @@ from stagepack.formulations.pipeline.windows import (
     transfers_count,
 )
 from stagepack.formulations.program import Program, Sum, total
+from stagepack.instances.arrays import distinct
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import device_classes
 from stagepack.instances.pipeline.solution import PipelineSolution
@@ -174,7 +175,7 @@ class MilpAssignment(PipelineModel):
         self._block_peak = np.maximum.reduceat(instance.temporary + instance.carry, begin)
         block = np.searchsorted(self.places, instance.shared.layer, side="right") - 1
         count = max(1, len(instance.shared.names))
-        pairs = np.unique(block * count + instance.shared.key)
+        pairs = distinct(block * count + instance.shared.key)
         ends = np.searchsorted(pairs, count * np.arange(self.blocks + 1)).tolist()
         keys = (pairs % count).tolist()
         self._keys: list[list[int]] = [keys[a:b] for a, b in itertools.pairwise(ends)]

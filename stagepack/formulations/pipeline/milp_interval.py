@@ -60,6 +60,7 @@ from stagepack.formulations.pipeline.windows import (
     starts_before,
     union,
 )
+from stagepack.instances.arrays import distinct
 from stagepack.instances.pipeline.ranges import assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
@@ -255,13 +256,13 @@ class MilpInterval(PipelineModel):
             here = slice(spans[t], spans[t + 1])
             used[here] = np.isin(arcs.end[here], placed[order.source[t]])
             q = order.target[t]
-            placed[q] = union([placed[q], np.unique(arcs.begin[here][used[here]])])
+            placed[q] = union([placed[q], distinct(arcs.begin[here][used[here]])])
         ready = [np.zeros(int(accepts), dtype=np.int64) for accepts in order.accepting]
         for t in reversed(range(len(order.source))):
             here = slice(spans[t], spans[t + 1])
             used[here] &= np.isin(arcs.begin[here], ready[order.target[t]])
             q = order.source[t]
-            ready[q] = union([ready[q], np.unique(arcs.end[here][used[here]])])
+            ready[q] = union([ready[q], distinct(arcs.end[here][used[here]])])
         return arcs.keep(used)
 
     def _least_costs(self, arcs: Arcs) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.instances.arrays import distinct
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array
@@ -379,8 +380,8 @@ class StageValues:
     """
 
     def __init__(self, compute: Array, transfer: Array | None = None) -> None:
-        self.compute = np.unique(compute)
-        self.transfer = None if transfer is None else np.unique(transfer)
+        self.compute = distinct(compute)
+        self.transfer = None if transfer is None else distinct(transfer)
 
     @classmethod
     def of(cls, costs: RangeCosts, most_compute: int = UNLIMITED) -> StageValues | None:

@@ -17,6 +17,7 @@ from stagepack.heuristics.iis import reduce
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.effort import Pause, pausing
 from stagepack.heuristics.packing.exact_search import exact
+from stagepack.instances.arrays import distinct
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
@@ -163,7 +164,7 @@ class _Filter:
         if blocks.linear:
             first, end = self._narrowed(which, first, end)
         owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
-        which = np.unique(owner[(blocks.first < end) & (blocks.end > first)])
+        which = distinct(owner[(blocks.first < end) & (blocks.end > first)])
         # The largest blocks are tried last: they are hardly ever superfluous.
         which = which[np.argsort(blocks.size[which], kind="stable")]
         kept, proved = reduce(

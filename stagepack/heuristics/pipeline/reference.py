@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.effort import spend
+from stagepack.instances.arrays import distinct
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
@@ -125,9 +126,9 @@ def _numbered(compute: Array, transfer: Array, progress: Progress[PipelineSoluti
     fits = compute < INFINITE
     spend(NUMBERING / 2 * compute.size)  # to sort its values; the places of all follow below
     progress.require_time()
-    values = np.append(np.unique(compute[fits]), INFINITE)
+    values = np.append(distinct(compute[fits]), INFINITE)
     progress.require_time()
-    thresholds = np.unique(transfer[fits])
+    thresholds = distinct(transfer[fits])
     cost = np.empty(compute.shape, dtype=np.min_scalar_type(len(values)))
     allowed_from = np.empty(compute.shape, dtype=np.min_scalar_type(len(thresholds)))
     lengths = []

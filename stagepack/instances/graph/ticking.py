@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from stagepack.contracts import Number
+from stagepack.instances.arrays import distinct
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.words import Objective
 from stagepack.instances.profile import Array
@@ -87,7 +88,7 @@ def paces(instance: GraphData) -> list[Number]:
     table = instance.bandwidth
     if not isinstance(table, np.ndarray):
         return [table]
-    found: list[Number] = np.unique(table[~np.eye(len(table), dtype=bool)]).tolist()
+    found: list[Number] = distinct(table[~np.eye(len(table), dtype=bool)]).tolist()
     return found
 
 

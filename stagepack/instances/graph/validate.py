@@ -12,7 +12,7 @@ import numpy as np
 from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances import arrays
-from stagepack.instances.arrays import Given
+from stagepack.instances.arrays import Given, distinct
 from stagepack.instances.graph.components import numbered, rows
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.levels import table_of
@@ -340,7 +340,7 @@ def bandwidth(
     else:
         table = np.array(arrays.numbers(given, "bandwidth", (devices, devices)))
     between = ~np.eye(devices, dtype=bool) if np.ndim(given) else np.ones((1, 1), dtype=bool)
-    paces = np.unique(table[between])
+    paces = distinct(table[between])
     if len(paces) and not (paces[0] >= 1e-18 and paces[-1] <= 1e18):
         raise InputError(
             f"is {paces[0] if paces[0] < 1e-18 else paces[-1]}",
@@ -446,7 +446,7 @@ def _sums(given: GraphData) -> None:
             field="traffic",
             remedy="use a coarser unit",
         )
-    paces = len(np.unique(given.bandwidth))
+    paces = len(distinct(np.ravel(given.bandwidth)))
     if paces > 2 and paces * len(given.traffic) > MOST_PASSAGES:
         raise InputError(
             f"has {paces:,} different values for {len(given.traffic):,} tensors",

@@ -32,6 +32,7 @@ import msgspec
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.instances.arrays import distinct
 from stagepack.instances.fields import digest_of
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.words import KIND, Objective
@@ -227,7 +228,7 @@ class PhaseData:
         skips = np.array(self.skips, dtype=np.int64)
         tensors = np.concatenate((own, skips[:, 0] + 1))
         layers = np.concatenate((own, skips[:, 1]))
-        pairs = np.unique(tensors * self.n + layers)
+        pairs = distinct(tensors * self.n + layers)
         return pairs // self.n, pairs % self.n
 
     @cached_property

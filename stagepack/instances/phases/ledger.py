@@ -15,6 +15,7 @@ from itertools import chain
 
 import numpy as np
 
+from stagepack.instances.arrays import distinct
 from stagepack.instances.phases.data import PhaseData
 from stagepack.instances.phases.modes import compute_cycles, io_slack, link_rate, phase_time, rate
 from stagepack.instances.phases.solution import PhaseSolution
@@ -86,7 +87,7 @@ class Ledger:
         tensors, layers = self.instance.read_pairs
         group = self._group_of[layers]
         early = tensors <= self.first[group]
-        found = np.unique(tensors[early] * self.groups + group[early])
+        found = distinct(tensors[early] * self.groups + group[early])
         return found // self.groups, found % self.groups
 
     def _moves(self) -> None:

@@ -19,6 +19,7 @@ from stagepack.formulations import packing as formulations
 from stagepack.heuristics.iis import reduce
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.exact_search import exact
+from stagepack.instances.arrays import distinct
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -211,7 +212,7 @@ def lifetime(instance: LmemPacking, buffers: tuple[int, ...]) -> tuple[int, int]
     if instance.conflicts is not None:
         return None
     blocks = Blocks.of(instance)
-    chosen = np.unique(blocks.block[list(buffers)])
+    chosen = distinct(blocks.block[list(buffers)])
     alive = np.zeros(blocks.sections + 1, dtype=np.int64)
     for i in chosen.tolist():
         for p in range(blocks.piece_ptr[i], blocks.piece_ptr[i + 1]):

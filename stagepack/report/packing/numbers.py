@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.instances.arrays import distinct
 from stagepack.instances.profile import Array
 from stagepack.report.style import AREAS, CAPACITY, INK, byte_step, tint
 from stagepack.result import Result
@@ -178,7 +179,7 @@ def _joined(groups: list[list[int]]) -> list[list[int]]:
 def _union(given: Rectangles, group: list[int]) -> list[tuple[int, int, int]]:
     """Return [start, end) and the bytes that a group at one offset holds together."""
     parts = given[np.isin(given.buffer, group)]
-    moments = np.unique(np.concatenate([parts.start, parts.end])).tolist()
+    moments = distinct(np.concatenate([parts.start, parts.end])).tolist()
     found = []
     for start, end in itertools.pairwise(moments):
         alive = parts[(parts.start <= start) & (end <= parts.end)]
@@ -208,7 +209,7 @@ def wasted(instance: LmemPacking, solution: PackingSolution) -> int:
 
 def moments(given: Rectangles) -> Array:
     """Return one moment of each section: of each maximal set of rectangles alive together."""
-    starts = np.unique(given.start)
+    starts = distinct(given.start)
     ended = np.searchsorted(np.sort(given.end), starts, side="right")
     last = np.append(ended[1:] > ended[:-1], True)
     found: Array = starts[last]

@@ -116,7 +116,7 @@ def test_long_lists_of_violations_are_cut() -> None:
     assert rules == {"capacity": LISTED + 1, "alignment": LISTED + 1, "overlap": LISTED + 1}
 
 
-MANY = 100_000
+MANY = 40_000
 LARGE: list[dict[str, Any]] = [
     {},
     {"start": np.arange(MANY) % 99, "end": np.arange(MANY) % 99 + 60, "period": 99},
@@ -142,7 +142,7 @@ def test_the_work_grows_like_a_sort(options: dict[str, Any]) -> None:
     found = instance.check(PackingSolution.of(instance, offsets // 3, memory))
     assert 0 < len([v for v in found if v.rule in ("overlap", "gap")]) <= LISTED + 1
     assert "at least" in str(found[-1])
-    assert time.process_time() - began < 15
+    assert time.process_time() - began < 6
 
 
 def test_a_buffer_in_many_reserved_ranges_is_told_once_each() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive import greedy, valleys
 from stagepack.heuristics.packing.constructive.spill_kernels import fill
+from stagepack.instances.arrays import distinct
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -49,7 +50,7 @@ def place(instance: LmemPacking, keep_going: Callable[[], bool]) -> tuple[Array,
             return None
         if not len(found[1]):
             offsets[buffers], memory[buffers] = found[0], index
-        return np.unique(blocks.block[buffers[found[1]]])
+        return distinct(blocks.block[buffers[found[1]]])
 
     for index in by_cost[:-1]:
         limit = _limit(instance, index)

@@ -33,6 +33,7 @@ from stagepack.heuristics.packing.exact_search.address_ranges_kernels import Spa
 from stagepack.heuristics.packing.exact_search.csr import rows
 from stagepack.heuristics.packing.exact_search.csr_kernels import transposed
 from stagepack.heuristics.packing.exact_search.exact_state import BLOCK, NOWHERE, SECTION
+from stagepack.instances.arrays import distinct
 from stagepack.instances.packing.blocks import Blocks, aligned_unit
 from stagepack.instances.packing.meetings import meetings
 from stagepack.instances.profile import Array
@@ -147,7 +148,7 @@ class Group:
         if not self.linear:
             return self
         first, end = self.first, self.last + 1
-        starts, ends = np.unique(first), np.sort(end)
+        starts, ends = distinct(first), np.sort(end)
         ended = np.searchsorted(ends, starts, side="right")
         full = starts[np.append(ended[1:] > ended[:-1], True)]  # something ends before more start
         first, end = np.searchsorted(full, first), np.searchsorted(full, end)
@@ -216,7 +217,7 @@ def movable(
     count = stop - begin
     section_of = np.arange(count.sum()) + np.repeat(begin - np.cumsum(count) + count, count)
     pause()
-    alive = np.unique(owner)
+    alive = distinct(owner)
     number = np.bincount(owner, weights=count, minlength=blocks.b)[alive]
     return Group(
         alive,

@@ -28,7 +28,7 @@ def in_valleys(instance: LmemPacking) -> tuple[Blocks, Array]:
 def test_where_a_packing_is_highest_it_is_lowered() -> None:
     before = after = 0
     for seed in range(2):
-        instance = memoryless(20_000, seed)
+        instance = memoryless(8_000, seed)
         blocks, start = in_valleys(instance)
         load, looks, told = int(blocks.load.max()), iter(range(600)), list[Array]()
         found = hotspots.improve(
