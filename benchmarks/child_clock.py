@@ -9,5 +9,6 @@ import sys
 import time
 
 CPU = time.process_time
-if "--child" in sys.argv:
+CHILD = "--child" in sys.argv
+if CHILD:
     time.perf_counter = CPU

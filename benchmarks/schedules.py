@@ -1,7 +1,7 @@
 """Pipeline schedules: what every rule loses against the optimum.
 
     python -m benchmarks.schedules [--quick] [--limit 20] [--csv FILE]
-                                   [--only table,torch,cases,cp-sat]
+                                   [--only table,layouts,torch,cases,cp-sat]
 
 table   p in 2, 4, 8, 16 devices, m in p, 2p, 4p, 8p microbatches, uniform durations (f = b = w) and
         random ones in 10..120; F takes two units of memory of which B and W release one each, and
@@ -9,6 +9,8 @@ table   p in 2, 4, 8, 16 devices, m in p, 2p, 4p, 8p microbatches, uniform durat
         `line` has one stage a device; `rounds` and `V` have the same work with every stage cut
         into two, dealt out in two rounds or folded into a V, with units of memory half as large
         and the same limit in bytes
+layouts those of `benchmarks.layouts` after 2, 10 and 20 seconds of CPU, compilation not counted:
+        the best rule, `auto`, its bound and the gap between them; --named "V*" takes some
 torch   the rules of `torch.distributed.pipelining` against `auto` within the memory of each: stages
         as those of GPTs, the first a little longer and the last more so, all a few percent apart,
         on p in 4, 8, 16, 32 devices with v in 1, 2, 4 stages each, m in p, 2p microbatches, latency
@@ -25,9 +27,12 @@ from __future__ import annotations
 
 import argparse
 import csv
+import fnmatch
 import itertools
+import json
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -38,7 +43,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+import benchmarks.child_clock  # first: it says what the time is
 import stagepack as sp
+from benchmarks.layouts import gpt, layouts, line_of
 from stagepack.heuristics.schedule.rules import RULES, apply
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.catalog import BEST_KNOWN
@@ -50,6 +57,9 @@ LAYOUTS = ("line", "rounds", "V")
 STAGES, TIMES = (2, 4, 8, 16), (1, 2, 4, 8)
 SEARCHED = 2.0
 """Seconds that `greedy` and `modulo` have."""
+
+MOMENTS = (2.0, 10.0, 20.0)
+"""Seconds of CPU after which layouts are looked at."""
 
 CASES = "schedule/zero-bubble/"
 """What the names of the hard cases begin with."""
@@ -181,28 +191,6 @@ TORCH = {
 """The rules of PyTorch, and stages of a device that they are tried with."""
 
 
-def gpt(p: int, v: int, m: int, latency: int, *, vee: bool, split: bool) -> PipelineSchedule:
-    """Return v stages on each of p devices, as of a GPT; latency in percent of 1000 cycles."""
-    forward = np.full(p * v, 1000 / v)
-    forward[0] += 80
-    forward[-1] += 350
-    forward = (forward * np.random.default_rng([p, v]).uniform(0.98, 1.02, p * v)).astype(int)
-    backward, weight = (forward * 1.05).astype(int), (forward * 0.85).astype(int)
-    line = list(range(p))
-    return PipelineSchedule.from_arrays(
-        forward,
-        backward if split else backward + weight,
-        weight if split else None,
-        microbatches=m,
-        devices=line + line[::-1] if vee else line * v,
-        latency=10 * latency,
-        memory_forward=2,
-        memory_backward=-1 if split else -2,
-        memory_weight=-1 if split else 0,
-        name=f"GPT p={p} v={v} m={m}",
-    )
-
-
 def against_torch(quick: bool, limit: float) -> list[dict[str, Any]]:
     """Return what `auto` makes of the memory that each rule of PyTorch takes."""
     found = []
@@ -212,7 +200,9 @@ def against_torch(quick: bool, limit: float) -> list[dict[str, Any]]:
     ):
         for v in chunks:
             split = "zero" in name or name in ("zb-v", "dualpipe-v")
-            free = gpt(p, v, factor * p, latency, vee=name.endswith("-v"), split=split)
+            line = list(range(p))
+            devices = line + line[::-1] if name.endswith("-v") else line * v
+            free = gpt(p, v, factor * p, split=split, devices=devices, latency=10 * latency)
             solution, _ = apply(RULES[name], free)
             if solution is None:
                 continue
@@ -294,14 +284,38 @@ def alone(quick: bool, limit: float) -> list[dict[str, Any]]:
     return found
 
 
+def laid_out_as(pattern: str) -> list[dict[str, Any]]:
+    """Return the lines of layouts whose names match, from a process that counts its own seconds."""
+    command = [sys.executable, "-m", "benchmarks.schedules", "--named", pattern, "--child"]
+    found = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        for told in child.stdout:
+            found.append(json.loads(told))
+            print(*found[-1].values(), file=sys.stderr, flush=True)
+    return found
+
+
+def in_child(pattern: str) -> None:
+    """Write the lines of layouts as they are found."""
+    for layout in layouts():
+        if fnmatch.fnmatch(f"{layout.name} p={layout.p} m={layout.m}", pattern):
+            print(json.dumps(line_of(layout, MOMENTS)), flush=True)
+
+
 def main() -> None:
     """Print everything that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="p up to 4, m up to 2p, five seeds")
     parser.add_argument("--limit", type=float, default=20, help="seconds for auto and cp-sat")
-    parser.add_argument("--only", default="table,torch,cases,cp-sat", help="parts, by name")
+    parser.add_argument("--only", default="table,layouts,torch,cases,cp-sat", help="parts, by name")
+    parser.add_argument("--named", default="*", help="layouts, such as 'V p=8 *'")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--csv", type=Path, help="write the table there, too")
     given = parser.parse_args()
+    if benchmarks.child_clock.CHILD:
+        in_child(given.named)
+        return
     console = Console(width=max(170, Console().width))
     console.print("versions:", ", ".join(f"{k} {v}" for k, v in sp.versions().items()))
     load = f"{os.getloadavg()[0]:.1f}"
@@ -314,6 +328,8 @@ def main() -> None:
         show(console, "zero-bubble's hard cases, longest span", cases(given.limit))
     if "cp-sat" in parts:
         show(console, "cp-sat alone, p = 4, no start", alone(given.quick, given.limit))
+    if "layouts" in parts:
+        show(console, "layouts, makespan", laid_out_as("* p=4 *" if given.quick else given.named))
     if "table" in parts:
         found = []
         for entry in rows(given.quick, given.limit):
