@@ -39,7 +39,7 @@ from stagepack.instances.schedule import (
     measure,
 )
 from stagepack.methods import Settings
-from stagepack.methods.schedule import windows
+from stagepack.methods.schedule import stretches, windows
 from stagepack.methods.schedule.explain import sufficient_memory
 from stagepack.progress import Progress
 from stagepack.result import Result, Status, Termination
@@ -206,7 +206,7 @@ def trials(numbers: range) -> Tally:
     return tally
 
 
-MAPS = ("chain", "rounds", "v", "both ways", "any")
+MAPS = ("chain", "rounds", "v", "both ways", "any", "tight")
 """Ways to lay out stages on devices."""
 
 
@@ -217,11 +217,14 @@ def laid_out(number: int) -> PipelineSchedule:
     if layout == "any":
         return random_schedule(number, most_orders=20_000)
     d, m = int(draw.integers(1, 5)), int(draw.integers(1, 6))
-    line, chunks = list(range(d)), 1 if layout == "chain" else 2
-    devices = line * chunks if layout in ("chain", "rounds") else line + line[::-1]
+    if layout == "tight":
+        d, m = d % 2 + 3, m + 2
+    line, chunks = list(range(d)), 1 if layout in ("chain", "tight") else 2
+    devices = line * chunks if layout in ("chain", "rounds", "tight") else line + line[::-1]
     p = len(devices)
     edges = [(s, s + 1) for s in range(p - 1) if layout != "both ways" or s != d - 1]
-    split, longest = bool(draw.random() < 0.7), int(draw.choice([1, 4, 12]))
+    split = bool(draw.random() < 0.7) and layout != "tight"
+    longest = int(draw.choice([1, 4, 12]))
     held = draw.integers(1, 4, p) if draw.random() < 0.3 else np.full(p, 2)
     given = -(held // 2) if split else -held
     instance = PipelineSchedule.from_arrays(
@@ -251,6 +254,21 @@ def windowed(instance: PipelineSchedule, engine: solvers.Engine, proved: int) ->
     return int(progress.bound or 0)
 
 
+def stretched(instance: PipelineSchedule, engine: solvers.Engine) -> int:
+    """Return what the model proves with what is proved of fewer microbatches."""
+    if stretches.unsupported(instance):
+        return 0
+    progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
+    fewer = stretches.Stretches(instance, progress, engine, Settings())
+    fewer.find(WINDOWED)
+    model = CpSat(instance, stretches=fewer.cycles)
+    limits = solvers.Limits(time_limit=None, work_limit=PROVING, threads=1, seed=0)
+    outcome = engine.solve(model.model, limits=limits)
+    if outcome.bound is None:
+        return sys.maxsize if outcome.status is Status.INFEASIBLE else 0
+    return model.lower_bound(outcome.bound, engine.tolerance)
+
+
 def attack(numbers: range) -> Tally:
     """Compare all bounds with optima of CP-SAT, on instances of some numbers."""
     engine, tally = solvers.engine("cp-sat"), Tally()
@@ -275,6 +293,8 @@ def attack(numbers: range) -> Tally:
         }
         met = max(found.values()) == optimum
         found["idle windows"] = windowed(instance, engine, optimum)
+        found["stretches"] = stretched(instance, engine)
+        tally.counts["stretches", "met" if found["stretches"] == optimum else "-"] += 1
         tally.counts[layout, "MET" if met else "BELOW"] += 1
         for name, value in found.items():
             if value > optimum:

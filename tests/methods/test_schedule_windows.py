@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.schedules import gpt
+from benchmarks.layouts import gpt
 from stagepack import solvers
 from stagepack.heuristics.schedule.bounds import bound
 from stagepack.heuristics.schedule.counting import counting_bound
@@ -25,7 +25,7 @@ def raised(instance: PipelineSchedule, least: int, work: float) -> int:
 
 
 def test_interleaved_stages_take_longer_than_all_that_is_counted() -> None:
-    loose = gpt(4, 4, 8, 2, vee=False, split=False)
+    loose = gpt(4, 4, 8, split=False)
     instance = loose.replace(limit=np.full(4, 32))
     counted = counting_bound(instance, bound(instance)[0])
     assert raised(instance, counted, 1.0) >= counted + 100
@@ -44,7 +44,7 @@ def test_it_never_exceeds_the_optimum() -> None:
 
 
 def test_what_it_is_not_for() -> None:
-    instance = gpt(2, 2, 4, 0, vee=False, split=False)
+    instance = gpt(2, 2, 4, split=False, latency=0)
     assert unsupported(instance) == ""
     assert "makespan" in unsupported(instance.replace(objective="span"))
     assert "backward" in unsupported(PipelineSchedule.from_arrays([1, 1], microbatches=2))

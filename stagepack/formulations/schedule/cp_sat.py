@@ -12,6 +12,8 @@ Parameters
     dur_v, lag_uv    duration, latency
     after_d          what the objective adds to the last end of device d (optimizer)
     limit_d          bytes of device d
+    V_k              cycles that any k microbatches in turn need at least, from the first F to the
+                     last B on the first stage
     U                what the objective may be at most
 Variables
     t_v              start of operation v after the origin of its device, between the longest paths
@@ -27,6 +29,8 @@ Objective
 Constraints
     order            t_v >= t_u + gap_uv                 (u, v) in P, operations of one kind in turn
     arcs             t_v + x_de >= t_u + dur_u + lag_uv  for arcs from device d to device e
+    stretches        t_v + dur_v >= t_u + V_k   for u the F of microbatch i, v the B of i + k - 1
+                     on the first stage
     origins          x_de = o_e - o_d                    where A has a cycle
     apart            operations of V_d do not overlap
     releases         t_v >= t_u + dur_u                  (u, v) in L
@@ -45,13 +49,14 @@ Times are relative to the origin because the span of a device is all that counts
 z then limits what a device may be idle, which neither the time of day nor other devices weaken.
 With times of day CP-SAT 9.15 left open after 20 s what it proves in 4 s so (p = 4, m = 12).  Ways
 over other devices in P, and L beside the memory, are redundant; they speed it up.  So do counts,
-where memory is tight, against retentions.
+where memory is tight, against retentions, and stretches where microbatches go round in few places.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -89,6 +94,9 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
         Objective value of a known solution: what is worth more may be cut off, nothing else is.
     lower : int, optional
         A known lower bound on the objective value.
+    stretches : mapping of int to int, optional
+        By number of microbatches in turn, cycles from their first F to their last B on the first
+        stage.
 
     Raises
     ------
@@ -97,9 +105,14 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
     """
 
     def __init__(
-        self, instance: PipelineSchedule, *, upper: int | None = None, lower: int | None = None
+        self,
+        instance: PipelineSchedule,
+        *,
+        upper: int | None = None,
+        lower: int | None = None,
+        stretches: Mapping[int, int] | None = None,
     ) -> None:
-        self.instance, self.upper = instance, upper
+        self.instance, self.upper, self._stretches = instance, upper, stretches or {}
         self.parameters = {"linearization_level": 0, "use_objective_lb_search": True}
         self.frame = Frame(instance, upper=upper, lower=lower)
         self.loading = LOADING * len(instance.operations)
@@ -166,6 +179,7 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
     def _waits(self) -> Iterator[tuple[int, int, int]]:
         """Yield (u, v, gap) such that v is at least `gap` after u, in times of their devices."""
         yield from self._turns()
+        yield from self._stretched()
         for u, v in self._releases:
             yield u, v, self._duration[u]
         if not self._origins_free:
@@ -187,9 +201,18 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
                     u = self._op((s, k), i)
                     yield u, self._op((s, k), i + 1), self._duration[u]
 
+    def _stretched(self) -> Iterator[tuple[int, int, int]]:
+        """Yield (u, v, gap) of the first F and the last B of microbatches in turn."""
+        first = self.instance.order[0]
+        for count, cycles in self._stretches.items():
+            gap = -(-cycles // self.frame.unit)
+            for i in range(int(self.instance.microbatches[first]) - count + 1):
+                v = self._op((first, 1), i + count - 1)
+                yield self._op((first, 0), i), v, gap - self._duration[v]
+
     def _order(self) -> None:
-        """t_v >= t_u + gap_uv within a microbatch; operations of a kind in turn."""
-        for u, v, gap in self._turns():
+        """t_v >= t_u + gap_uv within a microbatch and a stretch; operations of a kind in turn."""
+        for u, v, gap in itertools.chain(self._turns(), self._stretched()):
             self.model.add(self.t[v] >= self.t[u] + gap)
 
     def _crossings(self) -> Iterator[tuple[tuple[int, int], int, int, int]]:

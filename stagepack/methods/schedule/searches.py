@@ -29,7 +29,7 @@ from stagepack.instances.schedule.reasons import reasons
 from stagepack.methods import Settings
 from stagepack.methods.effort import counted
 from stagepack.methods.models import PACE, load_engine, paced, run_model
-from stagepack.methods.schedule import windows
+from stagepack.methods.schedule import stretches, windows
 from stagepack.methods.schedule.explain import conclude_infeasible
 from stagepack.methods.starts import offer_start
 from stagepack.progress import Part, Stopped
@@ -52,6 +52,9 @@ PROLONGED, REPEATED = 0.4, 2
 
 WINDOWS = 0.6
 """Seconds of windows for each of the search before them."""
+
+STRETCHES = 2.0
+"""Seconds of fewer microbatches, and then of the model of all, for each of the search."""
 
 MODELLED, BUILT = 20_000, 60_000
 """Operations up to which `auto` builds a model, and up to which one is built at all."""
@@ -297,7 +300,9 @@ def _model(
     engine: Engine,
     settings: Settings,
     work: float | None = None,
+    fewer: stretches.Stretches | None = None,
 ) -> None:
+    pace = PACE if fewer is None else stretches.PACE
     upper, lower = progress.objective, progress.bound
     run_model(
         engine,
@@ -305,13 +310,15 @@ def _model(
             instance,
             upper=None if upper is None else int(upper),
             lower=None if lower is None else int(lower),
+            stretches=None if fewer is None else fewer.cycles,
         ),
         "CpSat",
         progress,
-        paced(settings, engine),
+        paced(settings, engine, pace=pace),
         start=progress.solution,
         start_value=upper,
-        work=work,
+        work=None if work is None else pace * work,
+        pace=pace,
         overdue=OVERDUE * progress.remaining if settings.deterministic else math.inf,
         conclude_infeasible=lambda: conclude_infeasible(instance, progress, engine.name),
     )
@@ -338,8 +345,10 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
     loading = formulations.LOADING * n
     small, share = n <= QUICK, min(MODEL_SHARE, (QUICK / n) ** 2)
     longer = 0.25 if small else 1.0
-    asked = None
-    if engine is not None and not windows.unsupported(instance):
+    asked, fewer = None, None
+    if engine is not None and not stretches.unsupported(instance):
+        fewer, share = stretches.Stretches(instance, progress, engine, settings), STRETCHES
+    elif engine is not None and not windows.unsupported(instance):
         asked = windows.Windows(instance, progress, engine, settings)
     for turn in itertools.count():
         modelled = engine is not None and loading <= progress.remaining
@@ -354,7 +363,11 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
                 return
         if asked is not None and turn >= int(small) and progress.keep_going():
             asked.raise_bound(WINDOWS * greedy.ROUND * longer)
-        if turn == int(small):
+        if fewer is not None and turn >= int(small) and progress.keep_going():
+            fewer.find(STRETCHES * greedy.ROUND * longer)
+            for order in fewer.prolonged()[:REPEATED]:
+                search.follow(order, "prolonged schedule")
+        elif turn == int(small):
             _prolong(search, progress, settings)
         _improve(search, progress, greedy.ROUND * longer)
         periodic = settings.warm_start == "auto" and not modulo.unsupported(instance)
@@ -363,9 +376,9 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
                 modulo.search(instance, progress, settings)
             progress.reason = ""
         if engine is not None and loading <= progress.remaining and progress.keep_going():
-            work = PACE * min(greedy.ROUND * longer * share, left())
-            _model(instance, progress, engine, settings, work)
-            spend(work / PACE + loading)
+            work = min(greedy.ROUND * longer * share, left())
+            _model(instance, progress, engine, settings, work, fewer)
+            spend(work + loading)
         if not progress.keep_going():
             return
         longer *= 2
