@@ -20,6 +20,7 @@ import collections
 import contextlib
 import dataclasses
 import faulthandler
+import functools
 import json
 import resource
 import signal
@@ -30,7 +31,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import benchmarks.child_clock  # first: it says what the time is
@@ -263,11 +264,18 @@ def _place(frame: FrameType | None) -> str:
     """Return where a question was asked: the innermost frames outside of :data:`ASKING`."""
     found: list[str] = []
     while frame is not None and len(found) < LOOKS:
-        path = Path(frame.f_code.co_filename)
-        if path.name not in ASKING:
-            found.append(f"{path.parent.name}/{path.stem}:{frame.f_lineno}")
+        name = _named(frame.f_code, frame.f_lineno)
+        if name:
+            found.append(name)
         frame = frame.f_back
     return " < ".join(found)
+
+
+@functools.cache  # ten thousand questions a second would take half of it else
+def _named(code: CodeType, line: int) -> str:
+    """Return how a line is called; "" within :data:`ASKING`."""
+    path = Path(code.co_filename)
+    return "" if path.name in ASKING else f"{path.parent.name}/{path.stem}:{line}"
 
 
 # ---------------------------------------------------------------------- in a child

@@ -136,7 +136,8 @@ def _written(parameter: inspect.Parameter) -> str:
     for about in get_args(parameter.annotation):
         if isinstance(about, OptionInfo):
             given = (about.default, *(about.param_decls or ()))  # typer's first is no default here
-            names = [name for name in given if isinstance(name, str) and name.startswith("--")]
+            names = [name for name in given if isinstance(name, str) and name.startswith("-")]
+            names.sort(key=lambda name: not name.startswith("--"))  # long ones first
             return names[0].partition("/")[0] if names else f"--{parameter.name.replace('_', '-')}"
     return ""
 

@@ -90,7 +90,9 @@ def explain(
     engine: Engine = None,
     threads: Threads = 1,
     seed: Seed = 0,
-    time_limit: Annotated[float, limit_option("Seconds of each solve; 0: no limit.")] = 10.0,
+    time_limit: Annotated[
+        float, limit_option("Seconds of all solves together; 0: no limit.")
+    ] = 10.0,
     as_json: AsJson = False,
     output: Output = None,
 ) -> None:

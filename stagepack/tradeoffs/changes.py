@@ -17,6 +17,9 @@ from stagepack.result import Result
 from stagepack.shown import Shown
 from stagepack.solve import solve
 
+LEAST = 0.01
+"""Seconds that every solve gets, however much time those before it took."""
+
 
 @dataclass(frozen=True)
 class Change:
@@ -134,7 +137,7 @@ def explain(
     instance : instance of any problem
     method : str
     time_limit : float, optional
-        Seconds of each solve.
+        Seconds of all solves together, of which each gets an equal part of what is left.
     **options
         What else :func:`stagepack.solve` takes.
 
@@ -149,16 +152,33 @@ def explain(
     """
     require_instance(instance)
     known = tradeoffs(instance.kind)
-    result: Result[Any] = solve(instance, method, time_limit=time_limit, **options)
+    by_work = bool((options.get("options") or {}).get("deterministic"))  # so that runs repeat
+    changed = list(known.what_ifs(instance))
+    results: list[Result[Any]] = []
+    for one in (instance, *(what.instance for what in changed)):
+        limit = _part(time_limit, results, 1 + len(changed), evenly=by_work)
+        results.append(solve(one, method, time_limit=limit, **options))
+    result = results[0]
     critical: tuple[tuple[str, str], ...] = ()
     if result.solution is not None:
         critical = tuple(known.critical(instance, result.solution))
     changes = []
-    for what in known.what_ifs(instance):
-        found: Result[Any] = solve(what.instance, method, time_limit=time_limit, **options)
+    for what, found in zip(changed, results[1:], strict=True):
         saved = _less(result.objective, found.objective)
         changes.append(Change(what.change, found, saved, _less(result.objective, found.bound)))
     return Explanation(instance, result, critical, tuple(changes))
+
+
+def _part(
+    limit: float | None, ended: list[Result[Any]], whole: int, *, evenly: bool
+) -> float | None:
+    """Return the seconds for the next one of so many solves, all of which share the limit."""
+    if limit is None:
+        return None
+    if evenly:
+        return limit / whole
+    left = limit - sum(result.runtime for result in ended)
+    return max(left / (whole - len(ended)), LEAST)
 
 
 def _less(one: Number | None, other: Number | None) -> Number | None:

@@ -139,6 +139,25 @@ def test_changes_never_make_an_optimum_worse(instance: sp.Instance) -> None:
         assert change.binds is (change.saved > 0)
 
 
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_all_solves_of_an_explanation_share_its_limit(deterministic: bool) -> None:
+    """Each had the whole: six solves took six times as long."""
+    found = sp.explain(
+        chain(1, capacity=26), time_limit=6, options={"deterministic": deterministic}
+    )
+    limits = [
+        result.options["time_limit"]
+        for result in (found.result, *(change.result for change in found.changes))
+    ]
+    used = [found.result.runtime, *(change.result.runtime for change in found.changes)]
+    parts = len(limits)
+    assert limits[0] == 6 / parts
+    if deterministic:
+        assert set(limits) == {6 / parts}
+    else:
+        assert limits[-1] == pytest.approx(6 - sum(used[:-1]))
+
+
 def test_commands_print_and_write_fronts(tmp_path: Path) -> None:
     path, csv, picture = tmp_path / "i.json", tmp_path / "f.csv", tmp_path / "f.svg"
     sp.write(chain(2, capacity=40), path)
@@ -157,3 +176,4 @@ def test_commands_print_and_write_fronts(tmp_path: Path) -> None:
     wrong = run("pareto", path, "-x", "tmie")
     assert wrong.returncode == 2
     assert "memory or devices" in wrong.stderr
+    assert wrong.stderr.startswith("error: -x:")

@@ -41,10 +41,10 @@ MOST_LABELS = 600
 """Labels followed at each layer at first; more are thinned out, and the answer says so."""
 MOST_ENUMERATED = 243
 """Policies tried for a group one by one, where no rule finds the best ones."""
-AT_ONCE = 2**18
-"""Layers of rows between two looks at the clock."""
-EXAMINED = 5e-8
-"""Seconds of work to examine the policy of a layer."""
+AT_ONCE = 2**20
+"""Layers of rows and what they read, examined or put together between two looks at the clock."""
+SORTED, EXAMINED = 2e-8, 1e-7
+"""Seconds of work to put together and to examine the policy of a layer."""
 GROUPS = 512
 """Groups between two looks at the clock."""
 COMPARISONS = 2**22
@@ -230,9 +230,9 @@ def _labelled(
     """Return what the labels find."""
     n = costs.n
     slots = _slots(costs)
-    walks: list[_Walk] = []
-    parts: list[Array] = []
-    complete = True
+    tables = [np.empty((0, 7), np.int64)]
+    groups, policies = [np.empty(0, np.int64)], [codes[:0]]
+    complete, thinned = True, False
     for a in range(n):
         low, high = int(costs.start[a]), int(costs.start[a + 1])
         if low == high:
@@ -244,10 +244,13 @@ def _labelled(
             complete &= walk.run(min(reach, n - 1), False, ends)
         if reach == n:
             complete &= walk.run(n, True, ends)
-        walks.append(walk)
-        parts.append(low + np.searchsorted(costs.end[low:high], walk.rows[:, 0]))
-    table = np.concatenate([np.empty((0, 7), np.int64), *(walk.rows for walk in walks)])
-    group = np.concatenate([np.empty(0, np.int64), *parts])
+        tables.append(walk.rows)
+        groups.append(low + np.searchsorted(costs.end[low:high], walk.rows[:, 0]))
+        policies.append(walk.policies())
+        thinned |= not walk.all_followed
+    keep_going()
+    table, group = np.concatenate(tables), np.concatenate(groups)
+    keep_going()
     return PolicyRows(
         group=group,
         stored=table[:, 1],
@@ -256,10 +259,10 @@ def _labelled(
         again=table[:, 2],
         first_peak=table[:, 5],
         last_peak=table[:, 4],
-        codes=np.concatenate([codes[:0], *(walk.policies() for walk in walks)]),
+        codes=np.concatenate(policies),
         ends=np.cumsum(costs.end[group] - costs.first[group]),
         inexact="" if complete else NO_TIME,
-        thinned=any(not walk.all_followed for walk in walks),
+        thinned=thinned,
     )
 
 
@@ -427,14 +430,11 @@ class _Walk:
         """Return the policies of all rows, one after the other."""
         if not len(self.rows):
             return self.codes[:0]
-        return np.asarray(
-            policies_kernels.unroll(
-                np.concatenate(self._parents),
-                np.concatenate(self._choices),
-                np.ascontiguousarray(self.rows[:, 6]),
-                np.cumsum(self.rows[:, 0] - self.first),
-            )
-        )
+        ends = np.cumsum(self.rows[:, 0] - self.first)
+        effort.spend(EXAMINED * int(ends[-1]))
+        nodes = np.ascontiguousarray(self.rows[:, 6])
+        parents, choices = np.concatenate(self._parents), np.concatenate(self._choices)
+        return np.asarray(policies_kernels.unroll(parents, choices, nodes, ends))
 
 
 def best_labels(labels: Array, keep_going: Callable[[], bool]) -> Array | None:
@@ -511,10 +511,13 @@ def _exactly(
 
     groups: list[Array] = []
     policies: list[Array] = []
+    gathered = 0
     for group in range(len(costs)):
-        if group % GROUPS == GROUPS - 1 and not keep_going():
-            complete = False
-            break
+        if gathered >= AT_ONCE or group % GROUPS == GROUPS - 1:
+            gathered = 0
+            if not keep_going():
+                complete = False
+                break
         m = int(costs.end[group] - costs.first[group])
         if len(names) ** m <= MOST_ENUMERATED:
             tried = every(m)
@@ -527,10 +530,13 @@ def _exactly(
                 until = int(candidates.ends[high - 1]) if high else 0
                 found = candidates.codes[begin:until].reshape(-1, m)
                 tried = np.unique(np.concatenate((found, tried)), axis=0)
+        gathered += tried.size
+        effort.spend(effort.LOOK + SORTED * tried.size)
         groups.append(np.full(len(tried), group))
         policies.append(tried.reshape(-1))
     if not groups:
         return _uniform(costs, usable[0] if usable else None, keep_going)
+    keep_going()
     doubt = "" if complete else "only some policies are tried"
     return _examined(costs, np.concatenate(groups), np.concatenate(policies), doubt, keep_going)
 
@@ -542,16 +548,20 @@ def _examined(
     first, end = costs.first[group], costs.end[group]
     ends = np.cumsum(end - first)
     training = costs.instance.training
+    reads_from = costs.layers.reads_from
+    steps = np.cumsum(end - first + reads_from[end] - reads_from[first])
     parts = [np.empty((7, 0), np.int64)]
     low = 0
     while low < len(group):
         if low and not keep_going():
             inexact = inexact or NO_TIME
             break
-        before = int(ends[low - 1]) if low else 0
-        high = max(low + 1, int(np.searchsorted(ends, before + AT_ONCE, side="right")))
+        before, done = (int(ends[low - 1]), int(steps[low - 1])) if low else (0, 0)
+        high = max(low + 1, int(np.searchsorted(steps, done + AT_ONCE, side="right")))
         rows = slice(low, high)
-        effort.spend(effort.LOOK + EXAMINED * (int(ends[high - 1]) - before))
+        layers = int(ends[high - 1]) - before
+        reads = int(steps[high - 1]) - done - layers
+        effort.spend(effort.LOOK + EXAMINED * layers + effort.READ * reads)
         part = np.zeros((7, high - low), dtype=np.int64)
         liveness_kernels.examine_all(
             costs.layers, first[rows], end[rows], training, codes, ends[rows], part
@@ -559,7 +569,9 @@ def _examined(
         parts.append(part)
         low = high
     count = low
+    keep_going()
     values = np.concatenate(parts, axis=1)
+    keep_going()
     stored, reloaded, kept, again, first_peak, last_peak, repeated = values
     found = PolicyRows(
         group=group[:count],

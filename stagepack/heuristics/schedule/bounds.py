@@ -215,7 +215,7 @@ class Network:
 
     def heads(self, head: Array, looks: Looks) -> Array:
         """Return the longest paths to the start of each operation, in `head`: where they begin."""
-        looks.at(5 * len(head))
+        looks.at(2 * len(head))
         for low, high in looks.parts(len(head), self._each):
             heads(self.graph, self.first, self.after, self.visit, head, low, high)
         return head
@@ -223,7 +223,7 @@ class Network:
     def tails(self, tail: Array, looks: Looks) -> Array:
         """Return the longest paths from the end of each operation, in `tail`: where they end."""
         n = len(tail)
-        looks.at(5 * n)
+        looks.at(2 * n)
         for low, high in looks.parts(n, self._each):
             kernels.tails(self.graph, self.first, self.after, self.visit, tail, n - high, n - low)
         return tail

@@ -66,7 +66,7 @@ def arguments(
             remedy="give forward and backward cycles of the layers",
         )
     stages = solution.stages
-    forward = [_cycles(partition, partition.forward, *stage) for stage in stages]
+    forward = _work(partition, "forward", stages)
     derived: JsonObject = {
         "forward": forward,
         "microbatches": partition.microbatches if microbatches is None else microbatches,
@@ -98,7 +98,7 @@ def _backward(
     partition: PipelinePartition, stages: Sequence[tuple[int, int, int]], split: bool
 ) -> dict[str, list[int]]:
     """Return cycles of B (and W) of the stages, and the bytes that F takes and they release."""
-    backward = [_cycles(partition, partition.backward, *stage) for stage in stages]
+    backward = _work(partition, "backward", stages)
     if split and min(backward) == 1:
         raise InputError(
             f"the backward pass of stage {backward.index(1)} takes 1 cycle",
@@ -122,6 +122,22 @@ def _backward(
         "memory_backward": [nbytes // 2 - nbytes for nbytes in stash],
         "memory_weight": [-(nbytes // 2) for nbytes in stash],
     }
+
+
+def _work(
+    partition: PipelinePartition, column: str, stages: Sequence[tuple[int, int, int]]
+) -> list[int]:
+    """Return the cycles of the stages; one that takes none has no place in a schedule."""
+    cycles = [_cycles(partition, getattr(partition, column), *stage) for stage in stages]
+    if 0 in cycles:
+        idle = cycles.index(0)
+        first, end, _ = stages[idle]
+        raise InputError(
+            f"stage {idle} ({_name(partition, first, end)}) takes no {column} cycles",
+            field="layers",
+            remedy="give its layers cycles, or allow fewer stages",
+        )
+    return cycles
 
 
 def _cycles(partition: PipelinePartition, column: Array, first: int, end: int, device: int) -> int:

@@ -396,6 +396,28 @@ def test_slots_of_skips_are_the_same_for_all_walks(monkeypatch: pytest.MonkeyPat
     assert len(found) == 1
 
 
+def test_policies_of_layers_that_read_much_are_more_work_and_asked_about_more_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Layers were counted alone: where all read all, for 0.3 s nothing was asked."""
+    monkeypatch.setattr(policies, "AT_ONCE", 200)
+    n = 12
+    asked, work = [], []
+    for skips in ([], [(i, j) for i in range(n) for j in range(i + 2, n)]):
+        instance = PhaseSchedule.from_arrays(
+            [1] * n, [1] * n, [1] * (n + 1), backward=[1] * n, tape=[1] * n, training=True,
+            policies=list(Policy), skips=skips,
+        )  # fmt: skip
+        costs = RangeCosts(instance, 1)
+        going: list[int] = []
+        with effort.counting():
+            policies.uniform(costs, Policy.STASH, lambda going=going: not going.append(1))
+            asked.append(len(going))
+            work.append(effort.spent())
+    assert asked[1] > 2 * asked[0]
+    assert work[1] > 1.5 * work[0]
+
+
 @pytest.mark.parametrize("layers", [30, 3_000])
 def test_many_phases_are_more_work_than_few(layers: int) -> None:
     """A plan of a layer a phase takes several times as long to check as one of few phases."""
