@@ -121,3 +121,14 @@ def test_work_is_counted_and_limits_are_asked_about_by_it(monkeypatch: pytest.Mo
         counted.append(asked[-1])
     # A move among many readers of few nets drags more along than one between two.
     assert counted[1] > 2 * counted[0]
+
+
+def test_a_move_of_which_nothing_hangs_is_work_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing and weighing it were not counted: of free stages twice the limit was used."""
+    monkeypatch.setattr(local_search, "LEAST_MOVES", 4_000)
+    monkeypatch.setattr(local_search, "MOVES", 1)
+    graph = GraphPartition.from_edges(4, [], time=[1] * 4, accelerators=2)
+    search = PartitionSearch(Compact.of(graph), np.zeros(4, dtype=int), np.zeros(2, dtype=int))
+    with effort.counting(1e9):
+        search.round(lambda: None)
+        assert effort.spent() > 4_000 * local_search.TRIED
