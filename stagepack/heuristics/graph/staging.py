@@ -28,8 +28,9 @@ MODES = {
     Objective.MEMORY: kernels.MEMORY,
 }
 
-PREPARED = 1.3e-7
-"""Seconds of work of a block, or of a member of a net, in what all searches need."""
+PREPARED, TRACED = 1.3e-7, 1e-7
+"""Seconds of work of a block, or of a member of a net, in what all searches need, and of a member
+where the loads of stages are added up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,11 +258,11 @@ class Staging:
         np.add.at(load, stage_of, blocks.work[0, classes[stage_of], np.arange(self.n)])
         first, members = self.nets
         net = np.repeat(np.arange(len(blocks.cost)), np.diff(first))
-        touched = np.unique(np.column_stack((net, stage_of[members])), axis=0)
-        cut = np.bincount(touched[:, 0], minlength=len(blocks.cost)) > 1
-        paid = touched[(cut & (blocks.kind == 0))[touched[:, 0]]]
-        paid = paid[blocks.pays[classes[paid[:, 1]]]]
-        np.add.at(load, paid[:, 1], blocks.cost[paid[:, 0]])
+        net, stage = np.divmod(np.unique(net * len(placed) + stage_of[members]), len(placed))
+        cut = np.bincount(net, minlength=len(blocks.cost)) > 1
+        pays = (cut & (blocks.kind == 0))[net] & blocks.pays[classes[stage]]
+        np.add.at(load, stage[pays], blocks.cost[net[pays]])
+        effort.spend(TRACED * len(members))
         return int(load.max())
 
     def solution(self, found: Found) -> GraphSolution:
