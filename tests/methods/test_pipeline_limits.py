@@ -153,9 +153,10 @@ def test_rules_count_the_stages_that_they_place(method: str) -> None:
 
 def test_the_recurrence_counts_its_tables_as_work() -> None:
     instance = PipelinePartition.from_arrays(np.arange(600), devices=5)
-    result = solve(instance, "dp-reference", time_limit=0.05, options={"deterministic": True})
+    options = {"deterministic": True}  # as a busy machine may take long
+    result = solve(instance, "dp-reference", time_limit=0.05, options=options)
     assert result.termination is Termination.TIME_LIMIT
-    assert solve(instance, "dp-reference").status is Status.OPTIMAL
+    assert solve(instance, "dp-reference", options=options).status is Status.OPTIMAL
 
 
 @pytest.mark.parametrize("search", [bisect, dp, reference])
@@ -167,6 +168,23 @@ def test_searches_count_on_the_clock_that_all_problems_share(search: ModuleType)
             search.solve(RangeCosts(instance), progress)
         assert progress.proved
         assert effort.spent() > 0
+
+
+def test_the_recurrence_asks_while_it_numbers_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of ten million values were sorted without a question, for 1.5 s."""
+    costs = RangeCosts(PipelinePartition.from_arrays(np.arange(60), devices=3, bandwidth=1.0))
+    run: Progress[PipelineSolution] = Progress(lambda _: 0, lambda _: ())
+    tables = reference._tables(costs, run)
+    whole = reference._numbered(*tables, run)
+    monkeypatch.setattr(reference, "AT_ONCE", 500)
+    asked: list[int] = []
+    monkeypatch.setattr(run, "require_time", lambda: asked.append(1))
+    parts = reference._numbered(*tables, run)
+    assert len(asked) > 3 * tables[0].size / 500
+    fits = tables[0] < reference.INFINITE
+    assert parts.values.tolist() == [*np.unique(tables[0][fits]), reference.INFINITE]
+    for one, other in zip(whole, parts, strict=True):
+        assert all(map(np.array_equal, one, other))
 
 
 def test_the_recurrence_counts_the_numbering_of_its_tables_apart(

@@ -39,7 +39,7 @@ FEW, MANY = 64, 4_096
 """Cuts known at first, where there are many: of few slices one often fits, and will do."""
 NUMBERS = 2**22
 """Numbers that are known at a time, of all tensors of a group along all tracks."""
-ASKED = 5_000
+ASKED = 2_000
 """Cuts between two questions whether to go on,"""
 PARTED = 6e-6
 """and the seconds of one."""
@@ -265,6 +265,7 @@ class _Room:
         flat = np.fromiter(chain.from_iterable(cuts), np.int64, len(ON) * len(cuts))
         self._cuts = flat.reshape(-1, len(ON))
         self._place = np.empty((len(ON), self._cuts.max() + 1), dtype=np.int64)
+        pause()
         parted: list[tuple[range, list[tuple[int, int]]]] = []
         known: dict[tuple[int, int], None] = {}
         first, width, longest = 0, SLOT_COLUMNS, NUMBERS // max(self._rows, 1)
@@ -284,11 +285,14 @@ class _Room:
                 known, first, width = {}, at, SLOT_COLUMNS + _width(new)
             known |= dict.fromkeys(new)
         parted.append((range(first, len(cuts)), [*known]))
+        pause()
         most = SLOT_COLUMNS + max(_width(tracks) for _, tracks in parted)
         sizes = self._slots * most, self._entries * (most + 1)
         self._flat = [np.zeros(size, np.int64) for size in sizes]
         self._parted = parted
+        pause()
         self._kept = [self._portion(*parted[0])] if len(parted) == 1 else []
+        pause()
 
     def portions(self) -> Iterable[_Portion]:
         """Return all portions: one that is all is kept, of many each is made anew."""

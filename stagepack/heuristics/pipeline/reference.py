@@ -14,6 +14,7 @@ stages of one length are looked at together, for as many thresholds as stay in t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,8 @@ BLOCK = 2**18  # entries of a table (last cut, threshold) held at a time
 FILLING, NUMBERING = 2e-8, 1e-7  # seconds of work to fill an entry of the tables, to number it,
 LOOK = 2e-5  # to look at the stages of one length,
 ENTRY = 2e-9  # and to compare one of them with one threshold
-LARGEST_TABLES = 2**28  # entries of all tables (stage, first, end)
+LARGEST_TABLES = 2**25  # entries of all tables (stage, first, end)
+AT_ONCE = 2**19  # of them, between two looks at the clock
 
 
 class Numbered(NamedTuple):
@@ -123,23 +125,45 @@ def _tables(costs: RangeCosts, progress: Progress[PipelineSolution]) -> tuple[Ar
 def _numbered(compute: Array, transfer: Array, progress: Progress[PipelineSolution]) -> Numbered:
     """Return the tables as numbers of their values, in the smallest type that holds them."""
     k, width, _ = compute.shape
-    fits = compute < INFINITE
-    spend(NUMBERING / 2 * compute.size)  # to sort its values; the places of all follow below
-    progress.require_time()
-    values = np.append(distinct(compute[fits]), INFINITE)
-    progress.require_time()
-    thresholds = distinct(transfer[fits])
+    values = np.append(_distinct(compute, compute, progress), INFINITE)
+    thresholds = _distinct(transfer, compute, progress)
     cost = np.empty(compute.shape, dtype=np.min_scalar_type(len(values)))
     allowed_from = np.empty(compute.shape, dtype=np.min_scalar_type(len(thresholds)))
-    lengths = []
-    for i in range(k):
-        spend(NUMBERING / 2 * compute[i].size)
-        progress.require_time()
-        cost[i] = np.searchsorted(values, compute[i])
-        allowed_from[i] = np.searchsorted(thresholds, transfer[i])
-        first, end = np.nonzero(fits[i])
-        lengths.append(np.flatnonzero(np.bincount(end - first, minlength=width)))
+    found = np.zeros((k, width), dtype=bool)
+    for i, rows in _parts(compute, progress):
+        cost[i, rows] = np.searchsorted(values, compute[i, rows])
+        allowed_from[i, rows] = np.searchsorted(thresholds, transfer[i, rows])
+        first, end = np.nonzero(compute[i, rows] < INFINITE)
+        found[i, end - first - rows.start] = True
+    lengths = [np.flatnonzero(row) for row in found]
     return Numbered(cost, allowed_from, lengths, values, thresholds)
+
+
+def _distinct(table: Array, compute: Array, progress: Progress[PipelineSolution]) -> Array:
+    """Return the entries of stages that fit, in order, each once."""
+    runs = [np.empty(0, dtype=np.int64)]
+    for i, rows in _parts(table, progress):
+        runs.append(distinct(table[i, rows][compute[i, rows] < INFINITE]))
+        while len(runs) > 1 and len(runs[-2]) <= len(runs[-1]):
+            runs[-2:] = [_merged(runs[-2:], progress)]
+    return _merged(runs, progress)
+
+
+def _merged(runs: list[Array], progress: Progress[PipelineSolution]) -> Array:
+    """Return the values of rising runs as one; the sort that is stable merges such runs."""
+    progress.require_time()
+    return distinct(np.sort(np.concatenate(runs), kind="stable"))
+
+
+def _parts(table: Array, progress: Progress[PipelineSolution]) -> Iterator[tuple[int, slice]]:
+    """Yield every stage with its rows, some at a time, which count as numbered."""
+    k, width, _ = table.shape
+    for i in range(k):
+        for low in range(0, width, max(1, AT_ONCE // width)):
+            rows = slice(low, min(width, low + max(1, AT_ONCE // width)))
+            spend(NUMBERING / 3 * (rows.stop - low) * width)
+            progress.require_time()
+            yield i, rows
 
 
 def _sweep(stages: Numbered, block: Array, progress: Progress[PipelineSolution]) -> list[Array]:
