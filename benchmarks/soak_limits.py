@@ -145,15 +145,12 @@ KNOWN = (
         seconds=0.3,
         why="a first placement of a million buffers and its check are completed if time is over",
     ),
-    *(
-        Wait(
-            kind="pipeline-schedule",
-            family=family,
-            seconds=0.5,
-            why="a first schedule of six to eight million operations and its check are completed "
-            "if time is over",
-        )
-        for family in ("microbatches-of-many", "operations-of-many", "stages-and-microbatches")
+    Wait(
+        kind="pipeline-schedule",
+        family="stages-and-microbatches",
+        seconds=0.5,
+        why="a first schedule of eight million operations and its check are completed if time is "
+        "over",
     ),
     Wait(
         kind="lmem-packing",
