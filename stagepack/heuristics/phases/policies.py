@@ -49,6 +49,8 @@ GROUPS = 512
 """Groups between two looks at the clock."""
 COMPARISONS = 2**22
 """Comparisons of labels between two looks at the clock."""
+COLUMNS = ("stored", "reloaded", "kept", "again", "first_peak", "last_peak")
+"""Of rows, in the order in which policies are examined."""
 NO_TIME = "there was no time for all policies"
 
 
@@ -570,21 +572,10 @@ def _examined(
         low = high
     count = low
     keep_going()
-    values = np.concatenate(parts, axis=1)
+    stored, reloaded, kept, again, first_peak, last_peak, repeated = np.concatenate(parts, axis=1)
     keep_going()
-    stored, reloaded, kept, again, first_peak, last_peak, repeated = values
-    found = PolicyRows(
-        group=group[:count],
-        stored=stored,
-        reloaded=reloaded,
-        kept=kept,
-        again=again,
-        first_peak=first_peak,
-        last_peak=last_peak,
-        codes=codes,
-        ends=ends[:count],
-        inexact=inexact,
-    )
+    columns = stored, reloaded, kept, again, first_peak, last_peak
+    found = PolicyRows(group[:count], *columns, codes, ends[:count], inexact)
     if costs.instance.recomputations or not training:
         return found
     return _restricted(found, repeated == 0)
@@ -595,15 +586,9 @@ def _restricted(rows: PolicyRows, mask: Array) -> PolicyRows:
     where = np.flatnonzero(mask)
     lengths = np.diff(rows.ends, prepend=0)
     codes = rows.codes[: int(rows.ends[-1]) if len(rows) else 0]
-    return PolicyRows(
-        group=rows.group[where],
-        stored=rows.stored[where],
-        reloaded=rows.reloaded[where],
-        kept=rows.kept[where],
-        again=rows.again[where],
-        first_peak=rows.first_peak[where],
-        last_peak=rows.last_peak[where],
+    return dataclasses.replace(
+        rows,
+        **{name: getattr(rows, name)[where] for name in ("group", *COLUMNS)},
         codes=codes[np.repeat(mask, lengths)],
         ends=np.cumsum(lengths[where]),
-        inexact=rows.inexact,
     )
