@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.formulations import packing as formulations
-from stagepack.heuristics.packing import bounds, effort, relocation, window_bounds
+from stagepack.heuristics.packing import bounds, effort, frontier_bounds, relocation, window_bounds
 from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.constructive import dive, greedy, spill, valleys
 from stagepack.heuristics.packing.constructive.rules import Measures
@@ -408,7 +408,7 @@ def too_crowded(attempt: Attempt, settings: Settings) -> bool:
 
 
 def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], bool]) -> None:
-    """Raise the bound by windows of time that provably need more than the load.
+    """Raise the bound by full sections, and by windows of time that provably need more.
 
     Parameters
     ----------
@@ -418,7 +418,13 @@ def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], boo
     keep_going : callable
         Whether there is time.
     """
-    ceiling = attempt.instance.ceiling
+    ceiling, blocks = attempt.instance.ceiling, attempt.blocks
+    if passes == 1 and blocks.linear and blocks.rigid:
+        bound = frontier_bounds.bound(blocks, int(attempt.progress.bound or 0), keep_going)
+        attempt.progress.raise_bound(bound, "full sections")
+        if ceiling is not None and bound > ceiling:
+            conclude_infeasible(attempt, attempt.best, "full sections")
+            return
     for window in window_bounds.windows(
         attempt.blocks,
         int(attempt.progress.bound or 0),

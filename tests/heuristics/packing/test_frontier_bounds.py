@@ -1,0 +1,52 @@
+"""Bounds from full sections: above the load where these say so, never above the optimum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stagepack as sp
+from stagepack.heuristics.packing import frontier_bounds
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.catalog import evolved
+from tests.heuristics.packing.oracle import least_peak, random_instance
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_is_exact_where_all_sections_are_full(seed: int) -> None:
+    instance = sp.load("packing/random/constant-load", buffers=14, seed=seed)
+    blocks = Blocks.of(instance)
+    load = int(blocks.load.max())
+    assert (blocks.load == load).all()
+    fits = sp.solve(instance, "exact").objective == load
+    assert (frontier_bounds.bound(blocks, load) == load) == fits
+
+
+def test_proves_most_evolved_packings_without_search() -> None:
+    above = 0
+    for seed in range(12):
+        blocks = Blocks.of(sp.load("packing/random/evolved", buffers=40, seed=seed))
+        bound = frontier_bounds.bound(blocks, int(blocks.load.max()))
+        assert bound <= evolved.optimum(40, seed)
+        above += bound > blocks.load.max()
+    assert above == 12
+
+
+@pytest.mark.parametrize("kind", ["plain", "twins", "aligned"])
+def test_never_exceeds_the_optimum(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(8):
+        instance = random_instance(rng, kind)
+        blocks = Blocks.of(instance)
+        if blocks.linear and blocks.rigid:
+            best = least_peak(instance, int(instance.size.sum()))
+            assert best is None or frontier_bounds.bound(blocks, int(blocks.load.max())) <= best
+
+
+def test_too_many_frontiers_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = Blocks.of(sp.load("packing/random/evolved", buffers=40, seed=0))
+    load = int(blocks.load.max())
+    assert frontier_bounds.bound(blocks, load) > load
+    assert frontier_bounds.bound(blocks, load, lambda: False) == load
+    monkeypatch.setattr(frontier_bounds, "STEPS", 3)
+    assert frontier_bounds.bound(blocks, load) == load
