@@ -12,8 +12,10 @@ import importlib.util
 import logging
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stagepack import files
 from stagepack.errors import StagepackError
 
 if TYPE_CHECKING:
@@ -64,6 +66,33 @@ class Shown:
         if importlib.util.find_spec("jinja2") is None:  # which writes the HTML
             return f"<pre>{html.escape(str(self))}</pre>"
         return self._html()
+
+
+class ShownRows(Shown):
+    """What is a list of rows: it becomes CSV, and a table of pandas.
+
+    A subclass says in ``_columns`` and ``_rows`` which.
+    """
+
+    __slots__ = ()
+
+    def _columns(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    def _rows(self) -> Iterable[Mapping[str, object]]:
+        raise NotImplementedError
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Return the rows as CSV, and write them to `path` if given."""
+        columns = tuple(self._columns())
+        text = files.csv_text(columns, (tuple(row[key] for key in columns) for row in self._rows()))
+        if path is not None:
+            files.write(path, text)
+        return text
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return the rows as a table; pandas must be installed."""
+        return dataframe(self._rows())
 
 
 class ShownSolution(Shown):

@@ -183,8 +183,8 @@ def _value(
         nodes = [node for node in range(instance.n) if devices[node] == device]
         flying = min(instance.microbatches, len(order) - stage)
         memories.append(int(sum(instance.memory[v] + flying * instance.stash[v] for v in nodes)))
-        limited = instance.capacity is not None and device < instance.accelerators
-        if limited and memories[-1] > instance.capacity[device]:  # type: ignore[index]
+        limits = None if device >= instance.accelerators else instance.capacity
+        if limits is not None and memories[-1] > limits[device]:
             return None
         passes = [
             _pass(instance, devices, device, which)

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperOption
 
 import stagepack as sp
-from stagepack.cli import app
+from stagepack.cli import COMMANDS, app, with_options
 from stagepack.kinds import KINDS
 
 FOLDER = Path(__file__).parent / "data" / "snapshots"
@@ -21,10 +21,9 @@ FOLDER = Path(__file__).parent / "data" / "snapshots"
 
 def snapshots() -> dict[str, str]:
     """Return all of it: names of files, and what is in them."""
-    root: Any = typer.main.get_command(app)
     found = {f"schema/{kind}.json": json.dumps(sp.schema(kind), indent=1) for kind in KINDS}
-    found["help/stagepack.txt"] = _help(root)
-    found |= {f"help/{name}.txt": _help(command) for name, command in root.commands.items()}
+    found["help/stagepack.txt"] = _help(typer.main.get_command(app))
+    found |= {f"help/{name}.txt": _help(with_options(name)) for name in COMMANDS}
     found["names.txt"] = "\n".join(dir(sp))
     return {name: f"{text}\n" for name, text in found.items()}
 

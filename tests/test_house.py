@@ -11,6 +11,7 @@ import sys
 import textwrap
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -185,13 +186,13 @@ def test_root_links_lead_to_the_wings() -> None:
         assert link.readlink() == Path("stagepack") / name
 
 
-def python(code: str, **options: object) -> str:
+def python(code: str, **options: Any) -> str:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
         check=False,
-        **options,  # type: ignore[call-overload]
+        **options,
     )
     assert done.returncode == 0, done.stderr
     return str(done.stdout.strip())

@@ -17,12 +17,12 @@ from stagepack.progress import Part, Progress, Stopped, compilation
 from stagepack.result import Result, Status, Termination, relative_gap
 
 
-def progress(**options: object) -> Progress[int]:
+def progress(**options: Any) -> Progress[int]:
     """Solutions are their own values; odd ones are wrong."""
     return Progress(
         lambda value: value,
         lambda value: ("odd",) if value % 2 else (),
-        **options,  # type: ignore[arg-type]
+        **options,
     )
 
 

@@ -182,7 +182,8 @@ def test_names_do_no_harm() -> None:
 
 
 def test_what_cannot_be_shown_is_still_printed() -> None:
-    broken = sp.PackingSolution(None)  # type: ignore[arg-type]
+    nothing: Any = None
+    broken = sp.PackingSolution(nothing)
     assert repr(broken) == str(broken) == "<PackingSolution>"
     assert repr(object.__new__(sp.LmemPacking)) == "<LmemPacking>"
 

@@ -90,6 +90,11 @@ def test_it_is_solved_and_compared(bag: Knapsack) -> None:
     assert result._repr_html_()
 
 
+def test_workers_know_what_the_script_registered(bag: Knapsack) -> None:
+    table = sp.compare([bag], jobs=1)
+    assert [row["status"] for row in table.rows] == ["OPTIMAL", "FEASIBLE"]
+
+
 def test_limits_end_a_search(bag: Knapsack) -> None:
     many: Any = sp.load("toy/stairs", things=40, capacity=400)
     result = sp.solve(many, target=sp.solve(many, "greedy").objective)
@@ -195,5 +200,6 @@ def test_without_a_report_folder_the_defaults_show_it(
 
 
 def test_it_has_public_names() -> None:
-    assert sp.Knapsack is Knapsack  # type: ignore[attr-defined]
+    package: Any = sp
+    assert package.Knapsack is Knapsack
     assert {"Knapsack", "KnapsackSolution"} <= set(dir(sp))

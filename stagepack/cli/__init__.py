@@ -8,6 +8,7 @@ nothing in hand.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import os
 import signal
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from stagepack.cli.check import check
 from stagepack.cli.compare import compare
@@ -24,7 +26,7 @@ from stagepack.cli.examples import epilog
 from stagepack.cli.importing import import_model
 from stagepack.cli.listing import catalog, convert, methods, schema
 from stagepack.cli.measure import measure
-from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, Command, Group
+from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, Command, bare
 from stagepack.cli.plan import plan, tune
 from stagepack.cli.results import results
 from stagepack.cli.screen import Stderr, complain, legible_width, plain_letters
@@ -33,6 +35,46 @@ from stagepack.cli.solve import solve
 from stagepack.cli.tradeoffs import explain, pareto
 from stagepack.errors import InputError, shown
 from stagepack.files import NO_MEMORY
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "solve": solve,
+    "plan": plan,
+    "tune": tune,
+    "measure": measure,
+    "compare": compare,
+    "results": results,
+    "pareto": pareto,
+    "explain": explain,
+    "check": check,
+    "show": show,
+    "plot": plot,
+    "list": catalog,
+    "convert": convert,
+    "import": import_model,
+    "methods": methods,
+    "schema": schema,
+}
+
+
+def with_options(name: str) -> Any:
+    """Return the command of a name, as typer runs it."""
+    alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    alone.command(name, cls=Command, epilog=epilog(name))(takes_context(COMMANDS[name]))
+    return typer.main.get_command(alone)
+
+
+class Group(TyperGroup):
+    """The root of the commands; the options of one, which are many, are made when it runs."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return options, those for help and completion among them."""
+        return bare(super().get_params(ctx))
+
+    def resolve_command(self, ctx: Any, args: Any) -> Any:
+        """Return the command that the arguments begin with, and what is left of them."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, with_options(name) if name else None, rest
+
 
 app = typer.Typer(
     name="stagepack",
@@ -82,26 +124,12 @@ def _root(
         typer.echo(context.get_help())
 
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "solve": takes_context(solve),
-    "plan": takes_context(plan),
-    "tune": takes_context(tune),
-    "measure": measure,
-    "compare": takes_context(compare),
-    "results": results,
-    "pareto": takes_context(pareto),
-    "explain": takes_context(explain),
-    "check": takes_context(check),
-    "show": takes_context(show),
-    "plot": takes_context(plot),
-    "list": catalog,
-    "convert": takes_context(convert),
-    "import": takes_context(import_model),
-    "methods": takes_context(methods),
-    "schema": schema,
-}
+def _listed() -> None:
+    """Stand for a command in the help of the root."""
+
+
 for name, command in COMMANDS.items():
-    app.command(name, cls=Command, epilog=epilog(name))(command)
+    app.command(name, help=inspect.getdoc(command))(_listed)
 
 
 def main() -> NoReturn:
@@ -143,11 +171,10 @@ def main() -> NoReturn:
 def _elsewhere(error: Any) -> str:
     """Return which commands take an option that the one at hand does not; "" where none does."""
     wanted, own = getattr(error, "option_name", ""), error.ctx and error.ctx.command.name
-    root: Any = typer.main.get_command(app)
     takers = [
         f"stagepack {name}"
-        for name, command in root.commands.items()
-        if name != own and any(wanted in parameter.opts for parameter in command.params)
+        for name in COMMANDS
+        if name != own and any(wanted in given.opts for given in with_options(name).params)
     ]
     return f"; {' and '.join(takers)} take{'s' * (len(takers) == 1)} it" if takers else ""
 

@@ -87,7 +87,6 @@ def _of_change(change: Change) -> inspect.Parameter:
     )
 
 
-@functools.cache
 def _options() -> tuple[inspect.Parameter, ...]:
     """Return the options that say what a file does not, words of the vocabulary among them."""
     called = [*KINDS, *(known.family for known in KINDS.values())]
@@ -170,8 +169,13 @@ def _said(options: JsonObject) -> JsonObject:
 
 
 def takes_context(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command` the options of :func:`_options`, collected in its argument `context`."""
+    """Give `command` the options of :func:`_options`, collected in its argument `context`.
+
+    One without that argument stays as it is.
+    """
     own = inspect.signature(command, eval_str=True)
+    if "context" not in own.parameters:
+        return command
     shared = _options()
     written = {p.name: _written(p) for p in (*own.parameters.values(), *shared)}
 

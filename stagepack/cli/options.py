@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from stagepack.cli import completion
 from stagepack.errors import InputError
@@ -31,18 +31,11 @@ class Command(TyperCommand):
 
     def get_params(self, ctx: Any) -> Any:
         """Return arguments and options, that for help among them."""
-        return _bare(super().get_params(ctx))
+        return bare(super().get_params(ctx))
 
 
-class Group(TyperGroup):
-    """The root of the commands, with such a help, too."""
-
-    def get_params(self, ctx: Any) -> Any:
-        """Return options, those for help and completion among them."""
-        return _bare(super().get_params(ctx))
-
-
-def _bare(parameters: Any) -> Any:
+def bare(parameters: Any) -> Any:
+    """Return parameters, the flags among them without a type."""
     for parameter in parameters:
         if getattr(parameter, "is_flag", False) and parameter.metavar is None:
             parameter.metavar = ""

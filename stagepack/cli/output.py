@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from stagepack import files
-from stagepack.cli.screen import complain
+from stagepack.cli.screen import command_line, complain, print_json, print_parts, write_json
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 def require_writable(*targets: Path | None) -> None:
@@ -63,3 +68,48 @@ class Rescue:
             complain(f"error: {failure}")
         if self.failures:
             complain(f"{what} is on stdout instead")
+
+
+class Findings(Protocol):
+    """What a command found: for scripts, and for people."""
+
+    def to_dict(self) -> JsonObject:
+        """Return plain JSON data."""
+        ...
+
+    def contents(self) -> Sequence[RenderableType]:
+        """Return what is printed."""
+        ...
+
+
+def answer(
+    found: Findings,
+    what: str,
+    output: Path | None,
+    *others: tuple[Callable[[Path], object], Path | None],
+    as_json: bool,
+) -> Rescue:
+    """Write what was found where it is asked for, print it, and return what could not be written.
+
+    Parameters
+    ----------
+    found : a front, a plan, ...
+    what : str
+        What stdout holds in full where a file could not be written.
+    output : Path, optional
+        Gets the JSON.
+    *others : (callable, Path or None)
+        How each other file is written, and where.
+    as_json : bool
+        Print JSON.
+    """
+    document = {**found.to_dict(), "command": command_line()}
+    rescue = Rescue()
+    for write, target in ((lambda path: write_json(path, document), output), *others):
+        rescue.attempt(write, target)
+    if as_json or rescue:
+        rescue.tell(what)
+        print_json(document)
+    else:
+        print_parts(found.contents())
+    return rescue

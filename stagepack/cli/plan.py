@@ -22,9 +22,9 @@ from stagepack.cli.options import (
     limit_option,
     option,
 )
-from stagepack.cli.output import Rescue, require_writable
+from stagepack.cli.output import answer, require_writable
 from stagepack.cli.picture import draw
-from stagepack.cli.screen import command_line, engines_silenced, print_json, print_parts, write_json
+from stagepack.cli.screen import engines_silenced
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 
@@ -71,18 +71,10 @@ def plan(
         found = plan_model(
             partition, split=split, threads=threads, seed=seed, time_limit=time_limit or None
         )
-    document = {**found.to_dict(), "command": command_line()}
-    rescue = Rescue()
-    rescue.attempt(lambda path: write_json(path, document), output)
-    if found.levels:
-        rescue.attempt(lambda path: draw_plan(found, path), plot)
-    if as_json or rescue:
-        rescue.tell("the whole plan")
-        print_json(document)
-    else:
-        print_parts(found.contents())
+    picture = (lambda path: draw_plan(found, path)), plot if found.levels else None
+    failed = answer(found, "the whole plan", output, picture, as_json=as_json)
     nothing = EXIT_INFEASIBLE if found.status == "INFEASIBLE" else EXIT_NOTHING
-    raise typer.Exit(EXIT_INPUT if rescue else 0 if found.levels else nothing)
+    raise typer.Exit(EXIT_INPUT if failed else 0 if found.levels else nothing)
 
 
 def tune(
@@ -149,17 +141,9 @@ def tune(
             executor=None if pool is None else stack.enter_context(pool),
             width=jobs,
         )
-    document = {**found.to_dict(), "command": command_line()}
-    rescue = Rescue()
-    rescue.attempt(lambda path: write_json(path, document), output)
-    rescue.attempt(found.to_csv, csv)
-    rescue.attempt(found.plot, plot)
-    if as_json or rescue:
-        rescue.tell("the whole tuning")
-        print_json(document)
-    else:
-        print_parts(found.contents())
-    raise typer.Exit(EXIT_INPUT if rescue else 0 if found.best is not None else EXIT_NOTHING)
+    files = (found.to_csv, csv), (found.plot, plot)
+    failed = answer(found, "the whole tuning", output, *files, as_json=as_json)
+    raise typer.Exit(EXIT_INPUT if failed else 0 if found.best is not None else EXIT_NOTHING)
 
 
 def _values(text: str) -> tuple[str, list[Any]]:

@@ -21,8 +21,8 @@ from stagepack.cli.options import (
     method_option,
     option,
 )
-from stagepack.cli.output import Rescue, require_writable
-from stagepack.cli.screen import command_line, engines_silenced, print_json, print_parts, write_json
+from stagepack.cli.output import answer, require_writable
+from stagepack.cli.screen import engines_silenced
 from stagepack.contracts import JsonObject
 
 Seed = Annotated[int, option(METHOD, "Seed of the engine and of searches.", metavar="N")]
@@ -70,17 +70,9 @@ def pareto(
             seed=seed,
             time_limit=time_limit or None,
         )
-    document = {**front.to_dict(), "command": command_line()}
-    rescue = Rescue()
-    rescue.attempt(lambda path: write_json(path, document), output)
-    rescue.attempt(front.to_csv, csv)
-    rescue.attempt(front.plot, plot)
-    if as_json or rescue:
-        rescue.tell("the whole front")
-        print_json(document)
-    else:
-        print_parts(front.contents())
-    raise typer.Exit(EXIT_INPUT if rescue else exit_code(front.result))
+    files = (front.to_csv, csv), (front.plot, plot)
+    failed = answer(front, "the whole front", output, *files, as_json=as_json)
+    raise typer.Exit(EXIT_INPUT if failed else exit_code(front.result))
 
 
 def explain(
@@ -110,12 +102,5 @@ def explain(
             seed=seed,
             time_limit=time_limit or None,
         )
-    document = {**found.to_dict(), "command": command_line()}
-    rescue = Rescue()
-    rescue.attempt(lambda path: write_json(path, document), output)
-    if as_json or rescue:
-        rescue.tell("the whole explanation")
-        print_json(document)
-    else:
-        print_parts(found.contents())
-    raise typer.Exit(EXIT_INPUT if rescue else exit_code(found.result))
+    failed = answer(found, "the whole explanation", output, as_json=as_json)
+    raise typer.Exit(EXIT_INPUT if failed else exit_code(found.result))

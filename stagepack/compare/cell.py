@@ -16,6 +16,7 @@ from stagepack.compare.store import Store
 from stagepack.contracts import Instance, JsonObject, Solution
 from stagepack.errors import InputError
 from stagepack.files import NO_MEMORY
+from stagepack.kinds import KINDS
 from stagepack.result import Result
 
 DIED = Failure("error", "the worker process died (a crash, or out of memory)")
@@ -71,8 +72,9 @@ def run_cell(payload: bytes) -> Outcome:
     """Run one pickled cell in a worker."""
     with _interruptible():
         try:
-            solve, instance, arguments, kept = pickle.loads(payload)
+            solve, instance, arguments, kept, kind = pickle.loads(payload)
             instance = pickle.loads(instance)
+            KINDS.setdefault(instance.kind, kind)  # the script that knows it does not run here
         except Exception as error:
             text = f"cannot be read in a worker: {type(error).__name__}: {error}"
             return Failure("error", text, traceback.format_exc())

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stagepack import files
 from stagepack.compare import page
 from stagepack.compare import table as tables
-from stagepack.compare.outcomes import COLUMNS, Cell, Failure, Outcomes
+from stagepack.compare.outcomes import Cell, Failure, Outcomes
 from stagepack.contracts import JsonObject
-from stagepack.files import csv_text, finite, json_text
-from stagepack.shown import dataframe
-
-if TYPE_CHECKING:
-    import pandas as pd
+from stagepack.files import finite, json_text
 
 __all__ = ["Cell", "Comparison", "Failure"]
 
@@ -31,17 +26,6 @@ class Comparison(Outcomes):
         return tables.render(
             self, width or shutil.get_terminal_size((120, 40)).columns, color=color
         )
-
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return one row a cell, as :attr:`rows`; pandas must be installed."""
-        return dataframe(self.rows)
-
-    def to_csv(self, path: str | Path | None = None) -> str:
-        """Return the rows as CSV, and write them to `path` if given."""
-        text = csv_text(COLUMNS, (tuple(row[key] for key in COLUMNS) for row in self.rows))
-        if path is not None:
-            files.write(path, text)
-        return text
 
     def to_dict(self) -> JsonObject:
         """Return everything but the instances as plain JSON data."""

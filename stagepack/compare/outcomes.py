@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from stagepack.errors import InputError
 from stagepack.files import finite
 from stagepack.report import format as as_text
 from stagepack.result import Result, Status
-from stagepack.shown import Shown
+from stagepack.shown import ShownRows
 
 COLUMNS = (
     "instance", "problem", "objective_name", "method", "seed", "status", "termination",
@@ -47,7 +47,7 @@ class Failure:
 
 
 @dataclass(repr=False)
-class Outcomes(Shown):
+class Outcomes(ShownRows):
     """What became of every cell, in the order of the request.
 
     Attributes
@@ -125,6 +125,12 @@ class Outcomes(Shown):
         """
         best = {label: self._least(label) for label in self.instances}
         return [self._row(cell, best[cell.instance]) for cell in self.cells if self._ended(cell)]
+
+    def _columns(self) -> Sequence[str]:
+        return COLUMNS
+
+    def _rows(self) -> Sequence[JsonObject]:
+        return self.rows
 
     @property
     def summary(self) -> list[JsonObject]:

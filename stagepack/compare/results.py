@@ -10,22 +10,19 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stagepack import files
 from stagepack.compare.store import Store
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
 from stagepack.report import format as as_text
-from stagepack.report.canvas import axes, close, heading, quiet, save, target
+from stagepack.report.canvas import heading, own_picture, quiet
 from stagepack.report.extra import Axes
 from stagepack.report.shown import contents
 from stagepack.report.style import line_colour
 from stagepack.report.table import Head, Sheet
-from stagepack.shown import Shown, dataframe
-
-if TYPE_CHECKING:
-    import pandas as pd
+from stagepack.shown import ShownRows
 
 COLUMNS = (
     "instance", "problem", "digest", "method", "seed", "status", "termination", "objective",
@@ -56,7 +53,7 @@ class Change:
 
 
 @dataclass(frozen=True, repr=False)
-class StoredResults(Shown):
+class StoredResults(ShownRows):
     """The cells of a store.
 
     Attributes
@@ -167,16 +164,11 @@ class StoredResults(Shown):
 
     # ------------------------------------------------------------------ showing
 
-    def to_csv(self, path: str | Path | None = None) -> str:
-        """Return the cells as CSV, and write them to `path` if given."""
-        text = files.csv_text(COLUMNS, (tuple(row[key] for key in COLUMNS) for row in self.rows))
-        if path is not None:
-            files.write(path, text)
-        return text
+    def _columns(self) -> Sequence[str]:
+        return COLUMNS
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return one row a cell; pandas must be installed."""
-        return dataframe(self.rows)
+    def _rows(self) -> Sequence[JsonObject]:
+        return self.rows
 
     def plot(
         self, path: str | Path | None = None, ax: Axes | None = None, *, what: str = "profile"
@@ -198,8 +190,9 @@ class StoredResults(Shown):
         """
         if what not in ("profile", "cactus"):
             raise InputError(f"unknown {what!r}", field="what", remedy="choose profile or cactus")
-        file, given = target(path, ax)
-        ax = axes(given, 6.4, 3.8)
+        return own_picture(lambda axes: self._draw(axes, what), path, ax)
+
+    def _draw(self, ax: Axes, what: str) -> None:
         curves = self.profile() if what == "profile" else self.cactus()
         for index, (method, values) in enumerate(curves.items()):
             finite = [value for value in values if math.isfinite(value)]
@@ -213,11 +206,6 @@ class StoredResults(Shown):
         heading(ax, "", "performance profiles" if what == "profile" else "proved within a time")
         if curves:
             ax.legend(frameon=False, fontsize=8)
-        if file is not None:
-            save(ax.figure, file)
-            if given is None:
-                close(ax.figure)
-        return ax
 
     def to_dict(self) -> JsonObject:
         """Return cells and figures as plain JSON data."""

@@ -20,6 +20,7 @@ from stagepack.compare.child import Forked, Keeper, Limits, run_watched
 from stagepack.compare.outcomes import Cell, Failure
 from stagepack.compare.store import Store
 from stagepack.contracts import Instance, JsonObject, Solution
+from stagepack.kinds import KINDS
 from stagepack.result import Result, Termination
 
 ECHO = 0.1  # seconds after Ctrl-C in which children that were signalled too may end by themselves
@@ -244,7 +245,8 @@ class Run:
     def _payload(self, cell: Cell) -> bytes:
         if self._pickled[0] != cell.instance:
             self._pickled = (cell.instance, pickle.dumps(self.instances[cell.instance]))
-        parts = (self.solve, self._pickled[1], self._arguments(cell), self._place(cell))
+        kind = KINDS[self.instances[cell.instance].kind]
+        parts = (self.solve, self._pickled[1], self._arguments(cell), self._place(cell), kind)
         return pickle.dumps(parts)
 
     def _refers_to_main(self) -> bool:

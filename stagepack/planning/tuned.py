@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stagepack import files
 from stagepack.contracts import JsonObject
 from stagepack.report import format as as_text
-from stagepack.report.canvas import axes, close, engineering, heading, quiet, save, target
+from stagepack.report.canvas import engineering, heading, own_picture, quiet
 from stagepack.report.extra import Axes
 from stagepack.report.shown import contents
 from stagepack.report.style import line_colour
 from stagepack.report.table import Head, Sheet
-from stagepack.shown import Shown, dataframe
-
-if TYPE_CHECKING:
-    import pandas as pd
+from stagepack.shown import ShownRows
 
 FIGURES = ("status", "cycles", "throughput", "bound", "memory", "reason", "cached")
 
@@ -57,8 +55,8 @@ class Evaluation:
 
 
 @dataclass(frozen=True, repr=False)
-class Tuning(Shown):
-    """What tuning found.
+class Tuning(ShownRows):
+    """What tuning found; its rows are the evaluations.
 
     Attributes
     ----------
@@ -120,17 +118,11 @@ class Tuning(Shown):
         )
         return data
 
-    def to_csv(self, path: str | Path | None = None) -> str:
-        """Return one row an evaluation as CSV, and write them to `path` if given."""
-        rows = (tuple(one.to_row().values()) for one in self.evaluations)
-        text = files.csv_text((*self.options, *FIGURES), rows)
-        if path is not None:
-            files.write(path, text)
-        return text
+    def _columns(self) -> Sequence[str]:
+        return (*self.options, *FIGURES)
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return one row an evaluation; pandas must be installed."""
-        return dataframe([one.to_row() for one in self.evaluations])
+    def _rows(self) -> Sequence[JsonObject]:
+        return [one.to_row() for one in self.evaluations]
 
     def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Axes:
         """Draw samples a second against memory: every plan, and the front.
@@ -146,8 +138,9 @@ class Tuning(Shown):
         -------
         matplotlib Axes
         """
-        file, given = target(path, ax)
-        ax = axes(given, 6.4, 3.8)
+        return own_picture(self._draw, path, ax)
+
+    def _draw(self, ax: Axes) -> None:
         fits = [one for one in self.evaluations if one.throughput is not None]
         colour = line_colour(0)
         ax.scatter([o.memory for o in fits], [o.throughput for o in fits], s=16, color="0.6")
@@ -160,11 +153,6 @@ class Tuning(Shown):
         ax.set_xlabel("memory of the fullest device (bytes)")
         ax.set_ylabel("samples a second")
         heading(ax, "", "throughput against memory")
-        if file is not None:
-            save(ax.figure, file)
-            if given is None:
-                close(ax.figure)
-        return ax
 
     def contents(self) -> list[Head | Sheet]:
         """Return what is printed."""

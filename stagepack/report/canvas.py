@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -205,6 +205,28 @@ def finish(
         write_figure(instance, solution, path, scale)
     elif path is not None:
         save(ax.figure, path)
+    return ax
+
+
+def own_picture(draw: Callable[[Axes], object], path: object, ax: Axes | None) -> Axes:
+    """Draw on `ax` or a new figure, write it where a path is given, and return the axes.
+
+    Parameters
+    ----------
+    draw : callable
+        Draws on the axes that it is given.
+    path : path-like or matplotlib Axes, optional
+        The file to write: .png, .svg or .pdf.  Or where to draw.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    """
+    file, given = target(path, ax)
+    ax = axes(given, 6.4, 3.8)
+    draw(ax)
+    if file is not None:
+        save(ax.figure, file)
+        if given is None:
+            close(ax.figure)
     return ax
 
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stagepack import files
 from stagepack.contracts import Instance, JsonObject, Number
 from stagepack.report import format as as_text
-from stagepack.report.canvas import axes, close, engineering, heading, quiet, save, target
+from stagepack.report.canvas import engineering, heading, own_picture, quiet
 from stagepack.report.extra import Axes
 from stagepack.report.shown import contents
 from stagepack.report.style import line_colour
 from stagepack.report.table import Head, Sheet
 from stagepack.report.view import view
 from stagepack.result import Result, relative_gap
-from stagepack.shown import Shown, dataframe
-
-if TYPE_CHECKING:
-    import pandas as pd
+from stagepack.shown import ShownRows
 
 COLUMNS = ("x", "y", "bound", "gap", "proved", "least")
 
@@ -62,8 +60,8 @@ class FrontPoint:
 
 
 @dataclass(frozen=True, repr=False)
-class Front(Shown):
-    """What can be had for what.
+class Front(ShownRows):
+    """What can be had for what; its rows are the points.
 
     Attributes
     ----------
@@ -119,16 +117,11 @@ class Front(Shown):
         )
         return data
 
-    def to_csv(self, path: str | Path | None = None) -> str:
-        """Return the points as CSV, and write them to `path` if given."""
-        text = files.csv_text(COLUMNS, (tuple(point.to_row().values()) for point in self.points))
-        if path is not None:
-            files.write(path, text)
-        return text
+    def _columns(self) -> Sequence[str]:
+        return COLUMNS
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return one row a point; pandas must be installed."""
-        return dataframe([point.to_row() for point in self.points])
+    def _rows(self) -> Sequence[JsonObject]:
+        return [point.to_row() for point in self.points]
 
     def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Axes:
         """Draw the front as a staircase, and its bounds where they are not reached.
@@ -144,8 +137,9 @@ class Front(Shown):
         -------
         matplotlib Axes
         """
-        file, given = target(path, ax)
-        ax = axes(given, 6.4, 3.8)
+        return own_picture(self._draw, path, ax)
+
+    def _draw(self, ax: Axes) -> None:
         used = [point.x for point in self.points]
         colour = line_colour(0)
         ax.step(used, [point.y for point in self.points], where="post", color=colour, linewidth=1.6)
@@ -178,11 +172,6 @@ class Front(Shown):
         heading(ax, self.instance.name, f"{self.y} against {self.x}")
         if self.points:
             ax.legend(frameon=False, fontsize=8)
-        if file is not None:
-            save(ax.figure, file)
-            if given is None:
-                close(ax.figure)
-        return ax
 
     def contents(self) -> list[Head | Sheet]:
         """Return what is printed."""

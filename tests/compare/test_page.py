@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import stagepack as sp
+from stagepack.compare import Cell
 from stagepack.compare.page import to_html, write_html
 from stagepack.errors import InputError, StagepackError
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
@@ -174,10 +175,12 @@ def test_names_cannot_break_out(page: Page) -> None:
     label = '</script><img src="http://x.y/z">'
     name = next(iter(compared.instances))
     compared.instances = {label if k == name else k: v for k, v in compared.instances.items()}
-    swap = {c: c._replace(instance=label) for c in compared.cells if c.instance == name}
+    swap: dict[tuple[str, str, int], Cell] = {
+        c: c._replace(instance=label) for c in compared.cells if c.instance == name
+    }
     compared.cells = [swap.get(c, c) for c in compared.cells]
-    compared.results = {swap.get(c, c): r for c, r in compared.results.items()}  # type: ignore[call-overload]
-    compared.failures = {swap.get(c, c): f for c, f in compared.failures.items()}  # type: ignore[call-overload]
+    compared.results = {swap.get(c, c): r for c, r in compared.results.items()}
+    compared.failures = {swap.get(c, c): f for c, f in compared.failures.items()}
     hostile = Page(to_html(compared))
     assert len(hostile.scripts) == 3
     assert not [tag for tag, _ in hostile.tags if tag == "img"]

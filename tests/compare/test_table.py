@@ -5,6 +5,7 @@ import re
 import pytest
 
 import stagepack as sp
+from stagepack.compare import Cell
 from stagepack.compare.page import to_html
 from stagepack.compare.table import comparison_table, render
 from stagepack.report import format as as_text
@@ -48,10 +49,12 @@ def test_long_names_are_shortened_in_the_middle() -> None:
     compared.instances = {
         label if name == first else name: instance for name, instance in compared.instances.items()
     }
-    swap = {cell: cell._replace(instance=label) for cell in compared.cells if cell[0] == first}
+    swap: dict[tuple[str, str, int], Cell] = {
+        cell: cell._replace(instance=label) for cell in compared.cells if cell[0] == first
+    }
     compared.cells = [swap.get(cell, cell) for cell in compared.cells]
-    compared.results = {swap.get(c, c): r for c, r in compared.results.items()}  # type: ignore[call-overload]
-    compared.failures = {swap.get(c, c): f for c, f in compared.failures.items()}  # type: ignore[call-overload]
+    compared.results = {swap.get(c, c): r for c, r in compared.results.items()}
+    compared.failures = {swap.get(c, c): f for c, f in compared.failures.items()}
     for width in (80, 120):
         text = render(compared, width)
         assert max(map(len, text.splitlines())) <= width

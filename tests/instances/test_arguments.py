@@ -118,26 +118,28 @@ def test_another_objective_of_the_same_instance_will_do() -> None:
         sp.estimate(instance.replace(microbatches=2), found)
 
 
-MALFORMED: list[tuple[str, Any, str]] = [
-    ("pipeline", sp.PipelineSolution(None, (0,)), "boundaries"),  # type: ignore[arg-type]
-    ("pipeline", sp.PipelineSolution((0, 2.5, 6), (0, 1)), "boundaries"),  # type: ignore[arg-type]
-    ("pipeline", sp.PipelineSolution((0, 6), "a"), "devices"),  # type: ignore[arg-type]
-    ("packing", sp.PackingSolution([0, 4, 8]), "offsets"),  # type: ignore[arg-type]
-    ("packing", sp.PackingSolution(np.arange(3), [0] * 3), "memory"),  # type: ignore[arg-type]
-    ("schedule", sp.ScheduleSolution([0, 1], 2, (3, 3)), "start"),  # type: ignore[arg-type]
-    ("phases", sp.PhaseSolution((0, 3), None), "mode"),  # type: ignore[arg-type]
-    ("phases", sp.PhaseSolution((0, 3), ("compute",), "a"), "io_tiles"),  # type: ignore[arg-type]
-    ("groups", sp.GroupingSolution((0, 3), ((1, 1, "a", 1),)), "slices"),  # type: ignore[arg-type]
-    ("graph", sp.GraphSolution([0, 1, 1]), "assignment"),  # type: ignore[arg-type]
-    ("graph", sp.GraphSolution(np.zeros(3, dtype=np.int64), ("a",)), "order"),  # type: ignore[arg-type]
+MALFORMED: list[tuple[str, Any, tuple[Any, ...], str]] = [
+    ("pipeline", sp.PipelineSolution, (None, (0,)), "boundaries"),
+    ("pipeline", sp.PipelineSolution, ((0, 2.5, 6), (0, 1)), "boundaries"),
+    ("pipeline", sp.PipelineSolution, ((0, 6), "a"), "devices"),
+    ("packing", sp.PackingSolution, ([0, 4, 8],), "offsets"),
+    ("packing", sp.PackingSolution, (np.arange(3), [0] * 3), "memory"),
+    ("schedule", sp.ScheduleSolution, ([0, 1], 2, (3, 3)), "start"),
+    ("phases", sp.PhaseSolution, ((0, 3), None), "mode"),
+    ("phases", sp.PhaseSolution, ((0, 3), ("compute",), "a"), "io_tiles"),
+    ("groups", sp.GroupingSolution, ((0, 3), ((1, 1, "a", 1),)), "slices"),
+    ("graph", sp.GraphSolution, ([0, 1, 1],), "assignment"),
+    ("graph", sp.GraphSolution, (np.zeros(3, dtype=np.int64), ("a",)), "order"),
 ]
 
 
-@pytest.mark.parametrize(("kind", "solution", "field"), MALFORMED)
-def test_what_is_wrong_inside_is_named(kind: str, solution: Any, field: str) -> None:
+@pytest.mark.parametrize(("kind", "made", "given", "field"), MALFORMED)
+def test_what_is_wrong_inside_is_named(
+    kind: str, made: Any, given: tuple[Any, ...], field: str
+) -> None:
     for take in takers(kind):
         with pytest.raises(sp.InputError) as caught:
-            take(INSTANCES[kind], solution)
+            take(INSTANCES[kind], made(*given))
         assert caught.value.field.endswith(f".{field}")
 
 
@@ -173,12 +175,13 @@ def test_the_instance_comes_first(kind: str, tmp_path: Path) -> None:
         for first in (found.solution, found, None, 5, INSTANCES[KINDS[KINDS.index(kind) - 1]]):
             with pytest.raises(sp.InputError):
                 take(first, found)
+    take = sp.write_solution
     with pytest.raises(sp.InputError, match="is missing"):
-        sp.write_solution(None, found, tmp_path / "a.json")
+        take(None, found, tmp_path / "a.json")
     with pytest.raises(sp.InputError, match="no instance"):
-        sp.write_solution(5, found, tmp_path / "a.json")  # type: ignore[arg-type]
+        take(5, found, tmp_path / "a.json")
     with pytest.raises(sp.InputError, match="path"):
-        sp.write_solution(INSTANCES[kind], found, None)  # type: ignore[arg-type]
+        take(INSTANCES[kind], found, None)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,7 +4,14 @@ They are :class:`~stagepack.formulations.base.Formulation`s, built from
 :class:`~stagepack.instances.graph.compact.Compact`.
 """
 
-from stagepack.formulations.graph.cp_sat import CpSat
-from stagepack.formulations.graph.milp import Milp
+from __future__ import annotations
 
-__all__ = ["CpSat", "Milp"]
+from typing import TYPE_CHECKING
+
+from stagepack.kinds import later
+
+if TYPE_CHECKING:
+    from stagepack.formulations.graph.cp_sat import CpSat as CpSat
+    from stagepack.formulations.graph.milp import Milp as Milp
+else:
+    __getattr__ = later(__name__, cp_sat="CpSat", milp="Milp")

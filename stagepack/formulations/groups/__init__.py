@@ -1,6 +1,13 @@
 """Models of layer grouping: plans as paths of groups, and what happens inside a group."""
 
-from stagepack.formulations.groups.cp_sat import CpSat
-from stagepack.formulations.groups.milp import Milp
+from __future__ import annotations
 
-__all__ = ["CpSat", "Milp"]
+from typing import TYPE_CHECKING
+
+from stagepack.kinds import later
+
+if TYPE_CHECKING:
+    from stagepack.formulations.groups.cp_sat import CpSat as CpSat
+    from stagepack.formulations.groups.milp import Milp as Milp
+else:
+    __getattr__ = later(__name__, cp_sat="CpSat", milp="Milp")

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stagepack import files
 from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
-from stagepack.files import csv_text, finite
+from stagepack.files import finite
 from stagepack.instances.answer import require_instance
 from stagepack.instances.pipeline.check import plain
 from stagepack.instances.pipeline.instance import PipelinePartition
@@ -29,10 +29,7 @@ from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import KIND
 from stagepack.instances.profile import Array, Link
 from stagepack.result import Result
-from stagepack.shown import Shown, dataframe
-
-if TYPE_CHECKING:
-    import pandas as pd
+from stagepack.shown import ShownRows
 
 IDENTITY = ("stage", "first", "end", "device", "device_name", "peak_layer", "peak_layer_name")
 """Columns that say which stage a row is about; the others are figures that can be measured."""
@@ -118,7 +115,7 @@ class StageEstimate:
 
 
 @dataclass(frozen=True, repr=False)
-class Estimate(Shown):
+class Estimate(ShownRows):
     """Cycles and bytes of every stage of a partition, and their totals."""
 
     instance: str
@@ -174,17 +171,11 @@ class Estimate(Shown):
             f"{self.instance!r}, {len(self.stages)} stages, {self.objective_name} {self.objective}"
         )
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return one row a stage; pandas must be installed."""
-        return dataframe(self.rows())
+    def _columns(self) -> Sequence[str]:
+        return tuple(self.stages[0].to_row())
 
-    def to_csv(self, path: str | Path | None = None) -> str:
-        """Return one CSV line a stage, and write them to `path` if given."""
-        rows = self.rows()
-        text = csv_text(tuple(rows[0]), (tuple(row.values()) for row in rows))
-        if path is not None:
-            files.write(path, text)
-        return text
+    def _rows(self) -> Sequence[JsonObject]:
+        return self.rows()
 
     def against(self, measured: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
         """Compare the estimate with what was measured on the machine.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.formulations.graph import model
+from stagepack.formulations import graph as formulations
 from stagepack.heuristics.graph.metis import unavailable
 from stagepack.instances.graph import KIND, GraphPartition, GraphSolution
 from stagepack.instances.graph.levels import levels_of
@@ -56,7 +56,7 @@ def _only_bounds(instance: GraphPartition) -> str:
 
 def _nothing_exact(instance: GraphPartition) -> str:
     """Return why no exact method that `auto` ends with applies, or ""."""
-    return _unsupported(instance) and model.GraphModel.unsupported(instance)
+    return _unsupported(instance) and formulations.CpSat.unsupported(instance)
 
 
 METHODS: tuple[GraphMethod, ...] = (
@@ -101,7 +101,7 @@ METHODS: tuple[GraphMethod, ...] = (
         "milp",
         exact=True,
         description="MILP: which blocks are on which stage, which tensors it receives and sends",
-        unsupported=model.GraphModel.unsupported,
+        unsupported=lambda instance: formulations.Milp.unsupported(instance),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
         limited_by_work=True,
         default=False,
@@ -110,7 +110,7 @@ METHODS: tuple[GraphMethod, ...] = (
         "cp-sat",
         exact=True,
         description="CP-SAT: the same program in integers; also without contiguous stages",
-        unsupported=model.GraphModel.unsupported,
+        unsupported=lambda instance: formulations.CpSat.unsupported(instance),
         engines=("cp-sat",),
         limited_by_work=True,
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing.constructive.rules import BANKS, RULES, Rule
 from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
@@ -13,20 +15,15 @@ COMPARED = ("best-fit-lifetime", "greedy-by-size", "greedy-by-breadth", "bank-aw
 """Greedy rules that comparisons run unasked."""
 
 
-class _PeakOnly:
-    """The `unsupported` of a method that looks at the peak alone."""
+def _peak_only(name: str, instance: LmemPacking) -> str:
+    """Return why a method that looks at the peak alone does not apply, or ""."""
+    from stagepack.instances.packing.blocks import Blocks
+    from stagepack.methods.packing.searches import REFUSALS
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __call__(self, instance: LmemPacking) -> str:
-        from stagepack.instances.packing.blocks import Blocks
-        from stagepack.methods.packing.searches import REFUSALS
-
-        if instance.objective not in (Objective.PEAK, Objective.FIT):
-            return f"looks at the peak, not at {instance.objective}; use cp-sat"
-        refusal = REFUSALS.get(self.name)
-        return "" if refusal is None else refusal(Blocks.of(instance))
+    if instance.objective not in (Objective.PEAK, Objective.FIT):
+        return f"looks at the peak, not at {instance.objective}; use cp-sat"
+    refusal = REFUSALS.get(name)
+    return "" if refusal is None else refusal(Blocks.of(instance))
 
 
 def _one_memory(instance: LmemPacking) -> str:
@@ -81,14 +78,14 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         exact=False,
         description="packs the crowded times first, then fills in; up to millions of buffers",
         limited_by_work=True,
-        unsupported=_PeakOnly("dive"),
+        unsupported=partial(_peak_only, "dive"),
     ),
     TABLE.method(
         "repair",
         exact=False,
         description="packs windows of time anew, where the peak is",
         limited_by_work=True,
-        unsupported=_PeakOnly("repair"),
+        unsupported=partial(_peak_only, "repair"),
         default=False,
     ),
     TABLE.method(
@@ -96,7 +93,7 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         exact=False,
         description="annealing over first-fit orders, from the best greedy placement",
         limited_by_work=True,
-        unsupported=_PeakOnly("anneal"),
+        unsupported=partial(_peak_only, "anneal"),
         default=False,
     ),
     TABLE.method(
@@ -104,7 +101,7 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         exact=False,
         description="beam search from the bottom up, for where hardly any room is left",
         limited_by_work=True,
-        unsupported=_PeakOnly("beam"),
+        unsupported=partial(_peak_only, "beam"),
         default=False,
     ),
     TABLE.method(
@@ -126,7 +123,7 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         exact=True,
         description="branch and bound over placements from the bottom up",
         limited_by_work=True,
-        unsupported=_PeakOnly("exact"),
+        unsupported=partial(_peak_only, "exact"),
     ),
     TABLE.method(
         "milp",

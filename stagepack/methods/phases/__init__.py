@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stagepack.formulations import phases as formulations
 from stagepack.instances.phases import KIND, PhaseSchedule, PhaseSolution, Policy
 from stagepack.methods import Method, Table
 
@@ -28,22 +29,9 @@ def _one_pair(instance: PhaseSchedule) -> str:
     return ""
 
 
-def _one_group(instance: PhaseSchedule) -> str:
-    from stagepack.formulations.phases import RematMilp
-
-    return RematMilp.unsupported(instance)
-
-
-def _columns(instance: PhaseSchedule) -> str:
-    from stagepack.formulations.phases import Milp
-
-    return Milp.unsupported(instance)
-
-
 def _intervals(instance: PhaseSchedule) -> str:
-    from stagepack.formulations.phases import CpSat, RematCpSat
-
-    return CpSat.unsupported(instance) and RematCpSat.unsupported(instance)
+    reason = formulations.CpSat.unsupported(instance)
+    return reason and formulations.RematCpSat.unsupported(instance)
 
 
 METHODS: tuple[Method[PhaseSchedule, PhaseSolution], ...] = (
@@ -97,14 +85,14 @@ METHODS: tuple[Method[PhaseSchedule, PhaseSolution], ...] = (
         "milp",
         exact=True,
         description="MILP: one binary an option of a group, a path through them",
-        unsupported=_columns,
+        unsupported=lambda instance: formulations.Milp.unsupported(instance),
         engines=("highs",),
     ),
     TABLE.method(
         "milp-remat",
         exact=True,
         description="MILP of recomputation and paging within one group (Checkmate)",
-        unsupported=_one_group,
+        unsupported=lambda instance: formulations.RematMilp.unsupported(instance),
         engines=("highs",),
     ),
     TABLE.method(

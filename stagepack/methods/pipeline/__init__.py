@@ -70,7 +70,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="MILP: one binary a stage interval, a path through them",
         limited_by_work=True,
-        unsupported=formulations.MilpInterval.unsupported,
+        unsupported=lambda instance: formulations.MilpInterval.unsupported(instance),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
     ),
     TABLE.method(
@@ -78,7 +78,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="MILP: which layers are on which stage (Pyomo)",
         limited_by_work=True,
-        unsupported=formulations.MilpAssignment.unsupported,
+        unsupported=lambda instance: formulations.MilpAssignment.unsupported(instance),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
     ),
     TABLE.method(
@@ -86,7 +86,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="CP-SAT: one integer variable a cut",
         limited_by_work=True,
-        unsupported=formulations.CpSat.unsupported,
+        unsupported=lambda instance: formulations.CpSat.unsupported(instance),
         engines=("cp-sat",),
     ),
 )

@@ -10,13 +10,10 @@ from stagepack.methods import Method, Table
 TABLE: Table[PipelineSchedule, ScheduleSolution] = Table(KIND, __name__)
 
 
-class _Periodic:
-    """The `unsupported` of the search for a period, which loads its module when it is called."""
+def _aperiodic(instance: PipelineSchedule) -> str:
+    from stagepack.heuristics.schedule.modulo import unsupported
 
-    def __call__(self, instance: PipelineSchedule) -> str:
-        from stagepack.heuristics.schedule.modulo import unsupported
-
-        return unsupported(instance)
+    return unsupported(instance)
 
 
 def _rule(rule: Rule) -> Method[PipelineSchedule, ScheduleSolution]:
@@ -50,7 +47,7 @@ METHODS: tuple[Method[PipelineSchedule, ScheduleSolution], ...] = (
         description="one period for the steady state, then ramp-up and ramp-down; for many "
         "microbatches",
         limited_by_work=True,
-        unsupported=_Periodic(),
+        unsupported=_aperiodic,
     ),
     TABLE.method(
         "cp-sat",

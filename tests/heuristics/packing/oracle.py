@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from stagepack.instances.packing import LmemPacking
@@ -50,7 +52,7 @@ def random_instance(rng: np.random.Generator, kind: str) -> LmemPacking:
     start = rng.integers(0, span, n)
     end = start + 1 + rng.integers(0, span // 2 + 1, n)
     size = rng.integers(1, 5, n)
-    more: dict[str, object] = {}
+    more: dict[str, Any] = {}
     mixed = kind == "mixed"
     if kind == "graph":
         pairs = [(i, j) for i in range(n) for j in range(i) if rng.random() < 0.6]
@@ -85,7 +87,7 @@ def random_instance(rng: np.random.Generator, kind: str) -> LmemPacking:
     if kind == "colocated":
         one, other = rng.choice(n, 2, replace=False).tolist()
         more["colocated"], size[other] = [(one, other)], size[one]
-    return LmemPacking.from_arrays(size, start, end, **more)  # type: ignore[arg-type]
+    return LmemPacking.from_arrays(size, start, end, **more)
 
 
 def least_peak(instance: LmemPacking, ceiling: int) -> int | None:

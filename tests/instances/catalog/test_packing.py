@@ -50,7 +50,8 @@ def first_fit(instance: LmemPacking, order: Iterable[int], *, best: bool = False
 
 
 def by(instance: LmemPacking, *keys: np.ndarray) -> list[int]:
-    return np.lexsort(keys[::-1]).tolist()  # type: ignore[no-any-return]
+    order: list[int] = np.lexsort(keys[::-1]).tolist()
+    return order
 
 
 def by_breadth(instance: LmemPacking) -> list[int]:

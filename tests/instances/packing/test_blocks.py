@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import time
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -223,9 +224,9 @@ def test_multiples_of_the_unit_will_do(
 
 
 def test_the_units_of_known_instances() -> None:
-    def unit(**options: object) -> int:
-        given = {"size": [12, 18], "start": [0, 0], "end": [1, 1], **options}
-        return Blocks.of(LmemPacking.from_arrays(**given)).unit  # type: ignore[arg-type]
+    def unit(**options: Any) -> int:
+        given: dict[str, Any] = {"size": [12, 18], "start": [0, 0], "end": [1, 1], **options}
+        return Blocks.of(LmemPacking.from_arrays(**given)).unit
 
     assert unit() == 6
     assert unit(alignment=[4, 4]) == 2

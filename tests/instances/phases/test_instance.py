@@ -174,6 +174,6 @@ def test_a_profile_becomes_layers_and_skips() -> None:
 @pytest.mark.parametrize(
     ("field", "value"), [("skips", 3), ("fixed_boundaries", 2), ("chip", 5), ("io_tiles", 3)]
 )
-def test_what_is_no_list_or_chip_is_refused_by_name(field: str, value: object) -> None:
+def test_what_is_no_list_or_chip_is_refused_by_name(field: str, value: Any) -> None:
     with pytest.raises(InputError, match=field):
-        PhaseSchedule.from_arrays([1], [1], [1, 1], **{field: value})  # type: ignore[arg-type]
+        PhaseSchedule.from_arrays([1], [1], [1, 1], **{field: value})

@@ -264,9 +264,9 @@ def test_stages_of_one_device_hold_a_microbatch_at_once() -> None:
 @pytest.mark.parametrize(
     ("field", "value"), [("edges", 5), ("stage_names", "ab"), ("device_names", 3)]
 )
-def test_what_is_no_list_is_refused_by_name(field: str, value: object) -> None:
+def test_what_is_no_list_is_refused_by_name(field: str, value: Any) -> None:
     with pytest.raises(InputError, match=field):
-        PipelineSchedule.from_arrays([1, 2], microbatches=2, **{field: value})  # type: ignore[arg-type]
+        PipelineSchedule.from_arrays([1, 2], microbatches=2, **{field: value})
 
 
 def test_more_stages_operations_and_results_than_anything_is_made_for() -> None:

@@ -1,5 +1,8 @@
 """Hot spots of large packings."""
 
+import functools
+import itertools
+
 import numpy as np
 import pytest
 
@@ -30,13 +33,13 @@ def test_where_a_packing_is_highest_it_is_lowered() -> None:
     for seed in range(2):
         instance = memoryless(8_000, seed)
         blocks, start = in_valleys(instance)
-        load, looks, told = int(blocks.load.max()), iter(range(600)), list[Array]()
+        load, looks, told = int(blocks.load.max()), itertools.repeat(True, 600), list[Array]()
         found = hotspots.improve(
             blocks,
             start,
             target=load,
             seed=0,
-            keep_going=lambda: next(looks, None) is not None,  # noqa: B023 - called at once
+            keep_going=functools.partial(next, looks, False),
             on_solution=told.append,
         )
         assert instance.check(PackingSolution(found)) == ()
