@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stagepack.heuristics.schedule.random_kernels import draw
+from stagepack.heuristics.random_kernels import draw
 from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 

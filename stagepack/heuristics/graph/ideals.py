@@ -26,7 +26,7 @@ from stagepack.heuristics.graph.staging import Found, Staging
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:
-    from stagepack.heuristics.graph.ideals_kernels import Cells, Ideals
+    from stagepack.heuristics.graph.ideals_kernels import Ahead, Cells, Ideals
     from stagepack.heuristics.graph.spans_kernels import Spans
 
 CHUNK = 3_000_000
@@ -176,9 +176,10 @@ class Lattice:
             return None
         cells.value[0] = 0
         state = np.array([-1, -1, limit, first_limit, staging.most_devices, 0, 0, 0, 0], np.int64)
-        branches = np.zeros((6, n + 2), dtype=np.int64)
-        live, reached = np.zeros((2, staging.automaton.states), dtype=np.int64)
-        least_work = np.zeros(staging.columns - WORK, dtype=np.int64)
+        branch = kernels.Branch(*np.zeros((6, n + 2), dtype=np.int64))
+        states = np.zeros((2, staging.automaton.states), dtype=np.int64)
+        work = np.zeros(staging.columns - WORK, dtype=np.int64)
+        ahead = kernels.Ahead(*states, limits, work)
         for array in self._cut:
             array[:] = 0
         left = self._patience(cells)
@@ -194,11 +195,8 @@ class Lattice:
                 cells,
                 self._cut,
                 self._rows,
-                *branches,
-                live,
-                reached,
-                limits,
-                least_work,
+                branch,
+                ahead,
             )
             effort.spend(SWEPT * state[kernels.SWEPT])
             if done:
@@ -207,7 +205,7 @@ class Lattice:
             self._pause()
         if state[kernels.BRANCH] >= 0:
             state[kernels.IDEAL] -= 1  # its stages are looked at anew
-        self._look_at_pairs(state, cells, live, reached, limits, least_work)
+        self._look_at_pairs(state, cells, ahead)
         return self._found(cells)
 
     def _patience(self, cells: Cells) -> int:
@@ -220,7 +218,7 @@ class Lattice:
         pairs = float(many[staging.automaton.source] @ many[staging.automaton.ways.target]) / 2
         return max(self._grown, int(STEPS_OF_PAIR * pairs))
 
-    def _look_at_pairs(self, state: Array, cells: Cells, *scratch: Array) -> None:
+    def _look_at_pairs(self, state: Array, cells: Cells, ahead: Ahead) -> None:
         """Go on adding stages between pairs of ideals."""
         from stagepack.heuristics.graph import spans_kernels
 
@@ -237,7 +235,7 @@ class Lattice:
                 self._ideals,
                 cells,
                 spans,
-                *scratch,
+                ahead,
             )
             effort.spend(PAIRED * state[self._kernels.SWEPT])
             self._pause()

@@ -262,6 +262,45 @@ class Cells(NamedTuple):
     beyond: Array
 
 
+class Branch(NamedTuple):
+    """The stage that is grown, block by block, and the ideal that it is added to.
+
+    Attributes
+    ----------
+    ideal, joined, begin, cursor, end : ndarray of int64, shape (n + 2,)
+        Ideals of the branch under way, the block that led to each, from where on in `next_block`
+        blocks were looked at in each, the next to look at, and where to end.
+    path : ndarray of int64, shape (n + 2,)
+        Ideals on the way from the empty one to the one that stages are added to.
+    """
+
+    ideal: Array
+    joined: Array
+    begin: Array
+    cursor: Array
+    end: Array
+    path: Array
+
+
+class Ahead(NamedTuple):
+    """What a stage that is added to an ideal can lead to; the kernel writes it.
+
+    Attributes
+    ----------
+    live, reached : ndarray of int64, shape (states,)
+        Cells of the ideal that stages are added to, and their states.
+    limits : ndarray of int64, shape (3,)
+        Of the loads.
+    least_work : ndarray of int64, shape (columns,)
+        What the next stage has to compute.
+    """
+
+    live: Array
+    reached: Array
+    limits: Array
+    least_work: Array
+
+
 # The fields of a sweep's state, an array of int64:
 (
     IDEAL,  # the one that stages are added to
@@ -314,17 +353,17 @@ def _next_ideal(
     ideals: Ideals,
     cells: Cells,
     cut: Cut,
-    path: Array,
+    branch: Branch,
     live: Array,
 ) -> None:
     """Let the next ideal be the one that stages are added to, its blocks outside of them."""
     s, length = state[IDEAL] + 1, state[PATH]
-    while length > 0 and path[length - 1] != ideals.parent[s]:
+    while length > 0 and branch.path[length - 1] != ideals.parent[s]:
         length -= 1
-        shift(blocks, cut, ideals.last[path[length]], -1)
+        shift(blocks, cut, ideals.last[branch.path[length]], -1)
     if s > 0:
         shift(blocks, cut, ideals.last[s], 1)
-    path[length] = s
+    branch.path[length] = s
     state[IDEAL], state[PATH] = s, length + 1
     find_live(state, cells, live)
 
@@ -338,18 +377,16 @@ def look_ahead(
     rooms: Rooms,
     ideals: Ideals,
     cells: Cells,
-    live: Array,
-    reached: Array,
-    limits: Array,
-    least_work: Array,
+    ahead: Ahead,
 ) -> None:
     """Write where the next stage can lead, and how much it has to compute for that.
 
     Parameters
     ----------
-    state, count, blocks, ways, rooms, ideals, cells, live, reached, limits, least_work
+    state, count, blocks, ways, rooms, ideals, cells, ahead
         See :func:`sweep`.
     """
+    live, reached, limits = ahead.live, ahead.reached, ahead.limits
     limits[0], limits[1], limits[2] = state[LIMIT] - 1, state[FIRST_LIMIT], 1
     state[WANTED] = 0
     for index in range(state[LIVE]):
@@ -359,8 +396,9 @@ def look_ahead(
             state[WANTED] |= 1 << (ways.target[t] & 63)
     s = state[IDEAL]
     set_least_work(
-        blocks, ways, rooms, ideals.sums, s, count - 1, reached, state[LIVE], limits, least_work
-    )
+        blocks, ways, rooms, ideals.sums, s, count - 1, reached, state[LIVE], limits,
+        ahead.least_work,
+    )  # fmt: skip
 
 
 @step
@@ -423,16 +461,8 @@ def sweep(
     cells: Cells,
     cut: Cut,
     rows: Array,
-    branch: Array,
-    joined: Array,
-    begin: Array,
-    cursor: Array,
-    end: Array,
-    path: Array,
-    live: Array,
-    reached: Array,
-    limits: Array,
-    least_work: Array,
+    branch: Branch,
+    ahead: Ahead,
 ) -> bool:
     """Go on adding stages to ideals; return whether all is done, else call again.
 
@@ -445,17 +475,12 @@ def sweep(
     blocks, ways, rooms, ideals, cells
     cut, rows
         Of the stage under way.
-    branch, joined, begin, cursor, end : ndarray of int64, shape (n + 1,)
-        Ideals of the branch under way, the block that led to each, from where on in `next_block`
-        blocks were looked at in each, the next to look at, and where to end.
-    path : ndarray of int64, shape (n + 1,)
-        Ideals on the way from the empty one to the one that stages are added to.
-    live, reached : ndarray of int64, shape (states,)
-        Cells of this ideal that stages are added to, and their states.
-    limits, least_work
+    branch, ahead
         Where the kernel writes.
     """
     whole = budget
+    live, least_work, cursor = ahead.live, ahead.least_work, branch.cursor
+    begin, end, joined = branch.begin, branch.end, branch.joined
     if state[IDEAL] < 0:
         _look_beyond(count, ideals, cells)
     while True:
@@ -463,26 +488,14 @@ def sweep(
             if state[IDEAL] + 1 >= count:
                 state[SWEPT] = whole - budget
                 return True
-            _next_ideal(state, blocks, ideals, cells, cut, path, live)
+            _next_ideal(state, blocks, ideals, cells, cut, branch, live)
             budget -= 10
             if state[LIVE] > 0:
-                look_ahead(
-                    state,
-                    count,
-                    blocks,
-                    ways,
-                    rooms,
-                    ideals,
-                    cells,
-                    live,
-                    reached,
-                    limits,
-                    least_work,
-                )
+                look_ahead(state, count, blocks, ways, rooms, ideals, cells, ahead)
                 for column in range(rows.shape[1]):
                     rows[0, column] = 0
                 s = state[IDEAL]
-                branch[0], joined[0], state[BRANCH] = s, -1, 0
+                branch.ideal[0], joined[0], state[BRANCH] = s, -1, 0
                 begin[0] = cursor[0] = ideals.first[s]
                 end[0] = ideals.first[s + 1]
         else:
@@ -503,7 +516,7 @@ def sweep(
                     join(blocks, cut, rows, depth, v)
                     if cells.first[j] < cells.first[j + 1]:
                         budget -= _place(state, count, j, depth, blocks, ways, cells, rows, live)
-                    state[BRANCH], branch[depth], joined[depth] = depth, j, v
+                    state[BRANCH], branch.ideal[depth], joined[depth] = depth, j, v
                     begin[depth] = cursor[depth] = _position(ideals, j, v)
                     end[depth] = ideals.first[j + 1]
             else:

@@ -19,6 +19,7 @@ from stagepack.heuristics.graph.ideals_kernels import (
     LIMIT,
     LIVE,
     SWEPT,
+    Ahead,
     Cells,
     Ideals,
     find_live,
@@ -250,10 +251,7 @@ def sweep_spans(
     ideals: Ideals,
     cells: Cells,
     spans: Spans,
-    live: Array,
-    reached: Array,
-    limits: Array,
-    least_work: Array,
+    ahead: Ahead,
 ) -> bool:
     """Go on adding stages to ideals; return whether all is done, else call again.
 
@@ -264,21 +262,19 @@ def sweep_spans(
     budget, count : int
         Elementary steps after which to return; number of ideals.
     blocks, ways, rooms, ideals, cells, spans
-    live, reached, limits, least_work
+    ahead : Ahead
         Where the kernel writes.
     """
     whole = budget
     while state[IDEAL] + 1 < count and budget > 0:
         state[IDEAL] += 1
         budget -= 10
-        find_live(state, cells, live)
+        find_live(state, cells, ahead.live)
         if state[LIVE] == 0:
             continue
-        look_ahead(
-            state, count, blocks, ways, rooms, ideals, cells, live, reached, limits, least_work
-        )
+        look_ahead(state, count, blocks, ways, rooms, ideals, cells, ahead)
         for index in range(state[LIVE]):
-            cell = live[index]
+            cell = ahead.live[index]
             q = cells.state[cell]
             for way in range(ways.first[q], ways.first[q + 1]):
                 budget -= _place_all(
@@ -290,7 +286,7 @@ def sweep_spans(
                     ways,
                     cells,
                     spans,
-                    least_work[ways.device_class[way]],
+                    ahead.least_work[ways.device_class[way]],
                 )
     state[SWEPT] = whole - budget
     return bool(state[IDEAL] + 1 == count)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stagepack.heuristics.schedule.random_kernels import draw
+from stagepack.heuristics.random_kernels import draw
 from stagepack.heuristics.schedule.timing_kernels import Graph, backward, forward
 from stagepack.instances.compiled import compiled, inner
 from stagepack.instances.profile import Array

@@ -6,8 +6,8 @@ of a microbatch on a device O(m^3) at worst.  Source: see :mod:`.modulo`.
 
 from __future__ import annotations
 
+from stagepack.heuristics.random_kernels import draw
 from stagepack.heuristics.schedule.greedy_kernels import B, F, Shop, W
-from stagepack.heuristics.schedule.random_kernels import draw
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.compiled import compiled, inner
 from stagepack.instances.profile import Array

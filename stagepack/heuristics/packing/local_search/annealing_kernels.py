@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stagepack.heuristics.packing.constructive.greedy_kernels import pop_interval, push_interval
+from stagepack.heuristics.random_kernels import draw
 from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
@@ -121,18 +122,6 @@ def meetings(first: Array, end: Array, order: Array, wanted: Array) -> tuple[Arr
             other = np.empty(ptr[b], dtype=np.int64)
             used = ptr[:-1].copy()
     return ptr, other
-
-
-@step
-def _draw(search: Annealing, below: int) -> int:
-    """Return a random number in [0, below): xorshift64*, Vigna 2016."""
-    x = search.random[0]
-    x ^= x >> np.uint64(12)
-    x ^= x << np.uint64(25)
-    x ^= x >> np.uint64(27)
-    search.random[0] = x
-    high = (x * np.uint64(2685821657736338717)) >> np.uint64(33)
-    return np.int64(high) % below  # type: ignore[return-value]
 
 
 @step
@@ -330,9 +319,9 @@ def _choose(search: Annealing) -> int:
     """Return a block to move: any, one above the target, or one that meets such a block."""
     offsets, other = search.offsets, search.other
     order, ptr = search.order, search.ptr
-    at = _draw(search, len(order))
+    at = draw(search.random, len(order))
     i = order[at]
-    kind = _draw(search, 4)
+    kind = draw(search.random, 4)
     if kind == 3:
         return int(i)
     for _ in range(len(order)):
@@ -341,7 +330,7 @@ def _choose(search: Annealing) -> int:
             break
         at = at + 1 if at + 1 < len(order) else 0
     if kind > 0 and ptr[i + 1] > ptr[i]:
-        j = other[ptr[i] + _draw(search, ptr[i + 1] - ptr[i])]
+        j = other[ptr[i] + draw(search.random, ptr[i + 1] - ptr[i])]
         if search.place[j] >= 0:
             i = j
     return int(i)
@@ -383,7 +372,7 @@ def anneal(search: Annealing, temperature: float, budget: int) -> int:
             meets = ptr[i + 1] - ptr[i]
             source = place[i]
             if meets > 0:
-                beside = other[ptr[i] + _draw(search, meets)]
+                beside = other[ptr[i] + draw(search.random, meets)]
                 target = max(place[beside], 0)
             begin, last = min(source, target), max(source, target)
             _shift(source, target, search)
@@ -392,7 +381,7 @@ def anneal(search: Annealing, temperature: float, budget: int) -> int:
                 j = other[r]
                 if source <= place[j] < target and offsets[i] < offsets[j]:
                     mark[j] = state[TRIALS]
-            luck = (_draw(search, 1 << 30) + 1.0) / (1 << 30)
+            luck = (draw(search.random, 1 << 30) + 1.0) / (1 << 30)
             limit = state[ENERGY] + np.int64(-temperature * np.log(luck))
         cost, moved, work = _replace(begin, limit, search)
         budget -= TRIAL + work + last - begin

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.instances.compiled import inner
+from stagepack.instances.compiled import step
 from stagepack.instances.profile import Array
 
 
-@inner
+@step
 def draw(random: Array, below: int) -> int:
     """Return a random number in [0, below): xorshift64*, Vigna 2016.
 

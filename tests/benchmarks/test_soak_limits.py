@@ -110,7 +110,7 @@ def test_places_are_where_questions_come_from_not_where_they_are_handed_on(
 
     monkeypatch.setattr(progress, "stop_reason", asked)
     effort.looking(progress)(0)
-    assert told[0].startswith("tests/test_limits_soak:")
+    assert told[0].startswith("benchmarks/test_soak_limits:")
 
 
 def test_the_longest_stretch_without_a_question(monkeypatch: Any) -> None:
