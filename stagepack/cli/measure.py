@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from stagepack.cli.options import EXIT_INPUT, METHOD, AsJson, Output, option
-from stagepack.cli.output import Rescue, require_writable
-from stagepack.cli.screen import command_line, print_json, print_parts, write_json
+from stagepack.cli.output import answer, require_writable
 from stagepack.errors import InputError, shown
 
 
@@ -58,15 +57,8 @@ def measure(
     measured = measure_plan(
         module, found, inputs, kwargs, orders=order or (), repeats=repeats, depth=depth
     )
-    document = {**measured.to_dict(), "command": command_line()}
-    rescue = Rescue()
-    rescue.attempt(lambda path: write_json(path, document), output)
-    if as_json or rescue:
-        rescue.tell("all figures")
-        print_json(document)
-    else:
-        print_parts(measured.contents())
-    raise typer.Exit(EXIT_INPUT if rescue else 0)
+    failed = answer(measured, "all figures", output, as_json=as_json)
+    raise typer.Exit(EXIT_INPUT if failed else 0)
 
 
 def _made(named: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
