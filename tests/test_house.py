@@ -56,7 +56,7 @@ MAY_IMPORT = {
     "linear": set(),
     "progress": {"contracts", "errors", "result"},
     "result": {"contracts", "errors", "files", "shown"},
-    "shown": {"errors"},
+    "shown": {"errors", "files"},
     "instances": set(),
     "heuristics": {"instances"},
     "formulations": {"instances", "heuristics"},
