@@ -176,13 +176,16 @@ KNOWN = (
             ("milp", ""),
         )
     ),
-    Wait(
-        kind="lmem-packing",
-        method="cp-sat",
-        family="prime-alignments-dense",
-        deterministic=True,
-        times=1.8,
-        why="CP-SAT counts no work in its presolve: the clock ends it at 1.8 times the limit",
+    *(
+        Wait(
+            kind="lmem-packing",
+            method="cp-sat",
+            family=family,
+            deterministic=True,
+            times=1.8,
+            why="CP-SAT counts no work in its presolve: the clock ends it at 1.8 times the limit",
+        )
+        for family in ("in-place-chain", "prime-alignments-dense")
     ),
 )
 """All of them: as few as can be, and no longer than seen."""
@@ -304,6 +307,7 @@ def child(kind: str, family: str, cells: list[tuple[str, bool]], limit: float) -
             time.sleep(0.05)
         # What an earlier cell found out about it would cost nothing, but be counted as work.
         instance = instance.replace(name=instance.name)
+        assert instance.digest  # of what users pay in any case
         cell, answer = run(instance, method, deterministic, limit)
         if answer is not None and "check of an answer" not in outside:
             outside["check of an answer"] = _seconds(instance.check, answer)[1]

@@ -205,6 +205,9 @@ def _told(value: object) -> object:
     if isinstance(value, tuple):
         return [_told(part) for part in value]
     if isinstance(value, msgspec.Struct):
-        fields = msgspec.structs.asdict(value).items()
-        return {key: part for key, part in fields if not _usual(key, part)}
+        told = msgspec.structs.asdict(value)
+        for key, usual in LATER.items():
+            if key in told and told[key] == usual:
+                del told[key]
+        return told
     return value
