@@ -21,6 +21,9 @@ ITEM = 3e-7
 PAIR = 2e-8
 """Seconds a pair of blocks alive together costs to list."""
 
+EDGE = 1e-6
+"""Seconds a conflict costs until cliques cover all of them."""
+
 ROW = 2e-6
 """Seconds of a row that Python itself goes through."""
 

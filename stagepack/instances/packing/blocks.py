@@ -13,6 +13,7 @@ import itertools
 import math
 import weakref
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -30,6 +31,8 @@ Piece = tuple[int, int, int, int, int]
 """Block, [start, end) in time, [low, high) in bytes above the offset."""
 
 _made: weakref.WeakKeyDictionary[LmemPacking, Blocks] = weakref.WeakKeyDictionary()
+_cut_short: weakref.WeakSet[LmemPacking] = weakref.WeakSet()
+"""Those whose conflicts there was no time to cover well."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -86,18 +89,27 @@ class Blocks:
     linear: bool
 
     @classmethod
-    def of(cls, instance: LmemPacking) -> Blocks:
+    def of(cls, instance: LmemPacking, keep_going: Callable[[], bool] | None = None) -> Blocks:
         """Return the normal form of an instance; O(n) for integers of moderate span.
 
         It is kept as long as the instance lives.
+
+        Parameters
+        ----------
+        instance : LmemPacking
+        keep_going : callable, optional
+            Asked while a conflict graph is covered by cliques, which takes long where there are
+            millions of conflicts; once it says no, each that is left is a section by itself, until
+            somebody with more time asks.
         """
         known = _made.get(instance)
-        if known is None:
-            known = _made[instance] = cls._of(instance)
+        if known is None or (instance in _cut_short and keep_going is not None and keep_going()):
+            _cut_short.discard(instance)
+            known = _made[instance] = cls._of(instance, keep_going or (lambda: True))
         return known
 
     @classmethod
-    def _of(cls, instance: LmemPacking) -> Blocks:
+    def _of(cls, instance: LmemPacking, keep_going: Callable[[], bool]) -> Blocks:
         block, b = _grouping(instance)
         size = np.zeros(b, dtype=np.int64)
         np.maximum.at(size, block, instance.size)
@@ -109,7 +121,7 @@ class Blocks:
             first, end, time = _compress(start, stop)
             lasting = stop - start
         else:
-            buffer, first, cliques = _clique_cover(instance, block)
+            buffer, first, cliques = _clique_cover(instance, block, keep_going)
             owner, end, time = block[buffer], first + 1, np.arange(cliques)
             low, high = np.zeros(len(owner), dtype=np.int64), instance.size[buffer]
             lasting = np.ones(len(owner), dtype=np.int64)
@@ -545,18 +557,21 @@ def _compress(start: Array, stop: Array) -> tuple[Array, Array, Array]:
     return before[begin], before[leave], time
 
 
-def _clique_cover(instance: LmemPacking, block: Array) -> tuple[Array, Array, int]:
+def _clique_cover(
+    instance: LmemPacking, block: Array, keep_going: Callable[[], bool] = lambda: True
+) -> tuple[Array, Array, int]:
     """Return members (buffer, clique) of cliques that cover every conflict, and their number.
 
-    Buffers of one block never conflict.  See :mod:`.cover_kernels`.
+    Buffers of one block never conflict.  See :mod:`.cover`.
     """
-    from stagepack.instances.packing.cover_kernels import clique_cover, graph_rows
+    from stagepack.instances.packing.cover import clique_cover
 
     assert instance.conflicts is not None
     n, size, pairs = instance.n, instance.size, instance.conflicts
     apart = block[pairs[:, 0]] != block[pairs[:, 1]]
     pairs = pairs if apart.all() else pairs[apart]
     low, high = np.divmod(distinct(pairs.min(axis=1) * n + pairs.max(axis=1)), n)
-    order = np.argsort(-size, kind="stable")
-    buffer, clique, count = clique_cover(order, size, *graph_rows(low, high, order))
+    buffer, clique, count, short = clique_cover(low, high, size, keep_going)
+    if short:
+        _cut_short.add(instance)
     return buffer.astype(np.int64), clique.astype(np.int64), count

@@ -1,4 +1,4 @@
-"""Cliques that cover a conflict graph, compiled.
+"""Cliques that cover a conflict graph, compiled, a part of the work at a time.
 
 Greedy: a clique grows from an uncovered edge by the node that covers most new edges, the heavier
 first, then the lower number.  Neighbours are looked up by bisection in the shorter row of the two,
@@ -7,7 +7,7 @@ so that a clique costs what its smallest members' degrees are, and a star no mor
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,66 +15,190 @@ from stagepack.instances.compiled import compiled, inner
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+INDEX, AT, BEGIN, FILLED, COUNT, LEFT = range(6)
+"""Entries of the state of a cover: which node of the order cliques start from, and its next
+position; where the clique at hand begins and all members end; cliques that are complete;
+candidates for the one at hand."""
 
-@inner
-def _position(node: int, row: int, ptr: Array, other: Array) -> int:
-    """Return where `node` is in a row of `other`, or -1."""
-    low, high = ptr[row], ptr[row + 1]
-    while low < high:
-        middle = (low + high) // 2
-        if other[middle] < node:
-            low = middle + 1
-        else:
-            high = middle
-    found: int = low if low < ptr[row + 1] and other[low] == node else -1
-    return found
+
+class Rows(NamedTuple):
+    """Neighbours of each node.
+
+    Attributes
+    ----------
+    ptr : ndarray of int64, shape (n + 1,)
+    other, edge : ndarray of int32, shape (2 m,)
+        Neighbours, increasing in every row, and which edge leads to each.
+    back : ndarray of int32, shape (2 m,)
+        Where the same edge stands in the other row.
+    ranked : ndarray of int32, shape (2 m,)
+        Positions in `other`, by row: the heavier neighbour first, then the lower.
+    """
+
+    ptr: Array
+    other: Array
+    edge: Array
+    back: Array
+    ranked: Array
+
+
+class Cover(NamedTuple):
+    """Cliques so far; see :func:`cover`.
+
+    Attributes
+    ----------
+    covered : ndarray of bool, shape (m,)
+    candidate, gain : ndarray of int64, shape (n,)
+        What may join the clique at hand, and how many new edges each would cover.
+    node, clique : ndarray of int32, shape (n + 2 m,)
+        Members, clique by clique; a node alone is one.
+    state : ndarray of int64, shape (6,)
+    """
+
+    covered: Array
+    candidate: Array
+    gain: Array
+    node: Array
+    clique: Array
+    state: Array
 
 
 @compiled
-def graph_rows(low: Array, high: Array, order: Array) -> tuple[Array, Array, Array, Array]:
-    """Return the rows `ptr`, `other`, `edge` and `ranked` that :func:`clique_cover` takes.
-
-    O(n + m): nodes are entered into the rows of their neighbours in the order asked for.
+def enter_lower(
+    low: Array, high: Array, begin: int, end: int, cursor: Array, above: Array, rows: Rows
+) -> None:
+    """Enter the lower end of the edges [begin, end) into the row of the higher one.
 
     Parameters
     ----------
     low, high : ndarray of int64, shape (m,)
         The ends of each edge, low < high, ascending by both.
-    order : ndarray of int64, shape (n,)
-        Nodes, the heavier first, then the lower.
+    begin, end : int64
+    cursor : ndarray of int64, shape (n,)
+        The next free position of each row.
+    above : ndarray of int32, shape (m,)
+        Written: where each edge stands in the row of its higher end.
+    rows : Rows
+        Written.
     """
-    n, m = len(order), len(low)
-    ptr = np.zeros(n + 1, dtype=np.int64)
-    for e in range(m):
-        ptr[low[e] + 1] += 1
-        ptr[high[e] + 1] += 1
-    for node in range(n):
-        ptr[node + 1] += ptr[node]
-    other, edge = np.empty(2 * m, dtype=np.int32), np.empty(2 * m, dtype=np.int32)
-    back = np.empty(2 * m, dtype=np.int32)  # where the same edge stands in the other row
-    cursor, above = ptr[:-1].copy(), np.empty(m, dtype=np.int32)
-    for e in range(m):
+    for e in range(begin, end):
         at = above[e] = cursor[high[e]]
-        other[at], edge[at] = low[e], e
+        rows.other[at], rows.edge[at] = low[e], e
         cursor[high[e]] += 1
-    for e in range(m):
-        at = cursor[low[e]]
-        other[at], edge[at] = high[e], e
-        back[at], back[above[e]] = above[e], at
-        cursor[low[e]] += 1
-    ranked, cursor = np.empty(2 * m, dtype=np.int32), ptr[:-1].copy()
-    for node in order:
-        for at in range(ptr[node], ptr[node + 1]):
-            ranked[cursor[other[at]]] = back[at]
-            cursor[other[at]] += 1
-    return ptr, other, edge, ranked
 
 
 @compiled
-def clique_cover(
-    order: Array, weight: Array, ptr: Array, other: Array, edge: Array, ranked: Array
-) -> tuple[Array, Array, int]:
-    """Return members (node, clique), and the number of cliques; a node alone is one.
+def enter_higher(
+    low: Array, high: Array, begin: int, end: int, cursor: Array, above: Array, rows: Rows
+) -> None:
+    """Enter the higher end into the row of the lower one, once all lower ends are entered.
+
+    The parameters are those of :func:`enter_lower`.
+    """
+    for e in range(begin, end):
+        at = cursor[low[e]]
+        rows.other[at], rows.edge[at] = high[e], e
+        rows.back[at], rows.back[above[e]] = above[e], at
+        cursor[low[e]] += 1
+
+
+@compiled
+def rank(order: Array, begin: int, most: int, cursor: Array, rows: Rows) -> int:
+    """Rank the nodes order[begin], .. in the rows of their neighbours; return where it stopped.
+
+    Parameters
+    ----------
+    order : ndarray of int64, shape (n,)
+        Nodes, the heavier first, then the lower.
+    begin : int64
+    most : int64
+        Neighbours after which to stop.
+    cursor : ndarray of int64, shape (n,)
+        The next free position of each row.
+    rows : Rows
+        `ranked` is written.
+    """
+    steps = 0
+    while begin < len(order) and steps < most:
+        node = order[begin]
+        for at in range(rows.ptr[node], rows.ptr[node + 1]):
+            where = rows.other[at]
+            rows.ranked[cursor[where]] = rows.back[at]
+            cursor[where] += 1
+        steps += 1 + rows.ptr[node + 1] - rows.ptr[node]
+        begin += 1
+    return begin
+
+
+@inner
+def _position(node: int, row: int, rows: Rows) -> int:
+    """Return where `node` is in a row, or -1."""
+    low, high = rows.ptr[row], rows.ptr[row + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if rows.other[middle] < node:
+            low = middle + 1
+        else:
+            high = middle
+    found: int = low if low < rows.ptr[row + 1] and rows.other[low] == node else -1
+    return found
+
+
+@inner
+def _open(i: int, at: int, rows: Rows, found: Cover) -> int:
+    """Begin a clique with an edge of node i; return the steps that took."""
+    ptr, state = rows.ptr, found.state
+    best = rows.other[rows.ranked[at]]
+    found.covered[rows.edge[rows.ranked[at]]] = True
+    # Nodes that meet both, and how many new edges each would cover.
+    few, many = (i, best) if ptr[i + 1] - ptr[i] < ptr[best + 1] - ptr[best] else (best, i)
+    left = 0
+    for r in range(ptr[few], ptr[few + 1]):
+        p = _position(rows.other[r], many, rows)
+        if p >= 0:
+            found.candidate[left] = rows.other[r]
+            found.gain[left] = (not found.covered[rows.edge[r]]) + (not found.covered[rows.edge[p]])
+            left += 1
+    found.node[state[FILLED]] = best
+    state[FILLED] += 1
+    state[LEFT] = left
+    return 2 + ptr[few + 1] - ptr[few]
+
+
+@inner
+def _grow(weight: Array, rows: Rows, found: Cover) -> int:
+    """Add the best candidate to the clique at hand; return the steps that took."""
+    candidate, gain, state = found.candidate, found.gain, found.state
+    left, top = state[LEFT], 0
+    for r in range(1, left):
+        c, b = candidate[r], candidate[top]
+        if gain[r] != gain[top]:
+            better = gain[r] > gain[top]
+        elif weight[c] != weight[b]:
+            better = weight[c] > weight[b]
+        else:
+            better = c < b
+        if better:
+            top = r
+    best = candidate[top]
+    for r in range(state[BEGIN], state[FILLED]):
+        found.covered[rows.edge[_position(found.node[r], best, rows)]] = True
+    found.node[state[FILLED]] = best
+    state[FILLED] += 1
+    kept = 0
+    for r in range(left):
+        p = _position(candidate[r], best, rows)
+        if p >= 0:
+            candidate[kept] = candidate[r]
+            gain[kept] = gain[r] + (not found.covered[rows.edge[p]])
+            kept += 1
+    state[LEFT] = kept
+    return 2 * left + state[FILLED] - state[BEGIN]
+
+
+@compiled
+def cover(order: Array, weight: Array, rows: Rows, found: Cover, most: int) -> bool:
+    """Go on with a cover for about so many steps; return whether it is complete.
 
     O(edges^1.5 log n) at worst, about linear in sparse graphs and in complete ones.
 
@@ -83,72 +207,39 @@ def clique_cover(
     order : ndarray of int64, shape (n,)
         Nodes in the order in which cliques start from them.
     weight : ndarray of int64, shape (n,)
-    ptr, other, edge : ndarrays of int64, int32, int32, shapes (n + 1,), (2 m,), (2 m,)
-        Rows of neighbours, increasing, and which edge leads to each.
-    ranked : ndarray of int32, shape (2 m,)
-        Positions in `other`, by row: the heavier neighbour first, then the lower.
+    rows : Rows
+    found : Cover
+        Changed.
+    most : int64
     """
-    n = len(order)
-    covered = np.zeros(len(other) // 2, dtype=np.bool_)
-    candidate, gain = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    node, clique = (
-        np.empty(n + len(other), dtype=np.int32),
-        np.empty(n + len(other), dtype=np.int32),
-    )
-    filled, count = 0, 0
-    for i in order:
-        at = ptr[i]
-        alone = at == ptr[i + 1]
-        while True:
-            while at < ptr[i + 1] and covered[edge[ranked[at]]]:
-                at += 1
-            if at == ptr[i + 1] and not alone:
-                break
-            alone = False
-            begin = filled
-            node[filled] = i
-            filled += 1
-            if at < ptr[i + 1]:
-                best = other[ranked[at]]
-                covered[edge[ranked[at]]] = True
-                # Nodes that meet both, and how many new edges each would cover.
-                few, many = (
-                    (i, best) if ptr[i + 1] - ptr[i] < ptr[best + 1] - ptr[best] else (best, i)
-                )
-                left = 0
-                for r in range(ptr[few], ptr[few + 1]):
-                    p = _position(other[r], many, ptr, other)
-                    if p >= 0:
-                        candidate[left] = other[r]
-                        gain[left] = (not covered[edge[r]]) + (not covered[edge[p]])
-                        left += 1
-                node[filled] = best
-                filled += 1
-                while left > 0:
-                    top = 0
-                    for r in range(1, left):
-                        c, b = candidate[r], candidate[top]
-                        if gain[r] != gain[top]:
-                            better = gain[r] > gain[top]
-                        elif weight[c] != weight[b]:
-                            better = weight[c] > weight[b]
-                        else:
-                            better = c < b
-                        if better:
-                            top = r
-                    best = candidate[top]
-                    for r in range(begin, filled):
-                        covered[edge[_position(node[r], best, ptr, other)]] = True
-                    node[filled] = best
-                    filled += 1
-                    kept = 0
-                    for r in range(left):
-                        p = _position(candidate[r], best, ptr, other)
-                        if p >= 0:
-                            candidate[kept] = candidate[r]
-                            gain[kept] = gain[r] + (not covered[edge[p]])
-                            kept += 1
-                    left = kept
-            clique[begin:filled] = count
-            count += 1
-    return node[:filled], clique[:filled], count
+    ptr, state, steps = rows.ptr, found.state, 0
+    while state[INDEX] < len(order):
+        if steps >= most:
+            return False
+        i = order[state[INDEX]]
+        end = ptr[i + 1]
+        if state[LEFT] > 0:
+            steps += _grow(weight, rows, found)
+            continue
+        if state[BEGIN] < state[FILLED]:
+            found.clique[state[BEGIN] : state[FILLED]] = state[COUNT]
+            state[COUNT] += 1
+            state[BEGIN] = state[FILLED]
+        at = ptr[i] + state[AT]
+        while at < end and found.covered[rows.edge[rows.ranked[at]]]:
+            at += 1
+        steps += 1 + at - ptr[i] - state[AT]
+        state[AT] = at - ptr[i]
+        if at < end or ptr[i] == end:
+            found.node[state[FILLED]] = i
+            state[FILLED] += 1
+        if at < end:
+            steps += _open(i, at, rows, found)
+        else:
+            state[INDEX] += 1
+            state[AT] = 0
+            if ptr[i] == end:
+                found.clique[state[BEGIN] : state[FILLED]] = state[COUNT]
+                state[COUNT] += 1
+                state[BEGIN] = state[FILLED]
+    return True
