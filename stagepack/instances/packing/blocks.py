@@ -98,9 +98,8 @@ class Blocks:
         ----------
         instance : LmemPacking
         keep_going : callable, optional
-            Asked while a conflict graph is covered by cliques, which takes long where there are
-            millions of conflicts; once it says no, each that is left is a section by itself, until
-            somebody with more time asks.
+            Asked now and then.  Once it says no, conflicts that no clique covers yet are sections
+            by themselves, until somebody with more time asks: millions take long.
         """
         known = _made.get(instance)
         if known is None or (instance in _cut_short and keep_going is not None and keep_going()):
@@ -125,18 +124,21 @@ class Blocks:
             owner, end, time = block[buffer], first + 1, np.arange(cliques)
             low, high = np.zeros(len(owner), dtype=np.int64), instance.size[buffer]
             lasting = np.ones(len(owner), dtype=np.int64)
+        keep_going()  # of millions every pass takes a while: others hear of it
         duration = np.zeros(b, dtype=np.int64)
         np.add.at(duration, owner, lasting)
         count = np.bincount(owner, minlength=b)
         if len(owner) > b or not np.array_equal(owner, np.arange(b)):
             order = _by_owner(owner, first, b)
             first, end, low, high = first[order], end[order], low[order], high[order]
+        keep_going()
         pairs = _sharing(instance, block)
         ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
         load = np.zeros(len(time) + 1, dtype=np.int64)
         np.add.at(load, first, high - low)
         np.add.at(load, end, low - high)
         load = np.cumsum(load)[:-1]
+        keep_going()
         if len(pairs):
             load -= _shared(pairs, ptr, first, end, high - low, len(time))
         range_ptr, range_low, range_high = _ranges(instance, block, size, fixed)

@@ -162,7 +162,8 @@ def _open(i: int, at: int, rows: Rows, found: Cover) -> int:
     found.node[state[FILLED]] = best
     state[FILLED] += 1
     state[LEFT] = left
-    return 2 + ptr[few + 1] - ptr[few]
+    steps: int = 2 + ptr[few + 1] - ptr[few]
+    return steps
 
 
 @inner
@@ -193,7 +194,8 @@ def _grow(weight: Array, rows: Rows, found: Cover) -> int:
             gain[kept] = gain[r] + (not found.covered[rows.edge[p]])
             kept += 1
     state[LEFT] = kept
-    return 2 * left + state[FILLED] - state[BEGIN]
+    steps: int = 2 * left + state[FILLED] - state[BEGIN]
+    return steps
 
 
 @compiled

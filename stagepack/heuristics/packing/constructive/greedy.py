@@ -26,6 +26,7 @@ from stagepack.heuristics.packing.constructive.rules import BANKS, FIRST, RULES,
 from stagepack.instances.packing import Banks
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
+from stagepack.progress import Stopped
 
 STEP_BUDGET = 8_000_000
 """List entries a kernel looks at before it returns to Python: a tenth of a second at most."""
@@ -265,7 +266,11 @@ def _by_lists(
 ) -> bool:
     """Place blocks of any kind; fill `offsets`, return whether all found a place."""
     effort.spend(CALL + effort.ITEM * (blocks.b + len(blocks.first)))
-    pieces, lists = _pieces(blocks, banks), _lists(blocks)
+    pause = effort.pausing(keep_going)
+    try:
+        pieces, lists = _pieces(blocks, banks), _lists(blocks, pause)
+    except Stopped:
+        return False
     limited = np.zeros(blocks.b, dtype=bool)
     some = np.flatnonzero(np.diff(blocks.range_ptr))
     limited[some] = blocks.range_high[blocks.range_ptr[some + 1] - 1] < FAR // 2
@@ -346,22 +351,29 @@ def _writable(values: Array) -> Array:
     return values if values.flags.writeable else np.array(values)
 
 
-def _lists(blocks: Blocks) -> Lists:
+def _lists(blocks: Blocks, pause: effort.Pause) -> Lists:
     """Return empty lists for slabs so long that pieces touch three of them on average."""
     shift = 0
     while True:
+        pause()
         left, right = blocks.first >> shift, (blocks.end - 1) >> shift
         if (right - left).sum() <= 2 * len(left):
             break
         shift += 1
     slabs = (blocks.sections >> shift) + 1
     entries = np.zeros(slabs + 2, dtype=np.int64)
+    pause()
     np.add.at(entries, left + 1, 1)
+    pause()
     np.add.at(entries, right + 2, -1)
+    pause()
     ptr = np.cumsum(np.cumsum(entries))
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+    meetings = Measures(blocks).meetings
+    pause()
     met = np.zeros(blocks.b, dtype=np.int64)
-    np.add.at(met, owner, Measures(blocks).meetings)
+    np.add.at(met, owner, meetings)
+    pause()
     room = int((2 * met + np.diff(blocks.range_ptr)).max(initial=0)) + 2
     return Lists(
         ptr=ptr,
