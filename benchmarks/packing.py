@@ -1,6 +1,6 @@
 """LMEM packing against the best of the others: times, quality and what is proved.
 
-    python -m benchmarks.packing [--only a,b,c,d,e] [--limit 60] [--repeats 5] [--no-peak]
+    python -m benchmarks.packing [--only a,b,c,d,e,p] [--limit 60] [--repeats 5] [--no-peak]
     python -m benchmarks.packing --only r --relatives 200 [--limit 10]
 
 a  MiniMalloc's instances: does it fit into 1 MiB, and the minimum peak
@@ -8,6 +8,7 @@ b  the same from the command line, each time a new process
 c  idealloc's instances: peak and time
 d  a million buffers, read from a CSV
 e  the layer groups of TPU-MLIR's blazeface: minimum peak, then minimum bank conflicts
+p  what was published about MiniMalloc's instances, beside least peaks with proofs
 r  relatives of MiniMalloc's instances, slightly changed, at their own load bound: how many are
    decided, by seconds of processor time; the limit is one of work
 
@@ -52,7 +53,8 @@ from benchmarks.packing_peers import (
     supermalloc_bounded,
     with_omnimalloc,
 )
-from benchmarks.packing_relatives import WITHIN, decided, highest_load, relatives, shares
+from benchmarks.packing_relatives import WITHIN, decided, relatives, shares
+from stagepack.instances.packing.catalog.relatives import highest_load
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("STAGEPACK_DATA", ROOT / ".." / "shared" / "data"))
@@ -246,6 +248,37 @@ def compare_peaks(
                 f"{ratio(times.seconds, first):>10}  {proof}",
                 flush=True,
             )
+
+
+# ---------------------------------------------------------------------- p: what was published
+
+PUBLISHED = {
+    **dict.fromkeys(MINIMALLOC, "fits 1,048,576 (google/minimalloc, name of the file)"),
+    "G": "1,048,576, no waste (a picture of 308 buffers, README of OmniMalloc 1.0.0)",
+}
+"""All that is published by instance: neither repository tells peaks or times of single ones."""
+
+
+def published(limit: float) -> None:
+    """Print least peaks beside what was published, and how long their proofs are."""
+    title(f"p. MiniMalloc's instances: least peaks and proofs, exact, {limit:g} s")
+    warm_up([ours("exact", "exact")])
+    print(f"{'':<3}{'buffers':>8}{'load':>11}{'least peak':>12}{'processor':>12}{'proof':>9}"
+          f"{'replayed in':>13}  published")  # fmt: skip
+    for name in MINIMALLOC:
+        instance = minimalloc(name, "peak")
+        began = time.process_time()
+        result = sp.solve(instance, "exact", time_limit=limit)
+        solved = time.process_time()
+        proof = sp.prove(instance, result, time_limit=limit)
+        written = time.process_time()
+        known = proof is not None and sp.check_proof(instance, proof).valid
+        replayed = time.process_time() - written
+        steps = f"{len(proof['steps'])} steps" if known and proof is not None else "none"
+        best = f"{result.objective:,}" if result.status == "OPTIMAL" else str(result.status)
+        print(f"{name:<3}{instance.n:>8}{highest_load(instance):>11,}{best:>12}"
+              f"{duration(solved - began):>12}{steps:>9}{duration(replayed):>13}"
+              f"  {PUBLISHED[name]}", flush=True)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- b: the command line
@@ -442,7 +475,7 @@ def own_load(number: int, limit: float) -> None:
 def main() -> None:
     """Print everything that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="a,b,c,d,e", help="parts, by their letters")
+    parser.add_argument("--only", default="a,b,c,d,e,p", help="parts, by their letters")
     parser.add_argument("--limit", type=float, default=60, help="seconds for what does not end")
     parser.add_argument("--repeats", type=int, default=5, help="measured runs of what is quick")
     parser.add_argument("--peak", action=argparse.BooleanOptionalAction, default=True)
@@ -460,6 +493,8 @@ def main() -> None:
         fits(given.limit, given.repeats)
         if given.peak:
             peaks(given.limit)
+    if "p" in parts:
+        published(given.limit)
     if "b" in parts:
         cold(given.repeats)
     if "c" in parts:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import stagepack as sp
+from stagepack.instances.packing.catalog.relatives import relative
 from stagepack.result import Status
 
 CHANGES = (1, 2, 4, 8)
@@ -22,43 +23,6 @@ CHANGES = (1, 2, 4, 8)
 
 WITHIN = (1.0, 2.0, 10.0)
 """Seconds of processor time within which it is told how many are decided."""
-
-
-def relative(instance: Any, changes: int, random: np.random.Generator) -> Any:
-    """Return an instance with some changes, to be fitted into its load.
-
-    Parameters
-    ----------
-    instance : LmemPacking
-    changes : int
-        How many; of which kind each is, is drawn.
-    random : numpy.random.Generator
-    """
-    size, end = instance.size.copy(), instance.end.copy()
-    granule = int(np.gcd.reduce(size))
-    moments = np.unique(np.concatenate([instance.start, instance.end]))
-    done = 0
-    while done < changes:
-        i, j = random.integers(instance.n, size=2)
-        kind, sign = random.integers(3), random.choice([-1, 1])
-        before = size[i], end[i]
-        if kind == 0:
-            size[i] = max(granule, size[i] + granule * sign)
-        elif kind == 1:
-            at = np.clip(np.searchsorted(moments, end[i]) + sign, 0, len(moments) - 1)
-            end[i] = moments[at] if moments[at] > instance.start[i] else end[i]
-        else:
-            size[i], size[j] = size[j], size[i]
-        done += before != (size[i], end[i])
-    changed = instance.replace(size=size, end=end)
-    return changed.replace(capacity=highest_load(changed), objective="fit")
-
-
-def highest_load(instance: Any) -> int:
-    """Return the largest sum of sizes alive at one time."""
-    at = np.concatenate([instance.end, instance.start])  # what ends makes room first
-    change = np.concatenate([-instance.size, instance.size])
-    return int(np.cumsum(change[np.argsort(at, kind="stable")]).max())
 
 
 def relatives(

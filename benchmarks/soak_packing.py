@@ -6,8 +6,9 @@ Planted packings, tight ones, ones whose optimum exceeds the load, and tiny ones
 (tests/random_packings.py).  Exact methods must agree with one another, with what was planted and,
 where the instance is tiny, with trying everything; heuristics must not be better than the optimum;
 every bound must hold; at the optimum all must fit and a unit below nothing; what is merged where
-there is no room must fit if and only if it fits unmerged.  One line a method with what it proved,
-every disagreement in full, as Python that rebuilds the instance.  Exit code 1 if there is any.
+there is no room must fit if and only if it fits unmerged; proofs must replay, and none must prove
+more than the optimum.  One line a method with what it proved, every disagreement in full, as Python
+that rebuilds the instance.  Exit code 1 if there is any.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.claims import check_proof, prove
 from stagepack.errors import StagepackError
-from stagepack.heuristics.packing import iis, window_bounds
+from stagepack.heuristics.packing import frontier_bounds, iis, window_bounds
 from stagepack.heuristics.packing.exact_search import exact, exact_state, zero_slack
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
 from stagepack.heuristics.packing.exact_search.portfolio import CanonicalPortfolio, Portfolio
@@ -220,6 +222,9 @@ class Trial:
         load = int(blocks.load.max())
         if blocks.rigid and not exact.unsupported(blocks):
             self._merged(blocks, load)
+            self._proved(optimum)
+        if blocks.rigid and blocks.linear and frontier_bounds.bound(blocks, load) > optimum:
+            self.complain("full sections", f"exceed the optimum {optimum}")
         if not window_bounds.unsupported(blocks):
             for window in window_bounds.windows(blocks, load, keep_going=_for(0.2)):
                 self.tally.counts["windows", "BOUNDS"] += 1
@@ -245,6 +250,15 @@ class Trial:
             )
             if whole != parts:
                 self.complain("merging", f"fits: {whole}, merged: {parts}, at {load}")
+
+    def _proved(self, optimum: int) -> None:
+        """See that the optimum is proved, where it can be, by a proof that replays, and no more."""
+        instance = self.case.instance
+        for bound in (optimum, optimum + 1):
+            proof = prove(instance, bound, time_limit=1.0)
+            self.tally.counts["proofs", "NONE" if proof is None else "WRITTEN"] += 1
+            if proof is not None and (bound > optimum or not check_proof(instance, proof).valid):
+                self.complain("proof", f"of {bound}, and the optimum is {optimum}: {proof}")
 
     def _explained(self, blocks: Blocks, capacity: int) -> None:
         """See that the buffers named as a conflict do conflict, and no fewer of them."""
@@ -347,7 +361,8 @@ def report(tally: Tally) -> None:
         f"windows above the load: {tally.counts['windows', 'BOUNDS']}; irreducible conflicts: "
         f"{tally.counts['conflict', 'IRREDUCIBLE']}, others {tally.counts['conflict', 'FOUND']}, "
         f"none found {tally.counts['conflict', 'UNKNOWN']}; components merged: "
-        f"{tally.counts['merged', 'COMPONENTS']}"
+        f"{tally.counts['merged', 'COMPONENTS']}; proofs replayed: "
+        f"{tally.counts['proofs', 'WRITTEN']}"
     )
 
 

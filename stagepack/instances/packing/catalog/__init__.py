@@ -13,6 +13,7 @@ from stagepack.instances.packing.catalog import (
     dissections,
     evolved,
     random,
+    relatives,
     training,
 )
 from stagepack.instances.packing.instance import LmemPacking
@@ -92,6 +93,11 @@ _OWN: dict[str, Generator] = {
         evolved.evolved,
         {"buffers": 40, "seed": 0},
         "the optimum exceeds the load: no packing is as low as the load at its highest",
+    ),
+    "relative": Generator(
+        relatives.relative_of,
+        {"of": "pinwheel", "buffers": 160, "changes": 2, "seed": 0},
+        "a perfect packing changed a little, to be fitted into its load: some are undecided",
     ),
     "random/pipelined": Generator(
         random.pipelined,

@@ -1,0 +1,76 @@
+"""Relatives of perfect packings: changed a little, to be fitted into their load.
+
+Whether they fit nobody planted; hardly any room is left anywhere.  Some were not decided by any
+method: ``benchmarks/open_packings`` holds the best placements known of these.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stagepack.errors import InputError, suggest
+from stagepack.instances.packing.catalog import dissections
+from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.words import Objective
+
+PEAK = 2**20
+FAMILIES = {"planted": dissections.planted, "pinwheel": dissections.pinwheel}
+
+
+def relative_of(of: str, buffers: int, changes: int, seed: int) -> LmemPacking:
+    """Return a relative of a packing cut from a rectangle.
+
+    Parameters
+    ----------
+    of : str
+        Out of `FAMILIES`.
+    buffers : int
+    changes : int
+        As :func:`relative` takes them.
+    seed : int
+        Of the packing, and of the changes.
+    """
+    if of not in FAMILIES:
+        raise InputError(f"unknown {of!r}", field="of", remedy=suggest(str(of), FAMILIES))
+    instance = FAMILIES[of](buffers, seed, PEAK)
+    found = relative(instance, changes, np.random.default_rng([seed, changes]))
+    return found.replace(name=f"relative-{of}-{buffers}-{changes}-seed{seed}")
+
+
+def relative(instance: LmemPacking, changes: int, random: np.random.Generator) -> LmemPacking:
+    """Return an instance with some changes, to be fitted into its load.
+
+    A change moves a size by a granule or an end by a step of time, or swaps two sizes.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+    changes : int
+        How many; of which kind each is, is drawn.
+    random : numpy.random.Generator
+    """
+    size, end = instance.size.copy(), instance.end.copy()
+    granule = int(np.gcd.reduce(size))
+    moments = np.unique(np.concatenate([instance.start, instance.end]))
+    done = 0
+    while done < changes:
+        i, j = random.integers(instance.n, size=2)
+        kind, sign = random.integers(3), random.choice([-1, 1])
+        before = size[i], end[i]
+        if kind == 0:
+            size[i] = max(granule, size[i] + granule * sign)
+        elif kind == 1:
+            at = np.clip(np.searchsorted(moments, end[i]) + sign, 0, len(moments) - 1)
+            end[i] = moments[at] if moments[at] > instance.start[i] else end[i]
+        else:
+            size[i], size[j] = size[j], size[i]
+        done += before != (size[i], end[i])
+    changed = instance.replace(size=size, end=end)
+    return changed.replace(capacity=highest_load(changed), objective=Objective.FIT)
+
+
+def highest_load(instance: LmemPacking) -> int:
+    """Return the largest sum of sizes alive at one time."""
+    at = np.concatenate([instance.end, instance.start])  # what ends makes room first
+    change = np.concatenate([-instance.size, instance.size])
+    return int(np.cumsum(change[np.argsort(at, kind="stable")]).max())
