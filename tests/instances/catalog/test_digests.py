@@ -9,7 +9,7 @@ import pytest
 from stagepack.instances import catalog
 
 KNOWN = {
-    "packing": "1e1c4eee800e478e",
+    "packing": "fb27363fc2921871",
     "phases": "25809fe4e41b53fc",
     "pipeline": "cc2e9d66aefaaf54",
     "schedule": "300379a9d9488183",

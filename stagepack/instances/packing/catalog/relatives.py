@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.errors import InputError, suggest
 from stagepack.instances.packing.catalog import dissections
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.words import Objective
@@ -30,11 +29,9 @@ def relative_of(of: str, buffers: int, changes: int, seed: int) -> LmemPacking:
     seed : int
         Of the packing, and of the changes.
     """
-    if of not in FAMILIES:
-        raise InputError(f"unknown {of!r}", field="of", remedy=suggest(str(of), FAMILIES))
     instance = FAMILIES[of](buffers, seed, PEAK)
     found = relative(instance, changes, np.random.default_rng([seed, changes]))
-    return found.replace(name=f"relative-{of}-{buffers}-{changes}-seed{seed}")
+    return found.replace(name=f"relative-{of}-{buffers}-{changes}")
 
 
 def relative(instance: LmemPacking, changes: int, random: np.random.Generator) -> LmemPacking:
