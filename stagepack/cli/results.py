@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from stagepack import files
 from stagepack.cli.options import EXIT_INPUT, EXIT_VIOLATIONS, OUTPUT, AsJson, option
 from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.screen import print_json, print_parts
@@ -30,25 +32,40 @@ def results(
         option("Which cells", "An earlier store: what became worse? Then exit 4.", metavar="STORE"),
     ] = None,
     csv: Annotated[Path | None, option(OUTPUT, "Write the cells.", metavar="FILE")] = None,
+    parquet: Annotated[
+        Path | None, option(OUTPUT, "Write the cells as Parquet.", metavar="FILE")
+    ] = None,
     profile: Annotated[
         Path | None, option(OUTPUT, "Draw performance profiles.", metavar="FILE")
     ] = None,
     cactus: Annotated[
         Path | None, option(OUTPUT, "Draw what is proved within which time.", metavar="FILE")
     ] = None,
+    gap: Annotated[
+        Path | None, option(OUTPUT, "Draw the mean gap to the best over time.", metavar="FILE")
+    ] = None,
+    integral: Annotated[
+        Path | None, option(OUTPUT, "Draw primal integrals.", metavar="FILE")
+    ] = None,
+    html: Annotated[Path | None, option(OUTPUT, "Write a page of all that.", metavar="DIR")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the results of a store: figures of each method, profiles, and what became worse."""
     from stagepack.compare.results import changes_sheet, read_store
 
-    require_writable(csv, profile, cactus)
+    pictures = {"profile": profile, "cactus": cactus, "gap": gap, "integral": integral}
+    require_writable(csv, parquet, *pictures.values())
+    if html is not None:
+        files.require_directory(html, "index.html")
     wanted = dict(map(_wanted, where or ()))
     found = read_store(store).where(**wanted)
     changes = [] if against is None else found.against(read_store(against).where(**wanted))
     rescue = Rescue()
     rescue.attempt(found.to_csv, csv)
-    rescue.attempt(lambda path: found.plot(path, what="profile"), profile)
-    rescue.attempt(lambda path: found.plot(path, what="cactus"), cactus)
+    rescue.attempt(found.to_parquet, parquet)
+    for what, file in pictures.items():
+        rescue.attempt(partial(found.plot, what=what), file)
+    rescue.attempt(found.to_html, html)
     if as_json or rescue:
         rescue.tell("all of it")
         print_json({**found.to_dict(), "changes": [vars(change) for change in changes]})

@@ -74,7 +74,7 @@ def run_cell(payload: bytes) -> Outcome:
         try:
             solve, instance, arguments, kept, kind = pickle.loads(payload)
             instance = pickle.loads(instance)
-            KINDS.setdefault(instance.kind, kind)  # the script that knows it does not run here
+            KINDS.setdefault(*kind)  # the script that knows it does not run here
         except Exception as error:
             text = f"cannot be read in a worker: {type(error).__name__}: {error}"
             return Failure("error", text, traceback.format_exc())

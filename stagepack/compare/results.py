@@ -6,21 +6,30 @@ INFEASIBLE; times are those of solving.
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stagepack import files
+from stagepack.compare.curves import (
+    Steps,
+    draw,
+    gap_steps,
+    integral,
+    mean_over_time,
+    require_picture,
+    rising,
+)
 from stagepack.compare.store import Store
+from stagepack.compare.store_page import to_html
 from stagepack.contracts import JsonObject
-from stagepack.errors import InputError, suggest
+from stagepack.errors import InputError, StagepackError, suggest
 from stagepack.report import format as as_text
-from stagepack.report.canvas import heading, own_picture, quiet
 from stagepack.report.extra import Axes
 from stagepack.report.shown import contents
-from stagepack.report.style import line_colour
 from stagepack.report.table import Head, Sheet
 from stagepack.shown import ShownRows
 
@@ -60,9 +69,12 @@ class StoredResults(ShownRows):
     ----------
     rows : tuple of dict
         One a cell, as `COLUMNS`.
+    gaps : tuple of tuple
+        Of each cell, pairs of time and gap to the best known; empty where nothing is known.
     """
 
     rows: tuple[JsonObject, ...]
+    gaps: tuple[Steps, ...] = ()
 
     def where(self, **wanted: object) -> StoredResults:
         """Return the cells whose columns have these values, compared as text.
@@ -75,8 +87,13 @@ class StoredResults(ShownRows):
         for name in wanted:
             if name not in COLUMNS:
                 raise InputError("is no column", field=name, remedy=suggest(name, COLUMNS))
-        kept = (r for r in self.rows if all(str(r[n]) == str(v) for n, v in wanted.items()))
-        return StoredResults(tuple(kept))
+        kept = [
+            at
+            for at, row in enumerate(self.rows)
+            if all(str(row[name]) == str(value) for name, value in wanted.items())
+        ]
+        gaps = tuple(self.gaps[at] for at in kept) if self.gaps else ()
+        return StoredResults(tuple(self.rows[at] for at in kept), gaps)
 
     # ------------------------------------------------------------------ figures
 
@@ -170,10 +187,64 @@ class StoredResults(ShownRows):
     def _rows(self) -> Sequence[JsonObject]:
         return self.rows
 
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the cells as Parquet.
+
+        Raises
+        ------
+        StagepackError
+            When pandas or pyarrow is not installed.
+        """
+        stream = io.BytesIO()
+        table = self.to_dataframe().reindex(columns=list(COLUMNS))
+        try:
+            table.to_parquet(stream, index=False)
+        except ImportError:
+            raise StagepackError("Parquet needs pip install 'stagepack[parquet]'") from None
+        files.write(path, stream.getvalue())
+
+    def to_html(self, directory: str | Path) -> Path:
+        """Write a self-contained page ``index.html`` into `directory`, and return its path.
+
+        Raises
+        ------
+        InputError
+            When it cannot be written, or what draws is not installed.
+        """
+        text = to_html(self.rows, self.summary(), lambda what: self.plot(what=what))
+        path = Path(directory) / "index.html"
+        files.require_directory(directory)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(path, text)
+        return path
+
+    def curves(self, what: str) -> dict[str, Steps]:
+        """Return the curve of each method: pairs of x and y, from each x on.
+
+        Parameters
+        ----------
+        what : str
+            "profile" and "cactus" as the methods of these names, as shares and counts; "gap": the
+            mean gap to the best known over the seconds, 1 before the first incumbent; "integral":
+            the share of cells whose primal integral is at most so large.
+        """
+        require_picture(what)
+        if what == "profile":
+            return {m: rising(values, len(values)) for m, values in self.profile().items()}
+        if what == "cactus":
+            return {m: rising(values, 1) for m, values in self.cactus().items()}
+        found: dict[str, list[Any]] = {method: [] for method in self.methods}
+        for row, steps in zip(self.rows, self.gaps, strict=False):
+            if steps:
+                found[row["method"]].append(steps if what == "gap" else row["primal_integral"])
+        if what == "gap":
+            return {m: mean_over_time(runs) for m, runs in found.items()}
+        return {m: rising(sorted(values), max(1, len(values))) for m, values in found.items()}
+
     def plot(
         self, path: str | Path | None = None, ax: Axes | None = None, *, what: str = "profile"
     ) -> Axes:
-        """Draw performance profiles, or how many cells are proved within which time.
+        """Draw the curves of the methods.
 
         Parameters
         ----------
@@ -182,30 +253,13 @@ class StoredResults(ShownRows):
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         what : str
-            "profile" or "cactus".
+            "profile", "cactus", "gap" or "integral", as :meth:`curves` has them.
 
         Returns
         -------
         matplotlib Axes
         """
-        if what not in ("profile", "cactus"):
-            raise InputError(f"unknown {what!r}", field="what", remedy="choose profile or cactus")
-        return own_picture(lambda axes: self._draw(axes, what), path, ax)
-
-    def _draw(self, ax: Axes, what: str) -> None:
-        curves = self.profile() if what == "profile" else self.cactus()
-        for index, (method, values) in enumerate(curves.items()):
-            finite = [value for value in values if math.isfinite(value)]
-            whole = len(values) if what == "profile" else 1
-            heights = [(at + 1) / max(1, whole) for at in range(len(finite))]
-            ax.step(finite, heights, where="post", color=line_colour(index), label=method)
-        quiet(ax, "y")
-        ax.set_xscale("log")
-        ax.set_xlabel("time / shortest time" if what == "profile" else "seconds")
-        ax.set_ylabel("share of cases proved" if what == "profile" else "cells proved")
-        heading(ax, "", "performance profiles" if what == "profile" else "proved within a time")
-        if curves:
-            ax.legend(frameon=False, fontsize=8)
+        return draw(what, self.curves(what), path, ax)
 
     def to_dict(self) -> JsonObject:
         """Return cells and figures as plain JSON data."""
@@ -247,32 +301,24 @@ def read_store(path: str | Path) -> StoredResults:
         if result["objective"] is not None:
             key = question["digest"]
             best[key] = min(result["objective"], best.get(key, math.inf))
-    return StoredResults(tuple(_row(*pair, best) for pair in found))
+    rows = [_row(*pair) for pair in found]
+    gaps: list[Steps] = []
+    for row, (_, result) in zip(rows, found, strict=True):
+        goal = best.get(row["digest"])
+        gaps.append(() if goal is None else gap_steps(result, goal))
+        if goal is not None:
+            row["primal_integral"] = integral(gaps[-1], result["runtime"])
+    return StoredResults(tuple(rows), tuple(gaps))
 
 
-def _row(question: JsonObject, result: JsonObject, best: Mapping[str, float]) -> JsonObject:
+def _row(question: JsonObject, result: JsonObject) -> JsonObject:
     arguments = question["arguments"]
-    row = {name: result.get(name) for name in COLUMNS}
-    goal = best.get(question["digest"])
-    return row | {
+    return {name: result.get(name) for name in COLUMNS} | {
         "instance": question["label"],
         "digest": question["digest"],
         "method": arguments["method"],
         "seed": arguments["seed"],
-        "primal_integral": None if goal is None else _integral(result, goal),
     }
-
-
-def _integral(result: JsonObject, goal: float) -> float:
-    """Return the integral over the run of the gap to a goal, 1 before the first incumbent."""
-    total, since, gap = 0.0, 0.0, 1.0
-    for event in result["trace"]:
-        if event["kind"] == "incumbent":
-            total += gap * (event["time"] - since)
-            since = event["time"]
-            size = max(abs(event["value"]), abs(goal))
-            gap = abs(event["value"] - goal) / size if size else 0.0
-    return float(total + gap * max(0.0, result["runtime"] - since))
 
 
 def _case(row: JsonObject) -> tuple[str, int]:

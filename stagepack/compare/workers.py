@@ -245,7 +245,8 @@ class Run:
     def _payload(self, cell: Cell) -> bytes:
         if self._pickled[0] != cell.instance:
             self._pickled = (cell.instance, pickle.dumps(self.instances[cell.instance]))
-        kind = KINDS[self.instances[cell.instance].kind]
+        name = self.instances[cell.instance].kind
+        kind = name, KINDS[name]
         parts = (self.solve, self._pickled[1], self._arguments(cell), self._place(cell), kind)
         return pickle.dumps(parts)
 

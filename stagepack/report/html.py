@@ -70,14 +70,14 @@ def page(template: str, title: str, figures: Mapping[str, object], **given: obje
     InputError
         When plotly or jinja2 is not installed.
     """
-    plotly = extra("plotly.offline")
+    drawing = [extra("plotly.offline").get_plotlyjs()] if figures else []
     html = render(
         template,
         title=title,
         policy=POLICY,
         style=_static("page.css"),
         figures=_embedded(figures),
-        scripts=[plotly.get_plotlyjs(), _static("rectangles.js") + _static("page.js")],
+        scripts=[*drawing, _static("rectangles.js") + _static("page.js")],
         **given,
     )
     return str(html)

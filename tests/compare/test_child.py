@@ -12,6 +12,7 @@ import pytest
 from stagepack.compare.cell import DIED, NO_ROOM
 from stagepack.compare.child import Forked, Keeper, Limits, Process, Start, spawned
 from stagepack.compare.outcomes import Failure
+from stagepack.kinds import KINDS
 
 PID = "__import__('os').getpid()"
 SLEEP = "__import__('time').sleep(600)"
@@ -20,7 +21,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="passes a pipe to a p
 
 def cell(text: str) -> bytes:
     """Return a cell whose answer is the value of an expression."""
-    return pickle.dumps((eval, pickle.dumps(text), {}, None))
+    return pickle.dumps((eval, pickle.dumps(text), {}, None, next(iter(KINDS.items()))))
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import stagepack as sp
-from stagepack.compare.results import StoredResults
+from stagepack.compare.curves import gap_steps, integral, mean_over_time
+from stagepack.compare.results import COLUMNS, StoredResults
 from stagepack.compare.store import MARK, Store
 from tests.cli.shell import run
 
@@ -194,6 +195,41 @@ def test_what_became_worse_is_named() -> None:
     assert changes[-1][-1] is False
 
 
+def test_gaps_over_time_by_hand() -> None:
+    events = [("incumbent", 2.0, 20), ("bound", 2.5, 9), ("incumbent", 3.0, 10)]
+    result = {"trace": [dict(zip(("kind", "time", "value"), e, strict=True)) for e in events]}
+    steps = gap_steps(result, 10)
+    assert steps == ((0.0, 1.0), (2.0, 0.5), (3.0, 0.0))
+    assert integral(steps, 5.0) == 2.5
+    never = gap_steps({"trace": []}, 10)
+    mean = dict(mean_over_time([steps, never]))
+    assert [mean[t] for t in (0.0, 2.0, 3.0)] == [1.0, 0.75, 0.5]
+    assert mean_over_time([never]) == ((0.0, 1.0),)
+    assert mean_over_time([]) == ()
+    table = StoredResults(TABLE.rows[:2], (steps, never))
+    assert table.where(method="two").gaps == (never,)
+    assert table.curves("gap")["two"] == ((0.0, 1.0),)
+    assert table.curves("integral")["one"] == ((0.5, 1.0),)
+    with pytest.raises(sp.InputError, match="profile"):
+        table.plot(what="profil")
+
+
+def test_a_store_is_a_page_and_parquet(tmp_path: Path) -> None:
+    cells(tmp_path / "store", tmp_path, seeds=[0])
+    found = sp.read_store(tmp_path / "store")
+    text = found.to_html(tmp_path / "page").read_text()
+    assert text.count("data:image/svg+xml") == 4
+    assert text.count('class="method"') == 14
+    assert "plotly" not in text.lower()[:100_000]
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    found.to_parquet(tmp_path / "cells.parquet")
+    again = pd.read_parquet(tmp_path / "cells.parquet")
+    assert list(again.columns) == list(COLUMNS)
+    known = [row["objective"] for row in found.rows if row["objective"] is not None]
+    assert list(again["objective"].dropna()) == known
+
+
 def test_commands_fill_a_store_and_read_it(tmp_path: Path) -> None:
     path, store, csv = suite(tmp_path), tmp_path / "store", tmp_path / "cells.csv"
     done = run("compare", path, "--store", store, "-j", "0", "--no-html")
@@ -203,6 +239,11 @@ def test_commands_fill_a_store_and_read_it(tmp_path: Path) -> None:
     document = json.loads(found.stdout)
     assert [one["proved"] for one in document["summary"]] == [14]
     assert len(csv.read_text().splitlines()) == 15
+    pictures = [f for w in ("gap", "integral") for f in (f"--{w}", tmp_path / f"{w}.svg")]
+    drawn = run("results", store, *pictures, "--html", tmp_path / "page")
+    assert drawn.returncode == 0, drawn.stderr
+    assert {path.suffix for path in tmp_path.glob("*.svg")} == {".svg"}
+    assert (tmp_path / "page" / "index.html").exists()
     shown = run("results", store, "--against", store)
     assert shown.returncode == 0
     assert "14 cases, 28 cells" in shown.stdout

@@ -1,0 +1,137 @@
+"""Curves of a store: how soon each method proves, and how soon it is good."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from stagepack.contracts import JsonObject
+from stagepack.errors import InputError, suggest
+from stagepack.report.canvas import heading, own_picture, quiet
+from stagepack.report.extra import Axes
+from stagepack.report.style import line_colour
+
+Steps = tuple[tuple[float, float], ...]
+"""Times and gaps: from each time on, the gap holds until the next."""
+POINTS = 300  # of a mean over time
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What is drawn of a store.
+
+    Attributes
+    ----------
+    title, across, up : str
+        Of the picture and its axes.
+    logarithmic : bool
+        Whether the axis across is.
+    """
+
+    title: str
+    across: str
+    up: str
+    logarithmic: bool = True
+
+
+PICTURES = {
+    "profile": Picture("performance profiles", "time / shortest time", "share of cases proved"),
+    "cactus": Picture("proved within a time", "seconds", "cells proved"),
+    "gap": Picture("gap to the best known over time", "seconds", "mean gap"),
+    "integral": Picture("primal integrals", "seconds x gap", "share of cells", logarithmic=False),
+}
+
+
+def gap_steps(result: JsonObject, goal: float) -> Steps:
+    """Return the gap of a run to a goal as steps that begin at 0 s with 1, no incumbent.
+
+    Parameters
+    ----------
+    result : dict
+        As :meth:`stagepack.Result.to_dict` gives it.
+    goal : float
+        The best objective known.
+    """
+    steps = [(0.0, 1.0)]
+    for event in result["trace"]:
+        if event["kind"] == "incumbent":
+            size = max(abs(event["value"]), abs(goal))
+            gap = abs(event["value"] - goal) / size if size else 0.0
+            steps.append((event["time"], min(1.0, gap)))
+    return tuple(steps)
+
+
+def integral(steps: Steps, end: float) -> float:
+    """Return the integral of a gap up to the end of a run."""
+    ends = [*(time for time, _ in steps[1:]), max(end, steps[-1][0])]
+    return float(sum(gap * (e - time) for (time, gap), e in zip(steps, ends, strict=True)))
+
+
+def mean_over_time(runs: Sequence[Steps]) -> Steps:
+    """Return the mean of gaps over time; each holds on after the end of its run."""
+    moments = {time for steps in runs for time, _ in steps if time > 0}
+    if not moments:
+        return ((0.0, 1.0),) if runs else ()
+    first, last = min(moments), max(moments)
+    grid = np.unique(np.geomspace(first, max(last, first), POINTS)) if first < last else [first]
+    total = np.zeros(len(grid))
+    for steps in runs:
+        times = np.array([time for time, _ in steps])
+        gaps = np.array([gap for _, gap in steps])
+        total += gaps[np.searchsorted(times, grid, side="right") - 1]
+    mean = (total / len(runs)).tolist()
+    return ((0.0, 1.0), *zip(map(float, grid), mean, strict=True))
+
+
+def rising(values: Sequence[float], whole: int) -> Steps:
+    """Return how many of `whole` are at most so large, as steps; infinite ones are never."""
+    finite = [value for value in values if math.isfinite(value)]
+    return tuple((value, (at + 1) / whole) for at, value in enumerate(finite))
+
+
+def draw(
+    what: str,
+    curves: Mapping[str, Steps],
+    path: str | Path | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw curves by the name of their methods.
+
+    Parameters
+    ----------
+    what : str
+        One of `PICTURES`.
+    curves : mapping
+    path : path-like or matplotlib Axes, optional
+        The file to write: .png, .svg or .pdf.  Or where to draw.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    return own_picture(lambda axes: _draw(PICTURES[what], curves, axes), path, ax)
+
+
+def _draw(picture: Picture, curves: Mapping[str, Steps], ax: Axes) -> None:
+    for index, (method, steps) in enumerate(curves.items()):
+        across, up = zip(*steps, strict=True) if steps else ((), ())
+        ax.step(across, up, where="post", color=line_colour(index), label=method)
+    quiet(ax, "y")
+    ax.set_xscale("log" if picture.logarithmic else "linear")
+    ax.set_xlabel(picture.across)
+    ax.set_ylabel(picture.up)
+    heading(ax, "", picture.title)
+    if curves:
+        ax.legend(frameon=False, fontsize=8)
+
+
+def require_picture(what: str) -> None:
+    """Refuse what is no picture of a store, by name."""
+    if what not in PICTURES:
+        raise InputError(f"unknown {what!r}", field="what", remedy=suggest(what, PICTURES))
