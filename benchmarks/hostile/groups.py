@@ -170,3 +170,29 @@ def windows_of_many(share: float) -> LayerGrouping:
     last = {"kernel": (1, 1), "padding": (0, 0, 0, 0), "stride": (1000, 1)}
     found.append(_conv("few", names[-1], (1, 8, 4, 8), **last))
     return _network(found, tall, overlap_limit=None)
+
+
+@family
+def residues_of_many(share: float) -> LayerGrouping:
+    """A chain of 400 whose last operator adds to what the first one made, and so on inwards."""
+    n = count(share, 400)
+    chain = _chain(n)
+    names = [operator.name for operator in chain]
+    sums = [
+        Operator(
+            name=f"s{at}",
+            kind=OperatorKind.ELEMENTWISE,
+            inputs=(f"s{at - 1}" if at else names[-1], names[n - 2 - at]),
+            shape=SHAPE,
+        )
+        for at in range(n - 1)
+    ]
+    return _network([*chain, *sums], standalone="needed")
+
+
+@family
+def pixels_of_one(share: float) -> LayerGrouping:
+    """2,000 operators on a single pixel of 4,096 channels: nothing can be cut but these."""
+    shape = (1, 4_096, 1, 1)
+    one = {"kernel": (1, 1), "padding": (0, 0, 0, 0)}
+    return _network(_chain(count(share, 2_000), shape, **one), shape, slicing="free")

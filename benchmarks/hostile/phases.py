@@ -157,3 +157,31 @@ def huge_phases(share: float) -> PhaseSchedule:
         remote_bandwidth=0.7,
         steps=8,
     )
+
+
+@family
+def steps_of_very_many(share: float) -> PhaseSchedule:
+    """A billion steps of 400 layers in training, which load ahead."""
+    return _training(count(share, 400), steps=10**9, prefetch=True, memory=90_000)
+
+
+@family
+def layers_alike(share: float) -> PhaseSchedule:
+    """500 like layers of one class, few graphs, every policy: very many plans are as good."""
+    n = count(share, 500)
+    return PhaseSchedule.from_arrays(
+        [100] * n,
+        [50] * n,
+        [10] * (n + 1),
+        backward=[100] * n,
+        tape=[20] * n,
+        training=True,
+        steps=4,
+        policies=("stash", "keep", "recompute"),
+        layer_class=[0] * n,
+        graphs=4,
+        memory=1_500,
+        tiles=8,
+        io_tiles=(0, 4),
+        remote_bandwidth=2.0,
+    )

@@ -198,3 +198,32 @@ def tables(share: float) -> PipelinePartition:
     return PipelinePartition.from_arrays(
         None, devices=k, compute_table=cycles, memory_table=nbytes, capacity=10**6
     )
+
+
+@family
+def few_cuts(share: float) -> PipelinePartition:
+    """100,000 layers that variables tie to runs of a thousand, for 64 devices with transfers."""
+    n = count(share, 100_000, 2_000)
+    run = max(2, n // 100)
+    tied = [(f"v{at}", at, min(n, at + run) - 1) for at in range(0, n, run)]
+    return _transferring(n, 64, "overlap", variables=tied)
+
+
+@family
+def one_heavy_layer(share: float) -> PipelinePartition:
+    """A layer with 2^50 cycles among 50,000 of one, on unlike devices with memory for a few."""
+    n = count(share, 50_000, 64)
+    cycles = np.ones(n, dtype=np.int64)
+    cycles[n // 3] = 2**50
+    crossing = random_of(n).integers(0, 10**9, n + 1)
+    return PipelinePartition.from_arrays(
+        cycles,
+        devices=32,
+        speed=[1 + at % 3 for at in range(32)],
+        exclusive=[1] * n,
+        capacity=n // 16,
+        objective="transfer-bounded",
+        bandwidth=3.0,
+        in_bytes=crossing,
+        out_bytes=crossing,
+    )

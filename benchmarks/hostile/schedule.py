@@ -234,3 +234,35 @@ def odd_memory(share: float) -> PipelineSchedule:
         post_validation=True,
         optimizer=5,
     )
+
+
+@family
+def one_slow_stage(share: float) -> PipelineSchedule:
+    """One stage of 64 takes a million times as long as the others, and memory is tight."""
+    p = count(share, 64)
+    slow = [10**6 if s == p // 2 else 1 for s in range(p)]
+    return PipelineSchedule.from_arrays(
+        slow,
+        slow,
+        slow,
+        microbatches=count(share, 300),
+        memory_forward=1,
+        memory_weight=-1,
+        limit=p // 2 + 1,
+    )
+
+
+@family
+def tree_of_stages(share: float) -> PipelineSchedule:
+    """A tree of 1,023 stages, two of which feed each, on as many devices as a half of them."""
+    p = 2 ** (count(share, 1_023).bit_length()) - 1
+    random = random_of(p)
+    return PipelineSchedule.from_arrays(
+        random.integers(1, 99, p),
+        random.integers(1, 99, p),
+        microbatches=16,
+        edges=[(s, p - 1 - (p - 2 - s) // 2) for s in range(p - 1)],
+        devices=np.arange(p) // 2,
+        latency=5,
+        objective="span",
+    )
