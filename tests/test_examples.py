@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
+import json
 import os
 import runpy
 import subprocess
@@ -68,6 +71,25 @@ def test_models_and_dumps_become_plans(
         runpy.run_path(str(ROOT / "examples" / name))
         assert capsys.readouterr().out == said
     assert "_SIZE 260ULL" in Path("offsets.h").read_text()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples" / "notebooks").glob("*")), ids=str)
+def test_notebooks_print_and_show_what_they_are_said_to(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    names: dict[str, object] = {}
+    for cell in json.loads(path.read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            *lines, last = ast.parse("".join(cell["source"])).body
+            exec(compile(ast.Module(lines, []), path.name, "exec"), names)
+            if isinstance(last, ast.Expr):
+                shown = eval(compile(ast.Expression(last.value), path.name, "eval"), names)
+                assert "text/html" not in str(cell["outputs"]) or shown._repr_html_()
+            else:
+                exec(compile(ast.Module([last], []), path.name, "exec"), names)
+            printed = [one["text"] for one in cell["outputs"] if one["output_type"] == "stream"]
+            assert capsys.readouterr().out == "".join(itertools.chain.from_iterable(printed))
 
 
 def test_a_module_becomes_a_program_of_executorch(tmp_path: Path) -> None:

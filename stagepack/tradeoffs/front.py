@@ -182,7 +182,7 @@ class Front(ShownRows):
         figures.append("exact and complete" if self.complete else "not complete, or not all proved")
         figures.append(as_text.plural(self.solves, "solve"))
         if self.infeasible:
-            figures.append(f"nothing fits {as_text.number(self.infeasible)} {self.unit}")
+            figures.append(f"nothing fits {as_text.plural(self.infeasible, self.unit[:-1])}")
         rows = [
             [
                 as_text.number(point.x),

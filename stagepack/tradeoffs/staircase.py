@@ -8,8 +8,8 @@ largest b known are open; of those between two neighbouring solutions they are t
 An open stretch is asked about at its upper end, where the next point of the front is, and in its
 middle in turns: a point takes two questions if all goes well and O(log(limits)) in any case.
 Below all solutions only the middle is.  Stretches of the largest area come first, so that the
-points that are known when the search ends early lie apart.  A stretch in which an answer left the
-limit it was for open, for want of time, is given up.  Limits are at least 1.
+points that are known when the search ends early lie apart.  Of a stretch in which an answer left
+the limit it was for open, for want of time, what lies above is asked about.  Limits are at least 1.
 
 Where no limit is open in the end the front is exact: each point has the least value within its
 limit, and no smaller limit allows that value (Haimes, Lasdon and Wismer 1971, in other steps).
@@ -121,12 +121,13 @@ class Staircase:
         return Stretch(max([0 if left is None else left.used - 1, *settled]) + 1, high, left)
 
     def _to_ask(self) -> list[Stretch]:
-        """Return the open stretches in which no answer left open what it was asked."""
-        return [
-            stretch
-            for stretch in self.open()
-            if not any(stretch.low <= limit <= stretch.high for limit in self._asked)
-        ]
+        """Return the open stretches, each above the limits whose answers left them open."""
+        found = []
+        for low, high, left in self.open():
+            low = max([low, *(limit + 1 for limit in self._asked if limit <= high)])
+            if low <= high:
+                found.append(Stretch(low, high, left))
+        return found
 
     def _urgency(self, stretch: Stretch) -> tuple[float, int]:
         width = stretch.high - stretch.low + 1

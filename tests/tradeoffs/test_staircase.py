@@ -18,8 +18,10 @@ Points = dict[int, int]
 class Oracle:
     """Answers within a limit out of a list of solutions {used: value}, some without proof."""
 
-    def __init__(self, points: Points, loose: frozenset[int] = frozenset()) -> None:
-        self.points, self.loose = points, loose
+    def __init__(
+        self, points: Points, loose: frozenset[int] = frozenset(), hard: int | None = None
+    ) -> None:
+        self.points, self.loose, self.hard = points, loose, hard
         self.asked: list[int | None] = []
 
     def __call__(self, limit: int | None, start: object, target: object) -> Result[Any]:
@@ -27,7 +29,7 @@ class Oracle:
         fits = {x: y for x, y in self.points.items() if limit is None or x <= limit}
         if not fits:
             return Result(status=Status.INFEASIBLE, termination=Termination.PROVED)
-        loose = len(self.asked) in self.loose
+        loose = len(self.asked) in self.loose or (limit is not None and limit == self.hard)
         # Of equal values the one that uses most: as unhelpful as can be.
         used = max(fits, key=lambda x: (-fits[x], x)) if not loose else max(fits)
         best = min(fits.values())
@@ -66,6 +68,13 @@ def test_finds_every_point_and_proves_it(points: Points) -> None:
     assert [(one.used, one.value) for one in found.known] == front(points)
     assert not found.open()
     assert all(map(found.proved, found.known))
+
+
+@pytest.mark.parametrize("hard", range(1, 9))
+def test_what_lies_above_a_limit_that_stays_open_is_asked_about(hard: int) -> None:
+    found = search(Oracle({x: 20 - x for x in range(1, 9)}, hard=hard))
+    assert [one.used for one in found.known] == [*range(1, 9)]
+    assert [one.used for one in found.known if not found.proved(one)] in ([hard], [])
 
 
 @settings(max_examples=50)
