@@ -20,6 +20,7 @@ of relaxed decision diagrams.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -31,7 +32,7 @@ from stagepack.heuristics.graph import frontier_state as state
 from stagepack.heuristics.graph.frontier_match_kernels import match
 from stagepack.heuristics.graph.frontier_model import Model
 from stagepack.heuristics.graph.frontier_orders import narrow_order
-from stagepack.heuristics.graph.frontier_plan import Network, Rows, plans
+from stagepack.heuristics.graph.frontier_plan import Network, Passes, Rows
 from stagepack.heuristics.graph.frontier_state import UNREACHED, Labels, Plan, Question
 from stagepack.instances.graph.compact import FORBIDDEN
 from stagepack.instances.profile import Array
@@ -44,8 +45,8 @@ LABEL, PAIR, CALL = 5e-7, 1.5e-8, 3e-5
 """Seconds of work for one, and to ask kernels once more."""
 THINNED, RANKED = 5e-5, 1.5e-7
 """Seconds of work to thin labels out, and for each of them."""
-BUCKETS = 64
-"""The most buckets of loads in tables."""
+BUCKETS, COARSE = 64, 24
+"""The most buckets of loads in tables, and in coarse ones."""
 KEPT, EVERY = 3000, 2
 """Labels that are kept at a cut at most, and how many cuts apart."""
 LATE = -1
@@ -72,6 +73,8 @@ class Guide:
         Lowest and highest stage of each block.
     limit : int
         Ticks; all but the table is true of lower limits, too.
+    limits : ndarray, optional
+        Of every stage, where it is not the same.
     table : ndarray, optional
         See :class:`.frontier_kernels.Question`.
     kept : dict of int to tuple of ndarray
@@ -81,6 +84,7 @@ class Guide:
     model: Model
     windows: Windows
     limit: int
+    limits: Array | None = None
     table: Array | None = None
     kept: dict[int, tuple[Array, Array]] = field(default_factory=dict)
 
@@ -129,10 +133,21 @@ class Sweeps:
         model = models[0]
         self.stages, self.blocks, network = model.stages, model.blocks, model.network
         order = narrow_order(network, seed, pause).tolist()
-        self.plans = plans(network, order, model.stages, len(model.work), model.apart, pause)
+        self._passes = Passes(network, order, pause)
+        self.plans = self._passes.plans(model.stages, len(model.work), model.apart)
+        self._buckets = BUCKETS
         least = np.min([model.work[0].min(axis=0) for model in models], axis=0)
         self.above = _reached(network.before, order, least)
         self.below = _reached(network.after, order[::-1], least)
+        self._reached: list[tuple[int, Array, Array]] = []
+
+    def of(self, model: Model) -> Sweeps:
+        """Return sweeps over the same blocks on other stages, with coarse tables."""
+        other = copy.copy(self)
+        other.models, other.stages, other._reached = [model], model.stages, []
+        other.plans = self._passes.plans(model.stages, len(model.work), model.apart)
+        other._buckets = COARSE
+        return other
 
     @property
     def most(self) -> int:
@@ -142,9 +157,22 @@ class Sweeps:
 
     def windows(self, limit: int) -> Windows:
         """Return the lowest and highest stage of blocks that work before and after them allows."""
-        low = np.maximum(-(-self.above // limit) - 1, 0)
-        high = self.stages - np.maximum(-(-self.below // limit), 1)
-        return low, high
+        first, last = self.most_work(limit)
+        low = np.searchsorted(first, self.above)
+        return low, self.stages - 1 - np.searchsorted(last, self.below)
+
+    def most_work(self, limit: int) -> Windows:
+        """Return the most work of the first, and of the last, one stage, two stages, ... ."""
+        first = limit * np.arange(1, self.stages + 1)
+        last = first
+        for most, one, other in self._reached:
+            if limit <= most:
+                first, last = np.minimum(first, one), np.minimum(last, other)
+        return first, last
+
+    def learn(self, limit: int, first: Array, last: Array) -> None:
+        """Keep the most work of the first, and of the last, stages within a limit."""
+        self._reached.append((limit, first, last))
 
     def guide(self, limit: int, model: Model | None = None) -> Guide:
         """Return what is known of partitions within a limit before the first sweep.
@@ -191,6 +219,9 @@ class Sweeps:
         """Return what the kernel is asked."""
         model, plan, n, k = guide.model, self.plans[reverse], self.blocks, self.stages
         low, high = guide.windows
+        if guide.limits is None:
+            known = self.windows(limit)
+            low, high = np.maximum(low, known[0]), np.minimum(high, known[1])
         turn = slice(None, None, -1) if reverse else slice(None)
         if reverse:
             low, high = k - 1 - high, k - 1 - low
@@ -204,14 +235,15 @@ class Sweeps:
         source_low = np.full(n + 1, k, dtype=np.int64)
         source_low[:n] = np.where(sources[order], low[order], k)
         source_low = np.minimum.accumulate(source_low[::-1])[::-1]
-        bucket, buckets = self._buckets(limit)
+        each = np.full(k, limit) if guide.limits is None else guide.limits
+        bucket, buckets = self._bucketed(int(each.max()))
         table = guide.table if guide.limit == limit else None
         made = np.zeros((1, 1, 1, 1), dtype=np.int32)
         if not beam:
             made = np.full((n + 1, k, buckets, buckets), UNREACHED, dtype=np.int32)
             made[0] = 0
         timed = len(model.work) - len(model.room)
-        limits = np.concatenate((np.full((timed, k), limit), model.room))[:, turn]
+        limits = np.concatenate((np.tile(each, (timed, 1)), model.room))[:, turn]
         finest = np.full(len(model.work), delta)
         # Bytes are merged as loads are, in proportion.
         finest[timed:] = [
@@ -237,14 +269,14 @@ class Sweeps:
             np.full(n, -1, dtype=np.int64),
             ((cut % EVERY == 0) & (cut > 0) & (cut < n)).astype(np.int8),
             bucket,
-            max(1, (limit * k) >> 30),
+            max(1, int(each.sum()) >> 30),
             beam,
         )
 
-    def _buckets(self, limit: int) -> tuple[int, int]:
+    def _bucketed(self, limit: int) -> tuple[int, int]:
         """Return by how many bits loads are shifted in tables, and the buckets there."""
         each = (self.blocks + 1) * self.stages * 4
-        most = min(BUCKETS, max(4, int((self._memory / 16 / each) ** 0.5)))
+        most = min(self._buckets, max(4, int((self._memory / 16 / each) ** 0.5)))
         bucket = 0
         while (limit >> bucket) + 1 > most:
             bucket += 1
@@ -267,7 +299,7 @@ class Sweep:
     ) -> None:
         self._plan, self._ask, self._other, self._pause = plan, ask, other, pause
         self._reverse, self._given, self._limit = reverse, guide.kept, limit
-        self._model = guide.model
+        self._model, self._limits = guide.model, guide.limits
         self._keeps: dict[int, tuple[Array, Array]] = {}
         self._labels = _labels(plan, FIRST, FIRST if ask.beam else 1)
         self._labels.alive[0, 0] = 1
@@ -290,7 +322,8 @@ class Sweep:
         seen = ask.lowest, ask.highest
         if self._reverse:
             seen = k - 1 - ask.highest, k - 1 - ask.lowest
-        return Swept(status, Guide(self._model, seen, self._limit, ask.made, self._keeps))
+        guide = Guide(self._model, seen, self._limit, self._limits, ask.made, self._keeps)
+        return Swept(status, guide)
 
     def _finish(self, until: float) -> int:
         """Go on; return `DONE`, `EMPTY`, `FULL` or `LATE`."""

@@ -293,37 +293,41 @@ class _Sweep:
         self.columns.end("item")
 
 
-def plans(
-    network: Network,
-    order: Sequence[int],
-    stages: int,
-    kinds: int,
-    apart: bool,
-    pause: Callable[[], object],
-) -> tuple[Plan, Plan]:
-    """Return what sweeps along a topological order, and against it, do.
+class Passes:
+    """Both passes over a network, of which plans for any number of stages are made.
 
     Parameters
     ----------
     network : Network
     order : sequence of int
-    stages : int
-        At most `WORD_BITS` - 1.
-    kinds : int
-        Kinds of load.
-    apart : bool
-        Whether times, what is received and what is sent are kinds of their own.
+        A topological one.
     pause : callable
         Called at every step; what it raises ends the pass.
     """
-    along = _Sweep(network, order, pause)
-    against = _Sweep(network.mirrored(), order[::-1], pause)
-    for one in (along, against):
-        for i in range(len(order)):
-            one.step(i)
-    for one, other in ((along, against), (against, along)):
-        one.cross(other)
-    return _finished(along, stages, kinds, apart), _finished(against, stages, kinds, apart)
+
+    def __init__(self, network: Network, order: Sequence[int], pause: Callable[[], object]) -> None:
+        self._along = _Sweep(network, order, pause)
+        self._against = _Sweep(network.mirrored(), order[::-1], pause)
+        for one in (self._along, self._against):
+            for i in range(len(order)):
+                one.step(i)
+        self._along.cross(self._against)
+        self._against.cross(self._along)
+
+    def plans(self, stages: int, kinds: int, apart: bool) -> tuple[Plan, Plan]:
+        """Return what sweeps along the order, and against it, do.
+
+        Parameters
+        ----------
+        stages : int
+            At most `WORD_BITS` - 1.
+        kinds : int
+            Kinds of load.
+        apart : bool
+            Whether times, what is received and what is sent are kinds of their own.
+        """
+        along = _finished(self._along, stages, kinds, apart)
+        return along, _finished(self._against, stages, kinds, apart)
 
 
 def _finished(pass_: _Sweep, stages: int, kinds: int, apart: bool) -> Plan:

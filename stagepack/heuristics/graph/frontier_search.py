@@ -3,8 +3,9 @@
 A limit is decided by sweeps that merge less and less: no label left raises the bound, a beam that
 gets through is a better partition.  Most work goes to the limit just below the best partition,
 which proves it or betters it.  Beside it rounds try limits nearer to the bound, for which less will
-do, :mod:`.window_search`, and whatever else finds partitions; each has twice the work of the one
-before.  What is not decided in a round is taken up in the next where it was left.
+do, :mod:`.frontier_reach`, :mod:`.window_search`, and whatever else finds partitions; each has
+twice the work of the one before.  What is not decided in a round is taken up in the next where it
+was left.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from stagepack.heuristics.graph import frontier_state as state
 from stagepack.heuristics.graph import window_search
 from stagepack.heuristics.graph.frontier import Sweep, Sweeps
 from stagepack.heuristics.graph.frontier_model import Model
+from stagepack.heuristics.graph.frontier_reach import Reach
 from stagepack.instances.profile import Array
 
 DELTAS = (0.08, 0.04, 0.02, 0.01, 0.005, 0.0025, 0.00125, 0.0, 0.0)
@@ -34,10 +36,13 @@ CLOSE = 0.001
 """Part of the best partition's value within which no limit is tried but the one just below it."""
 NEAR = 0.75, 1.5
 """How far off, times the share, a limit may be that was tried before."""
-ROUND, NEARER, ASIDE = 1.0, 0.75, 0.5
+ROUND, NEARER, ASIDE, STRETCHED = 1.0, 0.75, 0.5, 2.0
 """Seconds of work in the first round, on a graph of a thousand blocks, for the limit just below the
 best partition; the part of it that each limit nearer to the bound gets; that of what finds
-partitions aside."""
+partitions aside; that of finding out how far stages reach."""
+STEP_UP, NEARLY = 0.25, 0.005
+"""The part of what is open that is tried next there; that of the best partition's value at which it
+is known well enough."""
 
 
 Take = Callable[[Array, Model], int | None]
@@ -182,6 +187,9 @@ class LabelSearch:
         self.value = sweeps.most
         self.impossible = False
         self._open: list[Decision] = []
+        self._reach = Reach(sweeps) if Reach.applies(sweeps) else None
+        self._reached = self.value  # the least limit tried within which stages reach far enough
+        self._stretched = 0  # the limit at work
         self._reverse = True  # where to begin aside: changed when a first sweep takes too long
 
     def take(self, stages: Array, model: Model) -> int | None:
@@ -198,6 +206,7 @@ class LabelSearch:
             self._settle(Decision(self.sweeps, limit, self.take, False, eager=True), np.inf)
         work = ROUND * window_search.size(self.sweeps)
         turn = 0
+        self._stretch(STRETCHED * work)
         crowded = self._approach(NEARER * work)
         last = Decision(self.sweeps, self.value - 1, self.take, True)
         while self.best is not None and self.bound < self.value:
@@ -213,7 +222,29 @@ class LabelSearch:
             if crowded and last.stuck and before == (self.bound, self.value):
                 return
             turn, work = turn + 1 if self.value == before[1] else 0, 2 * work
+            self._stretch(STRETCHED * work)
             crowded = self._approach(NEARER * work)
+
+    def _stretch(self, work: float) -> None:
+        """Try limits above the bound, of which low ones take least, until stages reach far enough.
+
+        At last look how far they reach within a limit just below the best partition.
+        """
+        until = effort.spent() + work
+        while self._reach is not None and self.bound < self.value and effort.spent() < until:
+            high = min(self._reached, self.value)
+            last = high - self.bound <= NEARLY * self.value
+            if not self.bound <= self._stretched < (self.value if last else high):
+                self._stretched = (
+                    self.value - 1 if last else self.bound + int(STEP_UP * (high - self.bound))
+                )
+            answer = self._reach.go_on(self._stretched, until - effort.spent(), whole=last)
+            if answer is False:
+                self._raise(self._stretched + 1)
+            elif answer and last:
+                self._reach = None
+            elif answer:
+                self._reached = self._stretched
 
     def _approach(self, work: float) -> bool:
         """Try limits between the bound and the best partition; return whether room is lacking."""

@@ -7,7 +7,7 @@ import pytest
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph import frontier_orders, frontier_plan
 from stagepack.heuristics.graph.frontier_orders import narrow_order
-from stagepack.heuristics.graph.frontier_plan import Network, plans
+from stagepack.heuristics.graph.frontier_plan import Network, Passes
 from stagepack.progress import Stopped
 
 SIDE = 12
@@ -44,7 +44,7 @@ def test_plans_count_what_they_look_at_and_end_when_told() -> None:
     order = list(range(2 * SIDE))
     asked: list[None] = []
     with effort.counting():
-        along, _ = plans(bipartite(), order, 3, 1, False, lambda: asked.append(None))
+        along, _ = Passes(bipartite(), order, lambda: asked.append(None)).plans(3, 1, False)
         assert effort.spent() > frontier_plan.ENTERED * (len(along.net) + len(along.term))
     assert len(asked) > 2 * len(order)  # while edges over cuts are taken down, too
 
@@ -54,4 +54,4 @@ def test_plans_count_what_they_look_at_and_end_when_told() -> None:
             raise Stopped
 
     with pytest.raises(Stopped):
-        plans(bipartite(), order, 3, 1, False, ended)
+        Passes(bipartite(), order, ended)
