@@ -11,6 +11,7 @@ import typer
 
 from stagepack.cli import completion
 from stagepack.cli.context import instance_of
+from stagepack.cli.export import Form, require_exportable
 from stagepack.cli.options import (
     EXIT_INFEASIBLE,
     EXIT_INPUT,
@@ -61,18 +62,48 @@ def plan(
         Path | None,
         option(OUTPUT, "Draw the schedule: .png, .svg, .pdf or .html.", metavar="FILE"),
     ] = None,
+    html: Annotated[
+        Path | None, option(OUTPUT, "Write a page of the plan and its levels.", metavar="FILE")
+    ] = None,
+    export: Annotated[
+        Path | None,
+        option(OUTPUT, "Write the stages (--as) or the schedule for other tools.", metavar="FILE"),
+    ] = None,
+    as_: Annotated[
+        str | None,
+        option(
+            OUTPUT,
+            "Tool that --export is for, perhaps with options of it: megatron:ranks=4.",
+            "--as",
+            metavar="TOOL",
+        ),
+    ] = None,
 ) -> None:
     """Plan a whole model: stages, the schedule of its microbatches, addresses in each memory."""
     from stagepack.planning import plan_model
 
-    require_writable(output, plot)
-    partition = _partition(model, context)
+    require_writable(output, plot, html, export)
+    partition, form = _partition(model, context), Form.of(as_)
+    if form.tool and export is None:
+        raise InputError("needs a file", field="--as", remedy="name it: --export FILE")
+    if form.tool and export is not None:
+        require_exportable(partition, export, form)
+        form = form.beside(partition, model)
     with engines_silenced():
         found = plan_model(
             partition, split=split, threads=threads, seed=seed, time_limit=time_limit or None
         )
-    picture = (lambda path: draw_plan(found, path)), plot if found.levels else None
-    failed = answer(found, "the whole plan", output, picture, as_json=as_json)
+    made = bool(found.levels)
+
+    def exported(path: Path) -> None:
+        found.export(path, as_=form.tool or None, **form.options)
+
+    files = (
+        ((lambda path: draw_plan(found, path)), plot if made else None),
+        (found.to_html, html),
+        (exported, export if made else None),
+    )
+    failed = answer(found, "the whole plan", output, *files, as_json=as_json)
     nothing = EXIT_INFEASIBLE if found.status == "INFEASIBLE" else EXIT_NOTHING
     raise typer.Exit(EXIT_INPUT if failed else 0 if found.levels else nothing)
 

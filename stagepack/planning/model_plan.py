@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from stagepack import files
 from stagepack.contracts import Instance, JsonObject, Number
-from stagepack.instances.formats import dump
+from stagepack.errors import InputError, suggest
+from stagepack.instances.formats import dump, write_solution
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import estimate
+from stagepack.instances.problem import PROBLEMS
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.instances.schedule.check import Measure, measure
 from stagepack.instances.violation import Violation
 from stagepack.report import format as as_text
-from stagepack.report.shown import contents
+from stagepack.report.html import page
+from stagepack.report.shown import contents, html
 from stagepack.report.table import Account, Head, Sheet
+from stagepack.report.view import view
 from stagepack.result import Result, Status, relative_gap
 from stagepack.shown import Shown
 from stagepack.solve import versions
@@ -247,6 +252,56 @@ class ModelPlan(Shown):
             files.write(path, text)
         return text
 
+    def export(
+        self,
+        path: str | Path,
+        *,
+        as_: str | None = None,
+        level: str | None = None,
+        **options: object,
+    ) -> None:
+        """Write one of the levels as another tool reads it.
+
+        Parameters
+        ----------
+        path : path-like
+        as_ : str, optional
+            The tool, such as "megatron" or "vllm" for the stages.
+        level : str, optional
+            Which: by default the first that is written for this tool, without one the schedule.
+        **options
+            As for :func:`stagepack.write_solution`.
+
+        Raises
+        ------
+        InputError
+            For a plan without levels, an unknown level or tool, and what the tool cannot do.
+        """
+        if level is None:
+            fits = (one.name for one in self.levels if as_ in PROBLEMS[one.instance.kind].tools)
+            level = "schedule" if as_ is None else next(fits, "partition")
+        names = [one.name for one in self.levels]
+        if level not in names:
+            raise InputError(f"unknown {level!r}", field="level", remedy=suggest(level, names))
+        chosen = self.level(level)
+        write_solution(chosen.instance, chosen.result, path, as_=as_, **options)
+
+    def to_html(self, path: str | Path) -> None:
+        """Write a self-contained page: what the plan is worth, and a picture of each level.
+
+        Raises
+        ------
+        InputError
+            When it cannot be written, or what draws is not installed.
+        """
+        figures: JsonObject = {}
+        levels = [_section(level, f"level{at}", figures) for at, level in enumerate(self.levels)]
+        text = page(
+            "planning/templates/plan.html", f"Plan of {self.name or 'a model'}", figures,
+            summary=html(self), levels=levels,
+        )  # fmt: skip
+        files.write(path, text)
+
     def contents(self) -> list[Head | Account | Sheet]:
         """Return what is printed."""
         if not self.levels:
@@ -306,6 +361,21 @@ class ModelPlan(Shown):
 
     def _line(self) -> str:
         return f"{self.name!r}, {self.status}, {self.objective} cycles"
+
+
+def _section(level: Level, anchor: str, figures: JsonObject) -> JsonObject:
+    """Return what the page says of a level; its figures go to `figures`."""
+    kind, result = view(level.instance.kind), level.result
+    section = kind.section(level.instance, {result.method: result}, result, anchor)
+    figures.update(section.figures)
+    standing = as_text.standing(result.status, result.objective, level.instance)
+    worth = kind.worth_with_unit(level.instance, result.objective)
+    return {
+        "anchor": anchor,
+        "name": level.name,
+        "headline": f"{kind.headline(level.instance)} · {worth} · {standing}",
+        "html": section.html,
+    }
 
 
 @contents.register

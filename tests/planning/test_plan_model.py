@@ -154,3 +154,23 @@ def test_nothing_is_asked_once_a_plan_is_proved_or_the_time_is_over(
     over = sp.plan_model(chain(1))
     assert (over.status, over.attempts) == ("UNKNOWN", ())
     assert "time" in over.reason
+
+
+def test_plans_are_pages_and_exports(tmp_path: Path) -> None:
+    page, stages, orders = (tmp_path / name for name in ("p.html", "vllm.txt", "orders.csv"))
+    sp.write(chain(1), tmp_path / "model.json")
+    done = run("plan", tmp_path / "model.json", "--html", page, "--export", stages, "--as", "vllm")
+    assert done.returncode == 0, done.stderr
+    text = page.read_text()
+    assert [text.count(f'id="level{at}"') for at in range(3)] == [1, 1, 0]
+    plan = sp.plan_model(chain(1))
+    partition = plan.level("partition")
+    sp.write_solution(partition.instance, partition.result, tmp_path / "same.txt", as_="vllm")
+    assert stages.read_text() == (tmp_path / "same.txt").read_text()
+    plan.export(orders)
+    assert len(orders.read_text().splitlines()) == 2
+    with pytest.raises(sp.InputError, match="schedule"):
+        plan.export(orders, level="shedule")
+    with pytest.raises(sp.InputError, match="megatron"):
+        plan.export(orders, as_="megaton")
+    assert run("plan", tmp_path / "model.json", "--as", "vllm").returncode == 2
