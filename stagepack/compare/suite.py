@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ from stagepack.instances import catalog, formats
 SETTINGS = {"methods": list, "seeds": list, "time_limit": (int, float), "threads": int}
 KNOWN = ("instances", *SETTINGS)
 SOURCES = ("files", "catalog")
+MOST = 1_000_000
+"""Instances that one entry may say."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,12 @@ def _setting(key: str, value: object) -> Any:
     if isinstance(value, bool) or not isinstance(value, kinds) or value == []:
         wanted = "a list that is not empty" if kinds is list else "a number"
         raise InputError(f"is {value!r}", field=key, remedy=f"give {wanted}")
+    if isinstance(value, list):
+        holds = str if key == "methods" else int
+        for one in value:
+            if isinstance(one, bool) or not isinstance(one, holds):
+                wanted = "names" if holds is str else "integers"
+                raise InputError(f"holds {one!r}", field=key, remedy=f"give {wanted}")
     return (value or None) if key == "time_limit" else value
 
 
@@ -128,12 +137,15 @@ def _combinations(given: Mapping[str, Any], where: str) -> Iterator[JsonObject]:
     for key, value in given.items():
         if isinstance(value, dict):
             ends = value.get("from"), value.get("to")
-            if set(value) != {"from", "to"} or not all(isinstance(end, int) for end in ends):
+            if set(value) != {"from", "to"} or not all(type(end) is int for end in ends):
                 raise InputError(
                     f"is {value!r}", field=f"{where}.{key}", remedy="write {from = 0, to = 9}"
                 )
             values.append(range(value["from"], value["to"] + 1))
         else:
             values.append(value if isinstance(value, list) else [value])
+    many = math.prod(map(len, values))
+    if many > MOST:
+        raise InputError(f"says {many:,} instances", field=where, remedy=f"at most {MOST:,}")
     for chosen in itertools.product(*values):
         yield dict(zip(given, chosen, strict=True))

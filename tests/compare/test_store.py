@@ -64,6 +64,12 @@ def test_a_suite_says_instances_and_settings(tmp_path: Path) -> None:
          "instances[0].batch", "from"),
         ('[[instances]]\ncatalog = "pipeline/bert-base"\nbach = 3', "bach", "batch"),
         ("a = [", "", "TOML"),
+        ("seeds = ['a']", "seeds", "integers"),
+        ("methods = [1]", "methods", "names"),
+        ('[[instances]]\ncatalog = "pipeline/bert-base"\nbatch = {from = 1, to = 9999999999}',
+         "instances[0]", "9,999,999,999"),
+        ('[[instances]]\ncatalog = "pipeline/bert-base"\nbatch = {from = true, to = 2}',
+         "instances[0].batch", "from"),
     ],
 )  # fmt: skip
 def test_bad_suites_are_named(tmp_path: Path, text: str, field: str, what: str) -> None:
@@ -120,6 +126,27 @@ def test_a_run_that_was_ended_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(begun) == 28 - 10
     alone, _ = cells(tmp_path / "other", tmp_path)
     assert plain(again) == plain(alone)
+
+
+def test_a_full_disk_costs_what_was_under_way(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    store, before = tmp_path / "store", resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(row: Any, done: int, total: int) -> None:
+        if done == 10:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
+
+    try:
+        found, _ = cells(store, tmp_path, on_result=fill)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    told = [row["reason"] for row in found.rows if row["status"] == "error"]
+    assert len(told) == 18
+    assert all("cannot be kept" in reason for reason in told)
+    assert len([path for path in store.rglob("*") if path.is_file()]) == 10 + 1, "nothing torn"
+    again, begun = cells(store, tmp_path)
+    assert len(begun) == 18
+    assert again.complete
 
 
 def test_workers_keep_what_they_find(tmp_path: Path) -> None:
