@@ -48,6 +48,8 @@ CLOCKED = {
     "W": "backward_weight_one_chunk",
 }
 """What runs the parts of a stage's work."""
+PRELOAD = ("torch._dynamo",)
+"""What PyTorch imports when it first traces a module."""
 MEMORY = ("parameters", "constants", "gradients", "optimiser state")
 """Categories of bytes that are held for good."""
 Taken = list[tuple[str, int, int]]
@@ -138,7 +140,7 @@ def _run(job: Job, folder: str) -> None:
     """
     served = "forkserver" in multiprocessing.get_all_start_methods()
     if served:  # PyTorch is imported once, not once a rank
-        multiprocessing.get_context("forkserver").set_forkserver_preload([__name__])
+        multiprocessing.get_context("forkserver").set_forkserver_preload([__name__, *PRELOAD])
     method = "forkserver" if served else "spawn"
     try:
         context = mp.start_processes(

@@ -6,6 +6,7 @@ targets, and sends one tensor across each cut: see :mod:`stagepack.integrations.
 
 from __future__ import annotations
 
+import inspect
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -14,8 +15,8 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+from torch.distributed.pipelining.schedules import PipelineScheduleMulti, _PipelineScheduleRuntime
 from torch.utils import _pytree as pytree
 
 from stagepack.errors import InputError
@@ -91,9 +92,9 @@ class Running:
     def __init__(
         self,
         stages: Stages,
-        order: str,
-        microbatches: int,
-        own: Sequence[int],
+        schedule: PipelineSchedule,
+        plan: ScheduleSolution,
+        rank: int,
         loss: Callable[[Any, Any], Any] | None,
         make: Callable[..., PipelineStage],
     ) -> None:
@@ -102,19 +103,21 @@ class Running:
         Parameters
         ----------
         stages : Stages
-        order : str
-            A line a process, as torch reads it.
-        microbatches : int
-        own : sequence of int
-            The stages of this process, rising.
+        schedule : PipelineSchedule
+            Of which this process has stages.
+        plan : ScheduleSolution
+        rank : int
         loss : callable, optional
         make : callable
             Makes a stage of torch's.
         """
+        devices = schedule.devices.tolist()
+        own = [at for at, device in enumerate(devices) if device == rank]
         between = [None, *cuts(stages, stages.layers), None]
         sent = [_Sent(stages[at], between[at], between[at + 1]) for at in own]
         self.modules = tuple(stages[at] for at in own)
-        self._stages, self._count, self._loss = stages, microbatches, loss
+        self._stages, self._loss = stages, loss
+        self._count = int(schedule.microbatches[0])
         self._first = sent[0] if own[0] == 0 else None
         self._last = sent[-1] if own[-1] == len(stages) - 1 else None
         self._targets: list[Any] = []
@@ -125,13 +128,14 @@ class Running:
             device = next((tensor.device for tensor in tensors), torch.device("cpu"))
             parts.append(make(part.to(device), at, len(stages), device, **part.ends(device)))
         self.parts = tuple(parts)
-        self._runtime = _PipelineScheduleRuntime(
-            parts, microbatches, loss_fn=loss and self._lost, scale_grads=False
-        )
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "order.csv"
-            path.write_text(order)
-            self._runtime._load_csv(str(path), format="compute_only")
+        if loss is None and len(set(devices)) == len(devices):
+            parts[0].stage_index_to_group_rank = dict(enumerate(devices))
+            self._runtime = ScheduleGPipe(parts[0], self._count)  # there is no other order
+        else:
+            order = dump(plan, schedule).decode()
+            if loss is None:
+                order = _with_backward(order, devices, self._count)
+            self._runtime = _ordered(parts, self._count, loss and self._lost, devices, order)
 
     def step(
         self, *inputs: Any, target: Any = None, losses: list[Any] | None = None, **kwargs: Any
@@ -290,17 +294,43 @@ def scheduled(
             field="schedule",
             remedy="give a loss for training, and none for inference",
         )
-    devices = schedule.devices.tolist()
-    own = [at for at in range(schedule.p) if devices[at] == rank]
-    if not own:
+    if rank not in schedule.devices:
         raise InputError(
             f"device {rank} has no stage", field="schedule", remedy="number devices from 0"
         )
-    count = max(microbatches)
-    order = dump(plan, schedule).decode()
-    if loss is None:
-        order = _with_backward(order, devices, count)
-    return Running(stages, order, count, own, loss, make)
+    return Running(stages, schedule, plan, rank, loss, make)
+
+
+def _ordered(
+    parts: Sequence[PipelineStage],
+    microbatches: int,
+    loss: Callable[[Any, Any], Any] | None,
+    devices: Sequence[int],
+    order: str,
+) -> Any:
+    """Return torch's runtime of an order, a line a process.
+
+    Parameters
+    ----------
+    parts : sequence of PipelineStage
+    microbatches : int
+    loss : callable, optional
+        Of what the last stage returns, and the number of a microbatch.
+    devices : sequence of int
+        Of all stages.
+    order : str
+    """
+    # Versions differ: some divide gradients unless told, some do not read devices in the order.
+    options = {"scale_grads": False, "stage_index_to_group_rank": dict(enumerate(devices))}
+    known = inspect.signature(PipelineScheduleMulti.__init__).parameters
+    made = _PipelineScheduleRuntime(
+        list(parts), microbatches, loss_fn=loss, **{k: v for k, v in options.items() if k in known}
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "order.csv"
+        path.write_text(order)
+        made._load_csv(str(path), format="compute_only")
+    return made
 
 
 def _with_backward(order: str, devices: Sequence[int], microbatches: int) -> str:

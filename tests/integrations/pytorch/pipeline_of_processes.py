@@ -87,22 +87,30 @@ class Job:
 def work(rank: int, ranks: int, jobs: list[Job], folder: str) -> None:
     """Run a step of every job; leave a file with the number of those that were right."""
     joined(rank, ranks, folder)
+    made: dict[str, Any] = {}
     for at, job in enumerate(jobs):
-        if job.schedule.training:
-            train(rank, job)
-        else:
+        case = job.case
+        if not job.schedule.training:
             infer(rank, job)
+        else:
+            if repr(case) not in made:  # traced once for all its schedules
+                model = case.built()
+                alone = copy.deepcopy(model)
+                made[repr(case)] = (
+                    alone,
+                    sp.build_stages(model, case.cuts, case.args, case.kwargs, depth=case.depth),
+                )
+            train(rank, job, *made[repr(case)])
         Path(folder, f"done-{rank}").write_text(str(at + 1))
     dist.barrier()
     dist.destroy_process_group()
 
 
-def train(rank: int, job: Job) -> None:
-    """Run a step, and compare results, losses, gradients and buffers."""
+def train(rank: int, job: Job, alone: Any, stages: Any) -> None:
+    """Run a step, and compare results, losses, gradients and buffers with those of the module."""
     case, devices = job.case, job.schedule.devices.tolist()
-    model = case.built()
-    alone = copy.deepcopy(model)
-    stages = sp.build_stages(model, case.cuts, case.args, case.kwargs, depth=case.depth)
+    for module in (alone, *stages):
+        module.zero_grad()
     runs = sp.run_pipeline(stages, job.schedule, job.plan, rank, loss)
     args, kwargs = several((case.args, case.kwargs))
     losses: list[Any] = []

@@ -111,7 +111,7 @@ def test_nested_inputs_by_keyword_and_a_layer_that_runs_twice() -> None:
 
 def test_modules_without_weights_are_counted_too() -> None:
     with torch.device("meta"):
-        module, tokens = models.encoder(layers=8, width=512), torch.randn(1, 128, 512)
+        module, tokens = models.encoder(layers=1, width=512), torch.randn(1, 128, 512)
     profile = sp.profile_model(module, (tokens,))
     assert held(profile, "parameters") == 4 * sum(p.numel() for p in module.parameters())
     with pytest.raises(InputError, match="module: is on the device `meta`; count it"):
@@ -164,7 +164,7 @@ def test_a_measured_profile_is_partitioned(capsys: pytest.CaptureFixture[str]) -
         (
             lambda: torch.nn.Sequential(torch.nn.Linear(3, 3)),
             (torch.randn(2, 3, device="meta"),),
-            "module 0: cannot be traced: .*same device",
+            "module 0: cannot be traced: .* devices?",
         ),
         (lambda: torch.nn.Identity(), (torch.randn(2),), "module: runs no operators"),
         (lambda: torch.nn.Linear(3, 3), torch.randn(2, 3), "sample_inputs: is no tuple"),
