@@ -37,9 +37,12 @@ GLANCE, LITTLE = 0.1, 500
 """Seconds of work for a look at the capacity, or at the bound, before anything else; and blocks up
 to which that is worth it."""
 
-ASKED, BOUND_ASKED = 2.0, 0.3
+ASKED, BOUND_ASKED = 4.0, 0.3
 """Seconds of work for a capacity alone, or for the bound, before the best placement is lowered
 towards it as well."""
+
+MOSTLY = 0.8, 0.5
+"""Parts of the work that is left which these take at most."""
 
 RIGID = 0.5
 """Seconds of work for blocks that are kept from shrinking and sharing."""
@@ -100,7 +103,8 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
     compile_kernels(attempt, "exact")
     keep_going = attempt.for_a_while(seconds)
     fit = instance.objective is Objective.FIT
-    asked = min(ASKED if fit else BOUND_ASKED, min(seconds, effort.left()) / 2)
+    left = min(seconds, effort.left())
+    asked = min(ASKED, MOSTLY[0] * left) if fit else min(BOUND_ASKED, MOSTLY[1] * left)
     if _ask(attempt, low, _both(keep_going, attempt.for_a_while(asked))) or not keep_going():
         return
     if fit:

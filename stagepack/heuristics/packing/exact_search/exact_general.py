@@ -408,13 +408,10 @@ class GeneralPortfolio(Portfolio):
         unit, movable = self.component.unit, self.component.shapes.blocks[: self.component.b]
         return min(NOWHERE, unit * max(self.search.least, next_top(movable, nbytes // unit)))
 
-    def _limit(self, number: int) -> int:
-        return (FIRST_LIMIT * self.component.b) << number
-
-    def _starts(self, capacity: int, number: int) -> Iterator[None]:
+    def _starts(self, capacity: int, number: int) -> Iterator[int]:
         for focus, rank in self._orders(number):
             self.search.start(capacity, rank, focus)
-            yield
+            yield (FIRST_LIMIT * self.component.b) << number
 
     def _orders(self, number: int) -> Iterator[tuple[int, Array]]:
         """Yield focus and ranks; after two rounds the first key is changed by lognormal noise."""

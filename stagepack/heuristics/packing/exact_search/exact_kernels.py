@@ -4,8 +4,8 @@ Every feasible packing can be made canonical: among those of least sum(size * of
 least sum(size^2 * offset), identical blocks in index order.  In it no block can move to a lower
 place, so a block that is not at the lowest place above all placed neighbours (its *base*) stands
 on a neighbour that is still unplaced.  The search places blocks in ascending order of offset and
-branches on the block of least base among those not excluded from their base (or on any block
-that no unplaced neighbour fits below any more):
+branches on the block of least base among those not excluded from their base, or on any block that
+no unplaced neighbour fits below any more, as where the search has failed most:
 
 - PLACE it at its base, or
 - EXCLUDE it from its base: its offset is at least ``min over unplaced neighbours j of
@@ -43,6 +43,7 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     FOCUS,
     FOUND,
     FULL,
+    HARDEST_SECTION,
     LIMIT,
     LISTS,
     LOWEST_BLOCK,
@@ -169,8 +170,18 @@ def _fits(frame: Record, low: int, high: int, capacity: int, state: SearchState)
                 section.floor = least
         floor = max(section.floor, level)
         if topped(section, floor, holes, control) > capacity:
+            state.failures[s] += 1
             return False
     return True
+
+
+@step
+def _blame(i: int, state: SearchState) -> None:
+    """Note that a block has no place, in all of its sections."""
+    block = state.blocks[i]
+    state.control[SPENT] += block.section_end - block.section
+    for r in range(block.section, block.section_end):
+        state.failures[state.section_of[r]] += 1
 
 
 # ---------------------------------------------------------------------- the block to branch on
@@ -236,6 +247,63 @@ def _in_lowest_section(frame: Record, otherwise: int, state: SearchState) -> int
         if lists[q] == choice:
             return q
     return otherwise
+
+
+@step
+def _in_hardest_section(frame: Record, otherwise: int, state: SearchState) -> int:
+    """Return where in the part's list the block to branch on is, `otherwise` if there is none.
+
+    It is the lowest member of the section that failed most (of several: the fullest), or what has
+    to be decided before: whatever fits below it, and below that, until nothing does.
+    """
+    blocks, sections, lists, members = state.blocks, state.sections, state.lists, state.members
+    failures, control = state.failures, state.control
+    control[SPENT] += frame.section_end - frame.section
+    where, most, fullest = -1, -1.0, 0
+    for q in range(frame.section, frame.section_end):
+        section = sections[lists[q]]
+        top, failed = section.floor + section.total, failures[lists[q]]
+        if section.total > 0 and (failed > most or (failed == most and top > fullest)):
+            where, most, fullest = lists[q], failed, top
+    choice = -1
+    control[SPENT] += sections[where].member_end - sections[where].member
+    for r in range(sections[where].member, sections[where].member_end):
+        i = members[r]
+        if blocks[i].offset < 0 and (choice < 0 or _lower(blocks[i], blocks[choice])):
+            choice = i
+    under = _beneath(choice, state)
+    while under >= 0:
+        if blocks[under].effective >= blocks[choice].effective:
+            return otherwise
+        choice = under
+        under = _beneath(choice, state)
+    for q in range(frame.begin, frame.begin + frame.count):
+        if lists[q] == choice:
+            return q
+    return otherwise
+
+
+@numba.njit(inline="always")
+def _lower(one: Record, other: Record) -> bool:
+    """Return whether a block comes before another one: the lower, then the preferred one."""
+    if one.effective != other.effective:
+        return bool(one.effective < other.effective)
+    if one.base != other.base:
+        return bool(one.base < other.base)
+    return bool(one.rank < other.rank)
+
+
+@step
+def _beneath(i: int, state: SearchState) -> int:
+    """Return the unplaced neighbour of least top that fits below a block or holds it; -1: none."""
+    blocks, neighbours, block = state.blocks, state.neighbours, state.blocks[i]
+    state.control[SPENT] += block.neighbour_end - block.neighbour
+    least, under = NOWHERE, -1
+    for r in range(block.neighbour, block.neighbour_end):
+        other = blocks[neighbours[r]]
+        if other.offset < 0 and other.effective + other.size < least:
+            least, under = other.effective + other.size, neighbours[r]
+    return under if block.effective > block.base or least <= block.base else -1
 
 
 @step
@@ -336,6 +404,7 @@ def _lift_neighbours(i: int, capacity: int, state: SearchState) -> tuple[int, in
             low = min(low, section_of[other.section])
             high = max(high, section_of[other.section_end - 1])
             if _raise(j, base, state) > capacity:
+                _blame(j, state)
                 return 0, -1
         remember(control, trail, BOUNDS, j, other.base, other.effective, other.under)
         other.base = base
@@ -359,6 +428,7 @@ def _still_excluded(i: int, state: SearchState) -> bool:
             q += 1
         state.control[SPENT] += q - other.neighbour
         if free:
+            _blame(neighbours[r], state)
             return False
     return True
 
@@ -389,6 +459,7 @@ def _exclude(frame: Record, capacity: int, state: SearchState) -> bool:
         return False
     effective = settle(block, max(least, block.base + 1), state.spans)
     if _raise(i, effective, state) > capacity:
+        _blame(i, state)
         return False
     low, high = state.section_of[block.section], state.section_of[block.section_end - 1]
     return bool(_fits(frame, low, high, capacity, state))
@@ -472,6 +543,8 @@ def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int
             at = _of_least_base(frame, state)
             if at >= 0 and control[FOCUS] == LOWEST_SECTION:
                 at = _in_lowest_section(frame, at, state)
+            elif at >= 0 and control[FOCUS] == HARDEST_SECTION:
+                at = _in_hardest_section(frame, at, state)
             if at < 0:
                 _leave(EXHAUSTED, control)
                 continue

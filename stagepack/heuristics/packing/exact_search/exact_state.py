@@ -21,8 +21,9 @@ DEPTH, TRAIL, LISTS, PARTS, NODES, ANSWER, FOCUS, SPENT = range(8)
 """Entries of `control`: the frame at work, used rows of the arrays, nodes; the last answer, where
 to branch, steps of the last call."""
 
-LOWEST_BLOCK, LOWEST_SECTION = range(2)
-"""Where to branch: at the block of least base, or in the section of least floor."""
+LOWEST_BLOCK, LOWEST_SECTION, HARDEST_SECTION = range(3)
+"""Where to branch: at the block of least base, in the section of least floor, or below what lies
+in the section that failed most."""
 
 SELECT, PLACED, EXCLUDE = range(3)
 """What a frame does next: choose a block, hear how its parts went, exclude it from its base."""
@@ -131,6 +132,8 @@ class SearchState(NamedTuple):
         Where in `lists` the blocks and the sections of each part are.
     queue : ndarray of int64, shape (b + 1,)
         Scratch.
+    failures : ndarray of float64, shape (sections,)
+        How often something had no place there, in this search and those before, which fade.
     control : ndarray of int64, shape (8,)
     """
 
@@ -147,4 +150,5 @@ class SearchState(NamedTuple):
     lists: Array
     parts: Array
     queue: Array
+    failures: Array
     control: Array

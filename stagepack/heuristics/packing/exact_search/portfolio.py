@@ -1,12 +1,14 @@
 """Searches of one component: the kernel from outside, and many orders in which it is tried.
 
-Round-robin over several orders with doubling node limits: what is proved does not depend on the
-order, so every restart is legal and the first search that ends counts.  Source: see :mod:`.exact`.
+Some orders with doubling node limits, and many drawn ones with lower limits: what is proved does
+not depend on the order, so every restart is legal and the first search that ends counts.  Source:
+see :mod:`.exact`.
 """
 
 from __future__ import annotations
 
 import abc
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
@@ -51,6 +53,12 @@ ORDERS = (
     (state.LOWEST_SECTION, "TDA"),
     (state.LOWEST_BLOCK, "TSA"),
     (state.LOWEST_SECTION, "TWA"),
+    (state.HARDEST_SECTION, "TWA"),
+    (state.HARDEST_SECTION, "TAW"),
+    (state.HARDEST_SECTION, "WAT"),
+    (state.HARDEST_SECTION, "AWT"),
+    (state.HARDEST_SECTION, "TSA"),
+    (state.HARDEST_SECTION, "TDA"),
 )
 """Where to branch, and which block is preferred there among equal bases.
 
@@ -60,13 +68,27 @@ component falls apart.
 """
 
 ALWAYS, IN_TURN, QUICK = 2, 4, 5
-"""So many of the orders are tried in every round; of the others so many in turn in so many rounds,
-which are short, and then all.
+"""So many of the orders are tried in every one of so many rounds, and so many others in turn."""
 
-Which order solves an instance is hard to foresee, and many fail for very long: of slightly changed
-hard instances, all orders in every later round left three quarters as many unsolved as four in
-turn, and these half as many as six fixed ones, in single runs of one seed.
+LITTLE = (0.02, 0.1, 0.02)
+"""Deviations of the logarithm of what their first key is multiplied by, in turn, from the third
+round on: near ties break in ever new ways."""
+
+NOISE = (0.05, 0.1, 0.2, 0.3)
+"""The same for orders that are drawn, in later rounds."""
+
+DRAWN, LEVELS, SHORTEST = 2, (1, 3, 5), 512
+"""Searches of a later round that get all of its limit of nodes; as much work goes to searches with
+the limits of each of these rounds, but for those of fewer than so many nodes.
+
+Which order solves an instance is hard to foresee, and a search that does not end soon mostly does
+not end at all, but near to orders that fail are some that pack in a few nodes a block.  Equal work
+for limits of many lengths is never far from the best, see Luby, Sinclair and Zuckerman, "Optimal
+Speedup of Las Vegas Algorithms", 1993.
 """
+
+FADING, UNEVENLY = 0.7, 0.3
+"""What is left of failures when another search begins, and the deviation of its logarithm."""
 
 
 class PausedSearch(abc.ABC):
@@ -179,12 +201,8 @@ class Portfolio(abc.ABC):
         """Return the least possible peak above a capacity that was proved too small, in bytes."""
 
     @abc.abstractmethod
-    def _limit(self, number: int) -> int:
-        """Return the limit of nodes of each search of a round."""
-
-    @abc.abstractmethod
-    def _starts(self, capacity: int, number: int) -> Iterator[None]:
-        """Start one search of a round after the other."""
+    def _starts(self, capacity: int, number: int) -> Iterator[int]:
+        """Start one search of a round after the other; yield the limit of nodes of each."""
 
     def beam(
         self,
@@ -215,7 +233,7 @@ class Portfolio(abc.ABC):
         return state.LIMIT if keep_going() else state.RUNNING
 
     def round(self, capacity: int, number: int, keep_going: Callable[[], bool]) -> int:
-        """Search once in every order, with a limit of nodes that doubles from round to round.
+        """Search in several orders, with limits of nodes that double from round to round.
 
         Parameters
         ----------
@@ -231,9 +249,8 @@ class Portfolio(abc.ABC):
         int
             FOUND, EXHAUSTED, LIMIT, or RUNNING when told to stop.
         """
-        limit = self._limit(number)
         before = self.searched
-        for _ in self._starts(capacity, number):
+        for limit in self._starts(capacity, number):
             self._nodes = before
             outcome = state.RUNNING
             while outcome == state.RUNNING:
@@ -276,6 +293,7 @@ class CanonicalSearch(PausedSearch):
             lists=np.zeros(64 * (b + sections), dtype=np.int64),
             parts=np.zeros((16 * b, 4), dtype=np.int64),
             queue=np.zeros(b + 1, dtype=np.int64),
+            failures=np.zeros(sections),
             control=np.zeros(8, dtype=np.int64),
         )
         self._capacity = 0
@@ -302,7 +320,7 @@ class CanonicalSearch(PausedSearch):
         weight : ndarray of float, shape (b,)
             What loads are multiplied by when they outrank `rank`; 0: they do not.
         focus : int
-            LOWEST_BLOCK or LOWEST_SECTION.
+            LOWEST_BLOCK, LOWEST_SECTION or HARDEST_SECTION.
         """
         component, now = self.component, self._state
         b, sections = component.b, len(component.sections)
@@ -321,6 +339,11 @@ class CanonicalSearch(PausedSearch):
         frame["section"], frame["section_end"] = b, b + sections
         frame["level"] = 0
         self._capacity = capacity
+
+    def fade(self, random: np.random.Generator) -> None:
+        """Let go of some of what is known about failures, so that the next search differs."""
+        failures = self._state.failures
+        failures *= FADING * random.lognormal(0.0, UNEVENLY, len(failures))
 
     def _proceed(self, node_limit: int) -> tuple[int, int]:
         now = self._state
@@ -342,9 +365,14 @@ class CanonicalPortfolio(Portfolio):
     component : Component
     warm : ndarray of int64, shape (b,), optional
         As of :class:`Portfolio`.
+    merged : bool
+        Its blocks were merged, and those they were merged of are searched as well.
     """
 
-    def __init__(self, component: Component, warm: Array | None = None) -> None:
+    def __init__(
+        self, component: Component, warm: Array | None = None, *, merged: bool = False
+    ) -> None:
+        self._is_merged = merged
         self.component: Component = component
         self.search: CanonicalSearch = CanonicalSearch(component)
         group = component.group
@@ -399,7 +427,7 @@ class CanonicalPortfolio(Portfolio):
         return state.LIMIT if keep_going() else state.RUNNING
 
     def round(self, capacity: int, number: int, keep_going: Callable[[], bool]) -> int:
-        """Search once in every order; without room, before that with what is merged then."""
+        """Search in several orders; without room, in half of them with what is merged then."""
         self._units = None
         if capacity not in self._merged:
             try:
@@ -426,41 +454,50 @@ class CanonicalPortfolio(Portfolio):
         merged = Merged(self.component, capacity, pause)
         if merged.component is None:
             return None
-        return merged, CanonicalPortfolio(merged.component)
+        return merged, CanonicalPortfolio(merged.component, merged=True)
 
     def next_peak(self, nbytes: int) -> int:
         """Return the least possible peak above a capacity: what its blocks' steps allow."""
         return self.component.next_peak(nbytes)
 
-    def _limit(self, number: int) -> int:
+    def _limit(self, level: int) -> int:
         b = self.component.b
-        return b << number if number else b + b // 16  # first those that need hardly any search
+        return b << level if level else b + b // 16  # first those that need hardly any search
 
-    def _starts(self, capacity: int, number: int) -> Iterator[None]:
-        for focus, rank, weight in self._orders(number):
-            self.search.start(capacity, rank, weight, focus)
-            yield
-
-    def _orders(self, number: int) -> Iterator[tuple[int, Array, Array]]:
-        """Yield focus, ranks and weights of loads of each search of a round.
-
-        After two rounds the first key but the load is multiplied by lognormal noise, mostly
-        little: it should break near ties in ever new ways, not the order.  Blocks of the same
-        sections get the same, since canonical packings have the larger of them below.
-        """
-        component = self.component
-        turn, begin, random = ORDERS[ALWAYS:], IN_TURN * number, self._noise(number)
-        if number < QUICK:
-            turn = tuple(turn[at % len(turn)] for at in range(begin, begin + IN_TURN) if turn)
-        for focus, order in (*ORDERS[:ALWAYS], *turn):
+    def _starts(self, capacity: int, number: int) -> Iterator[int]:
+        component, random = self.component, self._noise(number)
+        plan: Iterator[tuple[int, tuple[int, str], float]] = self._plan(number, random)
+        if self._is_merged or self._merged.get(capacity) is not None:
+            plan = itertools.islice(plan, (number + self._is_merged) % 2, None, 2)
+        for level, (focus, order), noise in plan:
             keys = [-self._keys[key] for key in order if key != order[0] or key != "T"]
-            if number > 1:
-                noise = random.lognormal(0.0, (0.02, 0.1, 0.02)[number % 3], component.b)
-                keys[0] = keys[0] * noise[component.life]
+            if noise:  # blocks of the same sections get the same: the larger of them lies below
+                keys[0] = keys[0] * random.lognormal(0.0, noise, component.b)[component.life]
+            if focus == state.HARDEST_SECTION:
+                self.search.fade(random)
             weight = np.full(component.b, float(order[0] == "T"))
-            yield focus, ranks(keys[::-1]), weight
+            self.search.start(capacity, ranks(keys[::-1]), weight, focus)
+            yield self._limit(level)
         if self.warm is not None:
-            yield state.LOWEST_BLOCK, ranks([self.warm]), np.zeros(component.b)
+            weight = np.zeros(component.b)
+            self.search.start(capacity, ranks([self.warm]), weight, state.LOWEST_BLOCK)
+            yield self._limit(number)
+
+    def _plan(
+        self, number: int, random: np.random.Generator
+    ) -> Iterator[tuple[int, tuple[int, str], float]]:
+        """Yield level, focus with order, and noise of each search of a round."""
+        if number < QUICK:
+            turn, first = ORDERS[ALWAYS:], IN_TURN * number
+            in_turn = (turn[at % len(turn)] for at in range(first, first + IN_TURN) if turn)
+            for order in (*ORDERS[:ALWAYS], *in_turn):
+                yield number, order, LITTLE[number % len(LITTLE)] if number > 1 else 0.0
+            return
+        for level in sorted({*LEVELS, number}):
+            if level == number or self.component.b << level >= SHORTEST:
+                for _ in range(DRAWN << number - level):
+                    at, noise = random.integers(len(ORDERS)), random.integers(len(NOISE))
+                    yield level, ORDERS[at], NOISE[noise]
 
 
 def longer(array: Array) -> Array:

@@ -34,7 +34,7 @@ from tests.heuristics.packing.oracle import (
 )
 
 CEILING = 40
-SOME_ORDERS = [0, 1, 3, 8]  # either focus, ranks computed anew or not
+SOME_ORDERS = [0, 1, 3, 8, 14]  # each focus, ranks computed anew or not
 
 
 def peak_of(instance: LmemPacking, blocks: Blocks, offsets: Any) -> int:
@@ -106,12 +106,47 @@ def test_beams_that_are_handed_on_try_other_settings(monkeypatch: pytest.MonkeyP
     assert (beam.FIRST[0], beam.NARROW) not in tried[1:]  # nothing begins anew
 
 
-def test_short_rounds_try_some_orders_and_later_ones_all() -> None:
+def test_rounds_are_of_orders_in_turn_then_of_drawn_ones_with_equal_work_for_each_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(portfolio, "SHORTEST", 0)
     (component,) = components.Packing(Blocks.of(above_load(ABOVE_LOAD[0]))).components
-    searches = portfolio.CanonicalPortfolio(component)
-    rounds = [list(searches._orders(number)) for number in range(portfolio.QUICK + 2)]
-    tried, some = [len(orders) for orders in rounds], portfolio.ALWAYS + portfolio.IN_TURN
-    assert tried == [some] * portfolio.QUICK + [len(portfolio.ORDERS)] * 2
+    searches, random = portfolio.CanonicalPortfolio(component), np.random.default_rng(0)
+    first, second, tenth = (list(searches._plan(number, random)) for number in (0, 1, 10))
+    assert len(set(first + second)) == 2 * (portfolio.ALWAYS + portfolio.IN_TURN)
+    assert not any(noise for _, _, noise in first + second)
+    assert {order for _, order, _ in tenth} == set(portfolio.ORDERS)
+    limits = [searches._limit(level) for level, _, _ in tenth]
+    works = {limit: limits.count(limit) * limit for limit in limits}
+    assert len(works) == len(portfolio.LEVELS) + 1
+    assert set(works.values()) == {portfolio.DRAWN * component.b << 10}
+
+
+def test_hardly_any_drawn_orders_are_alike() -> None:
+    blocks = Blocks.of(planted(np.random.default_rng(0), 30, 64, 40))
+    component = max(components.Packing(blocks).components, key=lambda component: component.b)
+    searches, number = portfolio.CanonicalPortfolio(component), portfolio.QUICK + 1
+    ranks = [
+        tuple(searches.search._state.blocks["rank"])
+        for at in (number, number + 1)
+        for _ in searches._starts(64, at)
+    ]
+    assert len(ranks) > 4 * portfolio.DRAWN
+    assert len(set(ranks)) > 0.9 * len(ranks)
+
+
+def test_failures_fade_unevenly() -> None:
+    (component,) = components.Packing(Blocks.of(above_load(ABOVE_LOAD[0]))).components
+    search, random = CanonicalSearch(component), np.random.default_rng(0)
+    rank, weight = np.arange(component.b), np.zeros(component.b)
+    load = component.capacity(int(Blocks.of(above_load(ABOVE_LOAD[0])).load.max()))
+    search.start(load, rank, weight, exact_state.HARDEST_SECTION)
+    assert search.run(10_000) == exact_state.EXHAUSTED
+    before = search._state.failures.copy()
+    assert before.any()
+    search.fade(random)
+    left = search._state.failures[before > 0] / before[before > 0]
+    assert len(set(left)) == len(left)
 
 
 def test_a_packing_that_was_found_is_known_to_searches_handed_on() -> None:
