@@ -5,7 +5,8 @@
 First table: networks of the catalog on pods, inference and training, a sample a microbatch: cycles
 of a step, the bound on every plan, CPU seconds.  Second: plans that tuning makes, by bounds and by
 bisection in every point of the grid.  Third: fronts of one instance of each
-kind, two points of each solved again within its limit alone.
+kind, two points of each solved again within its limit alone.  What plans lose by deciding level
+after level is in benchmarks/joint.py.
 """
 
 from __future__ import annotations
