@@ -102,6 +102,18 @@ Solution = Annotated[
     Path | None,
     typer.Argument(metavar="SOLUTION", help=f"{SOLUTION_HELP} None for a plan of a model."),
 ]
+Threads = Annotated[int, option(METHOD, "Threads of the engine.", metavar="N")]
+Seed = Annotated[int, option(METHOD, "Seed of the engine and of searches.", metavar="N")]
+As = Annotated[
+    str | None,
+    option(
+        OUTPUT,
+        "Tool that --export is for, perhaps with options of it: megatron:ranks=4.",
+        "--as",
+        metavar="TOOL[:KEY=VALUE,...]",
+        autocompletion=completion.tools,
+    ),
+]
 AsJson = Annotated[bool, option(OUTPUT, "Print one JSON document instead of text.", "--json")]
 Output = Annotated[
     Path | None,

@@ -18,8 +18,11 @@ from stagepack.cli.options import (
     EXIT_NOTHING,
     METHOD,
     OUTPUT,
+    As,
     AsJson,
     Output,
+    Seed,
+    Threads,
     limit_option,
     option,
 )
@@ -44,14 +47,13 @@ Model = Annotated[
 Split = Annotated[
     bool, option(METHOD, "Split the backward pass into B and W (zero bubble).", "--split")
 ]
-Seed = Annotated[int, option(METHOD, "Seed of the engine and of searches.", metavar="N")]
 
 
 def plan(
     model: Model,
     context: JsonObject,
     split: Split = False,
-    threads: Annotated[int, option(METHOD, "Threads of the engine.", metavar="N")] = 1,
+    threads: Threads = 1,
     seed: Seed = 0,
     time_limit: Annotated[
         float, limit_option("Seconds of each question, 20 times that in all; 0: no limit.")
@@ -69,15 +71,7 @@ def plan(
         Path | None,
         option(OUTPUT, "Write the stages (--as) or the schedule for other tools.", metavar="FILE"),
     ] = None,
-    as_: Annotated[
-        str | None,
-        option(
-            OUTPUT,
-            "Tool that --export is for, perhaps with options of it: megatron:ranks=4.",
-            "--as",
-            metavar="TOOL",
-        ),
-    ] = None,
+    as_: As = None,
 ) -> None:
     """Plan a whole model: stages, the schedule of its microbatches, addresses in each memory."""
     from stagepack.planning import plan_model

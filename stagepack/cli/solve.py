@@ -19,9 +19,11 @@ from stagepack.cli.options import (
     LIMITS,
     METHOD,
     OUTPUT,
+    As,
     AsJson,
     Instance,
     Output,
+    Threads,
     engine_option,
     exit_code,
     limit_option,
@@ -57,7 +59,7 @@ def solve(
             autocompletion=completion.warm_starts,
         ),
     ] = "auto",
-    threads: Annotated[int, option(METHOD, "Threads of the engine.", metavar="N")] = 1,
+    threads: Threads = 1,
     seed: Annotated[
         int, option(METHOD, "Seed of the engine, and of what is drawn at random.", metavar="N")
     ] = 0,
@@ -100,16 +102,7 @@ def solve(
             metavar="FILE",
         ),
     ] = None,
-    as_: Annotated[
-        str | None,
-        option(
-            OUTPUT,
-            "Tool that --export is for, perhaps with options of it: megatron:ranks=4.",
-            "--as",
-            metavar="TOOL[:KEY=VALUE,...]",
-            autocompletion=completion.tools,
-        ),
-    ] = None,
+    as_: As = None,
     proof: Annotated[
         Path | None,
         option(

@@ -15,6 +15,8 @@ from stagepack.cli.options import (
     AsJson,
     Instance,
     Output,
+    Seed,
+    Threads,
     engine_option,
     exit_code,
     limit_option,
@@ -25,8 +27,6 @@ from stagepack.cli.output import answer, require_writable
 from stagepack.cli.screen import engines_silenced
 from stagepack.contracts import JsonObject
 
-Seed = Annotated[int, option(METHOD, "Seed of the engine and of searches.", metavar="N")]
-Threads = Annotated[int, option(METHOD, "Threads of the engine.", metavar="N")]
 Engine = Annotated[str | None, engine_option("highs, cp-sat, pyomo:NAME.")]
 Method = Annotated[str, method_option("See stagepack methods.")]
 
