@@ -61,7 +61,7 @@ def prove(
     require_provable(instance, result)
     writer = kinds.part(instance.kind, "methods", "proof")
     wanted = bound if result is None else writer.bound_of(instance, result)
-    writer.load()
+    writer.load(instance)
     until = None if time_limit is None else time.monotonic() + time_limit
     found: JsonObject | None = writer.prove(
         instance, wanted, lambda: until is None or time.monotonic() < until

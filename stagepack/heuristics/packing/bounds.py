@@ -34,7 +34,17 @@ LISTED = 12
 def clique_bound(
     instance: LmemPacking, blocks: Blocks, keep_going: Callable[[], bool] = lambda: True
 ) -> int:
-    """Return the weight of the heaviest clique of a conflict graph that a short search finds.
+    """Return the weight of :func:`heavy_clique`."""
+    return heavy_clique(instance, blocks, keep_going)[0]
+
+
+def heavy_clique(
+    instance: LmemPacking, blocks: Blocks, keep_going: Callable[[], bool] = lambda: True
+) -> tuple[int, list[int]]:
+    """Return the heaviest clique of a conflict graph that a short search finds: weight, blocks.
+
+    No blocks are returned where none is heavier than each section, and a weight of 0 where there
+    is nothing to seek.
 
     The sections of a graph are cliques that cover it, not all there are.  Branch and bound, by a
     greedy colouring: of each colour a clique takes one block at most.  Any clique is a bound, so
@@ -51,7 +61,7 @@ def clique_bound(
         Asked now and then; once it says no, the heaviest clique so far is returned.
     """
     if instance.conflicts is None or blocks.sections == 1:  # the load is that of the one clique
-        return 0
+        return 0, []
     keep_going()  # the normal form of many conflicts took its time
     i, j = blocks.block[instance.conflicts.T]
     least = np.minimum.reduceat(blocks.high, blocks.piece_ptr[:-1])
@@ -72,20 +82,23 @@ def clique_bound(
     near = [int.from_bytes(bits.tobytes(), "little") for bits in packed]
     weight = least[chosen].tolist()
     best, steps = int(blocks.load.max()), CLIQUE_STEPS
+    clique: list[int] = []
 
-    def grow(held: int, candidates: list[int]) -> None:
-        nonlocal best, steps
-        best = max(best, held)
+    def grow(held: int, members: list[int], candidates: list[int]) -> None:
+        nonlocal best, steps, clique
+        if held > best:
+            best, clique = held, members
         order, limits = _coloured(candidates, near, weight)
         for at in range(len(order) - 1, -1, -1):
             steps -= 1
             if steps < 0 or held + limits[at] <= best or not keep_going():
                 return
-            chosen = order[at]
-            grow(held + weight[chosen], [i for i in order[:at] if near[chosen] >> i & 1])
+            i = order[at]
+            rest = [k for k in order[:at] if near[i] >> k & 1]
+            grow(held + weight[i], [*members, i], rest)
 
-    grow(0, list(range(len(chosen))))
-    return best
+    grow(0, [], list(range(len(chosen))))
+    return best, sorted(chosen[clique].tolist())
 
 
 def _coloured(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from stagepack.contracts import JsonObject
+from stagepack.heuristics.packing import bounds
 from stagepack.heuristics.packing.refutation.refuting import Refutation, Window
 from stagepack.heuristics.packing.refutation.refuting_kernels import FITS, REFUTED, RUNNING
 from stagepack.instances.packing import KIND, LmemPacking, Objective
@@ -44,9 +45,11 @@ def bound_of(instance: LmemPacking, result: Result[object]) -> int:
     return math.ceil(result.bound or 0)
 
 
-def load() -> None:
-    """Compile or load kernels, so that their time is none of a proof."""
+def load(instance: LmemPacking) -> None:
+    """Compile or load the kernels for an instance, so that their time is none of a proof."""
     Refutation(Window(np.ones(2, np.int64), np.eye(2, dtype=bool), 1), np.ones(2)).run(9, bool)
+    if instance.conflicts is not None:
+        Blocks.of(LmemPacking.from_arrays([1, 1, 1], conflicts=[(0, 1), (1, 2)]))
 
 
 def prove(instance: LmemPacking, bound: int, keep_going: Callable[[], bool]) -> JsonObject | None:
@@ -65,6 +68,10 @@ def prove(instance: LmemPacking, bound: int, keep_going: Callable[[], bool]) -> 
     which = _apart(instance)
     relaxed, capacity = _relaxed(instance, which, bound - 1)
     blocks = Blocks.of(relaxed)
+    weight, clique = bounds.heavy_clique(relaxed, blocks, keep_going)
+    if weight > capacity and clique:
+        document = _document(instance, which[clique], bound - 1, [])
+        return document | {"cliques": [list(range(len(clique)))]}
     fitting: list[tuple[int, int]] = []  # windows that fit, so that all within them do
     for limit in (NODES * 8**number for number in itertools.count()):
         undecided = 0

@@ -13,6 +13,7 @@ from stagepack.instances.catalog.networks import NETWORKS
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.catalog import GENERATORS, evolved
+from tests.imports import ROOT
 from tests.packing_cases import brute_force
 
 RANDOM = [name for name in GENERATORS if name.startswith("random/")]
@@ -347,6 +348,24 @@ def test_best_known_values() -> None:
         assert known.name == instance.source
         assert known.objective == instance.objective
         assert known.proved
+
+
+@pytest.mark.parametrize(
+    ("placement", "settings"),
+    [
+        ("pinwheel-160-2-3", {"seed": 3}),
+        ("planted-200-2-2", {"of": "planted", "buffers": 200, "seed": 2}),
+    ],
+)
+def test_open_packings_have_the_placements_that_are_kept(placement: str, settings: Any) -> None:
+    instance = catalog.load("packing/relative", **settings)
+    lowest = instance.replace(objective="peak")
+    path = ROOT / "benchmarks" / "open_packings" / f"{placement}.json"
+    known = catalog.best_known(lowest)
+    assert known is not None
+    assert not known.proved
+    assert known.value == lowest.evaluate(formats.read_solution(path, lowest))
+    assert known.value > instance.capacity == highest_load(instance)
 
 
 def test_best_known_values_of_public_data(data_dir: Any) -> None:

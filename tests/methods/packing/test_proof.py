@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 import stagepack as sp
 from stagepack.contracts import JsonObject
+from stagepack.heuristics.packing import bounds
 from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.catalog import evolved
 from tests.cli.shell import run
 from tests.packing_cases import brute_force, random_packing, tight
@@ -111,6 +113,22 @@ def test_a_clique_of_conflicts_is_a_proof() -> None:
     proof["cliques"] = [[0, 1, 2, 3]]
     proof["buffers"] = ["0", "1", "2", "3"]
     assert sp.check_proof(instance, proof).violations[0].rule == "cliques"
+
+
+def test_a_clique_that_no_section_holds_is_a_proof() -> None:
+    # Sections cover the conflicts; the five of the middle need not be in one of them.
+    rng = np.random.default_rng(0)
+    above = 0
+    for _ in range(30):
+        pairs = [(i, j) for i in range(14) for j in range(i) if rng.random() < 0.6]
+        instance = LmemPacking.from_arrays(rng.integers(1, 9, 14), conflicts=pairs)
+        blocks = Blocks.of(instance)
+        bound = bounds.clique_bound(instance, blocks)
+        above += bound > blocks.load.max()
+        proof = proof_of(instance, bound)
+        assert sp.check_proof(instance, proof).valid
+        assert proof["steps"] == []
+    assert above > 0
 
 
 def test_a_proof_speaks_of_thousands_of_buffers_at_one_moment() -> None:
