@@ -31,13 +31,6 @@ LISTED = 12
 """Buffers that a reason names."""
 
 
-def clique_bound(
-    instance: LmemPacking, blocks: Blocks, keep_going: Callable[[], bool] = lambda: True
-) -> int:
-    """Return the weight of :func:`heavy_clique`."""
-    return heavy_clique(instance, blocks, keep_going)[0]
-
-
 def heavy_clique(
     instance: LmemPacking, blocks: Blocks, keep_going: Callable[[], bool] = lambda: True
 ) -> tuple[int, list[int]]:
@@ -157,7 +150,7 @@ def objective_bound(
         return 0
     if instance.objective is Objective.SPILL:
         return int(instance.accesses.sum()) * min(memory.cost for memory in instance.memories)
-    return max(peak_bound(blocks), clique_bound(instance, blocks, keep_going))
+    return max(peak_bound(blocks), heavy_clique(instance, blocks, keep_going)[0])
 
 
 def overload(instance: LmemPacking, blocks: Blocks) -> str:

@@ -268,7 +268,7 @@ def test_cliques_of_conflict_graphs_are_sought_without_lists_of_all_neighbours(
     )
     blocks = Blocks.of(instance)
     monkeypatch.delattr(Blocks, "neighbours")
-    assert bounds.clique_bound(instance, blocks) == 5 + 5 + 7
+    assert bounds.heavy_clique(instance, blocks)[0] == 5 + 5 + 7
 
 
 def test_first_fit_copies_no_pieces() -> None:

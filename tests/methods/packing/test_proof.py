@@ -123,7 +123,7 @@ def test_a_clique_that_no_section_holds_is_a_proof() -> None:
         pairs = [(i, j) for i in range(14) for j in range(i) if rng.random() < 0.6]
         instance = LmemPacking.from_arrays(rng.integers(1, 9, 14), conflicts=pairs)
         blocks = Blocks.of(instance)
-        bound = bounds.clique_bound(instance, blocks)
+        bound = bounds.heavy_clique(instance, blocks)[0]
         above += bound > blocks.load.max()
         proof = proof_of(instance, bound)
         assert sp.check_proof(instance, proof).valid
