@@ -152,7 +152,7 @@ def compare(
             seeds=tuple(seeds or said.get("seeds", (0,))),
             jobs=jobs,
             executor=executor,
-            chunk=chunk or (1 if slurm is None else SLURM_CHUNK),
+            chunk=(1 if slurm is None else SLURM_CHUNK) if chunk is None else chunk,
             isolate=isolate,
             wall_limit=wall_limit,
             memory_limit=memory,

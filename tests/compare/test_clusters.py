@@ -160,7 +160,7 @@ def test_places_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         (["--isolate", "none", "--wall-limit", "3"], "--wall-limit"),
         (["-j", "0", "--memory-limit", "4GiB"], "--memory-limit"),
         (["--memory-limit", "much"], "--memory-limit"),
-        (["--chunk", "-1"], "--chunk"),
+        (["--chunk", "0"], "--chunk"),
     )
     for arguments, field in cases:
         done = run("compare", "pipeline/bert-base", "--no-html", *arguments)
