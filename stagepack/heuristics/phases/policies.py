@@ -540,7 +540,9 @@ def _exactly(
         return _uniform(costs, usable[0] if usable else None, keep_going)
     keep_going()
     doubt = "" if complete else "only some policies are tried"
-    return _examined(costs, np.concatenate(groups), np.concatenate(policies), doubt, keep_going)
+    group = np.concatenate(groups)
+    keep_going()
+    return _examined(costs, group, np.concatenate(policies), doubt, keep_going)
 
 
 def _examined(
@@ -551,7 +553,9 @@ def _examined(
     ends = np.cumsum(end - first)
     training = costs.instance.training
     reads_from = costs.layers.reads_from
+    keep_going()
     steps = np.cumsum(end - first + reads_from[end] - reads_from[first])
+    keep_going()
     parts = [np.empty((7, 0), np.int64)]
     low = 0
     while low < len(group):
