@@ -540,9 +540,9 @@ def _exactly(
         return _uniform(costs, usable[0] if usable else None, keep_going)
     keep_going()
     doubt = "" if complete else "only some policies are tried"
-    group = np.concatenate(groups)
+    whole = np.concatenate(groups)
     keep_going()
-    return _examined(costs, group, np.concatenate(policies), doubt, keep_going)
+    return _examined(costs, whole, np.concatenate(policies), doubt, keep_going)
 
 
 def _examined(
