@@ -36,10 +36,11 @@ CLOSE = 0.001
 """Part of the best partition's value within which no limit is tried but the one just below it."""
 NEAR = 0.75, 1.5
 """How far off, times the share, a limit may be that was tried before."""
-ROUND, NEARER, ASIDE, STRETCHED = 1.0, 0.75, 0.5, 2.0
+ROUND, NEARER, ASIDE, STRETCHED, LATER = 1.0, 0.75, 0.5, 2.0, 0.5
 """Seconds of work in the first round, on a graph of a thousand blocks, for the limit just below the
 best partition; the part of it that each limit nearer to the bound gets; that of what finds
-partitions aside; that of finding out how far stages reach."""
+partitions aside; that of finding out how far stages reach, and in further rounds, which labels of
+all stages need more."""
 STEP_UP, NEARLY = 0.25, 0.005
 """The part of what is open that is tried next there; that of the best partition's value at which it
 is known well enough."""
@@ -222,7 +223,7 @@ class LabelSearch:
             if crowded and last.stuck and before == (self.bound, self.value):
                 return
             turn, work = turn + 1 if self.value == before[1] else 0, 2 * work
-            self._stretch(STRETCHED * work)
+            self._stretch(LATER * work)
             crowded = self._approach(NEARER * work)
 
     def _stretch(self, work: float) -> None:
