@@ -26,7 +26,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from torch.distributed.pipelining import PipelineStage
 from torch.utils import _pytree as pytree
 
 from stagepack.contracts import JsonObject
@@ -36,7 +35,7 @@ from stagepack.instances.pipeline.estimate import estimate
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.check import measure
 from stagepack.integrations.pytorch.memory import Alive, nbytes
-from stagepack.integrations.pytorch.pipelining import Running, scheduled
+from stagepack.integrations.pytorch.pipelining import Part, Running, scheduled
 from stagepack.integrations.pytorch.plan_measure import Figure, PlanMeasure
 from stagepack.integrations.pytorch.stages import Stages, staged
 from stagepack.integrations.pytorch.tracing import FAILURES, trace
@@ -84,7 +83,7 @@ class Job:
     threads: int
 
 
-def _clocked(taken: Taken, *args: Any, **kwargs: Any) -> PipelineStage:
+def _clocked(taken: Taken, *args: Any, **kwargs: Any) -> Part:
     """Return a stage that says what it did when."""
 
     def clocked(kind: str, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,7 +95,7 @@ def _clocked(taken: Taken, *args: Any, **kwargs: Any) -> PipelineStage:
 
         return timed
 
-    stage = PipelineStage(*args, **kwargs)
+    stage = Part(*args, **kwargs)
     for kind, name in CLOCKED.items():
         setattr(stage, name, clocked(kind, getattr(stage, name)))
     return stage
