@@ -67,7 +67,7 @@ By descending largest load in a section (T), duration (W), number of sections (S
 component falls apart.
 """
 
-ALWAYS, IN_TURN, QUICK = 2, 4, 5
+ALWAYS, IN_TURN, QUICK = 2, 4, 6
 """So many of the orders are tried in every one of so many rounds, and so many others in turn."""
 
 LITTLE = (0.02, 0.1, 0.02)
@@ -75,11 +75,11 @@ LITTLE = (0.02, 0.1, 0.02)
 round on: near ties break in ever new ways."""
 
 NOISE = (0.05, 0.1, 0.2, 0.3)
-"""The same for orders that are drawn, in later rounds."""
+"""The same for orders that are drawn."""
 
-DRAWN, LEVELS, SHORTEST = 2, (1, 3, 5), 512
-"""Searches of a later round that get all of its limit of nodes; as much work goes to searches with
-the limits of each of these rounds, but for those of fewer than so many nodes.
+DRAWING, DRAWN, LEVELS, SHORTEST = 5, 2, (1, 3, 5), 512
+"""From this round on so many orders are drawn for searches of all of its limit of nodes; as much
+work goes to searches with the limits of each of these rounds, but for those of fewer nodes.
 
 Which order solves an instance is hard to foresee, and a search that does not end soon mostly does
 not end at all, but near to orders that fail are some that pack in a few nodes a block.  Equal work
@@ -492,8 +492,7 @@ class CanonicalPortfolio(Portfolio):
             in_turn = (turn[at % len(turn)] for at in range(first, first + IN_TURN) if turn)
             for order in (*ORDERS[:ALWAYS], *in_turn):
                 yield number, order, LITTLE[number % len(LITTLE)] if number > 1 else 0.0
-            return
-        for level in sorted({*LEVELS, number}):
+        for level in sorted({*LEVELS, number}) if number >= DRAWING else ():
             if level == number or self.component.b << level >= SHORTEST:
                 for _ in range(DRAWN << number - level):
                     at, noise = random.integers(len(ORDERS)), random.integers(len(NOISE))
