@@ -172,11 +172,12 @@ def _elsewhere(error: Any) -> str:
     """Return which commands take an option that the one at hand does not; "" where none does."""
     wanted, own = getattr(error, "option_name", ""), error.ctx and error.ctx.command.name
     takers = [
-        f"stagepack {name}"
+        name
         for name in COMMANDS
         if name != own and any(wanted in given.opts for given in with_options(name).params)
     ]
-    return f"; {' and '.join(takers)} take{'s' * (len(takers) == 1)} it" if takers else ""
+    named = " and ".join(filter(None, (", ".join(takers[:-1]), *takers[-1:])))
+    return f"; stagepack {named} take{'s' * (len(takers) == 1)} it" if takers else ""
 
 
 def _leave(code: int) -> NoReturn:

@@ -172,7 +172,7 @@ def test_more_ways_to_go_wrong(chain: Path, tmp_path: Path) -> None:
         (("plot", chain, fitting, "-o", "a.txt"), "error: a.txt: --output: is no name of"),
         (("show", result), "result.json: holds a result, no instance"),
         (("schema",), "KIND: is missing; choose one of pipeline-partition, lmem-packing"),
-        (("list", "packing/rand"), "did you mean packing/random/"),
+        (("list", "packing/rand"), "or packing/random/"),
         (("show", chain, "--measured", "x.csv"), "solution"),
         (("schema", "nonsense"), "nonsense"),
         (("convert", chain, "/nonexistent/out.json"), "/nonexistent/out.json"),
@@ -401,7 +401,8 @@ def test_an_option_of_another_command_is_told(chain: Path) -> None:
     done = run("solve", chain, "--html", "pages")
     assert done.returncode == 2
     assert "No such option: --html" in done.stderr
-    assert "stagepack compare takes it" in done.stderr
+    assert "stagepack plan, compare and results take it" in done.stderr
+    assert "; stagepack compare takes it" in run("solve", chain, "--dask", "tcp://a:1").stderr
 
 
 def test_local_memory_of_nothing_is_refused_and_parts_of_rows_are_numbers() -> None:

@@ -46,6 +46,7 @@ PackingName = Literal[
     "packing/random/evolved",
     "packing/random/pipelined",
     "packing/random/training",
+    "packing/relative",
     "packing/above-load",
     "packing/adversarial/size",
     "packing/adversarial/start",
