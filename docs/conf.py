@@ -37,6 +37,7 @@ autodoc_default_options = {"members": True, "exclude-members": "__init__, __new_
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # types are said in the parameters, in words
 autodoc_preserve_defaults = True
+autodoc_mock_imports = ["torch"]  # a page describes what needs PyTorch, which the site does not
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
