@@ -364,8 +364,11 @@ def test_open_packings_have_the_placements_that_are_kept(placement: str, setting
     known = catalog.best_known(lowest)
     assert known is not None
     assert not known.proved
-    assert known.value == lowest.evaluate(formats.read_solution(path, lowest))
-    assert known.value > instance.capacity == highest_load(instance)
+    placed = formats.read_solution(path, lowest)
+    assert isinstance(placed, PackingSolution)
+    assert known.value == lowest.evaluate(placed)
+    assert instance.capacity == highest_load(instance)
+    assert known.value > highest_load(instance)
 
 
 def test_best_known_values_of_public_data(data_dir: Any) -> None:
