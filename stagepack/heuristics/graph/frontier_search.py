@@ -36,7 +36,7 @@ CLOSE = 0.001
 """Part of the best partition's value within which no limit is tried but the one just below it."""
 NEAR = 0.75, 1.5
 """How far off, times the share, a limit may be that was tried before."""
-ROUND, NEARER, ASIDE, STRETCHED, LATER = 1.0, 0.75, 0.5, 2.0, 0.5
+ROUND, NEARER, ASIDE, STRETCHED, LATER = 1.0, 0.75, 0.5, 0.5, 0.25
 """Seconds of work in the first round, on a graph of a thousand blocks, for the limit just below the
 best partition; the part of it that each limit nearer to the bound gets; that of what finds
 partitions aside; that of finding out how far stages reach, and in further rounds, which labels of
