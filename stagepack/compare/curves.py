@@ -18,6 +18,7 @@ from stagepack.report.style import line_colour
 Steps = tuple[tuple[float, float], ...]
 """Times and gaps: from each time on, the gap holds until the next."""
 POINTS = 300  # of a mean over time
+SHORT = 3  # times the first place: from there on an axis may be logarithmic
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,26 @@ def draw(
 
 
 def _draw(picture: Picture, curves: Mapping[str, Steps], ax: Axes) -> None:
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
+    ends = [place for steps in curves.values() for place, _ in steps if place > 0]
+    first, last = min(ends, default=1.0), 1.05 * max(ends, default=1.0)
     for index, (method, steps) in enumerate(curves.items()):
-        across, up = zip(*steps, strict=True) if steps else ((), ())
-        ax.step(across, up, where="post", color=line_colour(index), label=method)
+        if steps:  # from nothing, and on to where the last of them ends
+            steps = (
+                (steps[0][0], 0.0 if steps[0][0] else steps[0][1]),
+                *steps,
+                (last, steps[-1][1]),
+            )
+        places, heights = zip(*steps, strict=True) if steps else ((), ())
+        ax.step(places, heights, where="post", color=line_colour(index), label=method)
     quiet(ax, "y")
-    ax.set_xscale("log" if picture.logarithmic else "linear")
+    ax.set_ylim(bottom=0)
+    if picture.logarithmic and last > SHORT * first:
+        ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
+        ax.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+        ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel(picture.across)
     ax.set_ylabel(picture.up)
     heading(ax, "", picture.title)

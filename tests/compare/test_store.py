@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import stagepack as sp
+from stagepack.compare import curves
 from stagepack.compare.curves import gap_steps, integral, mean_over_time
 from stagepack.compare.results import COLUMNS, StoredResults
 from stagepack.compare.store import MARK, Store
@@ -275,3 +276,19 @@ def test_commands_fill_a_store_and_read_it(tmp_path: Path) -> None:
     assert shown.returncode == 0
     assert "14 cases, 28 cells" in shown.stdout
     assert run("compare", path, "--devices", "3").returncode == 2
+
+
+@pytest.mark.parametrize("last", [2.5, 300.0])
+def test_curves_begin_with_nothing_and_hold_to_where_the_last_ends(last: float) -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    given = {"soon": curves.rising([1.0, 2.0], 2), "late": curves.rising([last], 2), "never": ()}
+    ax = curves.draw("profile", given)
+    lines = {line.get_label(): line.get_xydata() for line in ax.get_lines()}
+    assert lines["soon"][0].tolist() == [1, 0]
+    assert lines["late"][0].tolist() == [last, 0]
+    assert lines["soon"][-1][0] == lines["late"][-1][0] > last
+    assert lines["soon"][-1][1] == 1
+    assert not len(lines["never"])
+    assert ax.get_ylim()[0] == 0
+    assert ax.get_xscale() == ("log" if last > 3 else "linear")
+    pyplot.close("all")
