@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stagepack.heuristics.graph.frontier import Sweeps
-from stagepack.heuristics.graph.frontier_model import Model
+from stagepack.heuristics.graph.frontier.model import Model
+from stagepack.heuristics.graph.frontier.sweeps import Sweeps
 from stagepack.instances.profile import Array
 
 WIDTHS = tuple(50 * 4**power for power in range(6))

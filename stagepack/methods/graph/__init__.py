@@ -42,16 +42,16 @@ def _unsupported(instance: GraphPartition) -> str:
 
 def _no_labels(instance: GraphPartition) -> str:
     """Return why labels do not tell what a stage costs, or ""."""
-    from stagepack.heuristics.graph import frontier_model
+    from stagepack.heuristics.graph.frontier import model
 
-    return frontier_model.unsupported(instance)
+    return model.unsupported(instance)
 
 
 def _only_bounds(instance: GraphPartition) -> str:
     """Return why labels may end without proof, or ""."""
-    from stagepack.heuristics.graph import frontier_model
+    from stagepack.heuristics.graph.frontier import model
 
-    return frontier_model.unproved(instance)
+    return model.unproved(instance)
 
 
 def _nothing_exact(instance: GraphPartition) -> str:

@@ -15,9 +15,9 @@ from stagepack.heuristics.graph import beam
 from stagepack.heuristics.graph import dp as ideal_dp
 from stagepack.heuristics.graph.baselines import equal_work, work_bound
 from stagepack.heuristics.graph.bounds import objective_bound
-from stagepack.heuristics.graph.frontier import Sweeps, warm_up
-from stagepack.heuristics.graph.frontier_model import Model, unproved
-from stagepack.heuristics.graph.frontier_search import LabelSearch
+from stagepack.heuristics.graph.frontier.label_search import LabelSearch
+from stagepack.heuristics.graph.frontier.model import Model, unproved
+from stagepack.heuristics.graph.frontier.sweeps import Sweeps, warm_up
 from stagepack.heuristics.graph.ideals import TooManyError
 from stagepack.heuristics.graph.linear import Hunt, load_kernels
 from stagepack.heuristics.graph.stage_kernels import FAR

@@ -18,7 +18,7 @@ DRAWN = 20
 
 
 class Ties(NamedTuple):
-    """Blocks and what ties them, int32 CSR: see :class:`.frontier_plan.Network`."""
+    """Blocks and what ties them, int32 CSR: see :class:`.plan.Network`."""
 
     before_ptr: Array
     before: Array

@@ -27,13 +27,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph import frontier_kernels as kernels
-from stagepack.heuristics.graph import frontier_state as state
-from stagepack.heuristics.graph.frontier_match_kernels import match
-from stagepack.heuristics.graph.frontier_model import Model
-from stagepack.heuristics.graph.frontier_orders import narrow_order
-from stagepack.heuristics.graph.frontier_plan import Network, Passes, Rows
-from stagepack.heuristics.graph.frontier_state import UNREACHED, Labels, Plan, Question
+from stagepack.heuristics.graph.frontier import label_state as state
+from stagepack.heuristics.graph.frontier import sweeps_kernels as kernels
+from stagepack.heuristics.graph.frontier.label_state import UNREACHED, Labels, Plan, Question
+from stagepack.heuristics.graph.frontier.match_kernels import match
+from stagepack.heuristics.graph.frontier.model import Model
+from stagepack.heuristics.graph.frontier.orders import narrow_order
+from stagepack.heuristics.graph.frontier.plan import Network, Passes, Rows
 from stagepack.instances.graph.compact import FORBIDDEN
 from stagepack.instances.profile import Array
 
@@ -76,7 +76,7 @@ class Guide:
     limits : ndarray, optional
         Of every stage, where it is not the same.
     table : ndarray, optional
-        See :class:`.frontier_kernels.Question`.
+        See :class:`.label_state.Question`.
     kept : dict of int to tuple of ndarray
         Words and loads of labels, by the number of blocks before the cut.
     """

@@ -3,7 +3,7 @@
 A limit is decided by sweeps that merge less and less: no label left raises the bound, a beam that
 gets through is a better partition.  Most work goes to the limit just below the best partition,
 which proves it or betters it.  Beside it rounds try limits nearer to the bound, for which less will
-do, :mod:`.frontier_reach`, :mod:`.window_search`, and whatever else finds partitions; each has
+do, :mod:`.reach`, :mod:`.window_search`, and whatever else finds partitions; each has
 twice the work of the one before.  What is not decided in a round is taken up in the next where it
 was left.
 """
@@ -15,11 +15,11 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph import frontier_state as state
-from stagepack.heuristics.graph import window_search
-from stagepack.heuristics.graph.frontier import Sweep, Sweeps
-from stagepack.heuristics.graph.frontier_model import Model
-from stagepack.heuristics.graph.frontier_reach import Reach
+from stagepack.heuristics.graph.frontier import label_state as state
+from stagepack.heuristics.graph.frontier import window_search
+from stagepack.heuristics.graph.frontier.model import Model
+from stagepack.heuristics.graph.frontier.reach import Reach
+from stagepack.heuristics.graph.frontier.sweeps import Sweep, Sweeps
 from stagepack.instances.profile import Array
 
 DELTAS = (0.08, 0.04, 0.02, 0.01, 0.005, 0.0025, 0.00125, 0.0, 0.0)

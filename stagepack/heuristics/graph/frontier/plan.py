@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph.frontier_state import FIRST, KNOWN, LAST, PRODUCER, Plan
+from stagepack.heuristics.graph.frontier.label_state import FIRST, KNOWN, LAST, PRODUCER, Plan
 from stagepack.instances.profile import Array
 
 Rows = list[list[int]]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.graph.baselines import work_bound
-from stagepack.heuristics.graph.frontier import Sweeps
-from stagepack.heuristics.graph.frontier_model import Model, unsupported
-from stagepack.heuristics.graph.frontier_reach import Reach
+from stagepack.heuristics.graph.frontier.model import Model, unsupported
+from stagepack.heuristics.graph.frontier.reach import Reach
+from stagepack.heuristics.graph.frontier.sweeps import Sweeps
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from tests.random_graphs import brute_force, random_instance
 

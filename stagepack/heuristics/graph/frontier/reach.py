@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph import frontier_state as state
-from stagepack.heuristics.graph.frontier import Guide, Sweeps
-from stagepack.heuristics.graph.frontier_model import Model
+from stagepack.heuristics.graph.frontier import label_state as state
+from stagepack.heuristics.graph.frontier.model import Model
+from stagepack.heuristics.graph.frontier.sweeps import Guide, Sweeps
 from stagepack.instances.profile import Array
 
 PRECISION = 0.01

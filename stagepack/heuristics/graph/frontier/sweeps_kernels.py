@@ -11,7 +11,7 @@ Cost: labels * stages * (nets and anchors of a block) a step.  See :mod:`.fronti
 
 from __future__ import annotations
 
-from stagepack.heuristics.graph.frontier_state import (
+from stagepack.heuristics.graph.frontier.label_state import (
     COARSER,
     COUNT,
     DONE,

@@ -9,8 +9,8 @@ from itertools import chain
 import numpy as np
 
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph.frontier_order_kernels import Ties, greedy
-from stagepack.heuristics.graph.frontier_plan import Network, Rows
+from stagepack.heuristics.graph.frontier.order_kernels import Ties, greedy
+from stagepack.heuristics.graph.frontier.plan import Network, Rows
 from stagepack.instances.profile import Array
 
 TRIES, VISITS = 400, 400_000

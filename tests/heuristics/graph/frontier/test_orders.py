@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph import frontier_orders, frontier_plan
-from stagepack.heuristics.graph.frontier_orders import narrow_order
-from stagepack.heuristics.graph.frontier_plan import Network, Passes
+from stagepack.heuristics.graph.frontier import orders, plan
+from stagepack.heuristics.graph.frontier.orders import narrow_order
+from stagepack.heuristics.graph.frontier.plan import Network, Passes
 from stagepack.progress import Stopped
 
 SIDE = 12
@@ -30,11 +30,11 @@ def test_orders_do_not_depend_on_how_often_the_clock_is_asked(
     whole: list[None] = []
     parts: list[None] = []
     order = narrow_order(bipartite(), 3, lambda: whole.append(None)).tolist()
-    monkeypatch.setattr(frontier_orders, "PART", 50)
+    monkeypatch.setattr(orders, "PART", 50)
     with effort.counting():
         assert narrow_order(bipartite(), 3, lambda: parts.append(None)).tolist() == order
         # Every candidate looks at all of its nets.
-        assert effort.spent() > frontier_orders.STEP * SIDE**2 * frontier_orders.FEW
+        assert effort.spent() > orders.STEP * SIDE**2 * orders.FEW
     assert sorted(order) == list(range(2 * SIDE))
     assert all(x < SIDE for x in order[:SIDE])
     assert len(parts) > 2 * len(whole)
@@ -45,7 +45,7 @@ def test_plans_count_what_they_look_at_and_end_when_told() -> None:
     asked: list[None] = []
     with effort.counting():
         along, _ = Passes(bipartite(), order, lambda: asked.append(None)).plans(3, 1, False)
-        assert effort.spent() > frontier_plan.ENTERED * (len(along.net) + len(along.term))
+        assert effort.spent() > plan.ENTERED * (len(along.net) + len(along.term))
     assert len(asked) > 2 * len(order)  # while edges over cuts are taken down, too
 
     def ended() -> None:

@@ -7,7 +7,7 @@ O(pairs * (stages + edges + nets)) at worst, as a rule O(labels).
 
 from __future__ import annotations
 
-from stagepack.heuristics.graph.frontier_state import (
+from stagepack.heuristics.graph.frontier.label_state import (
     KNOWN,
     NEW,
     RECEIVED,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.heuristics.graph.frontier_plan import WORD_BITS, Network, reduced, rows
+from stagepack.heuristics.graph.frontier.plan import WORD_BITS, Network, reduced, rows
 from stagepack.instances.graph import Compact, Objective
 from stagepack.instances.graph.compact import FORBIDDEN, UNLIMITED
 from stagepack.instances.graph.data import GraphData

@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.graph import frontier_state as state
-from stagepack.heuristics.graph.frontier import Guide, Sweeps, Windows
-from stagepack.heuristics.graph.frontier_model import Model
+from stagepack.heuristics.graph.frontier import label_state as state
+from stagepack.heuristics.graph.frontier.model import Model
+from stagepack.heuristics.graph.frontier.sweeps import Guide, Sweeps, Windows
 from stagepack.instances.profile import Array
 
 PARTS = (0.5, 0.8)

@@ -10,12 +10,12 @@ import pytest
 
 import stagepack as sp
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph import frontier_search
-from stagepack.heuristics.graph import frontier_state as state
-from stagepack.heuristics.graph.frontier import Sweeps
-from stagepack.heuristics.graph.frontier_model import Model, unsupported
-from stagepack.heuristics.graph.frontier_plan import reduced
-from stagepack.heuristics.graph.frontier_search import Decision
+from stagepack.heuristics.graph.frontier import label_search
+from stagepack.heuristics.graph.frontier import label_state as state
+from stagepack.heuristics.graph.frontier.label_search import Decision
+from stagepack.heuristics.graph.frontier.model import Model, unsupported
+from stagepack.heuristics.graph.frontier.plan import reduced
+from stagepack.heuristics.graph.frontier.sweeps import Sweeps
 from stagepack.instances.graph import Compact, GraphPartition
 from stagepack.instances.profile import Array
 from tests.random_graphs import brute_force, random_instance
@@ -268,7 +268,7 @@ def test_auto_proves_towers_before_it_anneals() -> None:
     assert "local-search" not in {event.source for event in result.trace.events}
 
 
-@pytest.mark.parametrize("close", [frontier_search.CLOSE, 1.0])
+@pytest.mark.parametrize("close", [label_search.CLOSE, 1.0])
 def test_a_limit_that_was_not_decided_is_gone_on_with(
     monkeypatch: pytest.MonkeyPatch, close: float
 ) -> None:
@@ -287,13 +287,13 @@ def test_a_limit_that_was_not_decided_is_gone_on_with(
         if effort.spent() > 1:
             raise TimeoutError
 
-    monkeypatch.setattr(frontier_search, "Decision", Recorded)
-    monkeypatch.setattr(frontier_search, "ROUND", 1e-4)
-    monkeypatch.setattr(frontier_search, "SHARES", (0.5,))
-    monkeypatch.setattr(frontier_search, "CLOSE", close)
+    monkeypatch.setattr(label_search, "Decision", Recorded)
+    monkeypatch.setattr(label_search, "ROUND", 1e-4)
+    monkeypatch.setattr(label_search, "SHARES", (0.5,))
+    monkeypatch.setattr(label_search, "CLOSE", close)
     with effort.counting(), contextlib.suppress(TimeoutError):
         sweeps = Sweeps(Model.all_of(compact), pause, 0)
-        search = frontier_search.LabelSearch(sweeps, 1, value, lambda bound: None)
+        search = label_search.LabelSearch(sweeps, 1, value, lambda bound: None)
         search.take(np.zeros(compact.blocks, dtype=np.int64), search.model)
         search.run()
     assert len(set(tried)) == len(tried)
@@ -319,10 +319,10 @@ def test_what_is_found_aside_is_what_labels_go_on_from(monkeypatch: pytest.Monke
         if len(given) == 3:
             raise TimeoutError
 
-    monkeypatch.setattr(frontier_search, "ROUND", 1e-6)
+    monkeypatch.setattr(label_search, "ROUND", 1e-6)
     with effort.counting(), contextlib.suppress(TimeoutError):
         sweeps = Sweeps(Model.all_of(compact), lambda: None, 0)
-        search = frontier_search.LabelSearch(sweeps, 1, value, lambda bound: None, aside)
+        search = label_search.LabelSearch(sweeps, 1, value, lambda bound: None, aside)
         search.take(np.zeros(compact.blocks, dtype=np.int64), search.model)
         whole = search.value
         search.run()

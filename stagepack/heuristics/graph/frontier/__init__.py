@@ -1,0 +1,1 @@
+"""Labels over live tensors: partitions along an order, proofs of bounds, windows of nodes."""
