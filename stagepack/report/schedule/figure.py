@@ -12,6 +12,7 @@ from stagepack.report.extra import Figure
 from stagepack.report.figures import LEGEND, ZOOM, graph_objects, inside, limit_line, look, text
 from stagepack.report.schedule.numbers import (
     COLOURS,
+    LABELLED,
     LETTERS,
     ScheduleBars,
     device_label,
@@ -94,8 +95,9 @@ def _figure(instance: PipelineSchedule, drawn: ScheduleBars, last: int) -> Figur
     if uses_memory:
         figure.update_layout(
             yaxis2={
-                "domain": [0, share - 0.02], "title": {"text": "Memory"}, "rangemode": "tozero",
-                "tickformat": "~s", "nticks": 4, "fixedrange": True, "anchor": "x",
+                "domain": [0, share - 0.02], "title": {"text": "Memory of device"},
+                "rangemode": "tozero", "tickformat": "~s", "nticks": 4, "fixedrange": True,
+                "anchor": "x",
             }
         )  # fmt: skip
     return figure
@@ -114,4 +116,13 @@ def _memory(
         for device, (times, values) in enumerate(drawn.lines())
     ]  # fmt: skip
     some = limits(instance, drawn)
+    if 1 < len(names) <= LABELLED:
+        found += [
+            go.Scatter(
+                x=[time], y=[value], yaxis="y2", mode="text", text=[f"<b>{device}</b>"],
+                textposition="top center", textfont={"color": line_colour(device), "size": 11},
+                showlegend=False, hoverinfo="skip", cliponaxis=False,
+            )
+            for device, (time, value) in enumerate(drawn.labels(some))
+        ]  # fmt: skip
     return found + [limit_line(f"limit {limit:,}", drawn.end_time, limit) for limit in some]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from stagepack.instances.profile import Array
 if TYPE_CHECKING:
     from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 
+LABELLED = 8  # more lines of memory than these are not named where they run
 LETTERS = ("F", "B", "W")
 COLOURS = (
     ("#77aadd", "#a9c8e8", "#4f8fc9", "#cfe0f2"),
@@ -59,6 +61,32 @@ class ScheduleBars:
             (np.append(times, self.end_time), np.append(values, values[-1]))
             for times, values in self.memory
         ]
+
+    def labels(self, levels: Sequence[int]) -> list[tuple[float, int]]:
+        """Return for every device a point (time, value) of its line, to write its name above.
+
+        Of the middles of its steps, each line takes the one that is furthest from the other lines,
+        from `levels` above it, and from the labels before, times and values as shares of the
+        picture (wider than high). Costs O(d^2 s log s) for s steps of each of d devices.
+        """
+        top = max(1, *(int(values.max()) for _, values in self.memory))
+        placed: list[tuple[float, int]] = []
+        for device, (times, values) in enumerate(self.lines()):
+            middle, height = (times[:-1] + times[1:]) / 2, values[:-1]
+            room = np.minimum((times[1:] - times[:-1]) / self.end_time * 20, 1) * (height > 0)
+            for other, (when, held) in enumerate(self.memory):
+                if other != device:
+                    there = held[np.searchsorted(when, middle, side="right") - 1]
+                    room = np.minimum(room, 0.02 + np.abs(there - height) / top)
+            for level in levels:
+                above = (level - height) / top
+                room = np.where(above > 0, np.minimum(room, above), room)
+            for time, value in placed:
+                away = np.hypot((middle - time) / self.end_time * 5, (height - value) / top)
+                room = np.minimum(room, away)
+            best = int(np.argmax(room))
+            placed.append((float(middle[best]), int(height[best])))
+        return placed
 
     def colours(self) -> Array:
         """Return the colour of every bar, shape (operations,)."""

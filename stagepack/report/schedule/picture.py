@@ -21,6 +21,7 @@ from stagepack.report.canvas import (
 from stagepack.report.extra import Axes, Target
 from stagepack.report.schedule.numbers import (
     COLOURS,
+    LABELLED,
     ScheduleBars,
     device_label,
     kind_name,
@@ -145,13 +146,20 @@ def _memory(below: Axes, instance: PipelineSchedule, drawn: ScheduleBars) -> Non
         below.step(
             times, values, where="post", color=line_colour(device), linewidth=1.0, label=str(device)
         )
-    for limit in limits(instance, drawn):
+    some = limits(instance, drawn)
+    for limit in some:
         limit_line(below, limit, f"limit {limit:,}")
     below.set_ylim(bottom=0)
     engineering(below.yaxis)
     time_axis(below)
-    below.set_ylabel("Memory")
-    if instance.d <= 16:
+    below.set_ylabel("Memory of device" if instance.d <= LABELLED else "Memory")
+    if 1 < instance.d <= LABELLED:
+        for device, (time, value) in enumerate(drawn.labels(some)):
+            below.annotate(
+                str(device), (time, value), (0, 1.5), textcoords="offset points", ha="center",
+                va="bottom", fontsize=8, fontweight="bold", color=line_colour(device),
+            )  # fmt: skip
+    elif instance.d <= 16:
         below.legend(
             loc="upper left", bbox_to_anchor=(1.0, 1.05), fontsize=7, frameon=False,
             ncols=1 + (instance.d > 8), title="device", title_fontsize=7,

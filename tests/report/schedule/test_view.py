@@ -63,6 +63,14 @@ def test_bars_are_the_operations_and_memory_is_what_they_hold() -> None:
     assert device_label(instance, 1) == "device 1 (stages 1, 3)"
 
 
+def test_names_stand_on_the_lines_of_their_devices() -> None:
+    drawn = schedule_bars(looped(), all_forward_first(looped()))
+    points = drawn.labels([12])
+    for (time, value), (times, values) in zip(points, drawn.memory, strict=True):
+        assert value == values[np.searchsorted(times, time, side="right") - 1] > 0
+    assert len(set(points)) == len(points)
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_table_has_a_line_a_device_and_fits(width: int) -> None:
     instance = looped()
