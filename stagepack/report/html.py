@@ -76,7 +76,7 @@ def page(template: str, title: str, figures: Mapping[str, object], **given: obje
         policy=POLICY,
         style=_static("page.css"),
         figures=_embedded(figures),
-        scripts=[*drawing, _static("rectangles.js") + _static("page.js")],
+        scripts=[*drawing, "".join(map(_static, ("dark.js", "rectangles.js", "page.js")))],
         **given,
     )
     return str(html)

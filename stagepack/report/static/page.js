@@ -5,15 +5,33 @@
   var config = { displaylogo: false, responsive: true, displayModeBar: false };
   var painter = rectanglePainter(), repaint = {};
   var waiting = Array.prototype.slice.call(document.querySelectorAll(".figure"));
+  var scheme = window.matchMedia("(prefers-color-scheme: dark)"), dark = scheme.matches, chosen = {};
+  function traces(node) {
+    var figure = data[node.id];
+    if (!figure.choices) { return figure.data; }
+    return figure.choices[node.id in chosen ? chosen[node.id] : figure.start];
+  }
+  function dress(call, node) {
+    var layout = data[node.id].layout;
+    // Plotly.js changes the layout that it is given.
+    layout = dark ? darkLayout(layout) : JSON.parse(JSON.stringify(layout));
+    Plotly[call](node, dark ? traces(node).map(darkTrace) : traces(node), layout, config);
+    if (repaint[node.id]) { repaint[node.id](chosen[node.id], dark); }
+  }
   function draw(node) {
     var at = waiting.indexOf(node);
     if (at < 0) { return; }
     waiting.splice(at, 1);
-    var figure = data[node.id];
-    var first = figure.choices ? figure.choices[figure.start] : figure.data;
-    Plotly.newPlot(node, first, figure.layout, config);
-    if (figure.rectangles) { repaint[node.id] = painter.attach(node, figure); }
+    dress("newPlot", node);
+    if (data[node.id].rectangles) { repaint[node.id] = painter.attach(node, data[node.id], dark); }
   }
+  function turn(to) {
+    dark = to;
+    document.querySelectorAll(".figure").forEach(function (node) {
+      if (waiting.indexOf(node) < 0) { dress("react", node); }
+    });
+  }
+  scheme.addEventListener("change", function () { turn(scheme.matches); });
   function drawAll() { waiting.slice().forEach(draw); }
   if ("IntersectionObserver" in window) {
     var seen = new IntersectionObserver(function (entries) {
@@ -38,7 +56,9 @@
   window.addEventListener("beforeprint", function () {
     document.querySelectorAll("details.card").forEach(open);
     drawAll();
+    if (dark) { turn(false); }  // paper is white
   });
+  window.addEventListener("afterprint", function () { turn(scheme.matches); });
   document.querySelectorAll("table.runs").forEach(function (table) {
     var body = table.tBodies[0], rows = Array.from(body.rows);
     function key(row, at) {
@@ -80,9 +100,8 @@
       });
       Array.prototype.forEach.call(section.querySelectorAll("[data-choices]"), function (node) {
         draw(node);
-        var figure = data[node.id], choice = Number(select.value);
-        Plotly.react(node, figure.choices[choice], figure.layout, config);
-        if (repaint[node.id]) { repaint[node.id](choice); }
+        chosen[node.id] = Number(select.value);
+        dress("react", node);
       });
     });
   });

@@ -34,7 +34,7 @@ function rectanglePainter() {
   }
   function label(p, b) { return p.ids ? p.ids[b] : String(p.number[b]); }
 
-  function paint(node, figure, choice) {
+  function paint(node, figure, choice, dark) {
     var p = figure.rectangles, c = unpacked(figure, choice), v = view(node);
     var sharp = Math.max(1, Math.min(2, window.devicePixelRatio || 1));
     var width = Math.round(v.x._length * sharp), height = Math.round(v.y._length * sharp);
@@ -47,9 +47,9 @@ function rectanglePainter() {
     if (p.banks) {
       for (var bank = 0; bank < p.banks[0]; bank++) {
         var top = down((bank + 1) * p.banks[1]), foot = down(bank * p.banks[1]);
-        pen.fillStyle = bank % 2 ? "#eef0f2" : "#ffffff";
+        pen.fillStyle = bank % 2 ? (dark ? "#232a32" : "#eef0f2") : (dark ? "#171c21" : "#ffffff");
         pen.fillRect(0, top, width, foot - top);
-        pen.fillStyle = "#b4bac2";
+        pen.fillStyle = dark ? "#5f6b7a" : "#b4bac2";
         pen.fillRect(0, top, width, 1);
       }
     }
@@ -158,9 +158,9 @@ function rectanglePainter() {
   var tip = document.createElement("div");
   tip.className = "tip"; tip.hidden = true;
   document.body.appendChild(tip);
-  function attach(node, figure) {
+  function attach(node, figure, dark) {
     var choice = figure.rectangles.choice;
-    function again() { paint(node, figure, choice); }
+    function again() { paint(node, figure, choice, dark); }
     node.on("plotly_relayout", function (change) { if (!("images" in change)) { again(); } });
     node.addEventListener("mousemove", function (event) {
       var k = event.buttons ? -1 : found(node, figure, choice, event);
@@ -178,7 +178,11 @@ function rectanglePainter() {
       clearTimeout(waiting); waiting = setTimeout(again, 200);
     });
     again();
-    return function (other) { choice = other; again(); };
+    return function (other, darkened) {
+      if (other !== undefined) { choice = other; }
+      dark = darkened;
+      again();
+    };
   }
   return { attach: attach };
 }

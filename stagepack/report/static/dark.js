@@ -1,0 +1,35 @@
+// Dresses figures, which are made for white pages (report/style.py), for dark ones. Areas keep their
+// colours, and dark text on them; lines, axes and text beside areas become light. Buttons stay as
+// they are: plotly.js gives the one that is pressed a light background whatever the others have.
+var DARK = {
+  "white": "#171c21", "#222222": "#e4e7eb", "#6b7280": "#a3adb9", "#e3e6ea": "#3a434d",
+  "#2f6fb0": "#7db4ea", "#aa3377": "#e07ab4", "#4477aa": "#77aadd",
+  "#228833": "#55bb66", "#555555": "#b0b0b0"
+};
+function darkLayout(value) {
+  "use strict";
+  if (typeof value === "string") { return DARK[value] || value; }
+  if (Array.isArray(value)) { return value.map(darkLayout); }
+  if (value === null || typeof value !== "object") { return value; }
+  var made = {};
+  Object.keys(value).forEach(function (key) { made[key] = darkLayout(value[key]); });
+  if (value.updatemenus) {
+    made.updatemenus = value.updatemenus.map(function (menu) {
+      return Object.assign({}, menu, { font: Object.assign({}, menu.font, { color: "#222222" }) });
+    });
+  }
+  return made;
+}
+function darkTrace(trace) {
+  "use strict";
+  var made = Object.assign({}, trace);
+  if (trace.line) { made.line = darkLayout(trace.line); }
+  if (trace.marker) {
+    made.marker = Object.assign({}, trace.marker);
+    if (trace.marker.line) { made.marker.line = darkLayout(trace.marker.line); }
+    if (trace.marker.color === "#e3e6ea") { made.marker.color = DARK["#e3e6ea"]; }
+  }
+  var beside = trace.type === "scatter" && (trace.textposition || "").indexOf("top") === 0;
+  if (beside && trace.textfont) { made.textfont = darkLayout(trace.textfont); }
+  return made;
+}
