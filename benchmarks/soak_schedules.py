@@ -28,8 +28,8 @@ import numpy as np
 from stagepack import solvers
 from stagepack.errors import StagepackError
 from stagepack.formulations.schedule import CpSat
-from stagepack.heuristics.schedule import bounds, counting
-from stagepack.heuristics.schedule.ramps import ramp_bound
+from stagepack.heuristics.schedule.lower_bounds import bounds, counting
+from stagepack.heuristics.schedule.lower_bounds.ramps import ramp_bound
 from stagepack.heuristics.schedule.timing import tighten
 from stagepack.instances.schedule import (
     Objective,

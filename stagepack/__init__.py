@@ -53,8 +53,10 @@ if TYPE_CHECKING:
     from stagepack.instances.groups import Operator as Operator
     from stagepack.instances.groups import Source as Source
     from stagepack.instances.groups import Weight as Weight
-    from stagepack.instances.groups.execute import check_group_program as check_group_program
-    from stagepack.instances.groups.program import group_program as group_program
+    from stagepack.instances.groups.execution.execute import (
+        check_group_program as check_group_program,
+    )
+    from stagepack.instances.groups.execution.program import group_program as group_program
     from stagepack.instances.packing import Allowed as Allowed
     from stagepack.instances.packing import Banks as Banks
     from stagepack.instances.packing import Gap as Gap

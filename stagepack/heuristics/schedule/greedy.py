@@ -24,9 +24,10 @@ from functools import cache
 import numpy as np
 
 from stagepack.heuristics.effort import lending, spend, spent
-from stagepack.heuristics.schedule import annealing, bounds, effort, sequences, timing
+from stagepack.heuristics.schedule import annealing, effort, sequences, timing
 from stagepack.heuristics.schedule.effort import RATE, Looks, Settings
 from stagepack.heuristics.schedule.greedy_kernels import B, F, Plan, Policy, Shop, W, list_schedule
+from stagepack.heuristics.schedule.lower_bounds import bounds
 from stagepack.heuristics.schedule.policies import EDGE, STAGE, changed, policies
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array

@@ -22,10 +22,11 @@ from functools import cache
 
 import numpy as np
 
-from stagepack.heuristics.schedule import annealing, bounds, effort, greedy
+from stagepack.heuristics.schedule import annealing, effort, greedy
 from stagepack.heuristics.schedule.effort import Settings
 from stagepack.heuristics.schedule.greedy import Lists, evaluation, rounds
 from stagepack.heuristics.schedule.greedy_kernels import B, F, Shop, W
+from stagepack.heuristics.schedule.lower_bounds import bounds
 from stagepack.heuristics.schedule.modulo_kernels import place_best
 from stagepack.heuristics.schedule.policies import policies_of
 from stagepack.heuristics.schedule.rules import depths

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from stagepack.heuristics.schedule import bounds
 from stagepack.heuristics.schedule.effort import Looks
 from stagepack.heuristics.schedule.greedy_kernels import B, F, Policy, Shop, W
-from stagepack.heuristics.schedule.ramps import Ramps
+from stagepack.heuristics.schedule.lower_bounds import bounds
+from stagepack.heuristics.schedule.lower_bounds.ramps import Ramps
 from stagepack.heuristics.schedule.rules import depths
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array

@@ -1,6 +1,6 @@
 """What a plan is worth and whether it is right, straight from the definitions.
 
-Groups are played by :mod:`.replay`; nothing is used of what plans are written with.
+Groups are played by :mod:`.execution.replay`; nothing is used of what plans are written with.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from stagepack.instances.groups.chip import exact
 from stagepack.instances.groups.data import GroupingData
+from stagepack.instances.groups.execution.replay import STAGES, Place, Replay, played_alone
 from stagepack.instances.groups.operators import AXES
-from stagepack.instances.groups.replay import STAGES, Place, Replay, played_alone
 from stagepack.instances.groups.solution import GroupingSolution
 from stagepack.instances.groups.words import OperatorKind, Order, Slicing, Timesteps
 from stagepack.instances.violation import Violation

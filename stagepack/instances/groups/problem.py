@@ -16,7 +16,7 @@ PROBLEM = Problem(
         **dict.fromkeys(
             ("GroupingSolution", "LaneChip", "LayerGrouping", "Operator", "Source", "Weight"), ""
         ),
-        "group_program": "program",
-        "check_group_program": "execute",
+        "group_program": "execution.program",
+        "check_group_program": "execution.execute",
     },
 )

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from stagepack.instances.groups.execution.simulate import simulate
 from stagepack.instances.groups.instance import LayerGrouping
-from stagepack.instances.groups.simulate import simulate
 from stagepack.instances.groups.solution import GroupingSolution
 from stagepack.instances.tradeoffs import Axis, WhatIf, percent
 

@@ -11,8 +11,6 @@ from functools import partial
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.effort import left, lending, spend
 from stagepack.heuristics.schedule import (
-    bounds,
-    counting,
     effort,
     greedy,
     modulo,
@@ -21,6 +19,7 @@ from stagepack.heuristics.schedule import (
     timing,
 )
 from stagepack.heuristics.schedule.effort import ScheduleProgress
+from stagepack.heuristics.schedule.lower_bounds import bounds, counting
 from stagepack.heuristics.schedule.rules import RULES, apply, in_groups, one_by_one
 from stagepack.heuristics.schedule.timing import Timing, tighten
 from stagepack.instances.profile import Array

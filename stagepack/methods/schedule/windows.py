@@ -3,7 +3,8 @@
 What limits schedules of devices with several stages lies in their first and last windows, where
 memory, the way of the first microbatches and the stages that feed them act together.  Window by
 window, short ones and cheap ones first, a model says how long a device must be idle there; what two
-windows that do not overlap say adds up, also with what :mod:`.counting` has found.
+windows that do not overlap say adds up, also with what counting has found
+(:mod:`stagepack.heuristics.schedule.lower_bounds.counting`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import numpy as np
 from stagepack import solvers
 from stagepack.formulations.schedule import Idle
 from stagepack.heuristics.effort import left, spend, spent
-from stagepack.heuristics.schedule import counting, effort
+from stagepack.heuristics.schedule import effort
 from stagepack.heuristics.schedule.effort import Looks, ScheduleProgress
+from stagepack.heuristics.schedule.lower_bounds import counting
 from stagepack.instances.schedule import Objective, PipelineSchedule
 from stagepack.methods import Settings
 from stagepack.methods.models import PACE

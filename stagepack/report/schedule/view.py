@@ -32,7 +32,7 @@ class ScheduleView(View[PipelineSchedule, ScheduleSolution]):
 
     def facts(self, instance: PipelineSchedule) -> JsonObject:
         """Return sizes, totals and simple bounds as plain data."""
-        from stagepack.heuristics.schedule.bounds import bound
+        from stagepack.heuristics.schedule.lower_bounds.bounds import bound
 
         operations = instance.operations
         value, source = bound(instance)

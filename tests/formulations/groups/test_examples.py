@@ -8,7 +8,7 @@ from itertools import product
 from stagepack.formulations.groups import CpSat
 from stagepack.heuristics.groups.placement import place
 from stagepack.instances.groups import GroupingSolution
-from stagepack.instances.groups.examples import balanced_rows, schedule_then_place
+from stagepack.instances.groups.catalog.examples import balanced_rows, schedule_then_place
 from stagepack.instances.groups.timesteps import STAGES, Timetable
 from stagepack.result import Status
 from tests.formulations.engines import solve

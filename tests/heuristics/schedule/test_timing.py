@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from stagepack.errors import InputError
-from stagepack.heuristics.schedule import bounds, timing
+from stagepack.heuristics.schedule import timing
+from stagepack.heuristics.schedule.lower_bounds import bounds
 from stagepack.instances.schedule import (
     PipelineSchedule,
     ScheduleSolution,

@@ -22,9 +22,9 @@ from stagepack.instances.groups import (
     regions,
 )
 from stagepack.instances.groups.check import _overlaps
+from stagepack.instances.groups.execution.replay import Place
 from stagepack.instances.groups.lmem import copies, in_place
 from stagepack.instances.groups.operators import H, reads
-from stagepack.instances.groups.replay import Place
 from stagepack.instances.groups.timesteps import Buffer, Timetable
 from tests.instances.groups.networks import CHIP, add, block, conv, grouping, stacked
 

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
+from stagepack.instances.groups.execution.program import group_program
 from stagepack.instances.groups.lmem import copies
-from stagepack.instances.groups.program import group_program
 from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.instances.groups.timesteps import Timetable
 from tests.instances.groups.networks import CHIP, add, conv, grouping, stacked

@@ -4,8 +4,8 @@ import numpy as np
 
 from benchmarks.layouts import gpt
 from stagepack import solvers
-from stagepack.heuristics.schedule.bounds import bound
-from stagepack.heuristics.schedule.counting import counting_bound
+from stagepack.heuristics.schedule.lower_bounds.bounds import bound
+from stagepack.heuristics.schedule.lower_bounds.counting import counting_bound
 from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
 from stagepack.methods import Settings
 from stagepack.methods.schedule.windows import Windows, unsupported

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagepack.instances.groups import GroupingSolution, LayerGrouping, Operator, OperatorKind
+from stagepack.instances.groups.execution.simulate import COMPUTE, DMA, Event, play, simulate, steps
 from stagepack.instances.groups.regions import Cut, Regions
-from stagepack.instances.groups.simulate import COMPUTE, DMA, Event, play, simulate, steps
 from stagepack.instances.groups.timesteps import Spill, Timetable
 from tests.instances.groups.networks import CHIP, block, conv, grouping, networks
 

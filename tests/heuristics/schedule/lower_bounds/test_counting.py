@@ -5,9 +5,9 @@ import pytest
 from benchmarks.soak_schedules import MAPS, laid_out
 from stagepack import solvers
 from stagepack.formulations.schedule import CpSat
-from stagepack.heuristics.schedule import counting
-from stagepack.heuristics.schedule.bounds import bound
-from stagepack.heuristics.schedule.counting import counting_bound
+from stagepack.heuristics.schedule.lower_bounds import counting
+from stagepack.heuristics.schedule.lower_bounds.bounds import bound
+from stagepack.heuristics.schedule.lower_bounds.counting import counting_bound
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.result import Status
 from stagepack.solvers import Limits

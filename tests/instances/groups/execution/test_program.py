@@ -24,9 +24,9 @@ from stagepack.instances.groups import (
     Weight,
 )
 from stagepack.instances.groups.chip import aligned
-from stagepack.instances.groups.execute import check_group_program, tiled
+from stagepack.instances.groups.execution.execute import check_group_program, tiled
+from stagepack.instances.groups.execution.program import group_program
 from stagepack.instances.groups.lmem import copies
-from stagepack.instances.groups.program import group_program
 from tests.instances.groups.networks import CHIP, add, block, conv, grouping, networks, stacked
 
 ROOM = msgspec.structs.replace(CHIP, memory=2**20)

@@ -13,7 +13,7 @@ import contextlib
 import numpy as np
 
 from stagepack.heuristics.schedule.effort import Going, Looks
-from stagepack.heuristics.schedule.ramps_kernels import (
+from stagepack.heuristics.schedule.lower_bounds.ramps_kernels import (
     ENTRY,
     FILLED,
     HEAD,

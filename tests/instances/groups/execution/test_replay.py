@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
+from stagepack.instances.groups.execution.replay import Replay
+from stagepack.instances.groups.execution.simulate import play
 from stagepack.instances.groups.lmem import copies, in_place
 from stagepack.instances.groups.operators import AXES
-from stagepack.instances.groups.replay import Replay
-from stagepack.instances.groups.simulate import play
 from tests.instances.groups.networks import CHIP, networks
 
 

@@ -26,10 +26,10 @@ from functools import cache
 
 import numpy as np
 
-from stagepack.heuristics.schedule import counting_kernels as kernels
-from stagepack.heuristics.schedule.bounds import Network, one_machine
-from stagepack.heuristics.schedule.counting_kernels import Side
 from stagepack.heuristics.schedule.effort import Going, Looks
+from stagepack.heuristics.schedule.lower_bounds import counting_kernels as kernels
+from stagepack.heuristics.schedule.lower_bounds.bounds import Network, one_machine
+from stagepack.heuristics.schedule.lower_bounds.counting_kernels import Side
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule

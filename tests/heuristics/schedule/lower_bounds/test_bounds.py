@@ -5,16 +5,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stagepack.heuristics.schedule import bounds_kernels, effort
-from stagepack.heuristics.schedule.bounds import (
+from stagepack.heuristics.schedule import effort
+from stagepack.heuristics.schedule.effort import Looks
+from stagepack.heuristics.schedule.lower_bounds import bounds_kernels
+from stagepack.heuristics.schedule.lower_bounds.bounds import (
     Network,
     bound,
     one_machine,
     window_bound,
     work_bound,
 )
-from stagepack.heuristics.schedule.effort import Looks
-from stagepack.heuristics.schedule.ramps import Ramps, ramp_bound
+from stagepack.heuristics.schedule.lower_bounds.ramps import Ramps, ramp_bound
 from stagepack.instances.schedule import PipelineSchedule, memory_arcs
 from stagepack.progress import Stopped
 from tests.heuristics.schedule.cases import EIGHT, FOUR, PUBLISHED, vee, zero_bubble

@@ -17,7 +17,7 @@ import numpy as np
 from stagepack.contracts import JsonObject
 from stagepack.instances.documents import strict
 from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source, Weight
-from stagepack.instances.groups.examples import balanced_rows, schedule_then_place
+from stagepack.instances.groups.catalog.examples import balanced_rows, schedule_then_place
 from stagepack.instances.groups.native import Document, parse
 from stagepack.instances.problem import Generator
 
@@ -50,7 +50,7 @@ OPTIONS = {**MACHINE, "batch": 1}
 @lru_cache(maxsize=len(NETWORKS))
 def _document(name: str) -> Document:
     """Return the file of a network."""
-    data = files("stagepack.instances.groups").joinpath(f"networks/{name}.json").read_bytes()
+    data = files(__name__).joinpath(f"networks/{name}.json").read_bytes()
     return strict.decode(data, Document)
 
 

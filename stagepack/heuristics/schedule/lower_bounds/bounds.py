@@ -17,9 +17,9 @@ from functools import cache
 
 import numpy as np
 
-from stagepack.heuristics.schedule import bounds_kernels as kernels
 from stagepack.heuristics.schedule.effort import PART, Going, Looks
-from stagepack.heuristics.schedule.ramps import ramp_bound
+from stagepack.heuristics.schedule.lower_bounds import bounds_kernels as kernels
+from stagepack.heuristics.schedule.lower_bounds.ramps import ramp_bound
 from stagepack.heuristics.schedule.timing import graph_of
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph, heads
 from stagepack.instances.profile import Array

@@ -1,0 +1,1 @@
+"""Lower bounds on makespan and span: what a device must run before, between and after."""
