@@ -231,6 +231,8 @@ def install() -> None:
         return run
 
     def begin(self: Any, evaluate: Any, check: Any, **options: Any) -> None:
+        if options.get("secondary") is not None:
+            options["secondary"] = timed(options["secondary"])
         begun(self, timed(evaluate), timed(check), **options)
 
     def stop_reason(self: Any) -> Any:

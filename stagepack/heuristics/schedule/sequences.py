@@ -34,7 +34,7 @@ from stagepack.instances.schedule import PipelineSchedule
 LARGEST = 4_000_000
 """Operations times devices of a list up to which lists are tried."""
 
-LIST, LOOK = 20_000, 11
+LIST, LOOK = 20_000, 23
 """Steps that it takes to begin a list, and to look what a device may do next."""
 
 PART = 10_000_000
