@@ -28,7 +28,7 @@ MODES = {
     Objective.MEMORY: kernels.MEMORY,
 }
 
-PREPARED, TRACED = 1.3e-7, 1e-7
+PREPARED, TRACED = 9e-8, 1e-7
 """Seconds of work of a block, or of a member of a net, in what all searches need, and of a member
 where the loads of stages are added up."""
 
