@@ -41,8 +41,10 @@ MEMORY = 2**31
 """Bytes that labels and tables may take, those of the decisions under way together."""
 TRIED, PAIRS = 30_000, 500_000
 """Labels and pairs between two looks at the clock."""
-LABEL, PAIR, CALL = 5e-7, 1.5e-8, 3e-5
-"""Seconds of work for one, and to ask kernels once more."""
+LABEL, PAIR, CALL, MET = 5e-7, 1.5e-8, 3e-5, 1.5e-5
+"""Seconds of work for one, to ask kernels once more, and to look at labels that were met."""
+ENTRY = 4e-9
+"""Seconds of work to make an entry of a table."""
 THINNED, RANKED = 5e-5, 1.5e-7
 """Seconds of work to thin labels out, and for each of them."""
 BUCKETS, COARSE = 64, 24
@@ -241,6 +243,7 @@ class Sweeps:
         made = np.zeros((1, 1, 1, 1), dtype=np.int32)
         if not beam:
             made = np.full((n + 1, k, buckets, buckets), UNREACHED, dtype=np.int32)
+            effort.spend(ENTRY * made.size)
             made[0] = 0
         timed = len(model.work) - len(model.room)
         limits = np.concatenate((np.tile(each, (timed, 1)), model.room))[:, turn]
@@ -361,6 +364,7 @@ class Sweep:
     def _meet(self) -> None:
         """Drop labels that nothing kept by the other direction completes; keep the others."""
         labels, control = self._labels, self._control
+        effort.spend(MET)
         side, new = 1 - int(control[state.SIDE]), int(control[state.NEW])
         swept = int(control[state.STEP]) + 1
         cut = len(self._plan.order) - swept if self._reverse else swept
