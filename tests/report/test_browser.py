@@ -1,0 +1,116 @@
+"""What pages do in a browser: headless Chromium, where it is installed."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stagepack.compare.page import to_html
+from tests.compare.sample import comparison
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+QUIET = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-sync", "--disable-background-networking", "--disable-component-update",
+    "--virtual-time-budget=20000",
+]  # fmt: skip
+
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed")
+
+WATCH = """<script>window.wrong = [];
+window.onerror = function (text) { window.wrong.push(String(text)); };
+console.error = function (text) { window.wrong.push(String(text)); };</script>"""
+
+STEPS = """
+const frame = document.querySelector("iframe"), seen = {};
+const pause = (time) => new Promise((done) => setTimeout(done, time));
+async function steps() {
+  const inside = frame.contentWindow, page = frame.contentDocument;
+  const cells = (at) => [...page.querySelectorAll("table.runs tbody tr")]
+    .map((row) => row.cells[at].dataset.value);
+  const cards = [...page.querySelectorAll("details.card")];
+  seen.folded = cards.every((card) => !card.open);
+  cards[0].querySelector("summary").click();
+  await pause(1500);
+  const figure = cards[0].querySelector(".figure"), picture = figure.querySelector("svg.main-svg");
+  seen.drawn = Boolean(picture);
+  seen.background = inside.getComputedStyle(picture).backgroundColor;
+  inside.Plotly.Fx.hover(figure, [{ curveNumber: 0, pointNumber: 0 }]);
+  await pause(300);
+  seen.told = figure.querySelector(".hovertext").textContent;
+  const sort = [...page.querySelectorAll(".sort")]
+    .find((button) => button.textContent.startsWith("Objective"));
+  sort.click();
+  seen.up = cells(sort.parentNode.cellIndex);
+  sort.click();
+  seen.down = cells(sort.parentNode.cellIndex);
+  const filter = page.querySelector("input.filter");
+  filter.value = "greedy";
+  filter.dispatchEvent(new inside.Event("input"));
+  seen.left = [...page.querySelectorAll("table.runs tbody tr")]
+    .filter((row) => !row.hidden).map((row) => row.textContent);
+  cards.forEach((card) => { card.open = true; });
+  seen.wide = [];
+  for (const width of [390, 1280]) {
+    frame.style.width = width + "px";
+    inside.dispatchEvent(new inside.Event("resize"));  // no frames are shown, so no events of them
+    await pause(1000);
+    seen.wide.push(page.documentElement.scrollWidth - width);
+  }
+  seen.wrong = inside.wrong;
+}
+frame.onload = () => pause(500).then(steps).catch((e) => { seen.failed = String(e); })
+  .then(() => { document.querySelector("pre").textContent = JSON.stringify(seen); });
+"""
+
+
+@pytest.fixture(scope="module", params=["light", "dark"])
+def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    page = to_html(comparison()).replace("<script", WATCH + "<script", 1)
+    whole = (
+        f'<!doctype html><meta charset="utf-8"><iframe style="width: 1280px; height: 900px" '
+        f'srcdoc="{html.escape(page)}"></iframe><pre></pre><script>{STEPS}</script>'
+    )
+    folder: Path = tmp_path_factory.mktemp("browser")
+    (folder / "page.html").write_text(whole, encoding="utf-8")
+    assert BROWSER is not None
+    scheme = f"--blink-settings=preferredColorScheme={int(request.param == 'light')}"
+    done = subprocess.run(
+        [BROWSER, *QUIET, scheme, f"--user-data-dir={folder}", "--dump-dom",
+         (folder / "page.html").as_uri()],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    found = re.search(r"<pre>(.*)</pre><script>", done.stdout, re.DOTALL)
+    assert found, done.stderr
+    return {**json.loads(html.unescape(found[1])), "scheme": request.param}
+
+
+def test_a_page_works_in_a_browser(seen: dict[str, Any]) -> None:
+    assert "failed" not in seen, seen["failed"]
+    assert seen["wrong"] == []
+    assert seen["folded"]
+    assert seen["drawn"]
+    assert seen["told"]
+    light = seen["scheme"] == "light"
+    assert seen["background"] == ("rgb(255, 255, 255)" if light else "rgb(23, 28, 33)")
+
+
+def test_runs_are_sorted_and_filtered(seen: dict[str, Any]) -> None:
+    assert len(set(seen["up"])) > 2
+    for cells, reverse in ((seen["up"], False), (seen["down"], True)):
+        known = [float(value) for value in cells if value]
+        assert known == sorted(known, reverse=reverse)
+        assert not any(cells[len(known) :])  # runs without an answer come last
+    assert seen["left"]
+    assert all("greedy" in text for text in seen["left"])
+
+
+def test_nothing_is_wider_than_the_screen(seen: dict[str, Any]) -> None:
+    assert max(seen["wide"]) <= 0
