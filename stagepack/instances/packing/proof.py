@@ -13,7 +13,8 @@ place i   `low` of i is its base, and no unplaced neighbour fits below: i is the
           proofs follow, first of i at its base, then of i above it.
 lift i    `low` of i exceeds its base, so that it stands on an unplaced neighbour (but not on a
           smaller one of its own moments, nor on a later identical one): not below their least top.
-queue i   The identical buffer before i is unplaced: i is not below its least top.
+queue i   The identical buffer before i, alive with it at a moment named, is unplaced: i is not
+          below its least top.
 full t    Of what is unplaced at moment t, some lies above a floor and is too large for the rest.
 drop i    `low` of i exceeds its base, where nothing unplaced can be in its way any more.
 swap i    i lies directly on a smaller buffer of the same moments.
@@ -179,7 +180,7 @@ def _refuted(document: Document, instance: PackingData, until: float) -> tuple[V
             return ()
     if len(which) > MOST_BUFFERS:
         return (Violation("load", "there is room at all of the moments named"),)
-    return _Replay(size.tolist(), alive, capacity).run(document.steps, until)
+    return Replay(size.tolist(), alive, capacity).run(document.steps, until)
 
 
 def _require_few(buffers: int, moments: int, instance: PackingData) -> None:
@@ -294,7 +295,7 @@ class _WrongError(Exception):
     """A step that does not follow."""
 
 
-class _Replay:
+class Replay:
     """What is known of a canonical packing, step by step.
 
     Parameters
@@ -320,6 +321,8 @@ class _Replay:
         self._before = [-1] * buffers
         latest: dict[tuple[int, bytes], int] = {}
         for i in left:
+            if not alive[i].any():  # nothing keeps it from its like, or from anything
+                continue
             alike = self._size[i], self._life[i]
             self._before[i] = latest.get(alike, -1)
             latest[alike] = i
@@ -330,28 +333,39 @@ class _Replay:
         self._cases: list[tuple[int, int, bool]] = []  # buffer, rows of the past, whether above
         self._done = capacity < 0
 
+    @property
+    def done(self) -> bool:
+        """Whether no case is left."""
+        return self._done
+
     def run(self, steps: list[int], until: float) -> tuple[Violation, ...]:
         """Take all steps; return what is wrong with them, () for nothing."""
-        rules = self._place, self._lift, self._queue, self._full, self._drop, self._swap
-        rows = len(self._size), len(self._members)
         for number, step in enumerate(steps):
             if number % AT_ONCE == 0:
                 _require_time(until)
-            which, rule = divmod(step, len(RULES))
-            name = f"{RULES[rule]} {which}"
-            try:
-                if self._done:
-                    raise _WrongError("all was proved before")
-                if which >= rows[rule == FULL]:
-                    raise _WrongError("there is none of this number")
-                if rule not in (FULL, SWAP) and self._placed[which]:
-                    raise _WrongError("it is placed")
-                rules[rule](which)
-            except _WrongError as wrong:
-                return (Violation("step", f"{number:,} ({name}): {wrong}"),)
+            wrong = self.take(step)
+            if wrong:
+                which, rule = divmod(step, len(RULES))
+                return (Violation("step", f"{number:,} ({RULES[rule]} {which}): {wrong}"),)
         if not self._done:
             return (Violation("steps", f"{len(self._cases):,} cases are left open at the end"),)
         return ()
+
+    def take(self, step: int) -> str:
+        """Take a step; return why it does not follow, which changes nothing, '' if it does."""
+        which, rule = divmod(step, len(RULES))
+        rules = self._place, self._lift, self._queue, self._full, self._drop, self._swap
+        if self._done:
+            return "all was proved before"
+        if which >= (len(self._members) if rule == FULL else len(self._size)):
+            return "there is none of this number"
+        if rule not in (FULL, SWAP) and self._placed[which]:
+            return "it is placed"
+        try:
+            rules[rule](which)
+        except _WrongError as wrong:
+            return str(wrong)
+        return ""
 
     def _place(self, i: int) -> None:
         low = self._low[i]

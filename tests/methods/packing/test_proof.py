@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from stagepack.heuristics.packing import bounds
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.catalog import evolved
+from stagepack.instances.packing.proof import DROP, FULL, LIFT, PLACE, QUEUE, SWAP, Replay
+from stagepack.instances.profile import Array
 from tests.cli.shell import run
 from tests.packing_cases import brute_force, random_packing, tight
 
@@ -104,6 +107,43 @@ def test_what_is_changed_is_refused_or_true(data: Any, change: str, number: int)
 
 
 PROOFS: dict[int, JsonObject] = {}
+
+
+def test_buffers_that_live_at_no_moment_named_do_not_queue() -> None:
+    instance = LmemPacking.from_arrays([4, 4], [0, 5], [2, 7])
+    queue, drop = 6 * 1 + QUEUE, 6 * 1 + DROP
+    proof = proof_of(instance, 4) | {"capacity": 8, "buffers": ["0", "1"], "moments": [100]}
+    (wrong,) = sp.check_proof(instance, {**proof, "steps": [queue, drop]}).violations
+    assert "no identical buffer" in wrong.detail
+
+
+def play(size: list[int], alive: Array, capacity: int, rng: random.Random) -> bool:
+    """Take what steps are let through, those first that end a case: do they prove a misfit?"""
+    replay = Replay(size, alive, capacity)
+    buffers, moments = alive.shape
+    for _ in range(60):
+        steps = [6 * t + FULL for t in range(moments)]
+        steps += [6 * i + rule for i in range(buffers) for rule in (DROP, SWAP)]
+        more = [6 * i + rule for i in range(buffers) for rule in (LIFT, QUEUE, PLACE)]
+        rng.shuffle(steps)
+        rng.shuffle(more)
+        if all(replay.take(step) for step in steps + more) or replay.done:
+            break
+    return replay.done
+
+
+def test_no_play_proves_what_is_false() -> None:
+    rng = random.Random(0)
+    proved = 0
+    for _ in range(300):
+        buffers, moments = rng.randint(2, 5), rng.randint(1, 4)
+        size = [rng.randint(1, 4) for _ in range(buffers)]
+        alive = np.array([[rng.random() < 0.5 for _ in range(moments)] for _ in range(buffers)])
+        pairs = [(i, j) for i in range(buffers) for j in range(i) if (alive[i] & alive[j]).any()]
+        best = optimum(LmemPacking.from_arrays(size, conflicts=pairs))
+        assert not play(size, alive, best, rng)
+        proved += play(size, alive, best - 1, rng)
+    assert proved > 100
 
 
 def test_a_clique_of_conflicts_is_a_proof() -> None:
