@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -27,7 +26,7 @@ from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.graph.explain import explain, impossible
-from stagepack.methods.graph.improve import local_search
+from stagepack.methods.graph.improve import Annealing
 from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress
 
@@ -60,6 +59,7 @@ class CompactSearch:
         Whether a reason is plain to see, and told, that there is no partition.
     known : int
         What the best partition met is worth in ticks.
+    annealing : Annealing
     """
 
     _unlisted = 0.0
@@ -70,6 +70,7 @@ class CompactSearch:
     ) -> None:
         self.instance, self.progress, self.settings = instance, progress, settings
         self.compact, self.known = Compact.of(instance, progress.require_time), FAR
+        self.annealing = Annealing(self.compact, progress, settings.seed)
         self._size = instance.n + len(instance.consumers)
         effort.spend(PREPARED * self._size)
         reason = impossible(self.compact)
@@ -228,12 +229,11 @@ class CompactSearch:
 
         def anneal(seconds: float) -> None:
             known = self.progress.objective
-            seed = self.settings.seed + next(turn)
-            local_search(self.compact, self.progress, seed, seconds=seconds)
+            self.annealing.run(seconds=seconds, patience=math.inf)
             if self.progress.objective != known:
                 take()
 
-        turn, least, sweeps = itertools.count(1), self.least(), self._sweeps()
+        least, sweeps = self.least(), self._sweeps()
         search = LabelSearch(sweeps, least, self._take, bound, anneal)
         take()
         search.run()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
+from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.formulations.graph.model import GraphModel
 from stagepack.heuristics import effort
@@ -27,14 +28,11 @@ OVERDUE = 1.8
 """Of CPU seconds to seconds of work, after which an engine is ended by the clock."""
 
 
-def local_search(
-    compact: Compact,
-    progress: GraphProgress,
-    seed: int,
-    rounds: float = math.inf,
-    seconds: float = math.inf,
-) -> None:
-    """Anneal from the best partition known, until several rounds find nothing.
+class Annealing:
+    """Local search from the best partition known, which goes on where it was left.
+
+    Until somebody else finds a better partition, all calls together do what one call of as many
+    rounds does.
 
     Parameters
     ----------
@@ -42,35 +40,68 @@ def local_search(
     progress : Progress
         Its solution is where the search starts; without one there is no search.
     seed : int
-    rounds : float
-        At most so many,
-    seconds : float
-        and none begun after so many of work.
     """
-    start = progress.solution
-    if start is None or not progress.keep_going():
-        return
-    reason = PartitionSearch.unsupported(compact)
-    if reason:
-        progress.reason = progress.reason or f"no local search: {reason}"
-        return
-    search = PartitionSearch(compact, *compact.stages(start), seed=seed)
 
-    def offer() -> None:
-        progress.offer(compact.assignment(search.stages, search.classes), "local-search")
+    def __init__(self, compact: Compact, progress: GraphProgress, seed: int) -> None:
+        self._compact, self._progress, self._seed = compact, progress, seed
+        self._search: PartitionSearch | None = None
+        self._known: Number | None = None
 
-    def pause() -> None:
-        if not progress.keep_going():
-            offer()
-            progress.require_time()
+    def run(
+        self, rounds: float = math.inf, seconds: float = math.inf, patience: float = FRUITLESS
+    ) -> None:
+        """Anneal until several rounds find nothing.
 
-    fruitless, done, end = 0, 0, effort.spent() + seconds
-    with progress.setup("compiling local search"):
-        search.warm_up()
-    while fruitless < FRUITLESS and done < rounds and effort.spent() < end:
-        fruitless = 0 if search.round(pause) else fruitless + 1
-        done += 1
-        offer()
+        Parameters
+        ----------
+        rounds : float
+            At most so many,
+        seconds : float
+            and none begun after so many of work.
+        patience : float
+            Rounds in a row that may find nothing.
+        """
+        progress = self._progress
+        if progress.solution is None or not progress.keep_going():
+            return
+        reason = PartitionSearch.unsupported(self._compact)
+        if reason:
+            progress.reason = progress.reason or f"no local search: {reason}"
+            return
+        search = self._search
+        if search is None or progress.objective != self._known:
+            search = self._begin(progress.solution)
+        fruitless, done, end = 0, 0, effort.spent() + seconds
+        while fruitless < patience and done < rounds and effort.spent() < end:
+            fruitless = 0 if search.round(self._pause) else fruitless + 1
+            done += 1
+            self._offer()
+
+    def begin(self, start: GraphSolution) -> None:
+        """Begin at another partition than the best one known, where local search applies."""
+        if not PartitionSearch.unsupported(self._compact):
+            self._begin(start)
+
+    def _begin(self, start: GraphSolution) -> PartitionSearch:
+        """Return a new search."""
+        search = PartitionSearch(self._compact, *self._compact.stages(start), seed=self._seed)
+        self._search, self._known = search, self._progress.objective
+        self._seed += 1
+        with self._progress.setup("compiling local search"):
+            search.warm_up()
+        return search
+
+    def _offer(self) -> None:
+        search = self._search
+        if search is not None:
+            found = self._compact.assignment(search.stages, search.classes)
+            if self._progress.offer(found, "local-search"):
+                self._known = self._progress.objective
+
+    def _pause(self) -> None:
+        if not self._progress.keep_going():
+            self._offer()
+            self._progress.require_time()
 
 
 def on_engine(

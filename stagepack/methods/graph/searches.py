@@ -17,7 +17,7 @@ from stagepack.methods import Settings
 from stagepack.methods.effort import counted
 from stagepack.methods.graph import METHODS
 from stagepack.methods.graph.exact import LONG, CompactSearch, dp, linear_dp
-from stagepack.methods.graph.improve import local_search, on_engine, solve_model
+from stagepack.methods.graph.improve import on_engine, solve_model
 from stagepack.methods.models import load_engine
 from stagepack.progress import Progress, Stopped
 
@@ -32,6 +32,11 @@ FEW = 0.6
 ROUNDS, SHARE = 8, 0.3
 """Of local search at most, and the part of what is left after which none begins, before what
 proves more: a better partition makes that cheaper;"""
+LITTLE = 0.1
+"""the part of what is open that many orders are to close beyond a few; else local search begins
+with these, as it does by itself;"""
+PATIENCE = 2
+"""rounds in a row that may find nothing, where labels go on in turns with local search;"""
 ROUNDS_BEFORE = 2
 """and rounds where nothing but a model proves anything."""
 MODELLED, MODEL = 1_000, 0.5
@@ -49,23 +54,29 @@ def _equal_work(instance: GraphPartition, progress: GraphProgress, settings: Set
         progress.reason = f"equal-work: {'; '.join(map(str, broken[:3]))}"
 
 
-def _start(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> Compact | None:
+def _started(
+    instance: GraphPartition, progress: GraphProgress, settings: Settings
+) -> CompactSearch | None:
     """Offer a first solution as the settings want it, and a bound; None: nothing fits."""
     search = CompactSearch(instance, progress, settings)
     if search.impossible:
         return None
     search.start()
     if settings.warm_start == "auto":
-        local_search(search.compact, progress, settings.seed, rounds=1)
+        search.annealing.run(rounds=1)
         progress.reason = ""
-    return search.compact
+    return search
 
 
-def _improve(search: CompactSearch, rounds: int = ROUNDS) -> None:
-    """Give local search its share, of so many rounds at most."""
-    progress = search.progress
-    share = SHARE * progress.remaining
-    local_search(search.compact, progress, search.settings.seed, rounds, share)
+def _start(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> Compact | None:
+    """Start as :func:`_started`; return the compact form, None: nothing fits."""
+    search = _started(instance, progress, settings)
+    return None if search is None else search.compact
+
+
+def _improve(search: CompactSearch, rounds: int = ROUNDS, patience: int = PATIENCE) -> None:
+    """Give local search its share, of so many rounds at most, until some in a row find nothing."""
+    search.annealing.run(rounds, SHARE * search.progress.remaining, patience)
 
 
 def _frontier(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
@@ -95,9 +106,9 @@ def _beam(instance: GraphPartition, progress: GraphProgress, settings: Settings)
 
 def _local_search(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
     """Improve the best partition along a few orders by annealing."""
-    compact = _start(instance, progress, settings)
-    if compact is not None:
-        local_search(compact, progress, settings.seed)
+    search = _started(instance, progress, settings)
+    if search is not None:
+        search.annealing.run()
 
 
 def _metis(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
@@ -165,9 +176,9 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
             break  # labels, or models, need what is left
         if most == GLANCE and supports["dp"]:
             part = ORDERS if supports["frontier"] else ORDERS_ALONE
-            orders, patience, _ = LONG  # of the largest graphs they bring more than small moves
-            search.along_orders(orders, patience, part * progress.remaining)
-        _improve(search, ROUNDS if supports["dp"] else ROUNDS_BEFORE)
+            _along_many_orders(search, part)
+        rounds = ROUNDS if supports["dp"] else ROUNDS_BEFORE
+        _improve(search, rounds, PATIENCE if supports["frontier"] else rounds)
         if most == GLANCE and modelled and supports["dp"]:
             progress.require_time()
             _by_cp_sat(search, MODEL * progress.remaining)
@@ -180,7 +191,18 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
         progress.reason = ""
         _by_cp_sat(search)
     progress.require_time()
-    local_search(search.compact, progress, settings.seed + 1)
+    search.annealing.run()
+
+
+def _along_many_orders(search: CompactSearch, part: float) -> None:
+    """Give many orders a part of what is left: of large graphs they bring more than small moves."""
+    progress, (orders, patience, _) = search.progress, LONG
+    few, value, bound = progress.solution, progress.objective, progress.bound
+    search.along_orders(orders, patience, part * progress.remaining)
+    if few is None or value is None or bound is None or progress.objective is None:
+        return
+    if value - progress.objective < LITTLE * (value - bound):
+        search.annealing.begin(few)
 
 
 def _by_cp_sat(search: CompactSearch, seconds: float | None = None) -> None:

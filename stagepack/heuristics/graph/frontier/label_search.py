@@ -3,9 +3,10 @@
 A limit is decided by sweeps that merge less and less: no label left raises the bound, a beam that
 gets through is a better partition.  Most work goes to the limit just below the best partition,
 which proves it or betters it.  Beside it rounds try limits nearer to the bound, for which less will
-do, :mod:`.reach`, :mod:`.window_search`, and whatever else finds partitions; each has
-twice the work of the one before.  What is not decided in a round is taken up in the next where it
-was left.
+do, :mod:`.window_search`, and whatever else finds partitions; each has twice the work of the one
+before.  A limit of which a first sweep came to its end is gone on with for longer: the sweeps after
+it are not far then.  Where none did, :mod:`.reach` has most of the work in place of the limit just
+below the best partition.  What is not decided in a round is taken up in the next where it was left.
 """
 
 from __future__ import annotations
@@ -36,11 +37,16 @@ CLOSE = 0.001
 """Part of the best partition's value within which no limit is tried but the one just below it."""
 NEAR = 0.75, 1.5
 """How far off, times the share, a limit may be that was tried before."""
-ROUND, NEARER, ASIDE, STRETCHED, LATER = 1.0, 0.75, 0.5, 0.5, 0.25
+ROUND, NEARER = 1.5, 0.5
 """Seconds of work in the first round, on a graph of a thousand blocks, for the limit just below the
-best partition; the part of it that each limit nearer to the bound gets; that of what finds
-partitions aside; that of finding out how far stages reach, and in further rounds, which labels of
-all stages need more."""
+best partition; the part of it that each limit nearer to the bound gets."""
+LONGER = 3.0
+"""Times as much that a limit gets on top once a sweep of it came to its end."""
+STRETCHED, ASIDE = (0.15, 4.0), (0.35, 0.7)
+"""The parts of finding out how far stages reach, and of what finds partitions aside, where labels
+of all stages are near to an end, and where they are far from any;"""
+INSTEAD = 1.5
+"""that of the latter where they are near and a round gained nothing else."""
 STEP_UP, NEARLY = 0.25, 0.005
 """The part of what is open that is tried next there; that of the best partition's value at which it
 is known well enough."""
@@ -191,6 +197,7 @@ class LabelSearch:
         self._reach = Reach(sweeps) if Reach.applies(sweeps) else None
         self._reached = self.value  # the least limit tried within which stages reach far enough
         self._stretched = 0  # the limit at work
+        self._far = False  # whether no first sweep comes to its end
         self._reverse = True  # where to begin aside: changed when a first sweep takes too long
 
     def take(self, stages: Array, model: Model) -> int | None:
@@ -206,25 +213,28 @@ class LabelSearch:
             limit = self.value - 1
             self._settle(Decision(self.sweeps, limit, self.take, False, eager=True), np.inf)
         work = ROUND * window_search.size(self.sweeps)
-        turn = 0
-        self._stretch(STRETCHED * work)
-        crowded = self._approach(NEARER * work)
+        turn, known = 0, (0, 0)
         last = Decision(self.sweeps, self.value - 1, self.take, True)
-        while self.best is not None and self.bound < self.value:
-            before = self.bound, self.value
-            last.limit = self.value - 1
-            if self._settle(last, work):
+        while True:
+            crowded = self._approach(NEARER * work)
+            if self.best is None or self.bound >= self.value:
+                return
+            before, last.limit = (self.bound, self.value), self.value - 1
+            if not self._far and self._settle(last, work):
                 continue
+            self._stretch(STRETCHED[self._far] * work)
+            if self.bound >= self.value:
+                return
             window_search.search(
                 self.sweeps, self.best, self.model, self.value, self.take, self.bound, turn
             )
             if self.bound < self.value:
-                self._aside(ASIDE * work)
+                idle = not self._far and known == (self.bound, self.value)
+                self._aside((INSTEAD if idle else ASIDE[self._far]) * work)
+                known = self.bound, self.value
             if crowded and last.stuck and before == (self.bound, self.value):
                 return
             turn, work = turn + 1 if self.value == before[1] else 0, 2 * work
-            self._stretch(LATER * work)
-            crowded = self._approach(NEARER * work)
 
     def _stretch(self, work: float) -> None:
         """Try limits above the bound, of which low ones take least, until stages reach far enough.
@@ -249,16 +259,20 @@ class LabelSearch:
 
     def _approach(self, work: float) -> bool:
         """Try limits between the bound and the best partition; return whether room is lacking."""
-        stuck = True
+        stuck, begun, left = True, False, False
         for share in SHARES:
             while True:
                 decision = self._at(share)
                 if decision is None:
                     break
-                if not self._settle(decision, work):
+                settled = self._settle(decision, work)
+                begun |= decision.begun
+                if not settled:
                     stuck &= decision.stuck
+                    left = True
                     self._reverse ^= not decision.begun
                     break
+        self._far = left and not begun
         return stuck
 
     def _at(self, share: float) -> Decision | None:
@@ -280,6 +294,8 @@ class LabelSearch:
     def _settle(self, decision: Decision, work: float) -> bool:
         """Raise the bound beyond a limit, or find a partition within it; False: neither."""
         answer = decision.go_on(work)
+        if answer is None and decision.begun:
+            answer = decision.go_on(LONGER * work)
         if answer is False:
             self._raise(decision.limit + 1)
         return answer is not None
