@@ -93,9 +93,16 @@ def _stage_count(costs: RangeCosts) -> str:
     if not instance.fewer_stages and spans < costs.k:
         return (
             f"{costs.k:,} devices need {costs.k:,} stages but {_count(costs.n, 'layer')} can be "
-            f"cut into {spans:,} at most; use fewer devices or allow fewer stages"
+            f"cut into {spans:,} at most{_longest(costs)}; use fewer devices or allow fewer stages"
         )
     return ""
+
+
+def _longest(costs: RangeCosts) -> str:
+    """Name the variable that keeps most layers together."""
+    spans = {variable.name: variable.last - variable.first for variable in costs.instance.variables}
+    name = max(spans, key=spans.__getitem__, default="")
+    return f", as variable {name!r} keeps {spans[name] + 1:,} together" if spans.get(name) else ""
 
 
 def _oversized_span(costs: RangeCosts, pause: Pause) -> str:

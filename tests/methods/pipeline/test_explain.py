@@ -27,7 +27,11 @@ from tests.strategies import brute_force
         ({"exclusive": [30, 30, 30], "capacity": 40}, ["20 bytes more", "60", "3 devices"]),
         (
             {"devices": 3, "variables": [("tied", 0, 1)]},
-            ["3 devices need 3 stages", "3 layers", "2 at most"],
+            [
+                "3 devices need 3 stages",
+                "3 layers",
+                "2 at most, as variable 'tied' keeps 2 together",
+            ],
         ),
         ({"fixed_cuts": [1, 2]}, ["2 fixed cuts", "3 stages"]),
         ({"fixed_cuts": [1], "variables": [("tied", 0, 1)]}, ["fixed cut at 1", "'tied'"]),
