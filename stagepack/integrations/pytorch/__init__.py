@@ -74,8 +74,9 @@ def profile_model(
     basic_blocks : sequence of type
         Classes of modules that are layers as a whole.
     measure : bool
-        Run every layer by itself, forward and backward; cycles are nanoseconds.  Otherwise cycles
-        are those of `machine` for the operations that are counted.
+        Run every layer by itself, forward and backward: cycles are nanoseconds, and the memory of
+        both passes is told.  Otherwise cycles are those of `machine` for the operations that are
+        counted.
     training : bool
         Whether gradients and optimiser state are counted among the bytes.
     machine : str
@@ -141,7 +142,9 @@ def build_stages(
     Raises
     ------
     InputError
-        As :func:`profile_model`; for stages of other layers; for a parameter of several stages.
+        As :func:`profile_model`; for stages of other layers; for a parameter of several stages, or
+        a buffer that one of them writes; for a module with backward passes of its own (hooks,
+        functions), unless gradients are off, or with numbers that change whenever it runs.
     """
     require_torch()
     from stagepack.integrations.pytorch.stages import staged
@@ -254,6 +257,11 @@ def run_pipeline(
     first stage, ``step(target=...)`` on that of the last one, ``step()`` on the others.  The
     processes and their group are there already; gradients of all microbatches are added up.
 
+    It does what the module does that is run on one microbatch after the other.  Norms take the
+    means of a microbatch and move theirs as often as there are microbatches.  Dropout draws from
+    the generator of its process in the order of the schedule: other numbers than the module alone
+    draws; give the processes unlike seeds, or equal ones drop the same places in all of them.
+
     Parameters
     ----------
     stages : Stages
@@ -270,7 +278,8 @@ def run_pipeline(
     ------
     InputError
         For a schedule of another number of stages or without such a rank, or one that is not valid;
-        for a loss that is missing or not needed; for a cut that is crossed by what is no tensor.
+        for a loss that is missing or not needed; for a cut that is crossed by what is no tensor;
+        for a version of PyTorch whose runtime is not known.
     """
     require_torch()
     from stagepack.integrations.pytorch.pipelining import scheduled

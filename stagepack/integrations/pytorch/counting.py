@@ -2,8 +2,9 @@
 
 Operations are those that FlopCounterMode counts when an operator runs on fake tensors; a recurrent
 layer takes two for every weight of its products, row by row.  What runs in a region of its own,
-such as one without gradients, is counted there, of branches the one with most.  Values of pointwise
-work are those that other operators read or write, whichever are more: three times of
+such as one without gradients, is counted there, of branches the one with most, of a scan as often
+as it runs, of a loop once (the loop is named, too: how often it runs is not known).  Values of
+pointwise work are those that other operators read or write, whichever are more: three times of
 norms and softmax, once of what works value by value, sums up, pools or moves values, none of views.
 What neither covers is named in a warning and counted by all values that it reads and writes,
 parameters included.
@@ -31,9 +32,11 @@ from stagepack.instances.profile import ModelProfile
 from stagepack.integrations.pytorch.tracing import (
     Layer,
     Traced,
-    attribute,
+    calls,
     is_tensor,
+    is_view,
     nbytes,
+    regions,
 )
 
 ATTENTIONS = (
@@ -44,8 +47,6 @@ ATTENTIONS = (
 RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell",
              "rnn_relu_cell")  # fmt: skip
 """Recurrent layers, which FlopCounterMode does not know."""
-REGIONS = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "cond")
-"""Operators that run graphs of their own, each once."""
 THRICE = ("norm", "softmax")
 """Parts of names of operators that go three times over their values."""
 KEEP_NOTHING = {
@@ -213,28 +214,32 @@ def _recurrent(node: fx.Node) -> int:
     return 2 * int(prod(rows) * sum(prod(shape) for shape in shapes if len(shape) == 2))
 
 
-def _regions(graph: fx.GraphModule, node: fx.Node) -> list[fx.GraphModule]:
-    """Return the graphs that an operator runs: both branches, or a region of its own."""
-    if str(node.target) not in REGIONS:
-        return []
-    held = (attribute(graph, str(source.target)) for source in node.all_input_nodes
-            if source.op == "get_attr")  # fmt: skip
-    return [one for one in held if isinstance(one, fx.GraphModule)]
-
-
-def _calls(graph: fx.GraphModule) -> list[fx.Node]:
-    return [node for node in graph.graph.nodes if node.op == "call_function"]
-
-
 def _all_nodes(
     graph: fx.GraphModule, nodes: Iterable[fx.Node], operations: Callable[[fx.Node], int]
 ) -> list[fx.Node]:
-    """Return operators, and in place of regions what runs there; of branches the one with most."""
+    """Return operators, and in place of regions what runs there; of branches the one with most.
+
+    A scan's region comes as often as it runs; a loop's comes once, after the loop itself.
+    """
     found: list[fx.Node] = []
     for node in nodes:
-        inner = [_all_nodes(region, _calls(region), operations) for region in _regions(graph, node)]
-        found += max(inner, key=lambda part: sum(map(operations, part))) if inner else [node]
+        inner = [_all_nodes(region, calls(region), operations) for region in regions(graph, node)]
+        if not inner:
+            found.append(node)
+        elif str(node.target) == "while_loop":
+            found += [node, *(one for part in inner for one in part)]
+        else:
+            most = max(inner, key=lambda part: sum(map(operations, part)))
+            found += most * _turns(node)
     return found
+
+
+def _turns(node: fx.Node) -> int:
+    """Return how often the region of an operator runs: a scan's for all that it goes along."""
+    if str(node.target) != "scan":
+        return 1
+    along: Sequence[fx.Node] = node.args[2]
+    return int(along[0].meta["val"].shape[0]) if along else 1
 
 
 def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
@@ -252,15 +257,6 @@ def _numel(node: fx.Node) -> int:
     return sum(int(tensor.numel()) for tensor in _tensors(node.meta.get("val")))
 
 
-def _is_view(node: fx.Node) -> bool:
-    """Whether an operator returns other views of what it reads, or picks a part of a result."""
-    schema = getattr(node.target, "_schema", None)
-    if schema is None:
-        return True
-    aliases = [result.alias_info for result in schema.returns]
-    return any(alias is not None and not alias.is_write for alias in aliases)
-
-
 def _called(node: fx.Node) -> str:
     """Return the name of an operator: `conv2d` of aten.conv2d.default."""
     name = getattr(node.target, "_schema", None)
@@ -269,11 +265,11 @@ def _called(node: fx.Node) -> str:
 
 def _is_known(node: fx.Node) -> bool:
     """Whether the values that an operator passes over tell its work, if it has no operations."""
-    if node.target is operator.getitem or not _tensors(node.meta.get("val")):
+    if node.target is operator.getitem or not _numel(node):
         return True  # nothing is computed
     if not isinstance(node.target, torch._ops.OpOverload):
         return False  # control flow, or a region without gradients
-    if _is_view(node) or any(tag.name in TAGS for tag in node.target.tags):
+    if is_view(node) or any(tag.name in TAGS for tag in node.target.tags):
         return True
     name = _called(node)
     parts = (*THRICE, *ONCE_PARTS)
@@ -285,7 +281,7 @@ def _passed(node: fx.Node) -> int:
     """Return the values that pointwise work of an operator passes over."""
     if not _is_known(node):
         return sum(_numel(one) for one in (node, *node.all_input_nodes))
-    if _is_view(node):
+    if is_view(node):
         return 0
     touched = [node, *(source for source in node.all_input_nodes if source.op != "get_attr")]
     most = max(map(_numel, touched))
@@ -294,7 +290,7 @@ def _passed(node: fx.Node) -> int:
 
 def _root(node: fx.Node) -> fx.Node:
     """Return the tensor that a view is of."""
-    while node.op == "call_function" and _is_view(node) and node.all_input_nodes:
+    while node.op == "call_function" and is_view(node) and node.all_input_nodes:
         node = node.all_input_nodes[0]
     return node
 
@@ -304,7 +300,7 @@ def _saved(layer: Layer) -> int:
     kept = {
         _root(source)
         for node in layer.nodes
-        if not _is_view(node) and _called(node) not in KEEP_NOTHING
+        if not is_view(node) and _called(node) not in KEEP_NOTHING
         for source in node.all_input_nodes
         if source.op != "get_attr" and is_tensor(source)
     }
@@ -324,10 +320,10 @@ def _scratch(graph: fx.GraphModule, nodes: Sequence[fx.Node], outputs: Iterable[
     steps = [0] * (len(nodes) + 1)
     within = [0] * (len(nodes) + 1)
     for node, at in place.items():
-        if node not in outer and not _is_view(node):
+        if node not in outer and not is_view(node):
             steps[at] += nbytes(node)
             steps[ends[node] + 1] -= nbytes(node)
-        within[at] = max((_inside(region) for region in _regions(graph, node)), default=0)
+        within[at] = max((_inside(region) for region in regions(graph, node)), default=0)
     most = alive = 0
     for step, own in zip(steps, within, strict=True):
         alive += step
@@ -338,7 +334,7 @@ def _scratch(graph: fx.GraphModule, nodes: Sequence[fx.Node], outputs: Iterable[
 def _inside(region: fx.GraphModule) -> int:
     """Return the most bytes that are alive inside of a region at a time."""
     (output,) = (node for node in region.graph.nodes if node.op == "output")
-    return _scratch(region, _calls(region), output.all_input_nodes)
+    return _scratch(region, calls(region), output.all_input_nodes)
 
 
 # ---------------------------------------------------------------------- equal layers

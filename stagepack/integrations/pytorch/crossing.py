@@ -18,7 +18,7 @@ import torch
 from torch import fx, nn
 
 from stagepack.errors import InputError
-from stagepack.integrations.pytorch.tracing import is_tensor
+from stagepack.integrations.pytorch.tracing import base_of, is_tensor, written_into
 
 ALIGNED = 8
 """Bytes of which those of a tensor of integers take a multiple."""
@@ -152,14 +152,14 @@ def cuts(stages: Sequence[fx.GraphModule], layers: Sequence[Sequence[str]]) -> l
             bases = [str(node.name) for node in places]
         base = dict(zip(places, bases, strict=True))
         if at:
-            written = {base[node] for node in _written(stage.graph) if node in base}
+            written = {base[node] for node in written_into(stage.graph) if node in base}
             between = f"the cut between {layers[at - 1][-1]!r} and {layers[at][0]!r}"
             _require_sendable(base, written, between)
             rows = zip(places, slopes, strict=True)
             found.append(Cut(tuple(_piece(node, s, base[node] in written) for node, s in rows)))
         slopes = list(_slopes(stage, dict(zip(places, slopes, strict=True))))
         (output,) = (node for node in stage.graph.nodes if node.op == "output")
-        roots = map(_base, output.args[0])
+        roots = map(base_of, output.args[0])
         bases = [base.get(root, f"{root.name} of stage {at}") for root in roots]
     return found
 
@@ -220,24 +220,3 @@ def _passes_slopes(node: fx.Node) -> bool:
         return False
     value = node.meta.get("val")
     return not is_tensor(node) or value.is_floating_point() or value.is_complex()
-
-
-def _written(graph: fx.Graph) -> set[fx.Node]:
-    """Return what is given to a stage and that its operators write into, views included."""
-    found = set()
-    for node in graph.nodes:
-        schema = getattr(node.target, "_schema", None)
-        for value, said in zip(node.args, schema.arguments if schema else (), strict=False):
-            if isinstance(value, fx.Node) and said.alias_info and said.alias_info.is_write:
-                found.add(_base(value))
-    return found
-
-
-def _base(node: fx.Node) -> fx.Node:
-    """Return the tensor whose memory a node shows."""
-    while node.op == "call_function" and node.all_input_nodes:
-        schema = getattr(node.target, "_schema", None)
-        if schema is not None and not any(result.alias_info for result in schema.returns):
-            break
-        node = node.all_input_nodes[0]
-    return node

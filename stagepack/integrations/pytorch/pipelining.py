@@ -6,24 +6,21 @@ targets, and sends one tensor across each cut: see :mod:`stagepack.integrations.
 
 from __future__ import annotations
 
-import inspect
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import fx, nn
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
-from torch.distributed.pipelining.schedules import PipelineScheduleMulti, _PipelineScheduleRuntime
 from torch.utils import _pytree as pytree
 
 from stagepack.errors import InputError
 from stagepack.instances.formats.torch_schedule import dump
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.integrations.pytorch.crossing import Cut, cuts
+from stagepack.integrations.pytorch.ordering import ordered
 from stagepack.integrations.pytorch.stages import Stages
 from stagepack.integrations.pytorch.tracing import is_tensor
 
@@ -145,9 +142,7 @@ class Running:
             self._runtime = ScheduleGPipe(parts[0], self._count)  # there is no other order
         else:
             order = dump(plan, schedule).decode()
-            if loss is None:
-                order = _with_backward(order, devices, self._count)
-            self._runtime = _ordered(parts, self._count, loss and self._lost, devices, order)
+            self._runtime = ordered(parts, self._count, loss and self._lost, devices, order)
 
     def step(
         self, *inputs: Any, target: Any = None, losses: list[Any] | None = None, **kwargs: Any
@@ -197,7 +192,9 @@ class Running:
         assert self._loss is not None
         row = self._last.left.pop()
         lost: torch.Tensor = self._loss(self._stages.result(row), self._targets[int(number)])
-        self._whole.append(tuple(one.detach() for one in row))
+        self._whole.append(
+            tuple(one.detach() if isinstance(one, torch.Tensor) else one for one in row)
+        )
         return lost + tie.sum()
 
     def _rows(self, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -257,8 +254,10 @@ class Running:
         return [pytree.tree_unflatten(list(row), built) for row in rows]
 
 
-def _joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+def _joined(parts: Sequence[Any]) -> Any:
     """Return what microbatches returned as one tensor."""
+    if not isinstance(parts[0], torch.Tensor):
+        return torch.tensor(parts)
     return torch.cat(list(parts)) if parts[0].dim() else torch.stack(list(parts))
 
 
@@ -286,7 +285,7 @@ def scheduled(
     ------
     InputError
         For a schedule of other stages or ranks; for one of training without a loss, or the other
-        way round; for a cut that anything but tensors crosses.
+        way round; for a cut that anything but tensors crosses; for a torch whose runtime is unlike.
     """
     if schedule.p != len(stages) or not 0 <= rank < schedule.d:
         raise InputError(
@@ -311,43 +310,3 @@ def scheduled(
             f"device {rank} has no stage", field="schedule", remedy="number devices from 0"
         )
     return Running(stages, schedule, plan, rank, loss, make)
-
-
-def _ordered(
-    parts: Sequence[PipelineStage],
-    microbatches: int,
-    loss: Callable[[Any, Any], Any] | None,
-    devices: Sequence[int],
-    order: str,
-) -> Any:
-    """Return torch's runtime of an order, a line a process.
-
-    Parameters
-    ----------
-    parts : sequence of PipelineStage
-    microbatches : int
-    loss : callable, optional
-        Of what the last stage returns, and the number of a microbatch.
-    devices : sequence of int
-        Of all stages.
-    order : str
-    """
-    # Versions differ: some divide gradients unless told, some do not read devices in the order.
-    options = {"scale_grads": False, "stage_index_to_group_rank": dict(enumerate(devices))}
-    known = inspect.signature(PipelineScheduleMulti.__init__).parameters
-    made = _PipelineScheduleRuntime(
-        list(parts), microbatches, loss_fn=loss, **{k: v for k, v in options.items() if k in known}
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "order.csv"
-        path.write_text(order)
-        made._load_csv(str(path), format="compute_only")
-    return made
-
-
-def _with_backward(order: str, devices: Sequence[int], microbatches: int) -> str:
-    """Return an order with the backward passes that torch asks for, which do nothing there."""
-    lines = order.splitlines()
-    for at in reversed(range(len(devices))):
-        lines[devices[at]] += "".join(f",{at}B{i}" for i in range(microbatches))
-    return "\n".join(lines)

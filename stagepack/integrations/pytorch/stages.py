@@ -17,7 +17,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from stagepack.errors import InputError
-from stagepack.integrations.pytorch.tracing import Layer, Traced, extracted, hold
+from stagepack.integrations.pytorch.tracing import Layer, Traced, extracted, hold, written_into
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,23 @@ def staged(traced: Traced, boundaries: Sequence[int]) -> Stages:
     Raises
     ------
     InputError
-        For boundaries that do not rise from 0 to the number of layers; for a parameter of several
-        stages, by name.
+        For boundaries that do not rise from 0 to the number of layers; by name for a parameter of
+        several stages, or a buffer that one of these writes; for backward passes of the module's
+        own, unless gradients are off, and for numbers that change when it runs.
     """
+    if traced.slopes and torch.is_grad_enabled():
+        raise InputError(
+            f"has backward passes of its own, which stages do not: {', '.join(traced.slopes)}",
+            field="module",
+            remedy="register them by torch.library (register_autograd), or build stages of "
+            "inference below torch.no_grad()",
+        )
+    if traced.moving:
+        raise InputError(
+            f"counts in numbers of its own, which stages do not: {', '.join(traced.moving)}",
+            field="module",
+            remedy="register them as buffers; where they only change once, run the module before",
+        )
     n, cuts = len(traced.layers), list(boundaries)
     if len(cuts) < 2 or (cuts[0], cuts[-1]) != (0, n) or any(a >= b for a, b in pairwise(cuts)):
         raise InputError(
@@ -172,14 +186,17 @@ def _homes(traced: Traced, parts: Sequence[Sequence[Layer]]) -> list[dict[str, t
     Raises
     ------
     InputError
-        For a parameter of several stages, by name.
+        For a parameter of several stages, or a buffer that is written, by name.
     """
     first: dict[int, tuple[int, str]] = {}
+    into = written_into(traced.graph.graph)
+    moves = {id(traced.held(node)) for node in into if node.op == "get_attr"}
     for at, part in enumerate(parts):
         for layer in part:
             for node in layer.held:
-                stage, user = first.setdefault(id(traced.held(node)), (at, layer.name))
-                if stage != at and isinstance(traced.held(node), torch.nn.Parameter):
+                held = traced.held(node)
+                stage, user = first.setdefault(id(held), (at, layer.name))
+                if stage != at and (isinstance(held, torch.nn.Parameter) or id(held) in moves):
                     raise InputError(
                         f"{traced.identity(node)!r} is used by {user!r} of stage {stage} and by "
                         f"{layer.name!r} of stage {at}",

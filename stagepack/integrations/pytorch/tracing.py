@@ -6,13 +6,8 @@ a layer; what containers do between their children joins the layer before it.
 
 from __future__ import annotations
 
-import io
-import logging
 import operator
-import os
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,16 +16,13 @@ import torch
 from torch import fx, nn
 
 from stagepack.errors import InputError
+from stagepack.integrations.pytorch.exporting import exported
 
-FAILURES = (
-    RuntimeError, TypeError, ValueError, AttributeError, LookupError, NotImplementedError,
-    AssertionError,
-)  # fmt: skip
-"""What the code of a module may end with; torch's own are RuntimeErrors."""
 GUARDS = "_guards_fn"
+REGIONS = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "cond", "scan", "while_loop")
+"""Operators that run graphs of their own."""
 FIRST = "(inputs)"
 """Name of what runs before the first layer."""
-LONGEST = 300
 
 
 @dataclass(frozen=True)
@@ -71,6 +63,10 @@ class Traced:
     inputs : tuple of fx.Node
     results : tuple of fx.Node
         What is returned, flat.
+    slopes : tuple of str
+        Backward passes that the module has of its own and its operators do not: whose they are.
+    moving : tuple of str
+        Attributes that are numbers and change when it runs.
     """
 
     module: nn.Module
@@ -78,6 +74,8 @@ class Traced:
     layers: tuple[Layer, ...]
     inputs: tuple[fx.Node, ...]
     results: tuple[fx.Node, ...]
+    slopes: tuple[str, ...]
+    moving: tuple[str, ...]
 
     def held(self, node: fx.Node) -> Any:
         """Return the parameter, buffer or constant that a node stands for."""
@@ -143,10 +141,13 @@ def trace(
         raise InputError(f"{depth} levels", field="depth", remedy="give at least 1")
     if not isinstance(inputs, tuple | list):
         raise InputError("is no tuple", field="sample_inputs", remedy="write (x,) for one input")
-    graph = _exported(module, tuple(inputs), dict(kwargs))
+    graph, slopes, moving = exported(module, tuple(inputs), dict(kwargs))
     nodes = _tidied(graph)
     names = {f"{block.__module__}.{block.__qualname__}" for block in basic_blocks}
-    stacks = {node: _stack(node) for node in nodes}
+    stacks: dict[fx.Node, list[tuple[str, str, str]]] = {}
+    for node in nodes:
+        stacks[node] = _stack_of(node, graph, stacks)
+        _require_shape(node, stacks[node])
     parents = {path for stack in stacks.values() for _, path, _ in stack[:-1]}
     runs = _runs({node: _layer_of(stacks[node], parents, depth, names) for node in nodes})
     if not runs:
@@ -159,90 +160,9 @@ def trace(
         layers=tuple(_layers(runs)),
         inputs=given,
         results=tuple(dict.fromkeys(output.all_input_nodes)),
+        slopes=slopes,
+        moving=moving,
     )
-
-
-def _exported(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.GraphModule:
-    """Return the graph of a module.
-
-    Raises
-    ------
-    InputError
-        Naming the module that was running, and why it could not go on.
-    """
-    running: list[str] = []
-    names = {id(part): name for name, part in module.named_modules()}
-
-    def enter(part: nn.Module, _: Any) -> None:
-        running.append(names[id(part)])
-
-    def leave(_: nn.Module, __: Any, ___: Any) -> None:
-        running.pop()
-
-    hooks = [part.register_forward_pre_hook(enter) for part in module.modules()]
-    hooks += [part.register_forward_hook(leave) for part in module.modules()]
-    try:
-        with _held_back():
-            found = torch.export.export(module, inputs, kwargs, strict=False).module()
-    except FAILURES as error:
-        place = (running[-1] if running else "") or type(module).__name__
-        reason = " ".join(str(error).split())[:LONGEST] or type(error).__name__
-        raise InputError(
-            f"cannot be traced: {reason}",
-            field=f"module {place}",
-            remedy="take control flow that depends on data out of it, or give other inputs",
-        ) from None
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return found
-
-
-@contextmanager
-def _held_back() -> Iterator[None]:
-    """Show what torch logs when all went well; before a refusal it says the same once more.
-
-    The same goes for the graph that torch prints.  Where ``TORCH_LOGS`` asks for logs all is shown.
-    """
-    if "TORCH_LOGS" in os.environ:
-        yield
-        return
-    kept: list[tuple[logging.Handler, logging.LogRecord]] = []
-
-    def keeper(handler: logging.Handler) -> Callable[[logging.LogRecord], bool]:
-        def keep(record: logging.LogRecord) -> bool:
-            kept.append((handler, record))
-            return False
-
-        return keep
-
-    filters = [(handler, keeper(handler)) for handler in _handlers_of("torch")]
-    for handler, keep in filters:
-        handler.addFilter(keep)
-    printed, graph = io.StringIO(), ""
-    try:
-        with redirect_stderr(printed):
-            yield
-    except FAILURES as error:
-        kept.clear()
-        if hasattr(error, "partial_fx_graph"):
-            graph = f"{error.partial_fx_graph}\n"
-        raise
-    finally:
-        for handler, keep in filters:
-            handler.removeFilter(keep)
-        for handler, record in kept:
-            handler.handle(record)
-        sys.stderr.write(printed.getvalue().replace(graph, ""))
-
-
-def _handlers_of(package: str) -> set[logging.Handler]:
-    """Return the handlers of all loggers of a package."""
-    loggers = [logging.getLogger(package)]
-    for name, logger in logging.root.manager.loggerDict.items():
-        if name.startswith(f"{package}.") and isinstance(logger, logging.Logger):
-            loggers.append(logger)
-    return {handler for logger in loggers for handler in logger.handlers}
 
 
 def _tidied(graph: fx.GraphModule) -> list[fx.Node]:
@@ -254,8 +174,95 @@ def _tidied(graph: fx.GraphModule) -> list[fx.Node]:
             node.args[0].append(node)
         elif _writes(node) and node.args[0].op == "get_attr":  # the next one reads the buffer
             node.replace_all_uses_with(node.args[0])
+    _put_forward(graph.graph)
     graph.recompile()
     return [node for node in graph.graph.nodes if node.op == "call_function"]
+
+
+def _put_forward(graph: fx.Graph) -> None:
+    """Move what export puts at the end, new values of buffers, behind their makers and readers."""
+    place = {node: at for at, node in enumerate(graph.nodes)}
+    (end,) = (node for node in graph.nodes if node.op == "output")
+    while str(end.prev.target) == "aten.copy_.default" and end.prev.args[0].op == "get_attr":
+        end = end.prev
+    copies = [node for node in graph.nodes if place[node] >= place[end] and node.op != "output"]
+    for copy in copies:
+        buffer, value = copy.args[:2]
+        readers = [user for user in _users(buffer) if user not in copies]
+        writers = [user for user in _users(value) if user not in copies and _writes(user)]
+        last = max([value, *readers, *writers], key=place.__getitem__)
+        if last.op == "call_function":
+            last.append(copy)
+            copy.meta["nn_module_stack"] = last.meta.get("nn_module_stack", {})
+
+
+def _users(node: fx.Node) -> Iterator[fx.Node]:
+    """Yield what reads a node or a view of it."""
+    for user in node.users:
+        yield user
+        if is_view(user):
+            yield from _users(user)
+
+
+def is_view(node: fx.Node) -> bool:
+    """Whether an operator returns other views of what it reads, or picks a part of a result."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return bool(node.op == "call_function")
+    aliases = [result.alias_info for result in schema.returns]
+    return any(alias is not None and not alias.is_write for alias in aliases)
+
+
+def regions(graph: fx.GraphModule, node: fx.Node) -> list[fx.GraphModule]:
+    """Return the graphs that an operator runs: both branches, or a region of its own."""
+    if str(node.target) not in REGIONS:
+        return []
+    held = (attribute(graph, str(source.target)) for source in node.all_input_nodes
+            if source.op == "get_attr")  # fmt: skip
+    return [one for one in held if isinstance(one, fx.GraphModule)]
+
+
+def calls(graph: fx.GraphModule) -> list[fx.Node]:
+    """Return the operators of a graph."""
+    return [node for node in graph.graph.nodes if node.op == "call_function"]
+
+
+def written_into(graph: fx.Graph) -> set[fx.Node]:
+    """Return what a graph is given or holds and its operators write into, also by views."""
+    found = set()
+    for node in graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        for value, said in zip(node.args, schema.arguments if schema else (), strict=False):
+            if isinstance(value, fx.Node) and said.alias_info and said.alias_info.is_write:
+                found.add(base_of(value))
+    return found
+
+
+def base_of(node: fx.Node) -> fx.Node:
+    """Return the tensor whose memory a node shows."""
+    while node.op == "call_function" and node.all_input_nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None and not any(result.alias_info for result in schema.returns):
+            break
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _require_shape(node: fx.Node, stack: Sequence[tuple[str, str, str]]) -> None:
+    """Refuse a tensor whose shape depends on values.
+
+    Raises
+    ------
+    InputError
+        Naming the module that makes it.
+    """
+    if is_tensor(node) and not all(isinstance(size, int) for size in node.meta["val"].shape):
+        path = stack[-1][1] if stack else ""
+        raise InputError(
+            f"makes a tensor {node.name!r} whose shape depends on values",
+            field=f"module {path}" if path else "module",
+            remedy="keep the shape, and mask what is not wanted",
+        )
 
 
 def _writes(node: fx.Node) -> bool:
@@ -282,8 +289,22 @@ def _runs(calls: Mapping[fx.Node, tuple[str, str]]) -> list[tuple[str, list[fx.N
     return runs
 
 
+def _stack_of(
+    node: fx.Node, graph: fx.GraphModule, known: Mapping[fx.Node, list[tuple[str, str, str]]]
+) -> list[tuple[str, str, str]]:
+    """Return the calls of modules around an operator, from the outermost: call, path, class.
+
+    A part of a result is where the result is; a region is where all of its operators are.
+    """
+    if node.target is operator.getitem:
+        return known.get(node.args[0], _stack(node))
+    inner = [_stack(one) for region in regions(graph, node) for one in calls(region)]
+    common = [level[0] for level in zip(*inner, strict=False) if len(set(level)) == 1]
+    return common or _stack(node)
+
+
 def _stack(node: fx.Node) -> list[tuple[str, str, str]]:
-    """Return the calls of modules around an operator, from the outermost: call, path, class."""
+    """Return the calls of modules that an operator tells of."""
     found = []
     for call, (path, kind) in node.meta.get("nn_module_stack", {}).items():
         named = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
@@ -345,15 +366,18 @@ def extracted(
         copies[node].meta = dict(node.meta)
     held = [node for layer in layers for node in layer.held]
     held += [node for node in outputs if node.op == "get_attr"]
-    for node in dict.fromkeys(held):
-        name = str(node.target)
+    names = {node: str(node.target) for node in held}
+    for node, name in names.items():
         hold(root, name, traced.held(node), name in traced.persistent)
         copies[node] = made.get_attr(name)
     for layer in layers:
         for node in layer.nodes:
             copies[node] = made.node_copy(node, copies.__getitem__)
     made.output(tuple(copies[node] for node in outputs))
-    return fx.GraphModule(root, made)
+    module = fx.GraphModule(root, made)  # all buffers of its copy are persistent
+    for node, name in names.items():
+        hold(module, name, traced.held(node), name in traced.persistent)
+    return module
 
 
 def hold(root: nn.Module, path: str, value: Any, persistent: bool) -> None:
@@ -377,5 +401,5 @@ def hold(root: nn.Module, path: str, value: Any, persistent: bool) -> None:
         owner.register_parameter(last, value)
     elif not isinstance(value, torch.Tensor):
         setattr(owner, last, value)
-    elif last not in owner._buffers:
+    else:
         owner.register_buffer(last, value, persistent=persistent)

@@ -1,0 +1,230 @@
+"""A module as one graph of operators, by torch.export; what cannot be traced is named."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from stagepack.errors import InputError
+
+FAILURES = (
+    RuntimeError, TypeError, ValueError, AttributeError, LookupError, NotImplementedError,
+    AssertionError,
+)  # fmt: skip
+"""What the code of a module may end with; torch's own are RuntimeErrors."""
+LONGEST = 300
+END = re.compile(
+    r" \(unhinted| Caused by:| For more information| Explanation:| This error happens|"
+    r"If you're using torch\.compile"
+)
+"""Where torch goes on with what helps nobody here."""
+BRANCHES = ("data-dependent", "dynamic control flow", ".item()", "numpy()")
+"""What torch says of control flow that depends on values."""
+DEVICES = ("same device", "meta tensor", "device")
+
+
+def exported(
+    module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[fx.GraphModule, tuple[str, ...], tuple[str, ...]]:
+    """Return the graph of a module, whose backward passes are not in it, and numbers that change.
+
+    Parameters
+    ----------
+    module : nn.Module
+    inputs, kwargs : tuple, dict
+        Of one call.
+
+    Raises
+    ------
+    InputError
+        Naming the module that was running, and why it could not go on.
+    """
+    _require_traceable(module)
+    before: dict[str, Any] = {}
+    changed: list[str] = []
+    begun = module.register_forward_pre_hook(partial(_begun, before))
+    ended = module.register_forward_hook(partial(_ended, before, changed))
+    try:
+        with _held_back(), _functions() as functions:
+            graph = torch.export.export(module, inputs, kwargs, strict=False).module()
+    except FAILURES as error:
+        place = _place(module, inputs, kwargs) or type(module).__name__
+        said = " ".join(str(error).split())
+        reason = END.split(said)[0].rstrip(" .")[:LONGEST] or type(error).__name__
+        raise InputError(
+            f"cannot be traced: {reason}", field=f"module {place}", remedy=_remedy(error)
+        ) from None
+    finally:
+        begun.remove()
+        ended.remove()
+    hooked = (f"{name or type(part).__name__!s}: a backward hook"
+              for name, part in module.named_modules()
+              if part._backward_hooks or part._backward_pre_hooks)  # fmt: skip
+    return graph, (*hooked, *dict.fromkeys(functions)), tuple(changed)
+
+
+def _require_traceable(module: nn.Module) -> None:
+    """Refuse what torch.export does not take, and does not say so plainly.
+
+    Raises
+    ------
+    InputError
+        Naming the layer.
+    """
+    if not isinstance(module, nn.Module):
+        raise InputError(
+            f"is a {type(module).__name__}", field="module", remedy="give a torch.nn.Module"
+        )
+    for name, part in module.named_modules():
+        place = f"module {name}" if name else "module"
+        if isinstance(part, torch.jit.ScriptModule):
+            raise InputError(
+                "is scripted, so that it cannot be traced", field=place,
+                remedy="give the module that it was made of",
+            )  # fmt: skip
+        if any(isinstance(value, torch.ScriptObject) for value in vars(part).values()):
+            raise InputError(
+                "holds packed weights of a quantised layer, which cannot be traced", field=place,
+                remedy="give the module before it was quantised",
+            )  # fmt: skip
+        for key, value in (*part._parameters.items(), *part._buffers.items()):
+            if nn.parameter.is_lazy(value):
+                raise InputError(
+                    f"has no shape yet of its {key!r}", field=place,
+                    remedy="run the module once on the sample",
+                )  # fmt: skip
+
+
+def _numbers(module: nn.Module) -> dict[str, Any]:
+    """Return the attributes of modules that are numbers."""
+    return {
+        f"{name}.{key}" if name else key: value
+        for name, part in module.named_modules()
+        for key, value in vars(part).items()
+        if type(value) in (int, float)
+    }
+
+
+def _begun(before: dict[str, Any], module: nn.Module, _: Any) -> None:
+    before.update(_numbers(module))
+
+
+def _ended(before: dict[str, Any], changed: list[str], module: nn.Module, *_: Any) -> None:
+    changed += [key for key, value in _numbers(module).items() if before.get(key, value) != value]
+
+
+def _place(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Return the name of the module that runs when tracing fails; "" for the whole.
+
+    Only looked for once it has failed: torch cannot trace branches of modules with hooks.  What the
+    module writes it has written before.
+    """
+    running: list[str] = []
+
+    def enter(name: str, *_: Any) -> None:
+        running.append(name)
+
+    def leave(*_: Any) -> None:
+        running.pop()
+
+    hooks = [part.register_forward_pre_hook(partial(enter, name))
+             for name, part in module.named_modules()]  # fmt: skip
+    hooks += [part.register_forward_hook(leave) for part in module.modules()]
+    try:
+        with _held_back(), redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):
+            torch.export.export(module, inputs, kwargs, strict=False)
+    except FAILURES:
+        return running[-1] if running else ""
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return ""
+
+
+def _remedy(error: Exception) -> str:
+    """Return what to do about a failure of torch.export."""
+    said = str(error)
+    if isinstance(error, GuardOnDataDependentSymNode) or any(part in said for part in BRANCHES):
+        return "take control flow that depends on data out of it"
+    if any(part in said for part in DEVICES):
+        return "put the module and its inputs on one device"
+    return "give inputs that it runs on, and take out what torch.export does not know"
+
+
+@contextmanager
+def _functions() -> Iterator[list[str]]:
+    """Yield a list that is filled with functions that have a backward pass of their own.
+
+    Torch traces what they do forward, and differentiates that.
+    """
+    owner, found = torch.autograd.Function, list[str]()
+    known = vars(owner)["apply"]
+
+    def apply(cls: type, *args: Any, **kwargs: Any) -> Any:
+        if not cls.__module__.startswith("torch."):
+            found.append(f"{cls.__qualname__}: backward()")
+        return known.__get__(None, cls)(*args, **kwargs)
+
+    owner.apply = classmethod(apply)
+    try:
+        yield found
+    finally:
+        owner.apply = known
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Show what torch logs when all went well; before a refusal it says the same once more.
+
+    The same goes for the graph that torch prints.  Where ``TORCH_LOGS`` asks for logs all is shown.
+    """
+    if "TORCH_LOGS" in os.environ:
+        yield
+        return
+    kept: list[tuple[logging.Handler, logging.LogRecord]] = []
+
+    def keeper(handler: logging.Handler) -> Callable[[logging.LogRecord], bool]:
+        def keep(record: logging.LogRecord) -> bool:
+            kept.append((handler, record))
+            return False
+
+        return keep
+
+    filters = [(handler, keeper(handler)) for handler in _handlers_of("torch")]
+    for handler, keep in filters:
+        handler.addFilter(keep)
+    printed, graph = io.StringIO(), ""
+    try:
+        with redirect_stderr(printed):
+            yield
+    except FAILURES as error:
+        kept.clear()
+        if hasattr(error, "partial_fx_graph"):
+            graph = f"{error.partial_fx_graph}\n"
+        raise
+    finally:
+        for handler, keep in filters:
+            handler.removeFilter(keep)
+        for handler, record in kept:
+            handler.handle(record)
+        sys.stderr.write(printed.getvalue().replace(graph, ""))
+
+
+def _handlers_of(package: str) -> set[logging.Handler]:
+    """Return the handlers of all loggers of a package."""
+    loggers = [logging.getLogger(package)]
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.startswith(f"{package}.") and isinstance(logger, logging.Logger):
+            loggers.append(logger)
+    return {handler for logger in loggers for handler in logger.handlers}
