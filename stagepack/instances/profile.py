@@ -214,6 +214,8 @@ class LayerProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Bytes that a device holds once for all its layers with the same key (code of equal layers).
     temporary : int
         Bytes alive only while the layer runs.
+    backward_temporary : int
+        Bytes alive only while its backward pass runs (training only), the stash apart.
     stash : int
         Bytes kept for the backward pass, per microbatch in flight (training only).
     variables : tuple of str
@@ -228,6 +230,7 @@ class LayerProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     exclusive: dict[str, Bytes] = {}
     shared: dict[str, Bytes] = {}
     temporary: Bytes = 0
+    backward_temporary: Bytes = 0
     stash: Bytes = 0
     variables: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()

@@ -247,7 +247,8 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         """Build an instance from a model profile and a cluster.
 
         Carried bytes and the bytes that cross every cut follow from the tensors' lifetimes, the
-        spans that must stay together from the variables.
+        spans that must stay together from the variables.  In training a layer's temporary bytes are
+        those of its forward or of its backward pass, whichever are more.
 
         Parameters
         ----------
@@ -264,7 +265,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         InputError
             For a key of two sizes, and what :class:`.Lifetimes` and :meth:`from_arrays` refuse.
         """
-        layers = profile.layers
+        layers, training = profile.layers, bool(options.get("training"))
         n = len(layers)
         lifetimes = Lifetimes.of(profile)
         crossing = lifetimes.crossing()
@@ -281,7 +282,10 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             "backward": [layer.backward for layer in layers],
             "exclusive": categories,
             "shared": uses_of((layer.shared for layer in layers), "layers[{}].shared"),
-            "temporary": [layer.temporary for layer in layers],
+            "temporary": [
+                max(layer.temporary, layer.backward_temporary if training else 0)
+                for layer in layers
+            ],
             "carry": lifetimes.carried(),
             "stash": [layer.stash for layer in layers],
             "in_bytes": crossing,

@@ -2,8 +2,10 @@
 
 Layers that run the same code on the same shapes are measured once.  Inputs are drawn: figures from
 a normal distribution, integers are 0.  Times are medians, in nanoseconds of the clock on the wall;
-the stash are the bytes that autograd keeps, parameters apart.  On a GPU `temporary` is the most
-memory that a forward pass takes, inputs included; elsewhere it is counted.
+the stash are the bytes that autograd keeps, parameters apart.  One more round tells of memory: the
+most bytes of tensors that are made and alive at a time, in a forward pass that keeps nothing, and
+in a backward pass, where gradients of parameters are added to those there are.  What kernels use
+inside is seen on a GPU alone.
 """
 
 from __future__ import annotations
@@ -12,30 +14,34 @@ import hashlib
 import json
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 
 from stagepack import files
 from stagepack.errors import InputError
 from stagepack.instances.profile import LayerProfile, ModelProfile
 from stagepack.integrations.pytorch.counting import signature
-from stagepack.integrations.pytorch.tracing import FAILURES, Layer, Traced, extracted
+from stagepack.integrations.pytorch.exporting import FAILURES
+from stagepack.integrations.pytorch.memory import Alive
+from stagepack.integrations.pytorch.tracing import Layer, Traced, extracted, written_into
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What was measured of a layer: nanoseconds and bytes; None where it was not."""
+    """What was measured of a layer: nanoseconds and bytes."""
 
     forward: int
     backward: int
     stash: int
-    temporary: int | None = None
+    temporary: int
+    backward_temporary: int
 
 
 @dataclass(frozen=True)
@@ -71,25 +77,27 @@ def measured(traced: Traced, profile: ModelProfile, bench: Bench) -> ModelProfil
         )
     known: dict[str, Figures] = {}
     layers = []
+    last = {name: at for at, layer in enumerate(profile.layers) for name in layer.inputs}
     with _shown(bench, len(traced.layers)) as step:
-        for layer, counts in zip(traced.layers, profile.layers, strict=True):
+        for at, (layer, counts) in enumerate(zip(traced.layers, profile.layers, strict=True)):
             key = signature(layer)
             if key not in known:
                 known[key] = _kept(traced, layer, key, bench)
-            layers.append(_with(counts, known[key]))
+            ending = sum(profile.tensors[name] for name in set(counts.inputs) if last[name] == at)
+            layers.append(_with(counts, known[key], ending))
             step(layer.name)
     return msgspec.structs.replace(profile, layers=tuple(layers))
 
 
-def _with(counts: LayerProfile, found: Figures) -> LayerProfile:
-    """Return a layer with the figures that were measured."""
-    temporary = counts.temporary if found.temporary is None else found.temporary
+def _with(counts: LayerProfile, found: Figures, ending: int) -> LayerProfile:
+    """Return a layer with the figures that were measured; `ending` inputs are its own, too."""
     return msgspec.structs.replace(
         counts,
         forward=found.forward,
         backward=found.backward,
         stash=found.stash,
-        temporary=temporary,
+        temporary=found.temporary + ending,
+        backward_temporary=found.backward_temporary,
     )
 
 
@@ -112,7 +120,7 @@ def _kept(traced: Traced, layer: Layer, key: str, bench: Bench) -> Figures:
     if bench.cache is None:
         return _measure(traced, layer, bench.repeats)
     device = _device(traced, layer)
-    setting = [torch.__version__, str(device), torch.get_num_threads(), bench.repeats]
+    setting = [2, torch.__version__, str(device), torch.get_num_threads(), bench.repeats]
     name = hashlib.sha256(json.dumps([*setting, key]).encode()).hexdigest()
     path = bench.cache / f"{name}.json"
     if path.is_file():
@@ -144,9 +152,12 @@ def _measure(traced: Traced, layer: Layer, repeats: int) -> Figures:
     """
     module = extracted(traced, [layer], layer.inputs, layer.outputs)
     own = [_drawn(node) for node in layer.inputs]
-    before = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    kept = [buffer for buffer in module.buffers() if not isinstance(buffer, FakeTensor)]
+    before = [(buffer, buffer.clone()) for buffer in kept]
+    into = [node.op == "placeholder" for node in written_into(module.graph)]
     try:
-        rounds = [_round(module, own) for _ in range(repeats + 1)][1:]  # the first one warms up
+        rounds = [_round(module, own, any(into)) for _ in range(repeats + 1)][1:]  # one warms up
+        temporary, backward_temporary = _memory(module, own, any(into))
     except FAILURES as error:
         raise InputError(
             f"does not run by itself: {error}",
@@ -160,7 +171,8 @@ def _measure(traced: Traced, layer: Layer, repeats: int) -> Figures:
         forward=round(statistics.median(one.forward for one in rounds)),
         backward=round(statistics.median(one.backward for one in rounds)),
         stash=rounds[-1].stash,
-        temporary=rounds[-1].temporary,
+        temporary=temporary,
+        backward_temporary=backward_temporary,
     )
 
 
@@ -175,34 +187,127 @@ def _drawn(node: fx.Node) -> Any:
     return torch.zeros(value.shape, dtype=value.dtype, device=value.device)
 
 
-def _round(module: fx.GraphModule, own: list[Any]) -> Figures:
-    """Run a layer forward and backward once."""
+class _Round(NamedTuple):
+    """Nanoseconds, and bytes that autograd keeps."""
+
+    forward: int
+    backward: int
+    stash: int
+
+
+def _round(module: fx.GraphModule, own: list[Any], copied: bool) -> _Round:
+    """Run a layer forward and backward once, on copies where it writes into what it is given."""
     held: dict[int, int] = {}
-    parameters = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+    parameters = {parameter.untyped_storage()._cdata for parameter in module.parameters()}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in parameters:
-            held[storage.data_ptr()] = storage.nbytes()
+        if storage._cdata not in parameters and not isinstance(tensor, FakeTensor):
+            held[storage._cdata] = storage.nbytes()
         return tensor
 
-    gpu = any(isinstance(value, torch.Tensor) and value.is_cuda for value in own)
-    if gpu:
-        torch.cuda.reset_peak_memory_stats()
+    gpu = _is_on_gpu(own)
+    given = _copies(own) if copied else own
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         begin = _now(gpu)
-        results = module(*own)
+        results = module(*given)
         forward = _now(gpu) - begin
-    peak = int(torch.cuda.max_memory_allocated()) if gpu else None
-    ends = [result for result in results if result.requires_grad]
-    wanted = [v for v in (*own, *module.parameters()) if getattr(v, "requires_grad", False)]
+    ends = _ends(results)
+    wanted = [v for v in (*own, *module.parameters()) if _has_slope(v)]
     backward = 0
     if ends and wanted:
         slopes = [torch.ones_like(end) for end in ends]
         begin = _now(gpu)
         torch.autograd.grad(ends, wanted, slopes, allow_unused=True)
         backward = _now(gpu) - begin
-    return Figures(forward, backward, sum(held.values()), peak)
+    return _Round(forward, backward, sum(held.values()))
+
+
+def _memory(module: fx.GraphModule, own: list[Any], copied: bool) -> tuple[int, int]:
+    """Return the most bytes that a forward and a backward pass of a layer make, alive at a time."""
+    gpu = _is_on_gpu(own)
+    given = _copies(own) if copied else own
+    weights = list(module.parameters())
+    there = [*given, *weights, *module.buffers()]
+    with torch.no_grad(), _Most(gpu, there) as forward:
+        module(*given)
+    given = _copies(own) if copied else own
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        there.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        results = module(*given)
+    ends = _ends(results)
+    wanted = [v for v in (*own, *weights) if _has_slope(v)]
+    if not ends or not wanted:
+        return forward.most, 0
+    slopes = [weight.grad for weight in weights]
+    try:
+        for weight in weights:
+            weight.grad = torch.zeros_like(weight) if weight.requires_grad else None
+        there += [*given, *results, *(weight.grad for weight in weights)]
+        with _Most(gpu, there) as backward:
+            torch.autograd.backward(ends, [torch.ones_like(end) for end in ends], inputs=wanted)
+    finally:
+        for weight, slope in zip(weights, slopes, strict=True):
+            weight.grad = slope
+        for value in own:
+            if _has_slope(value):
+                value.grad = None
+    return forward.most, backward.most
+
+
+class _Most:
+    """Within it: the most bytes that are made and alive at a time.
+
+    Attributes
+    ----------
+    most : int
+    """
+
+    def __init__(self, gpu: bool, there: Iterable[Any]) -> None:
+        """Look at the tensors that operators make beside those there, or at a GPU's memory."""
+        self.most = 0
+        known = (v for v in there if isinstance(v, torch.Tensor) and not isinstance(v, FakeTensor))
+        self._alive = None if gpu else Alive(known)
+
+    def __enter__(self) -> _Most:
+        """Begin."""
+        if self._alive is None:
+            torch.cuda.reset_peak_memory_stats()
+            self._before = int(torch.cuda.memory_allocated())
+        else:
+            self._before = self._alive.now
+            self._alive.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End."""
+        if self._alive is None:
+            self.most = int(torch.cuda.max_memory_allocated()) - self._before
+        else:
+            self._alive.__exit__(*error)
+            self.most = self._alive.most - self._before
+
+
+def _is_on_gpu(values: Iterable[Any]) -> bool:
+    return any(isinstance(value, torch.Tensor) and value.is_cuda for value in values)
+
+
+def _has_slope(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _ends(results: Iterable[Any]) -> list[torch.Tensor]:
+    """Return the results that gradients come back through."""
+    return [result for result in results if _has_slope(result)]
+
+
+def _copies(values: Iterable[Any]) -> list[Any]:
+    """Return values that may be written into, from which gradients go back to these."""
+    return [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
 
 
 def _now(gpu: bool) -> int:

@@ -13,8 +13,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 def nbytes(tensors: Iterable[torch.Tensor]) -> int:
     """Return the bytes that tensors take, those that share memory once."""
-    storages = [tensor.untyped_storage() for tensor in tensors]
+    parts = [part for tensor in tensors for part in _dense(tensor)]
+    storages = [part.untyped_storage() for part in parts]
     return sum({storage._cdata: storage.nbytes() for storage in storages}.values())
+
+
+def _dense(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the tensors with memory of their own that a tensor consists of."""
+    if tensor.layout is torch.strided:
+        return (tensor,)
+    return (tensor._indices(), tensor._values()) if tensor.is_sparse else ()
 
 
 class Alive(TorchDispatchMode):
@@ -25,6 +33,8 @@ class Alive(TorchDispatchMode):
     now, most : int
         Bytes that are alive, and the most that were.
     """
+
+    supports_higher_order_operators = True
 
     def __init__(self, held: Iterable[torch.Tensor]) -> None:
         """Begin with what is there already."""
@@ -45,6 +55,8 @@ class Alive(TorchDispatchMode):
         return results
 
     def _note(self, tensor: torch.Tensor) -> None:
+        if tensor.layout is not torch.strided:
+            return  # its parts were made before
         storage = tensor.untyped_storage()
         key, nbytes = storage._cdata, storage.nbytes()
         if key in self._known:

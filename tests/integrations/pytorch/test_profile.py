@@ -21,6 +21,7 @@ tracing = importlib.import_module("stagepack.integrations.pytorch.tracing")
 
 IMAGE = (torch.randn(2, 3, 8, 8),)
 TOKENS = (torch.randn(2, 10, 32),)
+KEPT = {"forward": 7, "backward": 8, "stash": 9, "temporary": 10, "backward_temporary": 11}
 
 
 class Ear(logging.Handler):
@@ -136,11 +137,28 @@ def test_layers_are_measured_by_themselves_and_equal_ones_once(tmp_path: Path) -
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert module.stem.weight.grad is None
     for path in tmp_path.iterdir():  # what is kept there is what is said next time
-        path.write_text(json.dumps({"forward": 7, "backward": 8, "stash": 9}))
+        path.write_text(json.dumps(KEPT))
     again = sp.profile_model(module, IMAGE, depth=2, measure=True, repeats=2, cache=tmp_path)
     assert {(one.forward, one.backward, one.stash) for one in again.layers} == {(7, 8, 9)}
+    assert {one.backward_temporary for one in again.layers} == {11}
     next(tmp_path.iterdir()).write_text("{")
     sp.profile_model(module, IMAGE, depth=2, measure=True, repeats=2, cache=tmp_path)
+
+
+def test_memory_of_both_passes_is_measured() -> None:
+    """Of a product: what it reads and writes; the slope that comes, those of its weights."""
+    module = torch.nn.Sequential(torch.nn.Linear(40, 30), torch.nn.Linear(30, 20))
+    profile = sp.profile_model(module, (torch.randn(5, 40),), measure=True, repeats=1)
+    first, second = profile.layers
+    assert (first.temporary, second.temporary) == (4 * 5 * (40 + 30), 4 * 5 * (30 + 20))
+    assert first.backward_temporary == 4 * (5 * 30 + 41 * 30)
+    assert second.backward_temporary == 4 * (5 * 20 + 31 * 20 + 5 * 30)
+    assert (first.stash, second.stash) == (4 * 5 * 40, 4 * 5 * 30)
+    assert all(p.grad is None for p in module.parameters())
+    machine = sp.Cluster.uniform(1)
+    for training, least in ((False, first.temporary), (True, first.backward_temporary)):
+        chain = sp.PipelinePartition.from_profile(profile, machine, training=training)
+        assert chain.temporary[0] == least
 
 
 def test_a_measured_profile_is_partitioned(capsys: pytest.CaptureFixture[str]) -> None:
