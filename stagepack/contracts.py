@@ -6,14 +6,20 @@ of problems need not name them; they have what is asked for here.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 Number = int | float
 JsonObject = dict[str, Any]
 """Plain JSON data: what is in files, and what prints with ``--json``."""
 SolutionT = TypeVar("SolutionT")
 FoundT = TypeVar("FoundT", covariant=True)
+if TYPE_CHECKING:
+    cached = property
+else:
+    cached = functools.cached_property
+    """A property that is found once; Pyright takes no cached one for what a protocol asks for."""
 
 
 class Solution(Protocol):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import inspect
 import os
 import re
 import shutil
@@ -18,6 +20,7 @@ import pytest
 
 import stagepack
 from stagepack import kinds
+from stagepack.contracts import Instance
 from stagepack.instances import catalog, types
 from stagepack.instances.catalog import names
 from stagepack.instances.problem import PROBLEMS
@@ -103,6 +106,7 @@ RIGHT = """
     reveal_type(sp.solve(sp.read("mine.json", kind="phase-schedule")))
     reveal_type(sp.read_all("mine.json", kind="lmem-packing"))
     reveal_type(sp.pack([4], [0], [3])[1].solution)
+    reveal_type(sp.read_solution("mine.json", chain))
     reveal_type(sp.methods(chain))
     reveal_type(sp.compare([chain, sp.load("phases/mnist")], "auto"))
 
@@ -117,6 +121,7 @@ REVEALED = [
     "Result[PhaseSolution]",
     "list[LmemPacking]",
     "PackingSolution | Any",
+    "PipelineSolution",
     "MethodList",
     "Comparison",
 ]
@@ -179,6 +184,20 @@ def test_the_catalog_is_typed_by_its_names() -> None:
     known = {name for literal in literals for name in typing.get_args(literal)}
     assert known == {*kinds.KINDS, *(kind.family for kind in kinds.KINDS.values())}
     assert set(kinds.KINDS) == set(REGISTRY)
+
+
+def test_what_instances_keep_is_a_property_to_type_checkers() -> None:
+    """Pyright, and so Pylance, takes a `cached_property` for none, and nothing for an instance."""
+    asked = {name for name, value in vars(Instance).items() if isinstance(value, property)}
+    kept = [
+        (base.__name__, inspect.getsource(value.func))
+        for problem in PROBLEMS.values()
+        for base in getattr(stagepack, problem.instance).__mro__
+        for name, value in vars(base).items()
+        if name in asked and isinstance(value, functools.cached_property)
+    ]
+    assert len(kept) > len(PROBLEMS)
+    assert [name for name, source in kept if not source.strip().startswith("@cached\n")] == []
 
 
 def test_every_public_name_is_told_to_type_checkers() -> None:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, NamedTuple, ParamSpec, Self, TypeVar
 
-from stagepack.contracts import Instance, InstanceOf, JsonObject, Solution
+from stagepack.contracts import Instance, InstanceOf, JsonObject, Solution, cached
 from stagepack.errors import InputError
 from stagepack.instances.arrays import freeze
 from stagepack.instances.fields import fields_of
@@ -56,7 +56,7 @@ class Answered(Shown, Generic[S, V]):
     solution_type: ClassVar[type[Any]]
     rules: ClassVar[Rules]
 
-    @functools.cached_property
+    @cached
     def fingerprints(self) -> JsonObject:
         """What the instance is made of: each field that matters, long ones as a checksum."""
         return fields_of(self)

@@ -6,7 +6,7 @@ import gzip
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
@@ -20,12 +20,20 @@ from stagepack.instances.problem import PROBLEMS, Problem, Tool
 from stagepack.result import Result
 
 if TYPE_CHECKING:
-    from stagepack.contracts import Instance, Solution
+    from stagepack.contracts import Instance, InstanceOf, Solution, SolutionT
 
 
+@overload
+def read_solution(
+    path: str | Path, instance: InstanceOf[SolutionT], *, max_bytes: int | None = None
+) -> SolutionT: ...
+@overload
 def read_solution(
     path: str | Path, instance: Instance | None = None, *, max_bytes: int | None = None
-) -> Solution:
+) -> Any: ...
+def read_solution(
+    path: str | Path, instance: Instance | None = None, *, max_bytes: int | None = None
+) -> Any:
     """Read a solution, or a result that contains it.
 
     That of a pipeline is ``{"boundaries": [0, ..., n], "devices": [...]}``; that of a packing

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from stagepack.contracts import Number
+from stagepack.contracts import Number, cached
 from stagepack.instances.fields import digest_of
 from stagepack.instances.graph.words import KIND, DeviceOrder, Objective
 from stagepack.instances.profile import Array
@@ -168,7 +168,7 @@ class GraphData:
         accelerators = self.accelerators
         return f"device {index}" if index < accelerators else f"CPU {index - accelerators}"
 
-    @cached_property
+    @cached
     def digest(self) -> str:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
         return digest_of(self, _parts)

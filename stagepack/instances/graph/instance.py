@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
-from stagepack.contracts import Number
+from stagepack.contracts import Number, cached
 from stagepack.errors import InputError
 from stagepack.instances import arrays
 from stagepack.instances.answer import Answered, Rules
@@ -35,7 +34,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
     solution_type = GraphSolution
     rules = Rules(shape, check, evaluate)
 
-    @cached_property
+    @cached
     def tolerance(self) -> float:
         """Relative tolerance of objective values: 0 for integers with a common unit, else 1e-9."""
         if self.objective == Objective.MEMORY:

@@ -17,6 +17,7 @@ from functools import cached_property
 
 import msgspec
 
+from stagepack.contracts import cached
 from stagepack.instances.groups.chip import LaneChip
 from stagepack.instances.groups.operators import Few, Operator, Shape, Size, five
 from stagepack.instances.groups.words import (
@@ -176,7 +177,7 @@ class GroupingData:
         """Whether an operator may run by itself, from and to global memory."""
         return self.standalone == Standalone.ANY or self.alone(operator)
 
-    @cached_property
+    @cached
     def digest(self) -> str:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
         whole = hashlib.sha256()

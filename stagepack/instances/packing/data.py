@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from stagepack.contracts import cached
 from stagepack.instances.fields import array_parts, digest_of
 from stagepack.instances.packing.words import KIND, Objective
 from stagepack.instances.profile import Array
@@ -184,7 +185,7 @@ class PackingData:
         """Name of a buffer for messages, files and plots."""
         return str(index) if self.ids is None else self.ids[index]
 
-    @cached_property
+    @cached
     def digest(self) -> str:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
         return digest_of(self, _parts)

@@ -31,6 +31,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from stagepack.contracts import cached
 from stagepack.errors import InputError
 from stagepack.instances.arrays import distinct
 from stagepack.instances.fields import digest_of
@@ -253,7 +254,7 @@ class PhaseData:
         """Name of a layer for messages and plots."""
         return f"layer {index}" if self.layer_names is None else self.layer_names[index]
 
-    @cached_property
+    @cached
     def digest(self) -> str:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
         return digest_of(self, _parts)

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
+from stagepack.contracts import cached
 from stagepack.instances.fields import digest_of
 from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.pipeline.words import KIND, Objective
@@ -167,7 +168,7 @@ class PartitionData:
             table is None or table.dtype.kind == "i" for table in tables
         )
 
-    @cached_property
+    @cached
     def tolerance(self) -> float:
         """Relative tolerance of objective values: 0 for integer cycles, else 1e-9.
 
@@ -215,7 +216,7 @@ class PartitionData:
         """Name of a device for messages and plots."""
         return self.cluster.devices[index].name or f"device {index}"
 
-    @cached_property
+    @cached
     def digest(self) -> str:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
         return digest_of(self, _parts, LATER)

@@ -23,6 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
+from stagepack.contracts import cached
 from stagepack.instances.fields import array_parts, digest_of
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.edges_state import Edges
@@ -203,7 +204,7 @@ class ScheduleData:
         """Name of a device for messages and plots."""
         return f"device {device}" if self.device_names is None else self.device_names[device]
 
-    @cached_property
+    @cached
     def digest(self) -> str:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
         return digest_of(self, array_parts)
