@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -238,10 +239,16 @@ def save(figure: Figure, path: str | Path) -> None:
     InputError
         When the ending of the name is no picture's, or the file cannot be written.
     """
-    kind = require_picture(path)
+    files.write(path, encoded(figure, require_picture(path), 160))
+
+
+def encoded(figure: Figure, kind: str, dpi: int) -> bytes:
+    """Return a figure of matplotlib as the bytes of a file of a `kind`: png, svg, pdf."""
     stream = io.BytesIO()
-    figure.savefig(stream, format=kind, dpi=160)
-    files.write(path, stream.getvalue())
+    with warnings.catch_warnings():  # a name may hold letters that the font does not have
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        figure.savefig(stream, format=kind, dpi=dpi)
+    return stream.getvalue()
 
 
 def require_picture(path: str | Path) -> str:

@@ -20,7 +20,7 @@ from stagepack.errors import LONGEST, StagepackError, shown
 from stagepack.instances.answer import Answered, require_instance
 from stagepack.report import format as as_text
 from stagepack.report import summary
-from stagepack.report.canvas import close
+from stagepack.report.canvas import close, encoded
 from stagepack.report.table import Account, Head, Sheet, methods_table
 from stagepack.report.templating import part, render
 from stagepack.report.view import AnyView, view
@@ -95,10 +95,9 @@ def _picture(result: Result[Solution]) -> str:
         figure = _view(result).picture(result.problem, result.solution).figure
     except StagepackError:
         return ""
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=DPI)
+    data = encoded(figure, "png", DPI)
     close(figure)
-    return base64.b64encode(stream.getvalue()).decode()
+    return base64.b64encode(data).decode()
 
 
 def columns(instance: Instance, solution: object) -> JsonObject | list[JsonObject]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,3 +101,13 @@ def test_late_times_of_a_map_do_not_overlap(times: int) -> None:
     ax = memory_map(late, sp.solve(late, "first-fit-size"), scale="time")
     assert faults(ax.figure) == []
     assert len(ax.get_xticks()) >= 2
+
+
+def test_letters_that_the_font_does_not_have_are_no_warning(
+    recwarn: pytest.WarningsRecorder, tmp_path: Path
+) -> None:
+    packing = sp.LmemPacking.from_arrays([4], [0], [3], ids=["張量"])
+    result = sp.solve(packing)
+    sp.plot(packing, result, tmp_path / "map.png")
+    assert "<img" in result._repr_html_()
+    assert not list(recwarn)
