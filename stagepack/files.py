@@ -76,6 +76,19 @@ def limit_of(max_bytes: int | None = None) -> int:
         raise InputError(str(error), field=VARIABLE, remedy="correct it or unset it") from None
 
 
+def require_path(given: object) -> Path:
+    """Return what names a file as a path.
+
+    Raises
+    ------
+    InputError
+        For anything else: an instance where a file should be.
+    """
+    if not isinstance(given, str | os.PathLike):
+        raise InputError(f"{type(given).__name__} is no path", field="path", remedy="name the file")
+    return Path(given)
+
+
 # ---------------------------------------------------------------------- reading
 
 
@@ -95,7 +108,7 @@ def read(path: str | Path, max_bytes: int | None = None) -> bytes:
     InputError
         When it is missing, a directory, a device, unreadable, too large, or broken gzip.
     """
-    path, limit = Path(path), limit_of(max_bytes)
+    path, limit = require_path(path), limit_of(max_bytes)
     try:
         with path.open("rb", buffering=0) as stream:
             kind = os.fstat(stream.fileno())
@@ -188,6 +201,7 @@ def write(path: str | Path, content: str | bytes) -> None:
     InputError
         When the file cannot be written; nothing is left behind.
     """
+    require_path(path)
     data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     scratch = None
     try:
@@ -244,6 +258,11 @@ def require_writable(path: str | Path) -> None:
                 target.lstat()  # says so when the name is too long
     except (OSError, ValueError) as error:
         raise _unwritable(path, error) from error
+
+
+def is_stdout(path: str | Path) -> bool:
+    """Return whether what is written to a path is printed: ``/dev/stdout``, ``/dev/fd/1``."""
+    return _descriptor(path) == 1
 
 
 def require_directory(path: str | Path, *files: str) -> None:

@@ -439,7 +439,7 @@ def _settings(
     seed: int,
     options: Mapping[str, object] | None,
 ) -> Settings:
-    _number(time_limit, "time_limit", "a positive number of seconds, or None", least=1e-9)
+    require_time(time_limit)
     _number(target, "target", "a number, or None")
     _number(gap, "gap", "a number >= 0", least=0)
     for value, name, least in ((threads, "threads", 1), (seed, "seed", 0)):
@@ -486,6 +486,11 @@ def _require_fitting(engine: str, method: AnyMethod) -> None:
             field="engine",
             remedy="leave it out or choose another",
         )
+
+
+def require_time(limit: object) -> None:
+    """Refuse, by name, a time limit that is neither a positive number of seconds nor None."""
+    _number(limit, "time_limit", "a positive number of seconds, or None", least=1e-9)
 
 
 def _number(value: object, name: str, wanted: str, least: float = -math.inf) -> None:

@@ -166,6 +166,20 @@ def test_what_cannot_work_is_refused_early(path: str) -> None:
         files.write(path, "x")
 
 
+def test_what_is_no_path_is_named(tmp_path: Path) -> None:
+    instance = sp.load("phases/mnist")
+    wrong: Any = instance
+    for call in (
+        lambda: sp.read(wrong),
+        lambda: sp.read_solution(wrong, wrong),
+        lambda: sp.write(instance, wrong),
+        lambda: sp.read_plan(wrong),
+        lambda: sp.read_store(wrong),
+    ):
+        with pytest.raises(InputError, match=r"^path: PhaseSchedule is no path"):
+            call()
+
+
 def test_directories_for_reports(tmp_path: Path) -> None:
     files.require_directory(tmp_path / "new" / "deep", "index.html")
     assert not (tmp_path / "new").exists()

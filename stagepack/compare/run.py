@@ -97,10 +97,11 @@ def compare(
     InputError
         For no instances or a method that nobody knows, before anything runs.
     """
-    from stagepack.solve import solve
+    from stagepack.solve import require_time, solve
 
     seeds = list(dict.fromkeys(seeds))
-    _require_usable(options, seeds, time_limit, jobs, threads, chunk)
+    require_time(time_limit)
+    _require_usable(options, methods, seeds, jobs, threads, chunk)
     limits = _limits(isolate, wall_limit, memory_limit, time_limit, jobs)
     labelled = _asked(labels(instances), options.get("objective"))
     if isinstance(methods, str):
@@ -165,8 +166,8 @@ def _asked(instances: dict[str, Instance], objective: object) -> dict[str, Insta
 
 def _require_usable(
     options: Mapping[str, object],
+    methods: object,
     seeds: Sequence[int],
-    time_limit: float | None,
     jobs: int | None,
     threads: int,
     chunk: int,
@@ -181,10 +182,14 @@ def _require_usable(
             field=unknown[0],
             remedy=suggest(unknown[0], [*KEYWORDS[1:], "jobs", "seeds"]),
         )
+    if not isinstance(methods, Iterable | None):
+        raise InputError(f"{methods!r}", field="methods", remedy="give names of methods")
+    for name, numbers in (("seeds", seeds), ("jobs", [jobs]), ("threads", [threads])):
+        if not all(isinstance(number, int | None) for number in numbers):
+            raise InputError(f"{numbers[0]!r}", field=name, remedy="give an integer")
     for wrong, name, given, remedy in (
         (not seeds, "seeds", "no seeds", "give at least one"),
         (min(seeds, default=0) < 0, "seeds", "a seed below 0", "give integers of at least 0"),
-        (time_limit is not None and not time_limit > 0, "time_limit", f"{time_limit} seconds", ""),
         (jobs is not None and jobs < 0, "jobs", f"{jobs} jobs", "give 0 for this process alone"),
         (threads < 1, "threads", f"{threads} threads", "give at least one"),
         (chunk < 1, "chunk", f"{chunk} cells", "give at least one"),

@@ -44,7 +44,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path, *, new: bool = True) -> None:
-        self.path = Path(path)
+        self.path = files.require_path(path)
         mark = self.path / MARK
         if not mark.exists():
             others = self.path.is_dir() and any(self.path.iterdir())

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from stagepack import files
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.documents import strict
@@ -40,7 +41,7 @@ class _Document(msgspec.Struct, frozen=True):
 def is_plan(path: str | Path) -> bool:
     """Return whether a file begins as plans do."""
     try:
-        with Path(path).open("rb") as stream:
+        with files.require_path(path).open("rb") as stream:
             head = stream.read(200)
     except OSError:
         return False

@@ -95,7 +95,7 @@ def entry(name: str) -> Entry:
         For an unknown name, suggesting the nearest.
     """
     known = {found.name: found for found in entries()}
-    name = by_family(name)
+    name = by_family(str(name))
     if name not in known:
         raise InputError(f"the catalog has no {name!r}", field="name", remedy=suggest(name, known))
     return known[name]

@@ -257,7 +257,7 @@ def dump(
         When no format that writes has the extension of `path`, or it cannot say the instance.
     """
     require_instance(instance)
-    path = Path(path)
+    path = files.require_path(path)
     writers = [one for one in known.every() if one.writes and instance.kind in one.kinds]
     if format is None:
         chosen = max(writers, key=lambda writer: writer.ending(path.name))
@@ -316,7 +316,7 @@ def _said(given: Words, chosen: Format, kind: str) -> JsonObject:
 
 def _split(path: str | Path) -> tuple[Path, str | None]:
     """Split ``FILE#name``; a file whose own name has a ``#`` wins."""
-    text = str(path)
+    text = str(files.require_path(path))
     file, mark, name = text.rpartition("#")
     if not mark or not file:
         return Path(text), None

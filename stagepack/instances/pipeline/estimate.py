@@ -337,7 +337,7 @@ def read_measured(path: str | Path) -> list[JsonObject]:
     InputError
         Naming the file and what in it cannot be used.
     """
-    path = Path(path)
+    path = files.require_path(path)
     remedy = "write one row a stage, as JSON or as CSV with a header"
     try:
         text = files.read(path).decode(encoding="utf-8-sig")
