@@ -195,9 +195,7 @@ class Result(Shown, Generic[FoundT]):
         Raises
         ------
         InputError
-            Without a solution, or without the instance.
-        StagepackError
-            When pandas is not installed.
+            Without a solution or the instance, or when pandas is not installed.
         """
         instance = self.problem if instance is None else instance
         if instance is None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stagepack import files
-from stagepack.errors import StagepackError
+from stagepack.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,9 +106,7 @@ class ShownSolution(Shown):
         Raises
         ------
         InputError
-            When it is no solution of `instance`.
-        StagepackError
-            When pandas is not installed.
+            When it is no solution of `instance`, or pandas is not installed.
         """
         return dataframe(presenter().columns(instance, self))
 
@@ -137,11 +135,12 @@ def dataframe(columns: Mapping[str, object] | Iterable[Mapping[str, object]]) ->
 
     Raises
     ------
-    StagepackError
+    InputError
         When pandas is not installed.
     """
     try:
         import pandas as pd
     except ImportError as error:
-        raise StagepackError("tables need pandas: pip install 'stagepack[frame]'") from error
+        remedy = "pip install 'stagepack[frame]'"
+        raise InputError("tables need pandas", remedy=remedy) from error
     return pd.DataFrame(dict(columns) if isinstance(columns, Mapping) else list(columns))

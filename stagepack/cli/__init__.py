@@ -229,4 +229,6 @@ def _starved(error: Exception) -> bool:
 
 def _internal(error: Exception) -> int:
     logging.getLogger("stagepack").debug("traceback", exc_info=True)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "stagepack")[:9] != "stagepack":
+        return _fail(f"error: {error.name} is missing; install stagepack again", EXIT_INPUT)
     return _fail(f"internal error: {type(error).__name__}: {error}", EXIT_INTERNAL)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +27,7 @@ from stagepack.cli.options import (
     option,
 )
 from stagepack.cli.output import Rescue, require_writable
+from stagepack.cli.picture import require_pages
 from stagepack.cli.screen import (
     command_line,
     complain,
@@ -311,17 +311,13 @@ def _page(directory: Path | None) -> Path | None:
     InputError
         When a page that was asked for could not be made or written.
     """
-    needed = (name for name in ("plotly", "jinja2") if importlib.util.find_spec(name) is None)
-    missing = next(needed, None)
-    if missing and directory is None:
-        complain(f"no report: it needs {missing} (pip install 'stagepack[report]')")
+    try:
+        require_pages("--html")
+    except InputError as error:
+        if directory is not None:
+            raise
+        complain(f"no report: it {error.problem} ({error.remedy})")
         return None
     directory = directory or REPORT
-    if missing:
-        raise InputError(
-            f"the report needs {missing}",
-            field="--html",
-            remedy="pip install 'stagepack[report]'",
-        )
     files.require_directory(directory, REPORT_PAGE)
     return directory / REPORT_PAGE

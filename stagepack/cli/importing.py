@@ -38,7 +38,7 @@ def import_model(
     as_json: AsJson = False,
 ) -> None:
     """Read a network's model and write it as an instance."""
-    require_writable(output)
+    require_writable(output, source=str(model))
     if not model.is_file():
         raise InputError("no such file", file=model, remedy="name an ONNX model")
     if batch is not None:

@@ -44,7 +44,7 @@ def measure(
     from stagepack.integrations.pytorch import measure_plan, require_torch
     from stagepack.planning.document import read_plan
 
-    require_writable(output)
+    require_writable(output, source=str(plan))
     require_torch()
     found = read_plan(plan)
     module, inputs, kwargs = _made(model)

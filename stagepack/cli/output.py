@@ -16,8 +16,14 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def require_writable(*targets: Path | None) -> None:
+def require_writable(*targets: Path | None, source: str = "") -> None:
     """Refuse what cannot be written, or is named twice, before anything is solved.
+
+    Parameters
+    ----------
+    *targets : Path, optional
+    source : str
+        What is read, perhaps as FILE#name; it is never written over.
 
     Raises
     ------
@@ -25,16 +31,27 @@ def require_writable(*targets: Path | None) -> None:
         Naming the file.
     """
     seen: set[str] = set()
+    sources = {os.path.realpath(file) for file in (source, source.rpartition("#")[0]) if file}
     for target in targets:
         if target is None:
             continue
+        if str(target) == "-":
+            remedy = "name a file; --json prints to stdout"
+            raise InputError("is no file", file=target, remedy=remedy)
         files.require_writable(target)
         place = os.path.realpath(target)
         if place in seen and (not os.path.exists(place) or os.path.isfile(place)):
             raise InputError(
                 "is named for two outputs", file=target, remedy="give each a file of its own"
             )
+        if place in sources and os.path.isfile(place):
+            raise InputError("is what is read", file=target, remedy="name another file")
         seen.add(place)
+
+
+def apart(output: Path | None, *, as_json: bool) -> Path | None:
+    """Return the file that gets JSON; none where it is stdout, which has one document already."""
+    return None if as_json and output is not None and files.is_stdout(output) else output
 
 
 class Rescue:
@@ -104,6 +121,7 @@ def answer(
         Print JSON.
     """
     document = {**found.to_dict(), "command": command_line()}
+    output = apart(output, as_json=as_json)
     rescue = Rescue()
     for write, target in ((lambda path: write_json(path, document), output), *others):
         rescue.attempt(write, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 from stagepack.contracts import Instance, Solution
@@ -9,12 +10,13 @@ from stagepack.errors import InputError
 from stagepack.result import Result
 
 
-def require_drawable(problem: Instance, path: Path, option: str) -> None:
+def require_drawable(kind: str, path: Path, option: str) -> None:
     """Refuse a picture that cannot be drawn: of this kind, in this format, or without the extra.
 
     Parameters
     ----------
-    problem : instance
+    kind : str
+        The problem.
     path : Path
         Its end says the format.
     option : str
@@ -29,9 +31,9 @@ def require_drawable(problem: Instance, path: Path, option: str) -> None:
     from stagepack.report.figures import graph_objects
     from stagepack.report.view import no_picture, view
 
-    kind, page = view(problem.kind), path.suffix.lower() == ".html"
-    if not kind.drawn or (page and not kind.interactive):
-        raise no_picture(problem.kind, option, interactive=kind.drawn)
+    known, page = view(kind), path.suffix.lower() == ".html"
+    if not known.drawn or (page and not known.interactive):
+        raise no_picture(kind, option, interactive=known.drawn)
     try:
         if page:
             graph_objects()
@@ -40,6 +42,13 @@ def require_drawable(problem: Instance, path: Path, option: str) -> None:
     except InputError as error:
         error.field = option
         raise
+
+
+def require_pages(option: str) -> None:
+    """Refuse a page that cannot be written without the extra, naming the `option` that asks it."""
+    needed = (name for name in ("plotly", "jinja2") if importlib.util.find_spec(name) is None)
+    for name in needed:
+        raise InputError(f"needs {name}", field=option, remedy="pip install 'stagepack[report]'")
 
 
 def draw(

@@ -27,7 +27,7 @@ from stagepack.cli.options import (
     option,
 )
 from stagepack.cli.output import answer, require_writable
-from stagepack.cli.picture import draw
+from stagepack.cli.picture import draw, require_drawable, require_pages
 from stagepack.cli.screen import engines_silenced
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
@@ -76,7 +76,11 @@ def plan(
     """Plan a whole model: stages, the schedule of its microbatches, addresses in each memory."""
     from stagepack.planning import plan_model
 
-    require_writable(output, plot, html, export)
+    require_writable(output, plot, html, export, source=model)
+    if plot is not None:
+        require_drawable("pipeline-schedule", plot, "--plot")
+    if html is not None:
+        require_pages("--html")
     partition, form = _partition(model, context), Form.of(as_)
     if form.tool and export is None:
         raise InputError("needs a file", field="--as", remedy="name it: --export FILE")
@@ -145,7 +149,7 @@ def tune(
     from stagepack.planning import tune as run
     from stagepack.report.canvas import require_picture
 
-    require_writable(output, csv, plot)
+    require_writable(output, csv, plot, source=model)
     if plot is not None:
         require_picture(plot)
     if jobs < 1:

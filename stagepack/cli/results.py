@@ -11,6 +11,7 @@ import typer
 from stagepack import files
 from stagepack.cli.options import EXIT_INPUT, EXIT_VIOLATIONS, OUTPUT, AsJson, option
 from stagepack.cli.output import Rescue, require_writable
+from stagepack.cli.picture import require_pages
 from stagepack.cli.screen import print_json, print_parts
 from stagepack.errors import InputError
 
@@ -57,6 +58,7 @@ def results(
     require_writable(csv, parquet, *pictures.values())
     if html is not None:
         files.require_directory(html, "index.html")
+        require_pages("--html")
     wanted = dict(map(_wanted, where or ()))
     found = read_store(store).where(**wanted)
     changes = [] if against is None else found.against(read_store(against).where(**wanted))

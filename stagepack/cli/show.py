@@ -100,7 +100,7 @@ def plot(
         typer.echo(f"{shown(held.name)}: drawn in {shown(output)}")
         return
     problem, answer = instance_and_solution(instance, solution, context)
-    require_drawable(problem, output, "--output")
+    require_drawable(problem.kind, output, "--output")
     violations = problem.check(answer)
     if violations:
         complain(f"warning: the solution breaks {violations[0]} (stagepack check)")

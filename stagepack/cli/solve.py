@@ -30,7 +30,7 @@ from stagepack.cli.options import (
     method_option,
     option,
 )
-from stagepack.cli.output import Rescue, require_writable
+from stagepack.cli.output import Rescue, apart, require_writable
 from stagepack.cli.picture import draw, require_drawable
 from stagepack.cli.screen import (
     command_line,
@@ -122,7 +122,7 @@ def solve(
     from stagepack.instances import formats
     from stagepack.solve import solve as run
 
-    require_writable(output, plot, trace, export, proof)
+    require_writable(output, plot, trace, export, proof, source=instance)
     form = Form.of(as_, communication=communication)
     if export is None and (form.tool or form.options):
         said = "--as" if form.tool else "--communication"
@@ -132,11 +132,11 @@ def solve(
     if export is not None:
         require_exportable(problem, export, form)
     if plot is not None:
-        require_drawable(problem, plot, "--plot")
+        require_drawable(problem.kind, plot, "--plot")
     if proof is not None:
         require_provable(problem)
     start: Solution | str = warm_start
-    if "/" in warm_start or warm_start.endswith((".json", ".csv")):
+    if "/" in warm_start or warm_start.endswith((".json", ".csv", ".gz")):
         start = formats.read_solution(warm_start, problem)
     with engines_silenced(), Solving(problem.name, method) as search:
         result = run(
@@ -154,6 +154,7 @@ def solve(
             options={"deterministic": True} if deterministic else None,
         )
     document: JsonObject = {}
+    output = apart(output, as_json=as_json)
     rescue = Rescue()
     if output is not None or as_json:  # a million offsets take a while to write down
         document = {**result.to_dict(), "command": command_line()}

@@ -55,7 +55,7 @@ def pareto(
     from stagepack.report.canvas import require_picture
     from stagepack.tradeoffs import pareto as run
 
-    require_writable(output, csv, plot)
+    require_writable(output, csv, plot, source=instance)
     if plot is not None:
         require_picture(plot)
     problem = instance_of(instance, context)
@@ -91,7 +91,7 @@ def explain(
     """Say what binds: which layer, link, device or limit, and what a change of it would buy."""
     from stagepack.tradeoffs import explain as run
 
-    require_writable(output)
+    require_writable(output, source=instance)
     problem = instance_of(instance, context)
     with engines_silenced():
         found = run(

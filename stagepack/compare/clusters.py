@@ -33,14 +33,13 @@ def dask(address: str, *, timeout: float = 30) -> Iterator[Executor]:
     Raises
     ------
     InputError
-        When nothing answers there.
-    StagepackError
-        Where Dask is not installed.
+        When nothing answers there, or Dask is not installed.
     """
     try:
         from distributed import Client
     except ImportError:
-        raise StagepackError("needs Dask: pip install 'stagepack[dask]'") from None
+        remedy = "pip install 'stagepack[dask]'"
+        raise InputError("Dask is not installed", field="dask", remedy=remedy) from None
     try:
         client = Client(address, timeout=timeout)
     except (OSError, ValueError) as error:
@@ -73,9 +72,7 @@ class Slurm(Executor):
     Raises
     ------
     InputError
-        For parameters that submitit does not know.
-    StagepackError
-        Where submitit is not installed.
+        For parameters that submitit does not know, or where it is not installed.
     """
 
     def __init__(
@@ -84,7 +81,8 @@ class Slurm(Executor):
         try:
             import submitit
         except ImportError:
-            raise StagepackError("needs submitit: pip install 'stagepack[slurm]'") from None
+            remedy = "pip install 'stagepack[slurm]'"
+            raise InputError("submitit is not installed", field="slurm", remedy=remedy) from None
         try:
             self._jobs = submitit.AutoExecutor(folder=folder, cluster=cluster)
             self._jobs.update_parameters(**parameters)

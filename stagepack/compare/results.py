@@ -26,7 +26,7 @@ from stagepack.compare.curves import (
 from stagepack.compare.store import Store
 from stagepack.compare.store_page import to_html
 from stagepack.contracts import JsonObject
-from stagepack.errors import InputError, StagepackError, suggest
+from stagepack.errors import InputError, suggest
 from stagepack.report import format as as_text
 from stagepack.report.extra import Axes
 from stagepack.report.shown import contents
@@ -192,15 +192,16 @@ class StoredResults(ShownRows):
 
         Raises
         ------
-        StagepackError
-            When pandas or pyarrow is not installed.
+        InputError
+            When it cannot be written, or pandas or pyarrow is not installed.
         """
         stream = io.BytesIO()
         table = self.to_dataframe().reindex(columns=list(COLUMNS))
         try:
             table.to_parquet(stream, index=False)
         except ImportError:
-            raise StagepackError("Parquet needs pip install 'stagepack[parquet]'") from None
+            remedy = "pip install 'stagepack[parquet]'"
+            raise InputError("Parquet needs pyarrow", file=path, remedy=remedy) from None
         files.write(path, stream.getvalue())
 
     def to_html(self, directory: str | Path) -> Path:

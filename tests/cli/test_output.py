@@ -40,6 +40,10 @@ def test_outputs_that_cannot_work_are_refused_before_anything_runs(
         ("compare", chain, "--html", "/proc/hopeless"),
         ("plot", chain, solution, "-o", "/proc/hopeless.png"),
         ("convert", chain, hopeless),
+        ("solve", chain, "-o", chain),
+        ("pareto", f"{chain}#five", "--csv", chain),
+        ("plan", chain, "--html", chain),
+        ("plan", chain, "--plot", tmp_path / "a.xyz"),
     ):
         done = run("-v", *arguments)
         assert done.returncode == 2, arguments
@@ -47,6 +51,34 @@ def test_outputs_that_cannot_work_are_refused_before_anything_runs(
         (line,) = done.stderr.splitlines()  # and no incumbent was found before it
         assert line.startswith("error: /")
     assert not (tmp_path / "a").exists()
+    done = run("solve", chain, "-o", "-")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: -: is no file; name a file; --json prints to stdout\n",
+    )
+
+
+def test_what_is_not_installed_is_told_in_one_line(chain: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nfor name in ('distributed', 'highspy', 'plotly'): sys.modules[name] = None\n"
+    )
+    bare = {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    for arguments, said in (
+        (("compare", chain, "--no-html", "--dask", "x:1"), "stagepack[dask]"),
+        (("solve", chain, "-m", "milp-interval"), "highspy is missing"),
+        (("plan", chain, "--html", tmp_path / "page.html"), "--html: needs plotly"),
+    ):
+        done = run(*arguments, env=bare)
+        assert done.returncode == 2, done.stderr
+        assert said in done.stderr.splitlines()[-1]
+        assert done.stdout == ""
+
+
+def test_a_packed_result_is_a_warm_start(chain: Path, tmp_path: Path) -> None:
+    done = run("solve", chain, "-m", "greedy", "--json")
+    (tmp_path / "result.json.gz").write_bytes(gzip.compress(done.stdout.encode()))
+    again = run("solve", chain, "--warm-start", "result.json.gz", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
@@ -72,6 +104,8 @@ def test_stdout_is_an_output_like_any_other(chain: Path, tmp_path: Path) -> None
     document, end = json.JSONDecoder().raw_decode(out.read_text())
     assert document["objective"] == 9
     assert "OPTIMAL" in out.read_text()[end:]
+    done = run("solve", chain, "--json", "-o", "/dev/stdout")
+    assert json.loads(done.stdout)["objective"] == 9
     done = shell(f"{STAGEPACK} solve {chain} --trace /dev/fd/3 3>&1 >/dev/null | head -1")
     assert done.stdout == "time,kind,value,source\n"
 
@@ -160,7 +194,7 @@ def test_without_the_report_extra(chain: Path, tmp_path: Path) -> None:
     done = run(*compare, "--html", tmp_path / "report", env=bare)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert "--html: the report needs plotly" in done.stderr
+    assert "--html: needs plotly" in done.stderr
     done = run(*compare, env=bare, cwd=tmp_path)
     assert done.returncode == 0
     assert "no report: it needs plotly" in done.stderr
