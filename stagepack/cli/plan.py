@@ -75,10 +75,11 @@ def plan(
 ) -> None:
     """Plan a whole model: stages, the schedule of its microbatches, addresses in each memory."""
     from stagepack.planning import plan_model
+    from stagepack.planning.search import DRAWN
 
     require_writable(output, plot, html, export, source=model)
     if plot is not None:
-        require_drawable("pipeline-schedule", plot, "--plot")
+        require_drawable(DRAWN, plot, "--plot")
     if html is not None:
         require_pages("--html")
     partition, form = _partition(model, context), Form.of(as_)

@@ -46,6 +46,8 @@ Stage = tuple[int, int, int]
 """Layers [first, end), and the device."""
 KIND = PipelinePartition.kind
 """The kind of instances that are planned for."""
+DRAWN = PipelineSchedule.kind
+"""The kind of the level that is the picture of a plan."""
 
 
 def plan_model(
