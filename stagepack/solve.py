@@ -84,7 +84,7 @@ def methods(instance: Instance | str) -> MethodList:
     found = MethodList()
     for method in REGISTRY[kind]:
         named = isinstance(instance, str)
-        reason = "" if named else method.unsupported(instance)
+        reason = "" if named else method.unsupported(instance) or method.declines(instance)
         unproved = "" if named or reason else method.unproved(instance)
         found.append(
             MethodInfo(

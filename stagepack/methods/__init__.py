@@ -60,6 +60,8 @@ class Method(Generic[InstanceT, SolutionT]):
         ``run(instance, progress, settings)`` reports what it finds to `progress`.
     unsupported : callable
         ``unsupported(instance)`` is '' or one line saying why the method does not apply.
+    declines : callable
+        The same, of what takes long to find out: a run says it within its limit.
     unproved : callable
         ``unproved(instance)`` is '' or one line saying why an exact method proves only bounds.
     engines : tuple of str
@@ -77,6 +79,7 @@ class Method(Generic[InstanceT, SolutionT]):
     description: str
     run: Callable[[InstanceT, Progress[SolutionT], Settings], None]
     unsupported: Callable[[InstanceT], str] = lambda _instance: ""
+    declines: Callable[[InstanceT], str] = lambda _instance: ""
     unproved: Callable[[InstanceT], str] = lambda _instance: ""
     engines: tuple[str, ...] = ()
     limited_by_work: bool = False
@@ -134,6 +137,7 @@ class Table(Generic[InstanceT, SolutionT]):
         exact: bool,
         description: str,
         unsupported: Callable[[InstanceT], str] = lambda _instance: "",
+        declines: Callable[[InstanceT], str] = lambda _instance: "",
         unproved: Callable[[InstanceT], str] = lambda _instance: "",
         engines: tuple[str, ...] = (),
         limited_by_work: bool = False,
@@ -143,7 +147,7 @@ class Table(Generic[InstanceT, SolutionT]):
 
         Parameters
         ----------
-        name, exact, description, unsupported, unproved, engines, limited_by_work, default
+        name, exact, description, unsupported, declines, unproved, engines, limited_by_work, default
             As in :class:`Method`.
         """
         return Method(
@@ -153,6 +157,7 @@ class Table(Generic[InstanceT, SolutionT]):
             description=description,
             run=Deferred(f"{self.package}.searches", name),
             unsupported=unsupported,
+            declines=declines,
             unproved=unproved,
             engines=engines,
             limited_by_work=limited_by_work,

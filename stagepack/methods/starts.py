@@ -60,7 +60,9 @@ def offer_start(
             remedy="choose none, " + ", ".join(starts),
         )
     for method in kinds.part(instance.kind, "methods").METHODS:
-        reason = method.unsupported(instance) if method.name == wanted != "auto" else ""
+        if method.name != wanted or wanted == "auto":
+            continue
+        reason = method.unsupported(instance) or method.declines(instance)
         if reason:
             raise InputError(f"{wanted}: {reason}", field="warm_start")
     if wanted == "auto":

@@ -21,8 +21,8 @@ ITEM = 3e-7
 PAIR = 2e-8
 """Seconds a pair of blocks alive together costs to list."""
 
-EDGE = 1e-6
-"""Seconds a conflict costs until cliques cover all of them."""
+COVERED, EDGE = 3e-2, 3e-6
+"""Seconds between two looks at the clock while cliques are sought, and at most for a conflict."""
 
 ROW = 2e-6
 """Seconds of a row that Python itself goes through."""

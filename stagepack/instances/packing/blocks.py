@@ -67,6 +67,8 @@ class Blocks:
         Some best allocation has all offsets multiples of this.
     linear : bool
         Sections follow one another in time: lifetimes that are neither circular nor a graph.
+    looks : int
+        Questions whether to go on while cliques were sought, each after as much work.
     """
 
     block: Array
@@ -87,6 +89,7 @@ class Blocks:
     may_share: Array
     unit: int
     linear: bool
+    looks: int = 0
 
     @classmethod
     def of(cls, instance: LmemPacking, keep_going: Callable[[], bool] | None = None) -> Blocks:
@@ -110,6 +113,7 @@ class Blocks:
     @classmethod
     def _of(cls, instance: LmemPacking, keep_going: Callable[[], bool]) -> Blocks:
         block, b = _grouping(instance)
+        looks = _Looks(keep_going)
         size = np.zeros(b, dtype=np.int64)
         np.maximum.at(size, block, instance.size)
         alignment = _alignment(instance, block, b)
@@ -120,7 +124,7 @@ class Blocks:
             first, end, time = _compress(start, stop)
             lasting = stop - start
         else:
-            buffer, first, cliques = _clique_cover(instance, block, keep_going)
+            buffer, first, cliques = _clique_cover(instance, block, looks)
             owner, end, time = block[buffer], first + 1, np.arange(cliques)
             low, high = np.zeros(len(owner), dtype=np.int64), instance.size[buffer]
             lasting = np.ones(len(owner), dtype=np.int64)
@@ -162,6 +166,7 @@ class Blocks:
             may_share=pairs,
             unit=unit,
             linear=instance.conflicts is None and instance.period is None,
+            looks=looks.times,
         )
 
     @property
@@ -237,6 +242,18 @@ class Blocks:
 
 
 # ---------------------------------------------------------------------- buffers to blocks
+
+
+class _Looks:
+    """A question whether to go on that knows how often it was asked."""
+
+    def __init__(self, keep_going: Callable[[], bool]) -> None:
+        self._keep_going = keep_going
+        self.times = 0
+
+    def __call__(self) -> bool:
+        self.times += 1
+        return self._keep_going()
 
 
 def _grouping(instance: LmemPacking) -> tuple[Array, int]:

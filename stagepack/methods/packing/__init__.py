@@ -15,15 +15,19 @@ COMPARED = ("best-fit-lifetime", "greedy-by-size", "greedy-by-breadth", "bank-aw
 """Greedy rules that comparisons run unasked."""
 
 
-def _peak_only(name: str, instance: LmemPacking) -> str:
+def _peak_only(instance: LmemPacking) -> str:
     """Return why a method that looks at the peak alone does not apply, or ""."""
+    if instance.objective not in (Objective.PEAK, Objective.FIT):
+        return f"looks at the peak, not at {instance.objective}; use cp-sat"
+    return ""
+
+
+def _refusal(name: str, instance: LmemPacking) -> str:
+    """Return why a method does not apply to the normal form, or ""."""
     from stagepack.instances.packing.blocks import Blocks
     from stagepack.methods.packing.searches import REFUSALS
 
-    if instance.objective not in (Objective.PEAK, Objective.FIT):
-        return f"looks at the peak, not at {instance.objective}; use cp-sat"
-    refusal = REFUSALS.get(name)
-    return "" if refusal is None else refusal(Blocks.of(instance))
+    return REFUSALS[name](Blocks.of(instance))
 
 
 def _one_memory(instance: LmemPacking) -> str:
@@ -78,14 +82,16 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         exact=False,
         description="packs the crowded times first, then fills in; up to millions of buffers",
         limited_by_work=True,
-        unsupported=partial(_peak_only, "dive"),
+        unsupported=_peak_only,
+        declines=partial(_refusal, "dive"),
     ),
     TABLE.method(
         "repair",
         exact=False,
         description="packs windows of time anew, where the peak is",
         limited_by_work=True,
-        unsupported=partial(_peak_only, "repair"),
+        unsupported=_peak_only,
+        declines=partial(_refusal, "repair"),
         default=False,
     ),
     TABLE.method(
@@ -93,7 +99,8 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         exact=False,
         description="annealing over first-fit orders, from the best greedy placement",
         limited_by_work=True,
-        unsupported=partial(_peak_only, "anneal"),
+        unsupported=_peak_only,
+        declines=partial(_refusal, "anneal"),
         default=False,
     ),
     TABLE.method(
@@ -101,7 +108,8 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         exact=False,
         description="beam search from the bottom up, for where hardly any room is left",
         limited_by_work=True,
-        unsupported=partial(_peak_only, "beam"),
+        unsupported=_peak_only,
+        declines=partial(_refusal, "beam"),
         default=False,
     ),
     TABLE.method(
@@ -123,14 +131,15 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         exact=True,
         description="branch and bound over placements from the bottom up",
         limited_by_work=True,
-        unsupported=partial(_peak_only, "exact"),
+        unsupported=_peak_only,
+        declines=partial(_refusal, "exact"),
     ),
     TABLE.method(
         "milp",
         exact=True,
         description="MILP: who lies below whom (Pyomo)",
         limited_by_work=True,
-        unsupported=lambda instance: formulations.Milp.unsupported(instance),
+        declines=lambda instance: formulations.Milp.unsupported(instance),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
         default=False,
     ),
@@ -139,7 +148,7 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         exact=True,
         description="CP-SAT: rectangles in time and address that do not overlap",
         limited_by_work=True,
-        unsupported=lambda instance: formulations.CpSat.unsupported(instance),
+        declines=lambda instance: formulations.CpSat.unsupported(instance),
         engines=("cp-sat",),
     ),
 )

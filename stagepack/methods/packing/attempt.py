@@ -49,8 +49,6 @@ class Attempt:
     def __init__(self, instance: LmemPacking, progress: PackingProgress) -> None:
         self.instance = instance
         self.progress = progress
-        if instance.conflicts is not None:  # whether or not it was done before
-            effort.spend(effort.EDGE * len(instance.conflicts))
         self.blocks = Blocks.of(instance, progress.keep_going)
         self._low: Array | None = None
         self._searches: exact.Searches | None = None

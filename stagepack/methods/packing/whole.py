@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
+from stagepack.errors import InputError
+from stagepack.heuristics.packing import effort
 from stagepack.instances.packing import LmemPacking, Objective
+from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods import Settings
 from stagepack.methods.effort import counting
-from stagepack.methods.packing import relocation
+from stagepack.methods.packing import METHODS, relocation
 from stagepack.methods.packing.attempt import PackingProgress, nearest
 from stagepack.methods.packing.quick import last_resort, say_if_far
 from stagepack.progress import Stopped
@@ -21,13 +24,36 @@ def whole(name: str, run: Run) -> Run:
     """Return the whole run of a method, given its name and what it searches."""
 
     def complete(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
-        try:
-            with counting(progress, settings, planned=True):
+        with counting(progress, settings, planned=True):
+            _require(name, instance, progress)
+            try:
                 _moving_little(name, run, instance, progress, settings)
-        finally:
-            _conclude(instance, progress)
+            finally:
+                _conclude(instance, progress)
 
     return complete
+
+
+def _require(name: str, instance: LmemPacking, progress: PackingProgress) -> None:
+    """Refuse instances that a method declines, once their normal form is made within the limit."""
+    conflicts = 0 if instance.conflicts is None else len(instance.conflicts)
+    looks = 0
+
+    def spent(count: int) -> float:
+        return min(effort.COVERED * count, effort.EDGE * conflicts)
+
+    def look() -> bool:
+        nonlocal looks
+        looks += 1
+        effort.spend(spent(looks) - spent(looks - 1))
+        return progress.keep_going()
+
+    made = Blocks.of(instance, look)
+    effort.spend(max(0.0, spent(made.looks) - spent(looks)))  # of a form that was made before
+    method = next(method for method in METHODS if method.name == name)
+    reason = method.declines(instance)
+    if reason:
+        raise InputError(reason, field=f"method {name}")
 
 
 def _moving_little(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.hostile.packing import spilling
+from stagepack.errors import InputError
 from stagepack.heuristics.packing import bounds, effort, relocation
 from stagepack.heuristics.packing import iis as iis_of_blocks
 from stagepack.heuristics.packing.constructive import greedy, greedy_kernels, spill, valleys
@@ -44,6 +45,36 @@ class Paced(Asked):
         now = effort.spent()
         self.most, self.last = max(self.most, now - self.last), now
         return super().__call__()
+
+
+@pytest.mark.parametrize("method", ["dive", "exact", "cp-sat"])
+def test_a_normal_form_is_made_within_the_limit(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = LmemPacking.from_arrays([3, 5, 7], conflicts=[(0, 1), (1, 2)])
+    heard, make, keep_going = [0], Blocks._of, Progress.keep_going
+    asked: list[int] = []
+
+    def hear(progress: Progress[Any]) -> bool:
+        heard[0] += 1
+        return keep_going(progress)
+
+    def made(given: LmemPacking, look: Any) -> Blocks:
+        before = heard[0]
+        form = make(given, look)
+        if given is instance:
+            asked.append(heard[0] - before)
+        return form
+
+    monkeypatch.setattr(Progress, "keep_going", hear)
+    monkeypatch.setattr(Blocks, "_of", made)
+    if method == "dive":
+        with pytest.raises(InputError, match="plain blocks"):
+            solve(instance, method)
+    else:
+        solve(instance, method)
+    assert len(asked) == 1
+    assert asked[0] > 3
 
 
 def test_replan_ends_when_asked_to_before_it_has_compared_all() -> None:
