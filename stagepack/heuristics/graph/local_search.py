@@ -41,6 +41,8 @@ LARGEST_TABLE = 2**26  # nets times stages
 CHUNK = 4_000_000  # elementary steps between two questions whether to go on
 STEP, TRIED = 4.5e-9, 2.5e-7
 """Seconds of one, and of a move that is drawn and weighed, in runs that are limited by work."""
+PART, PLACED = 2**20, 2.5e-8
+"""Entries of the table between two pauses while it is made, and seconds of one."""
 MOVES = 1_000  # of a round, for each block
 LEAST_MOVES = 400_000
 HOTTEST, COLDEST = 0.05, 0.0002
@@ -60,6 +62,8 @@ class PartitionSearch:
     classes : array_like of int, shape (stages,)
         Class of the device of each stage.
     seed : int
+    pause : callable, optional
+        Called between parts of what comes before the first round.
 
     Attributes
     ----------
@@ -71,7 +75,14 @@ class PartitionSearch:
         Class of each of its stages.
     """
 
-    def __init__(self, compact: Compact, stages: Array, classes: Array, seed: int = 0) -> None:
+    def __init__(
+        self,
+        compact: Compact,
+        stages: Array,
+        classes: Array,
+        seed: int = 0,
+        pause: Callable[[], object] = lambda: None,
+    ) -> None:
         self.compact = compact
         self.classes, chosen = _slots(compact, np.asarray(stages), np.asarray(classes))
         self._kind = {Objective.OVERLAP: OVERLAP, Objective.MEMORY: MEMORY}.get(
@@ -100,7 +111,7 @@ class PartitionSearch:
             compact.class_memory[self.classes],
             flying if compact.stash.any() else np.zeros(count, dtype=np.int64),
         )
-        self._placed = self._place(chosen, seed)
+        self._placed = self._place(chosen, seed, pause)
 
     @staticmethod
     def unsupported(compact: Compact) -> str:
@@ -136,7 +147,7 @@ class PartitionSearch:
             Called between chunks of work; what it raises ends the round.
         """
         before, placed = self.value, self._placed
-        self._placed = self._place(placed.best.copy(), int(placed.state[SEED]))
+        self._placed = self._place(placed.best.copy(), int(placed.state[SEED]), pause)
         reference = float(max(1, before))
         moves = max(LEAST_MOVES, MOVES * self.compact.blocks) // COOLINGS
         for heat in np.geomspace(HOTTEST, COLDEST, COOLINGS).tolist():
@@ -157,31 +168,40 @@ class PartitionSearch:
                 pause()
         return self.value < before
 
-    def _place(self, stages: Array, seed: int) -> Placed:
-        """Return what follows from where blocks are."""
+    def _place(self, stages: Array, seed: int, pause: Callable[[], object]) -> Placed:
+        """Return what follows from where blocks are; a part of the nets between two pauses."""
         compact, blocks = self.compact, self._blocks
         nets, count, passes = compact.nets, len(self.classes), compact.passes
-        net = np.repeat(np.arange(nets), np.diff(compact.net_ptr))
         inside = np.zeros((nets, count), dtype=np.int64)
-        np.add.at(inside, (net, stages[compact.net]), 1)
+        spread = np.zeros(nets, dtype=np.int64)
         time, received, sent = (np.zeros((passes, count), dtype=np.int64) for _ in range(3))
-        home = stages[compact.net[compact.net_ptr[:-1]]]
-        spread = (inside > 0).sum(axis=1)
         for q in range(passes):
             np.add.at(time[q], stages, blocks.time[q, stages, np.arange(compact.blocks)])
-            mine = compact.net_pass == q
-            touched = (inside > 0) & mine[:, None]
-            touched[np.arange(nets), home] = False
-            received[q] = compact.net_cost @ touched
-            crossing = mine & (spread > 1)
-            np.add.at(sent[q], home[crossing], compact.net_cost[crossing])
+        part = max(1, PART // count)
+        for low in range(0, nets, part):
+            some = slice(low, min(nets, low + part))
+            ptr, cost = compact.net_ptr[low : some.stop + 1], compact.net_cost[some]
+            at = stages[compact.net[ptr[0] : ptr[-1]]]
+            np.add.at(inside, (np.repeat(np.arange(low, some.stop), np.diff(ptr)), at), 1)
+            home = at[ptr[:-1] - ptr[0]]
+            reached = inside[some] > 0
+            spread[some] = reached.sum(axis=1)
+            for q in range(passes):
+                mine = compact.net_pass[some] == q
+                touched = reached & mine[:, None]
+                touched[np.arange(len(home)), home] = False
+                received[q] += cost @ touched
+                crossing = mine & (spread[some] > 1)
+                np.add.at(sent[q], home[crossing], cost[crossing])
+            effort.spend(PLACED * (reached.size + len(at)))
+            pause()
         held = np.zeros(count, dtype=np.int64)
         np.add.at(held, stages, compact.size + blocks.flying[stages] * compact.stash)
         placed = Placed(
             stages.astype(np.int64),
             stages.astype(np.int64),
             inside,
-            spread.astype(np.int64),
+            spread,
             time,
             received,
             sent,

@@ -84,7 +84,8 @@ class Annealing:
 
     def _begin(self, start: GraphSolution) -> PartitionSearch:
         """Return a new search."""
-        search = PartitionSearch(self._compact, *self._compact.stages(start), seed=self._seed)
+        compact, pause = self._compact, self._progress.require_time
+        search = PartitionSearch(compact, *compact.stages(start), seed=self._seed, pause=pause)
         self._search, self._known = search, self._progress.objective
         self._seed += 1
         with self._progress.setup("compiling local search"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,12 +44,15 @@ def test_partitions_are_valid_and_worth_what_is_said(seed: int) -> None:
     assert instance.evaluate(found) == pytest.approx(value, rel=1e-9, abs=1e-9)
 
 
-def test_books_are_right_after_many_moves() -> None:
+def test_books_are_right_after_many_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_search, "PART", 1)
     for seed in range(12):
         _, search = searched(500 + seed, contiguous=bool(seed % 2))
         search.round(lambda: None)
         now = search._placed
-        again = search._place(now.stage.copy(), 1)
+        paused: list[None] = []
+        again = search._place(now.stage.copy(), 1, partial(paused.append, None))
+        assert len(paused) == search.compact.nets  # the table is made in parts
         for name in ("inside", "spread", "time", "received", "sent", "held", "blocks"):
             assert np.array_equal(getattr(now, name), getattr(again, name)), name
 
