@@ -26,6 +26,8 @@ FRONTS: tuple[tuple[str, str, dict[str, object]], ...] = (
     ("schedule/unlike", "memory", {}),
     ("phases/random/heterogeneous", "remote-memory", {"layers": 4}),
 )
+FRONT = 12
+"""Times the limit of a question that a front may take."""
 
 
 def network(name: str, **given: object) -> sp.PipelinePartition:
@@ -81,7 +83,7 @@ def fronts(limit: float) -> None:
     print()
     for name, x, given in FRONTS:
         instance: sp.Instance = sp.load(name, **given)
-        found = sp.pareto(instance, x, time_limit=limit)
+        found = sp.pareto(instance, x, time_limit=FRONT * limit)
         agree = []
         for point in (found.points[0], found.points[-1]):
             within = axis(instance.kind, x).within(instance, max(1, point.x))

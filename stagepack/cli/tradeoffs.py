@@ -43,7 +43,9 @@ def pareto(
     engine: Engine = None,
     threads: Threads = 1,
     seed: Seed = 0,
-    time_limit: Annotated[float, limit_option("Seconds of each solve; 0: no limit.")] = 5.0,
+    time_limit: Annotated[
+        float, limit_option("Seconds of all solves together; 0: no limit.")
+    ] = 60.0,
     as_json: AsJson = False,
     output: Output = None,
     csv: Annotated[Path | None, option(OUTPUT, "Write the points.", metavar="FILE")] = None,

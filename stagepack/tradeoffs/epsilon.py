@@ -15,6 +15,43 @@ from stagepack.tradeoffs.front import Front, FrontPoint
 from stagepack.tradeoffs.staircase import Staircase
 
 POINTS = 32
+PART = 1 / 8
+"""Part of what is left of the limit that a solve gets;"""
+EACH = 2
+"""where work is counted, so that runs repeat, all get the same: the limit of so many a point;"""
+LEAST = 0.01
+"""seconds below which none begins but the first."""
+
+
+class _Limit:
+    """One limit that all solves share.
+
+    Parameters
+    ----------
+    seconds : float or None
+    points : int
+        Most points of the front.
+    by_work : bool
+        Whether it is one of work.
+    """
+
+    def __init__(self, seconds: float | None, points: int, by_work: bool) -> None:
+        self._left = math.inf if seconds is None else seconds
+        self._each = self._left / (EACH * points) if by_work else None
+
+    def part(self) -> float | None:
+        """Return the seconds of the next solve."""
+        if math.isinf(self._left):
+            return None
+        return max(LEAST, PART * self._left) if self._each is None else self._each
+
+    def took(self, result: Result[Any]) -> None:
+        """Take off what a solve took."""
+        self._left -= result.runtime if self._each is None else self._each
+
+    def goes_on(self) -> bool:
+        """Whether there is time for another one."""
+        return self._left > (LEAST if self._each is None else self._each / 2)
 
 
 def pareto(
@@ -24,7 +61,7 @@ def pareto(
     *,
     points: int = POINTS,
     method: str = "auto",
-    time_limit: float | None = 5,
+    time_limit: float | None = 60,
     **options: Any,
 ) -> Front:
     """Return the exact front of an objective against what solutions use, each point proved.
@@ -43,7 +80,8 @@ def pareto(
         Most points; where there are more, those returned lie apart.
     method : str
     time_limit : float, optional
-        Seconds of each solve; where they do not do, points come with a bound.
+        Seconds of all solves together, of which each gets a part of what is left; where they do
+        not do, points come with a bound, or are fewer.
     **options
         What else :func:`stagepack.solve` takes: engine, threads, seed, options.
 
@@ -71,19 +109,23 @@ def pareto(
         raise InputError(lacking, field="x", remedy="choose another axis or instance")
     if not isinstance(points, int) or points < 1:
         raise InputError(f"{points!r}", field="points", remedy="give an integer of at least 1")
+    by_work = bool((options.get("options") or {}).get("deterministic"))
+    shared = _Limit(time_limit, points, by_work)
 
     def ask(limit: int | None, start: Result[Any] | None, target: Number | None) -> Result[Any]:
-        return solve(
+        answer = solve(
             instance if limit is None else known.within(instance, limit),
             method,
-            time_limit=time_limit,
+            time_limit=shared.part(),
             target=target,
             warm_start="auto" if start is None else start.solution,
             **options,
         )
+        shared.took(answer)
+        return answer
 
     search = Staircase(ask, lambda r: known.used(instance, r.solution), instance.tolerance)
-    result = search.climb(points)
+    result = search.climb(points, shared.goes_on)
     left_open = {stretch.high + 1 for stretch in search.open()}
     found = []
     for point in search.known:

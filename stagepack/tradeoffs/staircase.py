@@ -75,15 +75,17 @@ class Staircase:
     _ends: set[int] = field(default_factory=set)
     """Uses of solutions below which the middle is asked about next."""
 
-    def climb(self, most: int) -> Result[Any]:
+    def climb(self, most: int, goes_on: Callable[[], bool] = lambda: True) -> Result[Any]:
         """Ask until no stretch is open or `most` points are known; return the first answer.
 
         Parameters
         ----------
         most : int
+        goes_on : callable
+            Whether to ask once more.
         """
         first = self._question(None, None)
-        while len(self.known) < most and (stretches := self._to_ask()):
+        while len(self.known) < most and goes_on() and (stretches := self._to_ask()):
             stretch = max(stretches, key=self._urgency)
             low, high, left = stretch
             at_end = left is not None and high + 1 not in self._ends

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import stagepack as sp
 from stagepack.instances.tradeoffs import axis
+from stagepack.tradeoffs import epsilon
 from tests.cli.shell import run
 
 SCHEDULE = sp.PipelineSchedule.from_arrays(
@@ -95,6 +97,27 @@ def test_devices_are_the_limit_where_that_is_asked_for() -> None:
     assert [point.x for point in found.points] == [1, 2, 3]
     one, *_ = found.points
     assert one.y == chain(0).forward.sum()
+
+
+@pytest.mark.parametrize("options", [None, {"deterministic": True}])
+def test_all_solves_share_the_limit(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any] | None
+) -> None:
+    given: list[float] = []
+
+    def solve(*asked: Any, time_limit: float, **more: Any) -> sp.Result[Any]:
+        given.append(time_limit)
+        found = sp.solve(*asked, time_limit=time_limit, **more)
+        return dataclasses.replace(found, runtime=time_limit)
+
+    monkeypatch.setattr(epsilon, "solve", solve)
+    monkeypatch.setattr(epsilon, "PART", 0.5)
+    monkeypatch.setattr(epsilon, "LEAST", 0.125)
+    monkeypatch.setattr(epsilon, "EACH", 0.02)
+    found = sp.pareto(chain(0), points=100, time_limit=1, options=options)
+    assert given == pytest.approx([0.5, 0.25, 0.125] if options is None else [0.5, 0.5])
+    assert found.solves == len(given)
+    assert not found.complete
 
 
 def test_what_cannot_fit_is_said() -> None:
