@@ -12,6 +12,7 @@ search.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -41,6 +42,9 @@ STEP, BEGIN = 1 / 500_000_000, 2e-4
 
 MEMORY = 1 << 28
 """Bytes of states at most; the beam is narrowed where more would be needed."""
+
+ORDERS, FEW = 8, 8
+"""States kept at most, for each order of so few blocks: wider beams would only take longer."""
 
 WAITING = 8
 """So many proposals wait at a level for each state that is kept there."""
@@ -155,8 +159,9 @@ class BeamSearch:
 
     @property
     def widest(self) -> int:
-        """The widest beam that memory allows."""
-        return max(1, MEMORY // self.bytes // 3)
+        """The widest beam that memory allows, and that the orders of few blocks can fill."""
+        orders = ORDERS * math.factorial(min(self.component.b, FEW))
+        return max(1, min(MEMORY // self.bytes // 3, orders))
 
     @property
     def bytes(self) -> int:

@@ -69,7 +69,7 @@ class Annealing(NamedTuple):
     state: Array
 
 
-TRIAL = 48
+TRIAL = 24
 """Steps that any trial is worth, however few blocks there are: its numbers are drawn."""
 
 BIT, HEAP = 2, 8

@@ -98,6 +98,12 @@ def test_little_memory_narrows_the_beam(states: int, monkeypatch: pytest.MonkeyP
     assert (component.offsets(search.units) >= 0).all()
 
 
+def test_few_blocks_need_no_wide_beam() -> None:
+    three = LmemPacking.from_arrays([3, 5, 7], [0] * 3, [2] * 3, alignment=[7, 11, 13])
+    search = beam.BeamSearch(Packing(Blocks.of(three)).components[0])
+    assert search.widest == beam.ORDERS * 6
+
+
 def test_draws_widen_the_beam_and_start_where_they_were() -> None:
     component = Packing(Blocks.of(planted(np.random.default_rng(3), 40, 64, 60))).components[0]
     beams = beam.Beams(component)
