@@ -28,6 +28,8 @@ from stagepack.progress import Stopped
 
 PAIRS = 4_000_000
 """Operations that all pairs of devices may have together; more, and each device stands alone."""
+PASSED = 0.33
+"""Steps that an operation or an arc costs in the mean: many have no path, and are passed by."""
 
 
 def bound(instance: PipelineSchedule, keep_going: Going | None = None) -> tuple[int, str]:
@@ -215,7 +217,7 @@ class Network:
 
     def heads(self, head: Array, looks: Looks) -> Array:
         """Return the longest paths to the start of each operation, in `head`: where they begin."""
-        looks.at(2 * len(head))
+        looks.at(len(head) // 4)
         for low, high in looks.parts(len(head), self._each):
             heads(self.graph, self.first, self.after, self.visit, head, low, high)
         return head
@@ -223,7 +225,7 @@ class Network:
     def tails(self, tail: Array, looks: Looks) -> Array:
         """Return the longest paths from the end of each operation, in `tail`: where they end."""
         n = len(tail)
-        looks.at(2 * n)
+        looks.at(n // 4)
         for low, high in looks.parts(n, self._each):
             kernels.tails(self.graph, self.first, self.after, self.visit, tail, n - high, n - low)
         return tail
@@ -231,7 +233,7 @@ class Network:
     @property
     def _each(self) -> float:
         """Steps for an operation, in the mean."""
-        return (self.graph.arcs + len(self.after)) / len(self.visit) + 1
+        return PASSED * ((self.graph.arcs + len(self.after)) / len(self.visit) + 1)
 
 
 @cache
