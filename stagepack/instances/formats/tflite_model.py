@@ -8,6 +8,7 @@ overlap.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 
 import numpy as np
@@ -16,8 +17,11 @@ from stagepack.errors import InputError
 from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.formats.tflite import planned
 from stagepack.instances.formats.tflite.model import ALIGNMENT, MAGIC, Model, plan_of, read
+from stagepack.instances.formats.tflite.runtime import whole
 from stagepack.instances.packing import KIND, LmemPacking, PackingSolution
 from stagepack.instances.words import Words
+
+log = logging.getLogger("stagepack")
 
 
 def _sniff(data: bytes) -> bool:
@@ -72,8 +76,11 @@ def solution(data: bytes, instance: LmemPacking) -> PackingSolution:
     Raises
     ------
     InputError
-        For a model of another instance, without a plan, or with one that leaves a tensor to the
-        runtime.
+        For a model of another instance, or without a plan.
+
+    Notes
+    -----
+    Tensors that the plan leaves to the runtime, with -1, are where this places them; says so.
     """
     model = read(data)
     _require_same(model, instance)
@@ -90,15 +97,18 @@ def solution(data: bytes, instance: LmemPacking) -> PackingSolution:
             field="metadata",
             remedy="plan it anew",
         )
-    offsets = [at for at, tensor in zip(found, model.tensors, strict=True) if tensor.planned]
-    for number, offset in enumerate(offsets):
-        if offset < 0:
-            raise InputError(
-                f"leaves {instance.buffer_id(number)!r} to the runtime: nothing is proved",
-                field="metadata",
-                remedy="plan all tensors",
-            )
-    return PackingSolution.of(instance, np.array(offsets, dtype=np.int64))
+    offsets = np.array(
+        [at for at, tensor in zip(found, model.tensors, strict=True) if tensor.planned],
+        dtype=np.int64,
+    )
+    left = int(np.count_nonzero(offsets == -1))
+    if left:
+        log.warning(
+            "%d of %d tensors are left to the runtime, which places them as counted here unless "
+            "kernels ask for memory of their own", left, instance.n,
+        )  # fmt: skip
+    offsets = whole(offsets, instance.size, instance.start, instance.end)
+    return PackingSolution.of(instance, offsets)
 
 
 def with_solution(data: bytes, instance: LmemPacking, answer: PackingSolution) -> bytes:

@@ -88,8 +88,8 @@ def graph(
 
 
 def model(*graphs: dict[int, Any], metadata: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
-    """Return a model of subgraphs; operators have the codes ADD, a custom one, IF and WHILE."""
-    codes = [{3: 0}, {0: 32, 1: b"Unheard"}, {3: 118}, {3: 119}]
+    """Return a model of subgraphs; operators are ADD, a custom one, IF, WHILE, VAR_HANDLE."""
+    codes = [{3: 0}, {0: 32, 1: b"Unheard"}, {3: 118}, {3: 119}, {3: 142}]
     buffers: list[dict[int, Any]] = [{}, {0: b"constant"}, *({0: held} for _, held in metadata)]
     entries = [{0: name, 1: 2 + at} for at, (name, _) in enumerate(metadata)]
     root: dict[int, Any] = {0: 3, 1: codes, 2: list(graphs), 4: buffers}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.instances.formats import tflite_model
-from stagepack.instances.formats.tflite.model import read
+from stagepack.instances.formats.tflite.model import plan_of, read
 from stagepack.instances.formats.tflite.planned import with_plan
+from stagepack.instances.formats.tflite.runtime import whole
 from tests.cli.shell import run
 from tests.instances.formats.flatbuffers import graph, model
 
@@ -44,15 +46,20 @@ def test_lifetimes_are_those_of_the_runtime(tmp_path: Path) -> None:
 
 
 def test_subgraphs_live_while_their_operator_runs(tmp_path: Path) -> None:
-    whole = graph([16, 16, 16], [(0, [0], [1]), (2, [1], [2], 1, 2)], [0], [2])
+    main = graph([16, 16, 16], [(0, [0], [1]), (2, [1], [2], 1, 2)], [0], [2])
     then, otherwise = (graph([16, 16], [(0, [0], [1])], [0], [1]) for _ in range(2))
-    instance = sp.read(saved(tmp_path, model(whole, then, otherwise)), kind="packing")
+    instance = sp.read(saved(tmp_path, model(main, then, otherwise)), kind="packing")
     lives = dict(zip(instance.ids or (), zip(instance.start.tolist(), instance.end.tolist(),
                                              strict=True), strict=True))  # fmt: skip
     assert lives == {
         "t0 (0)": (0, 2), "t1 (1)": (1, 5), "t2": (2, 5),
         "t0 (3)": (2, 4), "t1 (4)": (3, 4), "t0 (5)": (3, 5), "t1 (6)": (4, 5),
     }  # fmt: skip
+
+
+def test_numbers_of_variables_are_kept_by_their_operator(tmp_path: Path) -> None:
+    numbered = graph([4, 16, 16], [(4, [], [0]), (1, [0, 1], [2])], [1], [2])
+    assert sp.read(saved(tmp_path, model(numbered)), kind="packing").ids == ("t1", "t2")
 
 
 def test_a_plan_goes_into_the_model_and_is_proved(tmp_path: Path) -> None:
@@ -78,7 +85,6 @@ def test_a_plan_goes_into_the_model_and_is_proved(tmp_path: Path) -> None:
     ("data", "words"),
     [
         (SMALL, "metadata: holds no plan"),
-        (planned(SMALL, 0, -1, 48, -1, -1), "leaves 't3' to the runtime"),
         (planned(SMALL, 0, 48), "plans 2 tensors, and the model has 5"),
         (model(graph([4], [(0, [0], [0])], [0], [0]),
                metadata=[(b"OfflineMemoryAllocation", struct.pack("<3i", 1, 1, 9))]),
@@ -91,10 +97,35 @@ def test_models_without_a_whole_plan_are_named(data: bytes, words: str, tmp_path
         sp.read_solution(path, sp.read(path, kind="packing"))
 
 
+def test_tensors_left_to_the_runtime_lie_where_it_places_them(tmp_path: Path) -> None:
+    """Worked by hand: t0 lives with t2 and t3, t2 (48 bytes) with t3."""
+    for offsets, places in (
+        ((-1, -1, -1, -1, -1), [48, 0, 80]),  # the largest first, then t0, then t3
+        ((16, -1, -1, -1, -1), [16, 48, 0]),  # t2 finds no room below t0, and t3 does
+        ((64, -1, 96, -1, -1), [64, 96, 0]),
+        ((-5, -1, 32, 96, -1), [-5, 32, 96]),  # no place, and none that is left
+    ):
+        path = saved(tmp_path, planned(SMALL, *offsets))
+        instance = sp.read(path, kind="packing")
+        solution: Any = sp.read_solution(path, instance)
+        assert solution.offsets.tolist() == places
+        assert (instance.check(solution) == ()) == (-5 not in offsets)
+    done = run("check", saved(tmp_path, planned(SMALL, 0, -1, 32, -1, -1)))
+    assert (done.returncode, done.stdout) == (0, "valid: peak 96 bytes\n")
+    assert "1 of 3 tensors are left to the runtime" in done.stderr
+
+
+def test_plans_that_leave_too_much_are_refused() -> None:
+    many = np.ones(10_001, dtype=np.int64)
+    with pytest.raises(InputError, match="leaves 10001 of 10001 tensors to the runtime"):
+        whole(-many, many, many, many + 1)
+
+
 def fan(tensors: int) -> bytes:
     """Return a model of many tensors that all refer to one long name."""
-    whole = graph([4], [], [0], [0])
-    return model(whole | {0: [{0: (1,), 1: 9, 3: (0,) * 10 * tensors}] * tensors})
+    return model(
+        graph([4], [], [0], [0]) | {0: [{0: (1,), 1: 9, 3: (0,) * 10 * tensors}] * tensors}
+    )
 
 
 def calls(subgraphs: int, times: int) -> bytes:
@@ -112,7 +143,7 @@ def calls(subgraphs: int, times: int) -> bytes:
         (model(graph([4], [], [0], [0]) | {0: [{0: (2**31 - 1,) * 65, 1: 9}]}), "has no fixed"),
         (model(graph([4, 4], [(0, [1], [0])], [0], [0])), "'t1' is read, and nothing has written"),
         (model(graph([4], [(0, [0], [7])], [0], [0])), "names tensor 7 of 1"),
-        (model(graph([4], [(9, [0], [0])], [0], [0])), "names operator code 9 of 4"),
+        (model(graph([4], [(9, [0], [0])], [0], [0])), "names operator code 9 of 5"),
         (model(graph([4], [(2, [0], [0], 0, 0)], [0], [0])), "subgraph 0 runs itself"),
         (model(graph([4], [(2, [0], [0], 5, 5)], [0], [0])), "subgraph 5 is not there"),
         (model(graph([-4], [], [0], [0])), r"tensor 't0' of type 9 and shape \[-4\]"),
@@ -178,23 +209,37 @@ def inferred(data: bytes, count: int) -> Any:
         interpreter.set_input(values, 0)
         interpreter.invoke()
         found.append(interpreter.get_output(0).copy())
+    interpreter.print_allocations()
     return np.array(found)
 
 
-def test_the_runtime_answers_the_same_from_our_plan(tmp_path: Path) -> None:
+def test_the_runtime_answers_the_same_from_our_plan(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     words = pytest.importorskip("pymicro_wakeword", reason="pymicro-wakeword is not installed")
     path = Path(words.__file__).parent / "models" / "okay_nabu.tflite"
-    whole, instance = path.read_bytes(), sp.read(path, kind="packing")
+    data, instance = path.read_bytes(), sp.read(path, kind="packing")
     result = sp.solve(instance)
-    assert (result.status, result.objective) == ("OPTIMAL", 3632)  # its own planner takes 3840
+    assert (result.status, result.objective) == ("OPTIMAL", 3584)  # its own planner takes 3840
     out = tmp_path / "planned.tflite"
     sp.write_solution(instance, result, out, as_="tflm", model=path)
-    expected = inferred(whole, 40)
+    expected = inferred(data, 40)
     assert np.unique(expected).size > 1
     assert np.array_equal(inferred(out.read_bytes(), 40), expected)
+    # Without any plan, with a part of ours and with all of it, the arena is as large as we say.
+    whole, tensors = list(plan_of(out.read_bytes()) or ()), len(read(data).tensors)
+    given = [[-1] * tensors, [at if n % 3 else -1 for n, at in enumerate(whole)], whole]
+    capfd.readouterr()
+    worth = []
+    for offsets in given:
+        out.write_bytes(with_plan(data, offsets, len(read(data).subgraphs)))
+        worth.append(instance.evaluate(sp.read_solution(out, instance)))
+        assert np.array_equal(inferred(out.read_bytes(), 40), expected)
+    heads = re.findall(r"Arena allocation head ([0-9]+) bytes", "".join(capfd.readouterr()))
+    assert [int(head) for head in heads] == worth
+    assert (worth[0], worth[2]) == (3840, 3584)
     # It does not look whether tensors overlap; we do.
-    tensors = len(read(whole).tensors)
-    zeros = with_plan(whole, [0] * tensors, 1)
+    zeros = with_plan(data, [0] * tensors, 1)
     assert instance.check(tflite_model.solution(zeros, instance)) != ()
 
 

@@ -3,7 +3,7 @@
 Source: ``tensorflow/lite/micro/micro_allocation_info.cc`` and the schema of TensorFlow Lite,
 version 3.  Inputs live from time 0, what an operator reads and writes lives at its number + 1,
 outputs to the end of their subgraph, all ends inclusive; operators that run subgraphs count on
-through these.  Constants and variables have memory of their own.
+through these.  Constants, variables and their numbers (VAR_HANDLE) have memory of their own.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ BYTES = {
 """Bytes of a value by the number of its type; strings and variants have no size."""
 CALLS = {118: (0, 1), 119: (0, 1), 129: (0,)}
 """Operators that run subgraphs (IF, WHILE, CALL_ONCE), and the fields that say which."""
+VAR_HANDLE = 142
+"""Operator whose output, the number of a variable, is kept by the operator itself."""
 MOST_STEPS = 1_000_000
 MOST_OPEN = 100  # subgraphs that run one another
 MOST_AXES = 64
@@ -188,6 +190,9 @@ def _subgraph(table: Table, codes: list[int], filled: list[bool]) -> Subgraph:
         code = operator.number(0, "I")
         if code >= len(codes):
             raise broken(f"names operator code {code} of {len(codes)}")
+        if codes[code] == VAR_HANDLE:
+            for number in numbers(operator.integers(2)):
+                tensors[number].constant = True
         options = operator.table(4)
         called = CALLS.get(codes[code], ()) if options is not None else ()
         operators.append(

@@ -1,0 +1,59 @@
+"""Where TensorFlow Lite Micro places the tensors that a plan leaves to it.
+
+Source: ``tensorflow/lite/micro/memory_planner/greedy_memory_planner.cc``.  What is planned stays
+where it is; the others, the largest first and of equals the last one first, go into the lowest gap
+between those that live with them.  What kernels ask for besides is not in a model: it can move
+them, and never makes them overlap.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stagepack.errors import InputError
+from stagepack.instances.profile import Array
+
+MOST = 10_000
+
+
+def whole(offsets: Array, size: Array, start: Array, end: Array) -> Array:
+    """Return a plan with the places of all tensors.
+
+    Takes O(n) a tensor that is left to the runtime, and the sorting of those that live with it.
+
+    Parameters
+    ----------
+    offsets : ndarray of int64, shape (n,)
+        -1 for tensors that are left; others below 0 stay as they are, and are wrong.
+    size : ndarray of int64, shape (n,)
+        Bytes, multiples of the alignment.
+    start, end : ndarray of int64, shape (n,)
+        Each lives in [start, end).
+
+    Raises
+    ------
+    InputError
+        For more tensors than it would place in reasonable time.
+    """
+    left = np.flatnonzero(offsets == -1)[::-1]
+    if len(left) and len(offsets) > MOST:
+        raise InputError(
+            f"leaves {len(left)} of {len(offsets)} tensors to the runtime, too many to follow",
+            field="metadata",
+            remedy="plan all tensors",
+        )
+    found = offsets.copy()
+    placed = offsets != -1
+    for number in left[np.argsort(-size[left], kind="stable")].tolist():
+        among = np.flatnonzero(placed & (start < end[number]) & (start[number] < end))
+        among = among[np.argsort(found[among], kind="stable")]
+        found[number] = _lowest(found[among], found[among] + size[among], int(size[number]))
+        placed[number] = True
+    return found
+
+
+def _lowest(begin: Array, end: Array, nbytes: int) -> int:
+    """Return the first place below, between or above intervals, in the order of their begins."""
+    above = np.maximum.accumulate(np.concatenate(([0], end)))  # free from here on
+    gaps = np.flatnonzero(begin - above[:-1] >= nbytes)
+    return int(above[gaps[0]] if len(gaps) else above[-1])
