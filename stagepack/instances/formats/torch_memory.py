@@ -1,7 +1,8 @@
 """What PyTorch allocated while it ran: traces of its profiler, snapshots of CUDA memory as JSON.
 
 A trace (``export_chrome_trace`` of a profiler with ``profile_memory=True``) has events ``[memory]``
-with address and bytes, above 0 as they are allocated, below as they are freed.  A snapshot is
+with address and bytes, above 0 as they are allocated, below as they are freed; the list of events
+by itself is a trace, too.  A snapshot is
 ``json.dump(torch.cuda.memory._snapshot(), file)``; its pickle is refused, since to load one runs
 whatever is in it.  There is an instance a device, whose times are the places of events in their
 order; what was there before lives from the begin, what is not freed to the end.
@@ -54,12 +55,21 @@ class _Snapshot(msgspec.Struct):
 
 
 def _sniff(data: bytes) -> bool:
-    return data.startswith(PICKLE) or b'"traceEvents"' in data or b'"device_traces"' in data
+    object_of = b'"traceEvents"' in data or b'"device_traces"' in data
+    return data.startswith(PICKLE) or _bare(data) or object_of
+
+
+def _bare(data: bytes) -> bool:
+    """Whether a file is a list of events, with those of memory among them."""
+    return strict.first_byte(data) == b"[" and b'"[memory]"' in data
 
 
 def _traced(data: bytes) -> dict[str, list[Step]]:
     """Return what happened on each device, by a profiler's trace."""
-    everything = strict.decode(data, _Trace).trace_events
+    if _bare(data):
+        everything = strict.decode(data, list[_Event])
+    else:
+        everything = strict.decode(data, _Trace).trace_events
     events = [event for event in everything if event.name == "[memory]"]
     found: dict[str, list[Step]] = {}
     for event in sorted(events, key=lambda event: event.ts):
@@ -139,7 +149,8 @@ def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
             "is a pickle, and to load one runs whatever is in it",
             remedy="save it as JSON: json.dump(torch.cuda.memory._snapshot(), file)",
         )
-    found = _traced(data) if b'"traceEvents"' in data else _snapped(data)
+    trace = _bare(data) or b'"traceEvents"' in data
+    found = _traced(data) if trace else _snapped(data)
     if not found:
         raise InputError(
             "holds no events of memory",

@@ -5,7 +5,9 @@ have and where XLA puts them; the second is appended to the first, or named besi
 (``assignment``).  Buffers are the values that XLA allocates for the run: no parameters, constants
 or locals of threads, which are not its to place.  Values that XLA lets follow one another in one
 place, the second written as the first is read, are in place of each other here, too.  What a loop
-hands from turn to turn (``(phi)``) XLA keeps in one place; here nothing ties it.
+hands from turn to turn, and what branches give back (``(phi)``), must lie where what it is made of
+lies.  The dumps do not say what that is, but it has the same size and place: all values that XLA
+has there, from the first of that size to the last, are one buffer.
 
 XLA's own places are a solution, with its allocations one behind the other.
 """
@@ -13,7 +15,7 @@ XLA's own places are a solution, with its allocations one behind the other.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,7 +29,7 @@ RANGES, ASSIGNMENT = "HloLiveRange", "BufferAssignment:"
 RANGE = re.compile(r" *(\S+\{[0-9,]*\}):([0-9]{1,15})-([0-9]{1,15})")
 ALLOCATION = re.compile(r"allocation ([0-9]{1,9}): (?:0x\w+, )?size ([0-9]{1,18})(.*)")
 VALUE = re.compile(
-    r" *value: <[0-9]+ ([^\s>]+)(?: \(phi\))? @[0-9]+> "
+    r" *value: <[0-9]+ ([^\s>]+)( \(phi\))? @[0-9]+> "
     r"\(size=([0-9]{1,18}),offset=([0-9]{1,18})\).*"
 )
 ELSEWHERE = re.compile(r"parameter [0-9]|constant|thread-local")
@@ -44,6 +46,12 @@ class Value:
     nbytes: int
     allocation: int
     offset: int
+    phi: bool = False
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its allocation, and where in that it begins."""
+        return self.allocation, self.offset
 
 
 @dataclass(frozen=True)
@@ -98,19 +106,49 @@ def _read(text: str) -> Dump:
                 end += -(-int(block[2]) // ALIGNMENT) * ALIGNMENT
         elif value is not None and allocation >= 0:
             name = value[1] if value[1].endswith("}") else f"{value[1]}{{}}"
-            values.append(Value(name, 0, -1, int(value[2]), allocation, int(value[3])))
+            phi = value[2] is not None
+            values.append(Value(name, 0, -1, int(value[3]), allocation, int(value[4]), phi))
         elif line.lstrip().startswith(("allocation ", "value: ")) and value is None:
             raise _damaged(at, "is no allocation and no value")
         elif line and not line.startswith(" "):
             section = ""
-    return Dump([_alive(value, lives) for value in values if value.nbytes], begin)
+    return Dump(_tied([_alive(value, lives) for value in values if value.nbytes]), begin)
 
 
 def _alive(value: Value, lives: dict[str, tuple[int, int]]) -> Value:
     """Return a value with its lifetime: the whole run where it has none."""
     whole = (0, max((last for _, last in lives.values()), default=0))
     first, last = lives.get(value.name, whole)
-    return Value(value.name, first, last, value.nbytes, value.allocation, value.offset)
+    return replace(value, first=first, last=last)
+
+
+def _tied(values: list[Value]) -> list[Value]:
+    """Return values, those that must lie in one place as one: it has the names of all."""
+    sizes: dict[tuple[int, int], set[int]] = {}
+    for value in values:
+        if value.phi:
+            sizes.setdefault(value.place, set()).add(value.nbytes)
+    spans: dict[tuple[int, int], tuple[int, int]] = {}
+    for value in values:
+        if value.nbytes in sizes.get(value.place, ()):
+            first, last = spans.get(value.place, (value.first, value.last))
+            spans[value.place] = min(first, value.first), max(last, value.last)
+    found: dict[object, list[Value]] = {}
+    for at, value in enumerate(values):
+        first, last = spans.get(value.place, (0, -1))
+        within = first <= value.first and value.last <= last
+        found.setdefault(value.place if within else at, []).append(value)
+    return [
+        values[0] if len(values) == 1 else
+        replace(
+            values[0],
+            name=" = ".join(value.name for value in values),
+            first=min(value.first for value in values),
+            last=max(value.last for value in values),
+            nbytes=max(value.nbytes for value in values),
+        )
+        for values in found.values()
+    ]  # fmt: skip
 
 
 def _damaged(at: int, problem: str) -> InputError:

@@ -21,6 +21,7 @@ from stagepack.instances.pipeline import catalog as pipelines
 from stagepack.instances.pipeline.check import stage_compute, stage_memory
 from stagepack.instances.problem import Generator
 from stagepack.instances.schedule import PipelineSchedule
+from stagepack.instances.schedule.instance import with_whole_first
 from stagepack.instances.words import Words
 
 UNITS: Words = {"forward": 1, "backward": 1, "weight": 1, "latency": 0}
@@ -295,20 +296,25 @@ def _network_parameters(name: str) -> JsonObject:
     return {**kept, "batch": 1, "training": True, "split": True, **fits}
 
 
-# Every schedule may have another objective.
-GIVEN = {"objective": None, "steps": 1}
+# Every schedule may have another objective, and count the backward pass as PyTorch runs it.
+GIVEN = {"objective": None, "steps": 1, "whole_first": False}
 _LIMITED = {"capacity": None, **GIVEN}
 
 
 def _limited(
-    instance: PipelineSchedule, capacity: int | None, objective: str | None, steps: int
+    instance: PipelineSchedule,
+    capacity: int | None,
+    objective: str | None,
+    steps: int,
+    whole_first: bool,
 ) -> PipelineSchedule:
-    """Return a schedule with another limit, objective or number of steps."""
-    return instance.replace(
+    """Return a schedule with another limit, objective, number of steps, or first stages."""
+    limited = instance.replace(
         limit=instance.limit if capacity is None else capacity,
         objective=instance.objective if objective is None else objective,
         steps=steps,
     )
+    return with_whole_first(limited) if whole_first else limited
 
 
 def _made(
@@ -319,7 +325,13 @@ def _made(
     def build(**chosen: Any) -> PipelineSchedule:
         instance = make(**{key: chosen[key] for key in own})
         rest = {key: chosen[key] for key in given if key not in own}
-        return _limited(instance, rest.get("capacity"), chosen["objective"], chosen["steps"])
+        return _limited(
+            instance,
+            rest.get("capacity"),
+            chosen["objective"],
+            chosen["steps"],
+            chosen["whole_first"],
+        )
 
     return build
 

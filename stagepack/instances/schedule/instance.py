@@ -156,7 +156,7 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
             source=source,
         )
         if whole_first:
-            built = _whole_first(built)
+            built = with_whole_first(built)
         validate.instance(built)
         return built
 
@@ -241,7 +241,7 @@ def measure(
     return measured(instance, instance.solution_in(solution))
 
 
-def _whole_first(instance: PipelineSchedule) -> PipelineSchedule:
+def with_whole_first(instance: PipelineSchedule) -> PipelineSchedule:
     """Return an instance whose first stages do all of B but a cycle in W; doing so again is idle.
 
     Raises

@@ -37,6 +37,17 @@ def test_every_network_has_a_schedule() -> None:
     assert set(ENTRIES) >= {f"schedule/{name}" for name in NETWORKS}
 
 
+def test_first_stages_run_as_pytorch_runs_them() -> None:
+    plain, torch = (
+        catalog.load("schedule/zero-bubble/small", whole_first=yes) for yes in (False, True)
+    )
+    assert (plain.backward.tolist(), plain.weight.tolist()) == ([6] * 4, [4] * 4)
+    assert (torch.backward.tolist(), torch.weight.tolist()) == ([1, 6, 6, 6], [9, 4, 4, 4])
+    assert catalog.load("schedule/zero-bubble/small", whole_first="true").digest == torch.digest
+    with pytest.raises(InputError, match="whole_first: the backward pass is not split"):
+        catalog.load("schedule/gpt2-small", split=False, whole_first=True)
+
+
 def test_device_maps() -> None:
     load = catalog.load
     assert load("schedule/uniform", devices=3).devices.tolist() == [0, 1, 2]

@@ -149,12 +149,56 @@ def test_xla_dumps_live_ranges_beside_its_assignment(tmp_path: Path) -> None:
         sp.read(ranges)
 
 
+LOOP_RANGES = """\
+HloLiveRange (max 32):
+  BufferLiveRange:
+    compare{}:0-1
+    init{}:2-3
+    arg{1}:3-5
+    compare.2{}:6-7
+    next{}:7-9
+    while{1}:9-12
+    late{}:12-14
+    other{}:5-12
+"""
+LOOP_ASSIGNMENT = """\
+BufferAssignment:
+allocation 3: size 96, preallocated-temp:
+ value: <1 compare @0> (size=4,offset=0): pred[]
+ value: <2 init @0> (size=64,offset=0): f32[16]{0}
+ value: <3 next @0> (size=64,offset=0): f32[16]{0}
+ value: <4 compare.2 @0> (size=4,offset=0): pred[]
+ value: <5 arg{1} (phi) @0> (size=64,offset=0): f32[16]{0}
+ value: <6 while{1} (phi) @0> (size=64,offset=0): f32[16]{0}
+ value: <7 late @0> (size=32,offset=0): f32[8]{0}
+ value: <8 other @0> (size=32,offset=64): f32[8]{0}
+"""
+
+
+def test_what_xla_carries_through_a_loop_stays_in_one_place(tmp_path: Path) -> None:
+    both = saved(tmp_path, LOOP_RANGES + LOOP_ASSIGNMENT)
+    instance = sp.read(both, kind="packing")
+    carried = "init{} = next{} = compare.2{} = arg{1} = while{1}"
+    assert buffers(instance) == [
+        ("compare{}", 4, 0, 2), (carried, 64, 2, 13),
+        ("late{}", 32, 12, 15), ("other{}", 32, 5, 13),
+    ]  # fmt: skip
+    assert instance.in_place == ((1, 2),)
+    own: Any = sp.read_solution(both, instance)
+    assert instance.check(own) == ()
+    assert instance.evaluate(own) == sp.solve(instance).objective == 96
+
+
 def test_traces_of_pytorch_tell_what_was_allocated(tmp_path: Path) -> None:
     path = saved(tmp_path, TRACE, "step.json")
     cuda, cpu = sorted(sp.read_all(path, kind="packing"), key=lambda each: each.n)
     assert (cpu.name, cuda.name) == ("step cpu", "step cuda:0")
     assert buffers(cpu) == [("0", 32, 1, 2), ("1", 100, 3, 5), ("2", 8, 0, 4)]
     assert buffers(cuda) == [("0", 40, 1, 2)]
+    bare = json.dumps(json.loads(TRACE)["traceEvents"], indent=1)
+    assert [buffers(each) for each in sp.read_all(saved(tmp_path, bare, "step.json"))] == [
+        buffers(cpu), buffers(cuda),
+    ]  # fmt: skip
     instance = sp.read(saved(tmp_path, SNAPSHOT, "snap.json"), kind="packing", alignment=512)
     assert buffers(instance) == [("0", 512, 1, 3), ("1", 1024, 2, 4)]
     assert sp.solve(instance).objective == 1536
@@ -172,6 +216,8 @@ class Trap:
     [
         (pickle.dumps({"device_traces": Trap()}), "is a pickle, and to load one runs whatever"),
         (json.dumps({"traceEvents": []}), "holds no events of memory"),
+        ('[{"name": "[memory]"}, 3]', r"\[1\]"),
+        ('[{"name": "[memory]", "args": {"Byt', "dump.json"),
         (json.dumps({"device_traces": [[{"addr": 4}]]}), r"device_traces\[0\]\[0\]"),
         (json.dumps({"traceEvents": [memory(1, 8, 4), memory(2, 8, 4)]}),
          "event 2 of dump: 0x8, 4 bytes, is allocated again"),
@@ -199,7 +245,11 @@ def test_values_that_xla_has_in_one_place_are_paired_once(tmp_path: Path) -> Non
     assert len(sp.read(saved(tmp_path, text), kind="packing").in_place) == count // 2
 
 
-@pytest.mark.parametrize("text", [VELA, RANGES + ASSIGNMENT, TRACE, SNAPSHOT])
+BARE = json.dumps(json.loads(TRACE)["traceEvents"])
+
+
+@pytest.mark.parametrize("text", [VELA, RANGES + ASSIGNMENT, LOOP_RANGES + LOOP_ASSIGNMENT,
+                                  TRACE, BARE, SNAPSHOT])  # fmt: skip
 def test_damaged_dumps_are_refused_or_read(text: str, tmp_path: Path) -> None:
     rng = random.Random(1)
     path = tmp_path / "dump"
