@@ -4,10 +4,12 @@ The one says when values live (``name{}:8-35``, both ends inclusive), the other 
 have and where XLA puts them; the second is appended to the first, or named beside it
 (``assignment``).  Buffers are the values that XLA allocates for the run: no parameters, constants
 or locals of threads, which are not its to place.  Values that XLA lets follow one another in one
-place, the second written as the first is read, are in place of each other here, too.  What a loop
-hands from turn to turn, and what branches give back (``(phi)``), must lie where what it is made of
-lies.  The dumps do not say what that is, but it has the same size and place: all values that XLA
-has there, from the first of that size to the last, are one buffer.
+place, the second written as the first is read, are in place of each other here, too.
+
+What a loop hands from turn to turn (``(phi)``) must lie where it began and where each turn leaves
+it.  The dumps do not say what that is, but it has the same bytes and place: all such values, from
+the one that ends as the first ``(phi)`` begins to the last, are one buffer, which keeps its place
+meanwhile.  XLA may use the place within a turn; where it does, its own places are no solution here.
 
 XLA's own places are a solution, with its allocations one behind the other.
 """
@@ -49,9 +51,9 @@ class Value:
     phi: bool = False
 
     @property
-    def place(self) -> tuple[int, int]:
-        """Its allocation, and where in that it begins."""
-        return self.allocation, self.offset
+    def place(self) -> tuple[int, int, int]:
+        """Its allocation, where in that it begins, and its bytes."""
+        return self.allocation, self.offset, self.nbytes
 
 
 @dataclass(frozen=True)
@@ -124,31 +126,27 @@ def _alive(value: Value, lives: dict[str, tuple[int, int]]) -> Value:
 
 def _tied(values: list[Value]) -> list[Value]:
     """Return values, those that must lie in one place as one: it has the names of all."""
-    sizes: dict[tuple[int, int], set[int]] = {}
+    spans: dict[tuple[int, int, int], tuple[int, int]] = {}
     for value in values:
         if value.phi:
-            sizes.setdefault(value.place, set()).add(value.nbytes)
-    spans: dict[tuple[int, int], tuple[int, int]] = {}
-    for value in values:
-        if value.nbytes in sizes.get(value.place, ()):
             first, last = spans.get(value.place, (value.first, value.last))
             spans[value.place] = min(first, value.first), max(last, value.last)
     found: dict[object, list[Value]] = {}
     for at, value in enumerate(values):
-        first, last = spans.get(value.place, (0, -1))
-        within = first <= value.first and value.last <= last
-        found.setdefault(value.place if within else at, []).append(value)
+        first, last = spans.get(value.place, (0, -2))
+        # What a loop begins with ends as its first turn begins.
+        tied = first - 1 <= value.last and value.first <= last
+        found.setdefault(value.place if tied else at, []).append(value)
     return [
-        values[0] if len(values) == 1 else
         replace(
             values[0],
             name=" = ".join(value.name for value in values),
             first=min(value.first for value in values),
             last=max(value.last for value in values),
-            nbytes=max(value.nbytes for value in values),
+            phi=any(value.phi for value in values),
         )
         for values in found.values()
-    ]  # fmt: skip
+    ]
 
 
 def _damaged(at: int, problem: str) -> InputError:
@@ -201,7 +199,7 @@ def _solution(data: bytes, instance: LmemPacking) -> PackingSolution:
     Raises
     ------
     InputError
-        For the dump of another module.
+        For the dump of another module; where a loop's values share their place within a turn.
     """
     dump = _read(strict.text(data))
     if [value.nbytes for value in dump.values] != instance.size.tolist():
@@ -211,7 +209,14 @@ def _solution(data: bytes, instance: LmemPacking) -> PackingSolution:
             remedy="give the dumps of which the instance was made",
         )
     places = [dump.begin[value.allocation] + value.offset for value in dump.values]
-    return PackingSolution.of(instance, np.array(places, dtype=np.int64))
+    found = PackingSolution.of(instance, np.array(places, dtype=np.int64))
+    if any(value.phi for value in dump.values) and instance.check(found):
+        raise InputError(
+            "XLA uses a place within the turns of a loop that carries a value there",
+            field="solution",
+            remedy="solve it: what a loop carries keeps its place here",
+        )
+    return found
 
 
 FORMAT = Format(
