@@ -6,10 +6,9 @@ have and where XLA puts them; the second is appended to the first, or named besi
 or locals of threads, which are not its to place.  Values that XLA lets follow one another in one
 place, the second written as the first is read, are in place of each other here, too.
 
-What a loop hands from turn to turn (``(phi)``) must lie where it began and where each turn leaves
-it.  The dumps do not say what that is, but it has the same bytes and place: all such values, from
-the one that ends as the first ``(phi)`` begins to the last, are one buffer, which keeps its place
-meanwhile.  XLA may use the place within a turn; where it does, its own places are no solution here.
+What a loop hands from turn to turn, and what branches give back (``(phi)``), must lie where that is
+written of which it is made.  The dumps do not say what that is, but XLA has it in the same place
+with as many bytes: all such values have one place here, too.
 
 XLA's own places are a solution, with its allocations one behind the other.
 """
@@ -114,7 +113,7 @@ def _read(text: str) -> Dump:
             raise _damaged(at, "is no allocation and no value")
         elif line and not line.startswith(" "):
             section = ""
-    return Dump(_tied([_alive(value, lives) for value in values if value.nbytes]), begin)
+    return Dump([_alive(value, lives) for value in values if value.nbytes], begin)
 
 
 def _alive(value: Value, lives: dict[str, tuple[int, int]]) -> Value:
@@ -124,33 +123,18 @@ def _alive(value: Value, lives: dict[str, tuple[int, int]]) -> Value:
     return replace(value, first=first, last=last)
 
 
-def _tied(values: list[Value]) -> list[Value]:
-    """Return values, those that must lie in one place as one: it has the names of all."""
-    spans: dict[tuple[int, int, int], tuple[int, int]] = {}
-    for value in values:
-        if value.phi:
-            first, last = spans.get(value.place, (value.first, value.last))
-            spans[value.place] = min(first, value.first), max(last, value.last)
-    found: dict[object, list[Value]] = {}
-    for at, value in enumerate(values):
-        first, last = spans.get(value.place, (0, -2))
-        # What a loop begins with ends as its first turn begins.
-        tied = first - 1 <= value.last and value.first <= last
-        found.setdefault(value.place if tied else at, []).append(value)
-    return [
-        replace(
-            values[0],
-            name=" = ".join(value.name for value in values),
-            first=min(value.first for value in values),
-            last=max(value.last for value in values),
-            phi=any(value.phi for value in values),
-        )
-        for values in found.values()
-    ]
-
-
 def _damaged(at: int, problem: str) -> InputError:
     return InputError(problem, field=f"line {at + 1}", remedy="give the dumps of XLA, whole")
+
+
+def _carried(dump: Dump) -> list[list[int]]:
+    """Return values that have one place and size with what a loop carries or branches give."""
+    carrying = {value.place for value in dump.values if value.phi}
+    found: dict[tuple[int, int, int], list[int]] = {}
+    for at, value in enumerate(dump.values):
+        if value.place in carrying:
+            found.setdefault(value.place, []).append(at)
+    return [group for group in found.values() if len(group) > 1]
 
 
 def _in_place(dump: Dump) -> list[tuple[int, int]]:
@@ -184,6 +168,7 @@ def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
             [value.last + 1 for value in dump.values],
             ids=[f"{name} ({at})" for at, name in enumerate(names)] if twice else names,
             alignment=ALIGNMENT,
+            colocated=_carried(dump),
             in_place=_in_place(dump),
             capacity=given.get("capacity"),
             objective=given.get("objective"),
@@ -199,7 +184,7 @@ def _solution(data: bytes, instance: LmemPacking) -> PackingSolution:
     Raises
     ------
     InputError
-        For the dump of another module; where a loop's values share their place within a turn.
+        For the dump of another module.
     """
     dump = _read(strict.text(data))
     if [value.nbytes for value in dump.values] != instance.size.tolist():
@@ -209,14 +194,7 @@ def _solution(data: bytes, instance: LmemPacking) -> PackingSolution:
             remedy="give the dumps of which the instance was made",
         )
     places = [dump.begin[value.allocation] + value.offset for value in dump.values]
-    found = PackingSolution.of(instance, np.array(places, dtype=np.int64))
-    if any(value.phi for value in dump.values) and instance.check(found):
-        raise InputError(
-            "XLA uses a place within the turns of a loop that carries a value there",
-            field="solution",
-            remedy="solve it: what a loop carries keeps its place here",
-        )
-    return found
+    return PackingSolution.of(instance, np.array(places, dtype=np.int64))
 
 
 FORMAT = Format(
