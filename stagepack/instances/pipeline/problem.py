@@ -5,7 +5,9 @@ from __future__ import annotations
 from stagepack.instances.pipeline.words import KIND, WORDS, Objective
 from stagepack.instances.problem import Change, Problem, Tool
 
-LETTERS = {"letters": "E, t, m or L for each layer, where names do not tell: Et*24L"}
+SKIPS = {"skips": "true where ranks have or make what skips a stage, as masks and positions"}
+LETTERS = {"letters": "E, t, m or L for each layer, where names do not tell: Et*24L", **SKIPS}
+RANKS = {"ranks": "ranks of the pipeline, each with several stages"}
 
 PROBLEM = Problem(
     kind=KIND,
@@ -21,12 +23,16 @@ PROBLEM = Problem(
         "megatron": Tool(
             "tools.megatron.layout",
             "--pipeline-model-parallel-layout of Megatron-LM",
-            {"ranks": "ranks of the pipeline, each with several stages", **LETTERS},
+            {**RANKS, **LETTERS},
         ),
         "torchtitan": Tool(
             "tools.modules.torchtitan",
             "module_fqns_per_model_part of torchtitan",
-            {"modules": "file with the names of the model's modules, a line each, to check"},
+            {
+                "modules": "file with the names of the model's modules, a line each, to check",
+                **RANKS,
+                **SKIPS,
+            },
         ),
         "torch": Tool("tools.modules.torch", "split_spec of torch.distributed.pipelining"),
         "accelerate": Tool("tools.modules.accelerate", "device_map of Accelerate"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stagepack.instances.problem import Export, Problem
+from stagepack.instances.problem import Export, Problem, Tool
 from stagepack.instances.schedule.words import KIND, WORDS, Objective
 
 PROBLEM = Problem(
@@ -13,5 +13,6 @@ PROBLEM = Problem(
     needs_instance=True,
     words=WORDS,
     export=Export(".csv", options=("communication",)),
+    tools={"torchtitan": Tool("torchtitan.order", "pipeline_parallel_schedule_csv of torchtitan")},
     public=dict.fromkeys(("PipelineSchedule", "ScheduleSolution"), ""),
 )

@@ -286,3 +286,37 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"end the name in \.json"):
         formats.write(instance, path)
     assert not list(tmp_path.iterdir())
+
+
+def ones(devices: list[int], **given: Any) -> PipelineSchedule:
+    column = [1] * len(devices)
+    return PipelineSchedule.from_arrays(
+        **{"forward": column, "backward": column, "microbatches": 2, "devices": devices, **given}
+    )
+
+
+def test_torchtitan_takes_what_it_deals_so(caplog: pytest.LogCaptureFixture) -> None:
+    for devices in ([0, 1, 2], [0, 1, 0, 1]):
+        instance = ones(devices)
+        solution = by_list(instance)
+        text = formats.solutions.written_for(instance, solution, "torchtitan", {})
+        assert text == torch_schedule.dump(solution, instance)
+    assert not caplog.messages
+    turned = ones([0, 1, 1, 0])
+    assert formats.solutions.written_for(turned, by_list(turned), "torchtitan", {})
+    assert "pipeline_parallel_schedule=ZBVZeroBubble" in caplog.messages[0]
+
+
+@pytest.mark.parametrize(
+    ("instance", "words"),
+    [
+        (ones([0, 1, 0]), "devices: device 1 has 1 stages and device 0 has 2: torchtitan deals as"),
+        (ones([0, 0, 1, 1]), "stage 1 is on device 0, and torchtitan has it on rank 1"),
+        (ones([0, 1], backward=None), "backward: PyTorch runs orders in which"),
+        (ones([0, 1], edges=[]), "edges: stages are no chain"),
+        (ones([0, 1], edges=[], microbatches=[1, 2]), "microbatches: PyTorch runs orders"),
+    ],
+)
+def test_what_torchtitan_cannot_do_is_named(instance: PipelineSchedule, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        formats.solutions.written_for(instance, by_list(instance), "torchtitan", {})

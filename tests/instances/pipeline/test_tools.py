@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import json
+import os
 import re
 import sys
 import types
@@ -102,6 +105,9 @@ HALVES = ["emb", "attention 0", "mlp 0", "attention 1", "mlp 1", "head"]
         ("accelerate", ["a", "b", "a"], [0, 2, 3], {}, "module 'a' runs on devices 0 and 1"),
         ("torch", ["a", "b", "a"], [0, 2, 3], {}, "'a', which runs more than once"),
         ("torch", ["a", "b"], [0, 1, 2], {"ranks": 2}, "torch has no option 'ranks'"),
+        ("torchtitan", ["a", "b", "c"], [0, 1, 2, 3], {"ranks": "2"}, "ranks: 3 stages on 2 ranks"),
+        ("megatron", ["emb", "encoder.0", "encoder.1", "decoder.0", "decoder.1"], [0, 3, 5], {},
+         "numbered anew from 'decoder.0' on: an encoder and a decoder, of which the tool runs one"),
         ("vlm", ["a", "b"], [0, 1, 2], {}, "cannot be written for 'vlm'; did you mean vllm"),
         ("vllm", LLAMA, [0, 9], {}, "is not valid"),
     ],
@@ -114,11 +120,48 @@ def test_what_a_tool_cannot_do_is_named(
         written(tool, instance, cuts, **options)
 
 
-@pytest.mark.parametrize("tool", ["megatron", "vllm", "sglang", "deepspeed"])
+@pytest.mark.parametrize("tool", ["megatron", "vllm", "sglang", "deepspeed", "torchtitan", "torch"])
 def test_ranks_send_to_the_next_rank_alone(tool: str) -> None:
     instance = chain(LLAMA, 2).replace(free_order=True)
-    with pytest.raises(InputError, match="stage 0 runs on device 1"):
+    with pytest.raises(InputError, match="stage 0 runs on device 1 and stage 1 on device 0"):
         written_for(instance, sp.PipelineSolution((0, 4, 9), (1, 0)), tool, {})
+
+
+def test_devices_without_a_stage_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    instance = chain(LLAMA, 4).replace(fewer_stages=True)
+    for used, idle in (((0, 1), "2, 3"), ((1, 3), "0, 2")):
+        text = written_for(instance, sp.PipelineSolution((0, 4, 9), used), "vllm", {})
+        assert text == b"VLLM_PP_LAYER_PARTITION=3,3\n"
+        assert (
+            caplog.messages.pop() == f"for 2 ranks: devices without a stage are left out ({idle})"
+        )
+
+
+def test_values_that_skip_a_stage_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    """Of a mask, a skip connection and a result, the mask is the largest that passes stage 1."""
+    reads_and_writes = {
+        "emb": (("ids",), ("x", "mask", "kept")),
+        "layers.0": (("x", "mask"), ("y",)),
+        "layers.1": (("y", "x"), ("z",)),
+        "layers.2": (("z", "mask", "ids"), ("result",)),
+    }
+    layers = tuple(
+        sp.LayerProfile(name=name, forward=1, inputs=reads, outputs=writes)
+        for name, (reads, writes) in reads_and_writes.items()
+    )
+    nbytes = {"ids": 99, "x": 7, "mask": 9, "kept": 50, "y": 4, "z": 4, "result": 4}
+    profile = sp.ModelProfile(layers=layers, tensors=nbytes, results=("result", "kept"))
+    instance = sp.PipelinePartition.from_profile(profile, sp.Cluster.uniform(3))
+    for tool in ("megatron", "vllm", "sglang", "torchtitan"):
+        words = r"tensors: 'mask' \(9 bytes\) of stage 0 is read in stage 2: "
+        with pytest.raises(InputError, match=words):
+            written(tool, instance, [0, 2, 3, 4])
+        assert written(tool, instance, [0, 2, 3, 4], skips="true")
+    assert written("megatron", instance, [0, 1, 2, 4], skips=True) == "E|t|ttL\n"
+    assert "BEGINNING" in written("torch", instance, [0, 2, 3, 4])
+    assert "several stages a rank refuse" in caplog.messages[-1]
+    two = sp.PipelinePartition.from_profile(profile, sp.Cluster.uniform(2))
+    assert written("vllm", two, [0, 2, 4]) == "VLLM_PP_LAYER_PARTITION=1,2\n"
 
 
 def test_serving_counts_transformer_layers() -> None:
@@ -168,8 +211,50 @@ def test_accelerate_finds_every_parameter() -> None:
     accelerate.utils.check_device_map(model, json.loads(written("accelerate", instance, [0, 3, 5])))
 
 
+def pp_indices(text: str, layers: int, rank: int, ranks: int) -> tuple[int, int]:
+    """Return the layers of a rank as get_pp_indices of vLLM 0.33 and SGLang 0.5.23 tells."""
+    counts = [int(count) for count in text.split(",")]
+    assert len(counts) == ranks
+    assert sum(counts) == layers
+    first = sum(counts[:rank])
+    return first, first + counts[rank]
+
+
+def their_indices(package: str, variable: str) -> Any:
+    """Return the very function of a package that is installed, or else one that does the same."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        return pp_indices
+    inside = "distributed" if package == "vllm" else "srt/distributed"
+    tree = ast.parse((Path(found.submodule_search_locations[0]) / inside / "utils.py").read_text())
+    tree.body = [part for part in tree.body if getattr(part, "name", "") == "get_pp_indices"]
+
+    def asked(text: str, layers: int, rank: int, ranks: int) -> tuple[int, int]:
+        known: dict[str, Any] = {
+            "envs": types.SimpleNamespace(**{variable: text}), "os": os, "Tuple": tuple
+        }  # fmt: skip
+        exec(compile(tree, package, "exec"), known)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(variable, text)
+            answer: tuple[int, int] = known["get_pp_indices"](layers, rank, ranks)
+        return answer
+
+    return asked
+
+
+@pytest.mark.parametrize("tool", ["vllm", "sglang"])
+def test_ranks_serve_the_layers_of_their_stage(tool: str) -> None:
+    variable = f"{tool.upper()}_PP_LAYER_PARTITION"
+    indices = their_indices(tool, variable)
+    for cuts in ([0, 2, 4, 9], [0, 5, 6, 9], [0, 3, 6, 9]):
+        name, _, text = written(tool, chain(LLAMA, 3), cuts).strip().partition("=")
+        assert name == variable
+        inner = [0, cuts[1] - 1, cuts[2] - 1, 6]  # in transformer layers
+        assert [indices(text, 6, rank, 3) for rank in range(3)] == list(pairwise(inner))
+
+
 class Balancer:
-    """What DeepSpeed's own class has done when it asks for the parts."""
+    """What DeepSpeed 0.19.8's own class has done when it asks for the parts."""
 
     def __init__(self, layers: int, stages: int, stage: int) -> None:
         self._layer_specs, self.num_stages, self.stage_id = [None] * layers, stages, stage

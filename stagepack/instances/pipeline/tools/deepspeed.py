@@ -35,12 +35,13 @@ class PartedPipelineModule(PipelineModule):
 def module(instance: PipelinePartition, solution: PipelineSolution) -> str:
     """Return Python that defines ``PARTS`` and a subclass of ``PipelineModule`` that keeps to them.
 
-    Its list of layers is to have one for each layer of the instance.
+    Its list of layers is to have one for each layer of the instance; each reads what the one before
+    returns, so that what skips stages is relayed by the layers themselves.
 
     Raises
     ------
     InputError
         For stages on other devices than 0, 1, 2, ...
     """
-    require_in_order(solution)
+    require_in_order(instance, solution)
     return TEXT.format(parts=list(solution.boundaries))

@@ -12,10 +12,12 @@ from itertools import groupby
 from stagepack.errors import InputError
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
-from stagepack.instances.pipeline.tools.roles import require_in_order, stage_letters
-from stagepack.instances.words import Parameter
-
-RANKS = Parameter("ranks", int, "ranks of the pipeline", 1)
+from stagepack.instances.pipeline.tools.roles import (
+    ranks_of,
+    require_adjacent,
+    require_in_order,
+    stage_letters,
+)
 
 
 def layout(
@@ -24,6 +26,7 @@ def layout(
     *,
     ranks: int | str | None = None,
     letters: str = "",
+    skips: bool | str = False,
 ) -> str:
     """Return a line for ``--pipeline-model-parallel-layout``.
 
@@ -38,25 +41,22 @@ def layout(
         As many as stages, if not said.
     letters : str
         See :func:`.roles.stage_letters`.
+    skips : bool
+        See :func:`.roles.require_adjacent`.
 
     Raises
     ------
     InputError
         For what Megatron-LM cannot do, by name.
     """
-    require_in_order(solution)
+    require_in_order(instance, solution)
+    require_adjacent(instance, solution, skips, "Megatron-LM")
     stages = stage_letters(instance, solution, letters)
     if not stages[0].startswith("E"):
         stages[0] = f"E{stages[0]}"
     if not stages[-1].endswith("L"):
         stages[-1] += "L"
-    pp = len(stages) if ranks is None else RANKS.of(ranks)
-    if len(stages) % pp:
-        raise InputError(
-            f"{len(stages)} stages on {pp} ranks: some would have more than others",
-            field="ranks",
-            remedy="cut into a multiple of the ranks (--devices)",
-        )
+    pp = ranks_of(len(stages), ranks)
     _require_prediction_together(stages, pp)
     runs = [(_short(stage), len(list(run))) for stage, run in groupby(stages[:-1])]
     before = "".join(

@@ -6,6 +6,7 @@ to.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,14 @@ from stagepack.errors import InputError, suggest
 from stagepack.instances.documents import strict
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
+from stagepack.instances.pipeline.tools.roles import (
+    ranks_of,
+    require_adjacent,
+    require_in_order,
+    skipping,
+)
+
+log = logging.getLogger("stagepack")
 
 NAME = re.compile(r"\w+(\.\w+)*")
 Modules = Iterable[str] | str | Path | None
@@ -23,7 +32,12 @@ Modules = Iterable[str] | str | Path | None
 
 
 def torchtitan(
-    instance: PipelinePartition, solution: PipelineSolution, *, modules: Modules = None
+    instance: PipelinePartition,
+    solution: PipelineSolution,
+    *,
+    modules: Modules = None,
+    ranks: int | str | None = None,
+    skips: bool | str = False,
 ) -> str:
     """Return ``module_fqns_per_model_part`` as JSON: a list of names a stage.
 
@@ -37,12 +51,20 @@ def torchtitan(
         A valid one.
     modules : iterable of str, or path, optional
         Names of all modules, against which the names of stages are checked.
+    ranks : int, optional
+        Ranks of the pipeline, each with as many stages; as many as stages, if not said.
+    skips : bool
+        See :func:`.roles.require_adjacent`.
 
     Raises
     ------
     InputError
-        For a module of two stages, a name that is unknown, or a module of no stage.
+        For a module of two stages, a name that is unknown, or a module of no stage; where some
+        ranks would have more stages than others; for values that skip a stage.
     """
+    require_in_order(instance, solution)
+    require_adjacent(instance, solution, skips, "torchtitan")
+    ranks_of(len(solution.devices), ranks)
     homes: dict[str, int] = {}
     for stage, names in enumerate(_stages(instance, solution)):
         for name in map(_kept, names):
@@ -128,6 +150,13 @@ def torch(instance: PipelinePartition, solution: PipelineSolution) -> str:
     InputError
         For a stage that begins with a module which runs elsewhere, too.
     """
+    require_in_order(instance, solution)
+    skips = skipping(instance, solution)
+    if skips is not None:
+        log.warning(
+            "%s: GPipe and 1F1B of torch send it there, schedules of several stages a rank refuse",
+            skips,
+        )
     stages = _stages(instance, solution)
     every = [name for names in stages for name in names]
     lines = []

@@ -7,17 +7,24 @@ profile may know attention and feed-forward of a transformer layer as layers of 
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+
+import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.words import Parameter
 
+log = logging.getLogger("stagepack")
+
 LETTERS = "EtmL"
 GIVEN = Parameter("letters", str, "what layers are")
+RANKS = Parameter("ranks", int, "ranks of the pipeline", 1)
+SKIPS = Parameter("skips", bool, "whether ranks have what skips a stage")
 ORDER = re.compile("E?t*m*L?")
 REPEATED = re.compile(r"(.)\*([0-9]{1,6})")
 NUMBER = re.compile("[0-9]+")
@@ -124,6 +131,14 @@ def _require_succession(instance: PipelinePartition, told: list[tuple[str, int]]
     """Refuse names whose numbers do not count transformer layers: of parts, or of two stacks."""
     counted = [(at, number) for at, (letter, number) in enumerate(told) if letter == "t"]
     for (_, before), (at, number) in pairwise(counted):
+        anew = number == counted[0][1] < before
+        if anew and any(later == number + 1 for place, later in counted if place > at):
+            raise InputError(
+                f"layers are numbered anew from {instance.layer_name(at)!r} on: an encoder and a "
+                "decoder, of which the tool runs one",
+                field="letters",
+                remedy="partition each by itself; for numbered parts of one stack give letters",
+            )
         if number not in (before, before + 1):
             raise InputError(
                 f"{instance.layer_name(at)!r} is numbered {number} and comes after {before}",
@@ -142,18 +157,90 @@ def _units(told: list[tuple[str, int]]) -> list[Unit]:
     return units
 
 
-def require_in_order(solution: PipelineSolution) -> None:
-    """Refuse stages that are not on devices 0, 1, 2, ...
+def require_in_order(instance: PipelinePartition, solution: PipelineSolution) -> None:
+    """Refuse stages that are not on devices in the order of these; tell which have none.
 
     Raises
     ------
     InputError
         Naming the stage.
     """
-    for stage, device in enumerate(solution.devices):
-        if stage != device:
+    used = solution.devices
+    for stage, (device, following) in enumerate(pairwise(used)):
+        if following <= device:
             raise InputError(
-                f"stage {stage} runs on device {device}: ranks send to the next one alone",
+                f"stage {stage} runs on device {device} and stage {stage + 1} on device "
+                f"{following}: ranks send to the next one alone",
                 field="devices",
-                remedy="solve without --free-order and --fewer-stages, or list the devices so",
+                remedy="solve without --free-order, or list the devices so",
             )
+    if len(used) < instance.k:
+        idle = ", ".join(map(str, sorted(set(range(instance.k)) - set(used))[:8]))
+        log.warning("for %d ranks: devices without a stage are left out (%s)", len(used), idle)
+
+
+def require_adjacent(
+    instance: PipelinePartition, solution: PipelineSolution, skips: bool | str, tool: str
+) -> None:
+    """Refuse values that are read further on than in the next stage; known of profiles alone.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+    solution : PipelineSolution
+    skips : bool or str
+        Let them pass.
+    tool : str
+        Which sends to the next stage alone.
+
+    Raises
+    ------
+    InputError
+        Naming the largest.
+    """
+    found = skipping(instance, solution)
+    if found is not None and not SKIPS.of(skips):
+        raise InputError(
+            f"{found}: {tool} hands a stage's result to the next one alone",
+            field="tensors",
+            remedy="cut elsewhere, or say skips=true where every rank has or makes it",
+        )
+
+
+def skipping(instance: PipelinePartition, solution: PipelineSolution) -> str | None:
+    """Return which value is read further on than in the next stage, the largest; None for none."""
+    tensors = instance.tensors
+    if tensors is None:
+        return None
+    starts = np.array(solution.boundaries[:-1])
+    home, last = (
+        np.searchsorted(starts, layers, side="right") - 1
+        for layers in (tensors.born, tensors.last_use)
+    )
+    within = (tensors.born >= 0) & (tensors.last_use < tensors.n)  # the host may have all others
+    far = np.flatnonzero(within & (last > home + 1))
+    if not len(far):
+        return None
+    at = int(far[np.argmax(tensors.nbytes[far])])
+    return (
+        f"{tensors.names[at]!r} ({tensors.nbytes[at]} bytes) of stage {home[at]} is read in "
+        f"stage {last[at]}"
+    )
+
+
+def ranks_of(stages: int, ranks: int | str | None) -> int:
+    """Return the ranks of a pipeline, as many as stages if not said.
+
+    Raises
+    ------
+    InputError
+        Where some would have more stages than others.
+    """
+    found = stages if ranks is None else RANKS.of(ranks)
+    if stages % found:
+        raise InputError(
+            f"{stages} stages on {found} ranks: some would have more than others",
+            field="ranks",
+            remedy="cut into a multiple of the ranks (--devices)",
+        )
+    return found

@@ -1,7 +1,8 @@
 """Stages as vLLM and SGLang take them: how many transformer layers each rank has.
 
 Source: ``get_pp_indices`` of ``vllm/distributed/utils.py`` and of
-``sglang/srt/distributed/utils.py``: as many numbers as ranks, their sum that of hidden layers.
+``sglang/srt/distributed/utils.py`` (vLLM 0.33, SGLang 0.5.23): as many numbers as ranks, their sum
+that of hidden layers.
 """
 
 from __future__ import annotations
@@ -9,16 +10,34 @@ from __future__ import annotations
 from stagepack.errors import InputError
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
-from stagepack.instances.pipeline.tools.roles import require_in_order, stage_letters
+from stagepack.instances.pipeline.tools.roles import (
+    require_adjacent,
+    require_in_order,
+    stage_letters,
+)
 
 
-def vllm(instance: PipelinePartition, solution: PipelineSolution, *, letters: str = "") -> str:
+def vllm(
+    instance: PipelinePartition,
+    solution: PipelineSolution,
+    *,
+    letters: str = "",
+    skips: bool | str = False,
+) -> str:
     """Return a line for the environment of vLLM, as :func:`counts` says."""
+    require_adjacent(instance, solution, skips, "vLLM")
     return f"VLLM_PP_LAYER_PARTITION={counts(instance, solution, letters)}\n"
 
 
-def sglang(instance: PipelinePartition, solution: PipelineSolution, *, letters: str = "") -> str:
+def sglang(
+    instance: PipelinePartition,
+    solution: PipelineSolution,
+    *,
+    letters: str = "",
+    skips: bool | str = False,
+) -> str:
     """Return a line for the environment of SGLang, as :func:`counts` says."""
+    require_adjacent(instance, solution, skips, "SGLang")
     return f"SGLANG_PP_LAYER_PARTITION={counts(instance, solution, letters)}\n"
 
 
@@ -38,7 +57,7 @@ def counts(instance: PipelinePartition, solution: PipelineSolution, letters: str
     InputError
         For a stage that has none, or that holds what only the first or the last rank can.
     """
-    require_in_order(solution)
+    require_in_order(instance, solution)
     stages = stage_letters(instance, solution, letters)
     for at, stage in enumerate(stages):
         if "m" in stage:
