@@ -41,6 +41,10 @@ def test_first_stages_run_as_pytorch_runs_them() -> None:
     plain, torch = (
         catalog.load("schedule/zero-bubble/small", whole_first=yes) for yes in (False, True)
     )
+    assert plain.backward is not None
+    assert plain.weight is not None
+    assert torch.backward is not None
+    assert torch.weight is not None
     assert (plain.backward.tolist(), plain.weight.tolist()) == ([6] * 4, [4] * 4)
     assert (torch.backward.tolist(), torch.weight.tolist()) == ([1, 6, 6, 6], [9, 4, 4, 4])
     assert catalog.load("schedule/zero-bubble/small", whole_first="true").digest == torch.digest

@@ -233,7 +233,8 @@ def test_the_runtime_answers_the_same_from_our_plan(
     worth = []
     for offsets in given:
         out.write_bytes(with_plan(data, offsets, len(read(data).subgraphs)))
-        worth.append(instance.evaluate(sp.read_solution(out, instance)))
+        placed: Any = sp.read_solution(out, instance)
+        worth.append(instance.evaluate(placed))
         assert np.array_equal(inferred(out.read_bytes(), 40), expected)
     heads = re.findall(r"Arena allocation head ([0-9]+) bytes", "".join(capfd.readouterr()))
     assert [int(head) for head in heads] == worth
