@@ -16,6 +16,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stagepack import plots as plots
     from stagepack.claims import ProofCheck as ProofCheck
     from stagepack.claims import ResultCheck as ResultCheck
     from stagepack.claims import check_proof as check_proof
@@ -153,6 +154,8 @@ _NAMES = {
     "stagepack.solve": ("methods", "pack", "solve", "versions"),
     "stagepack.tradeoffs": ("Explanation", "Front", "explain", "pareto"),
 }
+_MODULES = ("plots",)
+"""Modules that need no import of their own."""
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 """Where names are that belong to no problem; each problem lists its own."""
 
@@ -161,13 +164,15 @@ def _names() -> list[str]:
     from stagepack.instances.problem import PROBLEMS
 
     own = (name for problem in PROBLEMS.values() for name in problem.public)
-    return sorted({*_HOME, *own, "__version__"})
+    return sorted({*_HOME, *_MODULES, *own, "__version__"})
 
 
 def _found(name: str) -> Any:
     """Return what a public name stands for; None for others."""
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}"):  # a module
         return None
     from stagepack.instances.problem import PROBLEMS

@@ -257,6 +257,7 @@ def test_public_names_are_what_they_say() -> None:
         for name in sp.__all__:
             getattr(sp, name)
         assert callable(sp.solve) and callable(sp.compare) and callable(sp.methods)
+        assert sp.plots.plot is sp.plot
         print(sp.solve.__module__, sp.compare.__module__)
     """
     assert python(code) == "stagepack.solve stagepack.compare.run"
