@@ -11,23 +11,34 @@ import json
 import os
 import sys
 
+from stagepack.kinds import KINDS
+
 LOADED = (
+    "highspy",
     "jinja2",
+    "ortools.sat.python.cp_model",
+    "plotly.graph_objects",
     "rich.live",
     "stagepack.__main__",
     "stagepack.cli",
-    "stagepack.instances.compiled",
+    "stagepack.compare.page",
+    "stagepack.instances.catalog",
     "stagepack.instances.formats",
+    "stagepack.report.html",
     "stagepack.report.shown",
     "stagepack.solve",
     "typer.rich_utils",
+    *(f"stagepack.methods.{known.family}.searches" for known in KINDS.values()),
 )
 
 
 def serve() -> None:
     """Answer until stdin ends; every child leaves by an exception, as any run of a command does."""
+    from stagepack.heuristics.pipeline.prober import load_kernels
+
     for name in LOADED:
         importlib.import_module(name)
+    load_kernels()  # the first of a process takes a quarter of a second, whichever it is
     gc.freeze()  # a child that looks for garbage would copy all pages
     for line in sys.stdin:
         child = os.fork()

@@ -18,7 +18,7 @@ MODELS: dict[str, type[Formulation]] = {
     "assignment": MilpAssignment,
     "cp-sat": CpSat,
 }
-BATCHES = [range(start, start + 40) for start in range(0, 200, 40)]
+BATCHES = [range(start, start + 40) for start in range(0, 120, 40)]
 
 
 def same(first: Number, second: Number) -> bool:

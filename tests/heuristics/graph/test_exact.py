@@ -70,7 +70,7 @@ class Proof:
 
 
 @given(seed=st.integers(0, 2**31), objective=st.sampled_from(list(Objective)))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_agrees_with_trying_everything(seed: int, objective: Objective) -> None:
     instance = drawn(seed, objective=objective)
     compact, best = Compact.of(instance), brute_force(instance)
@@ -260,7 +260,7 @@ def test_lattice_of_a_wide_graph_gives_up(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @given(seed=st.integers(0, 2**31), grown=st.sampled_from([1, 40]))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_pairs_of_ideals_and_stages_that_grow_give_the_same(seed: int, grown: int) -> None:
     """Wherever the search goes over from the one to the other, as if both priced every stage."""
     from stagepack.heuristics.graph import ideals

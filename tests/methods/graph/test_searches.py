@@ -140,7 +140,7 @@ def test_best_known_values_of_public_graphs(data_dir: Path) -> None:
         assert result.objective == pytest.approx(one.value, rel=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(60))
 def test_methods_agree_with_trying_everything(seed: int) -> None:
     """Every method of the kind, on every sort of graph; engines on some, rules for a moment."""
     rng = np.random.default_rng([seed, 1000])
@@ -149,7 +149,7 @@ def test_methods_agree_with_trying_everything(seed: int) -> None:
     for info in sp.methods(instance):
         if not info.available or (info.engines and seed % 5):
             continue
-        result = sp.solve(instance, info.name, time_limit=20 if info.exact else 0.05)
+        result = sp.solve(instance, info.name, time_limit=20 if info.exact else 0.02)
         if best is None:
             assert result.objective is None, info.name
             continue
