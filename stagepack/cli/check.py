@@ -61,7 +61,7 @@ def check(
 
     held = plan_in(instance) if solution is None and proof is None else None
     if held is not None:
-        raise typer.Exit(_check_plan(held, as_json))
+        raise typer.Exit(_check_plan(held, instance, as_json))
     problem = instance_of(instance, context)
     replayed = None
     if proof is not None:
@@ -93,9 +93,11 @@ def check(
     raise typer.Exit(0 if valid else EXIT_VIOLATIONS)
 
 
-def _check_plan(held: ModelPlan, as_json: bool) -> int:
-    """Check a plan of a model level by level, and return the exit code."""
-    violations = held.check()
+def _check_plan(held: ModelPlan, path: str, as_json: bool) -> int:
+    """Check a plan of a model level by level, and what it says; return the exit code."""
+    from stagepack.planning.claims import check_plan
+
+    violations = check_plan(held, path)
     if as_json:
         print_json({"plan": held.name, "violations": list(map(str, violations))})
     else:

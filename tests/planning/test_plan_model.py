@@ -130,6 +130,24 @@ def test_documents_are_read_again_and_checked(tmp_path: Path) -> None:
     assert run("check", "examples/profile.json").returncode == 2
 
 
+@pytest.mark.parametrize("level", [None, 0, 1])
+def test_what_documents_say_is_what_their_levels_are_worth(
+    tmp_path: Path, level: int | None
+) -> None:
+    path = tmp_path / "plan.json"
+    sp.plan_model(chain(0)).to_json(str(path))
+    assert run("check", path).returncode == 0
+    document = json.loads(path.read_text())
+    told = document if level is None else document["levels"][level]["result"]
+    for name in ("objective", "gap", *(("memory", "bubble") if level is None else ("bound",))):
+        true, told[name] = told[name], (told[name] or 0) + 1
+        path.write_text(json.dumps(document))
+        wrong = run("check", path)
+        assert wrong.returncode == 4, name
+        assert f"claim: {name}" in wrong.stdout
+        told[name] = true
+
+
 @pytest.mark.parametrize(
     ("given", "field"),
     [

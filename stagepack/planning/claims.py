@@ -1,0 +1,69 @@
+"""What a document of a plan says beside its levels, compared with what these are worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from stagepack.claims import check_result
+from stagepack.claims.claim import short
+from stagepack.contracts import JsonObject
+from stagepack.instances.documents import strict
+from stagepack.instances.violation import Violation
+from stagepack.planning.model_plan import ModelPlan
+from stagepack.result import Status
+
+FIGURES = ("objective", "gap", "seconds", "throughput", "bubble", "memory", "binds")
+"""What follows from the levels of a plan."""
+
+TOLERANCE = 1e-9
+"""Relative, of figures that are no whole numbers."""
+
+
+def check_plan(plan: ModelPlan, path: str | Path) -> tuple[Violation, ...]:
+    """Return what is wrong with a plan and with what its document says; () for nothing.
+
+    Parameters
+    ----------
+    plan : ModelPlan
+        As :func:`.read_plan` reads it.
+    path : path-like
+        Where it was read.  Bounds, and that nothing better exists, cannot be recomputed.
+
+    Raises
+    ------
+    InputError
+        Where a level holds no result of its instance.
+    """
+    found = plan.check()
+    if found or not plan.levels:
+        return found
+    with strict.located(path):
+        document = strict.decode(strict.load(path), JsonObject)
+        return (*_false(plan, document), *_false_in_levels(plan, document))
+
+
+def _false(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]:
+    """Yield the figures of the whole that are others."""
+    known = plan.to_dict()
+    for name in FIGURES:
+        said = document.get(name)
+        if said is not None and not _same(said, known[name]):
+            yield Violation(f"claim: {name}", f"{short(said)} is said, {short(known[name])} is so")
+    proved = plan.status is Status.OPTIMAL and plan.bound != plan.objective
+    if proved or plan.status not in (Status.OPTIMAL, Status.FEASIBLE):
+        why = f"with a plan of {short(plan.objective)} cycles and the bound {short(plan.bound)}"
+        yield Violation("claim: status", f"{plan.status} is said, {why}")
+
+
+def _false_in_levels(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]:
+    for level, said in zip(plan.levels, document["levels"], strict=True):
+        for claim in check_result(level.instance, said["result"]).false:
+            yield Violation(f"{level.name}: claim: {claim.name}", str(claim))
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, float) and isinstance(other, int | float):
+        return math.isclose(one, other, rel_tol=TOLERANCE)
+    return one == other
