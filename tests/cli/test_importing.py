@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,17 @@ def test_a_model_becomes_an_instance_of_a_kind(tmp_path: Path) -> None:
     done = run("import", "nothing.onnx", "-o", str(target))
     assert done.returncode == 2
     assert "nothing.onnx: no such file" in done.stderr
+
+
+def test_a_model_becomes_layer_groups_that_are_solved(tmp_path: Path) -> None:
+    model, target = LIGHT / "light_squeezenet.onnx", tmp_path / "groups.json"
+    done = run("import", str(model), "--kind", "layer-grouping", "-o", str(target))
+    assert done.returncode == 0, done.stderr
+    whole = read(target)
+    assert isinstance(whole, sp.LayerGrouping)
+    assert len(whole.operators) == 39
+    done = run("solve", str(target), "--method", "greedy-tail", "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["violations"]) == (0, [])
+    assert 0 < told["bound"] <= told["objective"] <= whole.evaluate(sp.solve(whole, "layerwise"))
+    assert told["solution"]["boundaries"][-1] == 39
