@@ -57,11 +57,11 @@ KEEP_NOTHING = {
 TAGS = {"pointwise", "reduction"}
 """Torch's tags of operators that go once over their values."""
 ONCE = KEEP_NOTHING | {
-    "all", "amax", "amin", "and", "any", "argmax", "argmin", "concat", "cumprod", "cumsum", "eye",
-    "fill", "flip", "floor_divide", "glu", "hardswish", "linspace", "log_sigmoid", "logsumexp",
-    "max", "meshgrid", "min", "nonzero", "one_hot", "or", "prelu", "prod", "roll", "rsub",
-    "scalar_tensor", "slice", "std", "take", "tile", "topk", "tril", "triu", "type_as", "var",
-    "where", "xor", "zero",
+    "all", "amax", "amin", "and", "any", "argmax", "argmin", "concat", "cumprod", "cumsum",
+    "diff", "eye", "fill", "flip", "floor_divide", "glu", "hardswish", "linspace",
+    "log_sigmoid", "logsumexp", "max", "meshgrid", "min", "nonzero", "one_hot", "or", "prelu",
+    "prod", "roll", "rsub", "scalar_tensor", "slice", "std", "take", "tile", "topk", "tril",
+    "triu", "type_as", "var", "where", "xor", "zero",
 }  # fmt: skip
 """Operators that do without the tag."""
 ONCE_PARTS = (
