@@ -5,8 +5,8 @@
 
 Graphs with every option at random (:mod:`tests.random_graphs`).  Small ones are solved by trying
 every assignment, too; on larger ones the best answer that some method proves is what the others
-are held against.  One line a method with what it proved, and every disagreement in full.  Exit
-code 1 if there is any.
+are held against.  One line a method with what it proved, and every disagreement in full; how far
+it is goes to stderr.  Exit code 1 if there is any.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ TOLERANCE = 1e-6
 """Relative, of engines."""
 LIMIT = 30
 """Seconds for a run."""
+TOLD = 25
+"""Graphs between two lines that tell how far the soak is."""
 
 
 def complaint(result: Result[Any], exact: bool, best: float) -> str:
@@ -69,6 +71,11 @@ def soak(instances: int, seed: int, nodes: tuple[int, int], engines_every: int, 
     seconds: dict[str, float] = collections.defaultdict(float)
     wrong = tried = unknown = 0
     for number in range(seed, seed + instances):
+        done = number - seed
+        if done and done % TOLD == 0:
+            print(f"{done} of {instances} graphs, {tried} by trying everything, {unknown} proved "
+                  f"by no method: {wrong} disagreements, {time.process_time():.0f} CPU s",
+                  file=sys.stderr, flush=True)  # fmt: skip
         rng = np.random.default_rng([number, nodes[0]])
         instance = random_instance(rng, int(rng.integers(nodes[0], nodes[1] + 1)))
         results: list[tuple[str, bool, Result[Any]]] = []
