@@ -6,6 +6,8 @@ work counts, the stage itself with its traffic, and what comes after.  Neighbour
 steps agree on the work before their cut alone, not on the blocks, so that steps lead at least as
 far as stages do.  Where those from the first block do not meet those from the last, there is no
 partition within the limit; where they meet, they narrow the stages that every block can take.
+Of unlike devices a step asks the one of its stage, or, where their order is free, every kind; work
+before and behind it is the least that blocks have anywhere.
 
 Labels of all stages at once know more, but there are ever more of them the more stages there are,
 and the more traffic they may carry; here cost grows with the number of stages only.
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,32 +61,64 @@ class _Chain:
     high: int = -1
 
 
+class _Kind(NamedTuple):
+    """A device that a stage may be on.
+
+    Attributes
+    ----------
+    load : ndarray, shape (rows, blocks)
+        Of each block there.
+    pays : int
+        1 where traffic counts, else 0.
+    room : ndarray, shape (0 or 1,)
+        Its bytes, where these are limited.
+    """
+
+    load: Array
+    pays: int
+    room: Array
+
+
+def _kinds(models: Sequence[Model]) -> list[list[_Kind]]:
+    """Return for every stage what it may be on: several where the order of devices is free."""
+    first = models[0]
+    if len(models) == 1:
+        return [
+            [_Kind(first.work[:, s], int(first.pays[s]), first.room[:, s])]
+            for s in range(first.stages)
+        ]
+    found = []
+    for c in np.unique(first.classes).tolist():
+        at = [(model, s) for model in models for s in np.flatnonzero(model.classes == c).tolist()]
+        load = np.min([model.work[:, s] for model, s in at], axis=0)
+        model, s = at[0]
+        found.append(_Kind(load, int(model.pays[s]), model.room[:, s]))
+    return [found] * first.stages
+
+
 class Reach:
     """Chains of steps over one graph, limit by limit.
 
     Parameters
     ----------
     sweeps : Sweeps
-        Of alike devices; it is told of what stages reach.
+        It is told of what stages reach.
     """
 
     def __init__(self, sweeps: Sweeps) -> None:
-        self._sweeps, model = sweeps, sweeps.models[0]
-        self._load = model.work.min(axis=1)
-        self._work, self._all = self._load[0], int(self._load[0].sum())
-        self._room = model.room.max(axis=1)
-        # Without a limit of bytes of their own, but so that these can be added.
-        held = self._load[len(self._load) - len(self._room) :].sum(axis=1)
-        self._rooms = np.stack([held, self._room, held], axis=1)
-        self._narrow = sweeps.of(self._model(self._load[:, None].repeat(3, axis=1)))
+        self._sweeps = sweeps
+        self._least = np.min([model.work.min(axis=1) for model in sweeps.models], axis=0)
+        self._work, self._all = self._least[0], int(self._least[0].sum())
+        self._kinds = _kinds(sweeps.models)
+        one = self._kinds[0][0]
+        self._narrow = sweeps.of(self._model(self._loads(one), one))
         self._chains: dict[int, _Chain] = {}
 
     @staticmethod
     def applies(sweeps: Sweeps) -> bool:
-        """Whether stages are alike, pay for traffic, and are more than labels do well with."""
+        """Whether there is traffic to pay for, and more stages than labels do well with."""
         model = sweeps.models[0]
-        alike = len(sweeps.models) == 1 and (model.work[0] == model.work[0, :1]).all()
-        return bool(alike and model.pays.all() and any(model.network.cost) and model.stages > 2)
+        return bool(model.pays.any() and any(model.network.cost) and model.stages > 2)
 
     def go_on(self, limit: int, work: float = np.inf, whole: bool = False) -> bool | None:
         """Step on for so many seconds of work.
@@ -139,7 +174,8 @@ class Reach:
             middle = (chain.low + chain.high) // 2
             rest = self._all - middle - 1
             before, after = (done[-1], rest) if forward else (rest, done[-1])
-            if self._refuted(chain.limit, before, after):
+            kinds = self._kinds[len(done) - 1 if forward else -len(done)]
+            if all(self._refuted(chain.limit, before, after, kind) for kind in kinds):
                 chain.high = middle
             else:
                 chain.low = middle + 1
@@ -156,13 +192,20 @@ class Reach:
             rows.append(np.minimum(most, self._all))
         self._sweeps.learn(chain.limit, rows[0], rows[1])
 
-    def _model(self, load: Array) -> Model:
+    def _loads(self, kind: _Kind) -> Array:
+        """Return the loads of three stages of which that in the middle is of a kind."""
+        return np.stack([self._least, kind.load, self._least], axis=1)
+
+    def _model(self, load: Array, kind: _Kind) -> Model:
         """Return the three stages, with loads of shape (rows, 3, blocks)."""
         model = self._sweeps.models[0]
-        pays = np.array([0, 1, 0])
-        return Model(np.zeros(3, dtype=int), model.network, load, model.apart, pays, self._rooms)
+        # Sides have no limit of bytes of their own, but so that these can be added.
+        held = self._least[len(self._least) - len(kind.room) :].sum(axis=1)
+        rooms = np.stack([held, kind.room, held], axis=1)
+        pays = np.array([0, kind.pays, 0])
+        return Model(np.zeros(3, dtype=int), model.network, load, model.apart, pays, rooms)
 
-    def _refuted(self, limit: int, before: int, after: int) -> bool:
+    def _refuted(self, limit: int, before: int, after: int, kind: _Kind) -> bool:
         """Whether no stage stands between so much work before and behind it, in ticks at most."""
         sweeps = self._narrow
         low = np.searchsorted(np.cumsum([before, limit, after]), self._sweeps.above)
@@ -170,13 +213,13 @@ class Reach:
         if (low > high).any():
             return True
         # Blocks with one side to be on need no room in tables.
-        load, limits = self._load[:, None].repeat(3, axis=1), np.array([before, limit, after])
+        load, limits = self._loads(kind), np.array([before, limit, after])
         for side, settled in ((BEFORE, high == BEFORE), (AFTER, low == AFTER)):
             limits[side] -= self._work[settled].sum()
             load[0, side, settled] = 0
         if limits.min() < 0:
             return True
-        guide = Guide(self._model(load), (low, high), limit, limits)
+        guide = Guide(self._model(load, kind), (low, high), limit, limits)
         return _empty(sweeps, guide, limit)
 
 
