@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stagepack import files
 from stagepack.contracts import Instance, JsonObject, Number
@@ -24,8 +24,11 @@ from stagepack.report.shown import contents, html
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import view
 from stagepack.result import Result, Status, relative_gap
-from stagepack.shown import Shown
+from stagepack.shown import Shown, dataframe
 from stagepack.solve import versions
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PROBLEM, VERSION = "model-plan", 1
 
@@ -76,6 +79,9 @@ class Attempt:
     reason: str = ""
 
 
+STAGE_COLUMNS = ("stage", "first", "end", "device", "busy", "idle", "memory", "capacity")
+
+
 @dataclass(frozen=True, repr=False)
 class ModelPlan(Shown):
     """Stages, the schedule of the microbatches on them, and what is where in each memory.
@@ -107,8 +113,18 @@ class ModelPlan(Shown):
     # ------------------------------------------------------------------ figures
 
     def level(self, name: str) -> Level:
-        """Return one of its levels."""
-        return next(level for level in self.levels if level.name == name)
+        """Return one of its levels.
+
+        Raises
+        ------
+        InputError
+            For a name that none has; what fits nowhere has no levels.
+        """
+        for level in self.levels:
+            if level.name == name:
+                return level
+        remedy = suggest(name, (level.name for level in self.levels)) if self.levels else ""
+        raise InputError(f"the plan has no {name!r}", field="level", remedy=remedy or self.reason)
 
     @property
     def partition(self) -> PipelinePartition:
@@ -302,6 +318,16 @@ class ModelPlan(Shown):
         )  # fmt: skip
         files.write(path, text)
 
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return one row a stage: its layers ``[first, end)``, device, busy cycles and memory.
+
+        Raises
+        ------
+        InputError
+            For a plan without levels, or when pandas is not installed.
+        """
+        return dataframe(dict(zip(STAGE_COLUMNS, zip(*self._figures(), strict=True), strict=True)))
+
     def contents(self) -> list[Head | Account | Sheet]:
         """Return what is printed."""
         if not self.levels:
@@ -343,21 +369,31 @@ class ModelPlan(Shown):
 
     def _stages(self) -> Sheet:
         """Return the stages as a table."""
-        stages = estimate(self.partition, self.level("partition").result).stages
         rows = [
             [
-                str(stage.stage),
-                as_text.span(stage.first, stage.end),
-                stage.device_name,
-                as_text.number(device.busy),
-                as_text.share(device.step_bubble),
+                str(stage),
+                as_text.span(first, end),
+                device,
+                as_text.number(busy),
+                as_text.share(idle),
                 as_text.quantity(used),
-                as_text.quantity(stage.capacity),
+                as_text.quantity(capacity),
             ]
-            for stage, device, used in zip(stages, self.measure.devices, self.memories, strict=True)
+            for stage, first, end, device, busy, idle, used, capacity in self._figures()
         ]
         header = ("stage", "layers", "device", "busy", "idle", "memory", "of")
         return Sheet(header, rows, ("device",), spare=("device", "of"))
+
+    def _figures(self) -> list[tuple[Any, ...]]:
+        """Return the `STAGE_COLUMNS` of each stage."""
+        stages = estimate(self.partition, self.level("partition").result).stages
+        return [
+            (
+                stage.stage, stage.first, stage.end, stage.device_name, device.busy,
+                device.step_bubble, used, stage.capacity,
+            )
+            for stage, device, used in zip(stages, self.measure.devices, self.memories, strict=True)
+        ]  # fmt: skip
 
     def _line(self) -> str:
         return f"{self.name!r}, {self.status}, {self.objective} cycles"

@@ -83,8 +83,19 @@ def test_inputs_of_microbatches_are_fed_back_to_the_partition() -> None:
     assert plan.check() == ()
 
 
+def test_stages_are_a_table() -> None:
+    pytest.importorskip("pandas")
+    plan = sp.plan_model(chain(0))
+    table = plan.to_dataframe()
+    assert list(table["first"]) == list(plan.level("partition").result.solution.boundaries[:-1])
+    assert list(table["memory"]) == plan.memories
+    assert (table["memory"] <= table["capacity"]).all()
+
+
 def test_what_fits_no_device_is_proved() -> None:
     plan = sp.plan_model(chain(0, capacity=6))
+    with pytest.raises(sp.InputError, match="partition"):
+        plan.to_dataframe()
     assert (plan.status, plan.levels, plan.objective) == ("INFEASIBLE", (), None)
     assert "layer" in plan.reason
     assert plan.to_dict()["levels"] == []
