@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from stagepack.instances.compiled import inner, step
+from stagepack.progress import compilation
 
 
 @pytest.mark.parametrize("way", [inner, step])
@@ -40,6 +42,44 @@ def test_unsigned_integers_truth_and_floats_stay_what_they_are() -> None:
         return same(True), same(0.5), same(np.uint64(2**63))
 
     assert uses() == (True, 0.5, 2**63)
+
+
+def test_what_a_part_of_a_kernel_raises_reaches_who_calls() -> None:
+    @inner
+    def root(value: float) -> float:
+        if value < 0:
+            raise ValueError("below zero")
+        return float(value**0.5)
+
+    @inner
+    def sums(values: Any) -> float:
+        total = 0.0
+        for value in values:
+            total += root(value)
+        return total
+
+    @numba.njit
+    def uses(values: Any) -> float:
+        return sums(values)
+
+    assert uses(np.array([4.0, 9.0])) == 5
+    with pytest.raises(ValueError, match="below zero"):
+        uses(np.array([4.0, -9.0]))
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_no_garbage_is_looked_for_while_compiling(
+    collects: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    monkeypatch.setattr(compilation, "heard", lambda _: seen.append(gc.isenabled()))
+    gc.enable() if collects else gc.disable()
+    try:
+        assert numba.njit(lambda value: value + 1)(1) == 2
+        assert gc.isenabled() == collects
+    finally:
+        gc.enable()
+    assert seen == [False, False]
 
 
 def test_blas_is_loaded_for_kernels_that_call_it_only() -> None:
