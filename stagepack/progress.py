@@ -7,6 +7,7 @@ finds answers, and :class:`Progress` keeps the best of them together with the be
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import math
 import threading
@@ -36,14 +37,18 @@ class Compilation:
     told : bool
     seconds : float
         That all compilations took which have ended.
+    heard : callable or None
+        Called with whether something is being compiled, whenever that changes.
     """
 
     def __init__(self) -> None:
         self.kept = True
         self.told = False
         self.seconds = 0.0
+        self.heard: Callable[[bool], None] | None = None
         self._since = 0.0
         self._depth = 0
+        self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
 
     @property
@@ -52,10 +57,13 @@ class Compilation:
         return self._depth > 0
 
     def begin(self) -> None:
-        """Take the beginning of a compilation, perhaps within another one."""
-        self._depth += 1
-        if self._depth > 1:
-            return
+        """Take the beginning of a compilation, perhaps within another one, from any thread."""
+        with self._lock:
+            self._depth += 1
+            if self._depth > 1:
+                return
+        if self.heard is not None:
+            self.heard(True)
         self._since = time.perf_counter()
         if not self.told:
             self._timer = threading.Timer(max(0.0, PATIENCE - self.seconds), self._tell)
@@ -64,11 +72,15 @@ class Compilation:
 
     def end(self) -> None:
         """Take the end of the last one begun."""
-        self._depth -= 1
-        if self._depth == 0:
-            self.seconds += time.perf_counter() - self._since
-            if self._timer is not None:
-                self._timer.cancel()
+        with self._lock:
+            self._depth -= 1
+            if self._depth > 0:
+                return
+        self.seconds += time.perf_counter() - self._since
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.heard is not None:
+            self.heard(False)
 
     def _tell(self) -> None:
         if not self.told:
@@ -79,6 +91,18 @@ class Compilation:
 
 compilation = Compilation()
 """That of this process."""
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Look for no garbage in the block: loading makes hardly any, and would take a fifth longer."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 class Stopped(Exception):
@@ -193,7 +217,8 @@ class Progress(Generic[SolutionT]):
         began = time.perf_counter() - compilation.seconds
         notice.start()
         try:
-            yield
+            with uncollected():
+                yield
         finally:
             notice.cancel()
             self._count_setup(time.perf_counter() - compilation.seconds - began)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from stagepack.cli.screen import complain, figure
 from stagepack.contracts import Instance, JsonObject, Number
 from stagepack.errors import shown
+from stagepack.progress import compilation
 from stagepack.report.format import gap as percent
 from stagepack.report.format import standing
 from stagepack.result import relative_gap
@@ -35,6 +36,11 @@ def elapsed(seconds: float) -> str:
     hours, rest = divmod(whole, 3600)
     minutes = f"{rest // 60}:{rest % 60:02d}"
     return minutes if not hours else f"{hours}:{rest // 60:02d}:{rest % 60:02d}"
+
+
+def _compiling() -> str:
+    """Return that kernels are compiled, here or in children, while they are."""
+    return ", compiling kernels" if compilation.under_way else ""
 
 
 class _Live(abc.ABC):
@@ -107,7 +113,7 @@ class Solving(_Live):
 
     def line(self) -> str:
         """Return the line: figures first, since a narrow terminal shows its beginning only."""
-        parts = [elapsed(time.monotonic() - self._began)]
+        parts = [elapsed(time.monotonic() - self._began) + _compiling()]
         if self._objective is not None:
             parts.append(f"incumbent {figure(self._objective)}")
         if self._bound is not None:
@@ -180,11 +186,11 @@ class Cells(_Live):
             complain(f"{done:,}/{total:,} {row['instance']} {row['method']} {status}")
 
     def count(self) -> str:
-        """Return how many cells are done, and for how long they have been running."""
+        """Return how many cells are done, for how long they have been running, what compiles."""
         since = elapsed(time.monotonic() - self._began)
         if not self._total:
             return f"{since}, loading"
-        return f"{self._done:,}/{self._total:,}  {since}"
+        return f"{self._done:,}/{self._total:,}  {since}{_compiling()}"
 
     def lines(self) -> list[str]:
         """Return a line for each cell under way: for how long, which instance and method."""

@@ -7,6 +7,7 @@ The child ends by itself as soon as its keeper does, even in the midst of a cell
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import multiprocessing
 import os
@@ -16,9 +17,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from stagepack.compare.cell import DIED, NO_ROOM, Outcome, run_cell, start_worker
 from stagepack.compare.outcomes import Failure
+from stagepack.progress import compilation
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
@@ -38,6 +40,8 @@ ENGINE_MODULES = {
     "pyomo": ("pyomo.environ", "highspy"),
 }
 """And those that it imports besides when methods run on an engine."""
+COMPILING, ANEW, COMPILED = b"+", b"*", b"-"
+"""News of a child before its answer: kernels are compiled (and cannot be kept), or are no more."""
 SPAWN = "from stagepack.compare.child import main; main()"
 
 
@@ -101,20 +105,38 @@ class Keeper:
                 self._child[1].recv_bytes()  # it is ready: what it imports is nobody's time
             pipe = self._child[1]
             pipe.send_bytes(payload)
-            if not pipe.poll(self.limits.wall):
+            answer = self._answer(pipe)
+            if answer is None:
                 self.close()
                 return Failure("error", f"was ended after {self.limits.wall:g} s, its limit in all")
-            outcome: Outcome = pickle.loads(pipe.recv_bytes())
+            outcome: Outcome = pickle.loads(answer)
         except (EOFError, OSError):
             outcome = DIED
         if self.limits.fresh or outcome in (DIED, NO_ROOM):
             self.close()
         return outcome
 
+    def _answer(self, pipe: Connection) -> bytes | None:
+        """Return the answer, None when time is up; tell meanwhile when kernels are compiled."""
+        wall = self.limits.wall
+        end = None if wall is None else time.monotonic() + wall
+        with contextlib.ExitStack() as compiles:
+            while pipe.poll(None if end is None else max(0.0, end - time.monotonic())):
+                news = pipe.recv_bytes()
+                if news == COMPILED:
+                    compiles.close()
+                elif news in (COMPILING, ANEW):
+                    compilation.kept &= news == COMPILING
+                    compilation.begin()
+                    compiles.callback(compilation.end)
+                else:
+                    return news
+        return None
+
     def interrupt(self) -> None:
         """Let the cell under way hand over what it has."""
         if self._child is not None and self._child[0].pid and sys.platform != "win32":
-            with suppress(OSError):
+            with contextlib.suppress(OSError):
                 os.kill(self._child[0].pid, signal.SIGINT)
 
     def kill(self) -> None:
@@ -256,7 +278,17 @@ def serve(pipe: Connection, memory: int | None) -> None:
         _limit_memory(memory)
     waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, waiting), daemon=True).start()
-    pipe.send_bytes(b"ready")
+    told = threading.Lock()
+
+    def tell(news: bytes) -> None:
+        with told:
+            pipe.send_bytes(news)
+
+    def compiles(begun: bool) -> None:
+        tell((COMPILING if compilation.kept else ANEW) if begun else COMPILED)
+
+    compilation.heard = compiles
+    tell(b"ready")
     while True:
         outcome = run_cell(waiting.get())
         try:
@@ -266,12 +298,12 @@ def serve(pipe: Connection, memory: int | None) -> None:
         except Exception as error:
             text = f"cannot be handed over: {type(error).__name__}: {error}"
             answer = pickle.dumps(Failure("error", text))
-        pipe.send_bytes(answer)
+        tell(answer)
 
 
 def _listen(pipe: Connection, waiting: queue.SimpleQueue[bytes]) -> None:
     """Take cells; end the process with the pipe, even in the midst of a cell."""
-    with suppress(EOFError, OSError):
+    with contextlib.suppress(EOFError, OSError):
         while True:
             waiting.put(pipe.recv_bytes())
     os._exit(0)

@@ -15,6 +15,7 @@ import pytest
 import stagepack as sp
 from stagepack.cli.live import Cells, Solving, elapsed
 from stagepack.compare.comparison import Cell
+from stagepack.progress import compilation
 from tests.cli.shell import python
 
 CHAIN = "pipeline/random/bert-like"
@@ -66,6 +67,19 @@ def test_the_bar_of_a_comparison_names_what_runs_and_for_how_long(
     ended = {"instance": "net", "method": "dp", "seed": 0, "status": "OPTIMAL", "objective": 1}
     cells.ended(ended, 1, 3)
     assert cells.lines() == ["    4 s  net  cp-sat"]
+
+
+def test_lines_say_that_kernels_are_compiled_while_they_are() -> None:
+    search, cells = Solving("net", "auto"), Cells({"net": sp.load(CHAIN)})
+    cells.begun(Cell("net", "dp", 0), 0, 3)
+    compilation.begin()
+    try:
+        assert search.line() == "0 s, compiling kernels   net, auto"
+        assert cells.count() == "0/3  0 s, compiling kernels"
+    finally:
+        compilation.end()
+    assert search.line() == "0 s   net, auto"
+    assert cells.count() == "0/3  0 s"
 
 
 def test_time_that_runs() -> None:

@@ -13,6 +13,7 @@ from stagepack.compare.cell import DIED, NO_ROOM
 from stagepack.compare.child import Forked, Keeper, Limits, Process, Start, spawned
 from stagepack.compare.outcomes import Failure
 from stagepack.kinds import KINDS
+from stagepack.progress import compilation
 
 PID = "__import__('os').getpid()"
 SLEEP = "__import__('time').sleep(600)"
@@ -60,6 +61,20 @@ def test_a_child_that_dies_or_takes_too_long_is_replaced(keepers: Any) -> None:
     assert keeper.run(cell("__import__('os')._exit(3)")) == DIED
     assert "after 0.5 s" in reason(keeper.run(cell(SLEEP)))
     assert keeper.run(cell("8")) == 8
+
+
+def test_what_children_compile_is_told_until_they_have_or_die(
+    keepers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    monkeypatch.setattr(compilation, "heard", seen.append)
+    theirs = "__import__('stagepack.progress').progress.compilation"
+    keeper = keepers()
+    assert keeper.run(cell(f"[{theirs}.begin(), {theirs}.end(), 7]")) == [None, None, 7]
+    assert seen == [True, False]
+    assert keeper.run(cell(f"{theirs}.begin() or __import__('os')._exit(3)")) == DIED
+    assert seen == [True, False] * 2
+    assert not compilation.under_way
 
 
 def test_failures_of_a_cell_leave_its_child_alone(keepers: Any) -> None:
