@@ -408,7 +408,7 @@ class _Walk:
         )
         allowed = codes if product else self.idle
         new, came, chose = policies_kernels.grow(labels, allowed, layers, visit)
-        effort.spend(10 * effort.LOOK + effort.LABEL * len(new))
+        effort.spend(5 * effort.LOOK + effort.LABEL * len(new))
         columns = self.columns if state is None else self.final
         stays = best_labels(new[:, columns], self.keep_going)
         if stays is None:
