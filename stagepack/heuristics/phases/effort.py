@@ -22,7 +22,7 @@ GROUP = 3e-7
 READ = 3e-8
 """Seconds of a tensor that is read, in passes over arrays or in kernels."""
 
-ROW = 6e-7
+ROW = 4e-7
 """Seconds of an option in one mode: times, idle cycles, and the sorting of what is beaten."""
 
 LABEL, MET = 4e-7, 2e-7
@@ -41,7 +41,7 @@ def plan(layers: int, phases: int, training: bool) -> None:
     training : bool
         Then layers count three times.
     """
-    spend(40 * LOOK)
+    spend(15 * LOOK)
     times = 3 if training else 1
     if layers > MOMENTS:
         spend(times * LAYER * layers + PHASE * phases)

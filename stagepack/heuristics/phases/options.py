@@ -174,7 +174,7 @@ class OptionTable:
         )
         every = self.prefetch or GRAPHS in distinguish
         chosen = _Choice(*self._phases(of), alone, modes, every=every, keep_going=keep_going)
-        effort.spend(80 * effort.LOOK + effort.ROW * (len(rows) * len(modes) + len(chosen.row)))
+        effort.spend(40 * effort.LOOK + effort.ROW * (len(rows) * len(modes) + len(chosen.row)))
         need, kept = np.maximum(need_first, need_last), self.steps * rows.kept
         kept_rows = np.flatnonzero((need[chosen.row] <= self.capacity) & chosen.possible)
         row = chosen.row[kept_rows]
