@@ -2,14 +2,12 @@
 
 import torch
 from executorch import exir
-from executorch.exir.memory_planning import MemoryPlanningAlgorithmSuite
-from executorch.exir.passes import MemoryPlanningPass
 
 from stagepack.integrations.executorch import plan
 
 model, x = torch.nn.Transformer(32, 4, 1, 1, 64, batch_first=True).eval(), torch.randn(1, 8, 32)
-suite = MemoryPlanningAlgorithmSuite(algo_list=[plan])
-passed = MemoryPlanningPass(memory_planning_algo=suite)
+suite = exir.memory_planning.MemoryPlanningAlgorithmSuite(algo_list=[plan])
+passed = exir.passes.MemoryPlanningPass(memory_planning_algo=suite)
 config = exir.ExecutorchBackendConfig(memory_planning_pass=passed)
 program = exir.to_edge(torch.export.export(model, (x, x))).to_executorch(config)
 open("model.pte", "wb").write(program.buffer)

@@ -31,6 +31,15 @@ def run(folder: Path, name: str, *arguments: str) -> str:
     return done.stdout
 
 
+FIRST = ("megatron_layout", "vllm_layers", "tflite_plan", "executorch_plan", "compiler_dump")
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_a_first_time_takes_ten_lines(name: str) -> None:
+    _, *lines = (ROOT / "examples" / f"{name}.py").read_text().splitlines()
+    assert 5 <= sum(bool(line) for line in lines) <= 10
+
+
 def test_an_onnx_file_becomes_a_partition(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     light = Path(onnx.__file__).parent / "backend/test/data/light"
