@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
 import os
 import sys
+import threading
 
 from stagepack.kinds import KINDS
 
@@ -33,7 +35,7 @@ LOADED = (
 
 
 def serve() -> None:
-    """Answer until stdin ends; every child leaves by an exception, as any run of a command does."""
+    """Answer until stdin ends."""
     from stagepack.heuristics.pipeline.prober import load_kernels
 
     for name in LOADED:
@@ -73,7 +75,17 @@ def run(arguments: list[str], folder: str, variables: dict[str, str], out: str, 
     os.environ.clear()
     os.environ.update(variables)
     sys.argv[1:] = arguments
-    main()
+    try:
+        main()
+    except SystemExit as end:
+        if threading.active_count() > 1 or not isinstance(end.code, int):
+            raise
+        # What is registered runs, but nothing is torn down: that would touch, and so copy, all
+        # that was loaded, which takes as long as most commands.
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code)
 
 
 if __name__ == "__main__":
