@@ -207,31 +207,37 @@ def arena(path: Path) -> tuple[int, str]:
 
 
 XLA = """
-import jax, jax.numpy as jnp
-def loss(weights, x):
+import sys, jax, jax.numpy as jnp
+def plain(weights, x):
     for w in weights:
         x = jnp.tanh(x @ w)
     return (x ** 2).sum()
+def looped(weights, x):
+    def step(h, _):
+        h = jnp.tanh(h @ weights[0]) @ weights[1] + h
+        return h, (h ** 2).sum()
+    h, sums = jax.lax.scan(step, x, None, length=8)
+    return (h ** 2).sum() + sums.sum()
 def stagepack_net(weights, x):
-    return jax.value_and_grad(loss)(weights, x)
+    return jax.value_and_grad(globals()[sys.argv[1]])(weights, x)
 jax.jit(stagepack_net)([jnp.ones((64, 64))] * 4, jnp.ones((32, 64)))
 """
 
 
 def xla() -> Iterator[Row]:
     """Yield the bytes that XLA allocates for values; it keeps results in places of their own."""
-    with tempfile.TemporaryDirectory() as scratch:
-        flags = f"--xla_dump_to={scratch} --xla_dump_hlo_module_re=.*stagepack_net.*"
-        subprocess.run([sys.executable, "-c", XLA], check=True, capture_output=True,
-                       env={**os.environ, "XLA_FLAGS": flags})  # fmt: skip
-        both = Path(scratch) / "both.txt"
-        parts = [*Path(scratch).glob("*-live-range.txt"), *Path(scratch).glob("*-assignment.txt")]
-        both.write_text("".join(part.read_text() for part in parts))
-        instance = sp.read(both, kind="packing")
-        own: Any = sp.read_solution(both, instance)
+    for net, name in (("plain", "four layers, gradient"), ("looped", "eight turns, gradient")):
+        with tempfile.TemporaryDirectory() as scratch:
+            flags = f"--xla_dump_to={scratch} --xla_dump_hlo_module_re=.*stagepack_net.*"
+            subprocess.run([sys.executable, "-c", XLA, net], check=True, capture_output=True,
+                           env={**os.environ, "XLA_FLAGS": flags})  # fmt: skip
+            folder, both = Path(scratch), Path(scratch) / "both.txt"
+            parts = [*folder.glob("*-live-range.txt"), *folder.glob("*-assignment.txt")]
+            both.write_text("".join(part.read_text() for part in parts))
+            instance = sp.read(both, kind="packing")
+            own: Any = sp.read_solution(both, instance)
         assert instance.check(own) == ()
-        yield row(f"XLA of jax {version('jax')}", "four layers, gradient", instance,
-                  instance.evaluate(own))  # fmt: skip
+        yield row(f"XLA of jax {version('jax')}", name, instance, instance.evaluate(own))
 
 
 def version(package: str) -> str:
