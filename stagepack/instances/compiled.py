@@ -13,8 +13,6 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import event, types
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
 from numba.np import linalg
 
 from stagepack.progress import compilation
@@ -41,49 +39,7 @@ def _spare_blas() -> None:
 
 _spare_blas()
 
-
-class _Nowhere:
-    """Stands for the machine code of kernels that are not run by themselves."""
-
-    @staticmethod
-    def set_env(name: str, environment: object) -> None:
-        """Forget where a kernel's globals are: they are constants in the kernels that call it."""
-
-
-class _Part(JITCodeLibrary):
-    """Code that becomes machine code as a part of kernels that call it only.
-
-    By itself it would take that time once more, and again in all that lies between.  It is
-    optimised by itself nevertheless: left to its callers, it makes some of them slower.
-    """
-
-    codegen = _Nowhere
-
-    def _finalize_final_module(self) -> None:
-        cast("Any", super())._finalize_dynamic_globals()
-        self._finalized = True
-
-    def get_pointer_to_function(self, name: str) -> int:
-        """Return 0: there is none."""
-        cast("Any", super())._ensure_finalized()
-        return 0
-
-
-class _PartCompiler(Compiler):
-    """Numba's compiler, into a :class:`_Part`."""
-
-    def compile_extra(self, function: Callable[..., object]) -> Any:
-        """Compile a function."""
-        part = cast("Any", _Part)
-        self.state.library = part(self.state.targetctx.codegen(), function.__qualname__)
-        return cast("Any", super()).compile_extra(function)
-
-
-_INNER: dict[str, Any] = {
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-    "pipeline_class": _PartCompiler,
-}
+_INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _STEP: dict[str, Any] = {**_INNER, "_nrt": False}
 
 
