@@ -2,8 +2,9 @@
 
 A header names the columns, in any order: ``id``, ``lower`` and ``upper`` (the lifetime, upper
 exclusive), ``size``, and where needed ``alignment``, ``hint``, ``gaps`` and ``offset``.  Aliases:
-``start`` and ``begin`` for lower, ``buffer`` and ``buffer_id`` for id, and ``end`` for upper, which
-as in MiniMalloc is *inclusive*: a column ``end``, and with it the ends of gaps, counts one more.
+``start`` and ``begin`` for lower, ``name``, ``buffer`` and ``buffer_id`` for id, ``bytes`` for
+size, and ``end`` for upper, which as in MiniMalloc is *inclusive*: a column ``end``, and with it
+the ends of gaps, counts one more.
 
 Gaps are separated by spaces: ``a-b`` (dead in [a, b)) or ``a-b@w0:w1`` (in [a, b) only the bytes
 [w0, w1) of the buffer are in use).  An ``offset`` is a placement: a hint, unless it is said
@@ -38,7 +39,8 @@ from stagepack.instances.words import LARGEST, Words
 NEEDED = ("id", "lower", "upper", "size")
 COLUMNS = (*NEEDED, "alignment", "hint", "gaps", "offset")
 ALIASES = {
-    "buffer": "id", "buffer_id": "id", "start": "lower", "begin": "lower", "end": "upper",
+    "name": "id", "buffer": "id", "buffer_id": "id", "start": "lower", "begin": "lower",
+    "end": "upper", "bytes": "size",
 }  # fmt: skip
 GAP = re.compile(r"(-?[0-9]{1,19})-(-?[0-9]{1,19})(?:@([0-9]{1,19}):([0-9]{1,19}))?")
 NAMED = re.compile(r"(.+)\.([0-9]{1,19})\.[^.]*")

@@ -39,6 +39,7 @@ def test_the_list_of_formats() -> None:
         "pipedream": ("pipeline-partition", "graph-partition"),
         "auto_pipeline": ("pipeline-partition",),
         "auto_pipeline_profile": ("pipeline-partition",),
+        "layer_table": ("pipeline-partition",),
         "minimalloc": ("lmem-packing",),
         "tpu_mlir": ("lmem-packing",),
         "torch_schedule": ("pipeline-schedule",),

@@ -1,0 +1,154 @@
+"""Layers as CSV, a line each in the order they run: a spreadsheet, or what a script wrote.
+
+A header names the columns, in any order: ``forward``, and where known ``name``, ``backward`` (both
+times in cycles, or all in another unit where nothing is transferred), and in bytes ``exclusive``
+(parameters), ``temporary``, ``carry``, ``stash``, ``input`` and ``output`` (what a layer receives
+from the one before and sends to the next).  Of input and output one is enough.  Aliases: ``layer``
+for name, ``time``, ``cycles`` and ``forward_time`` for forward, ``backward_time`` for backward,
+``parameters``, ``params`` and ``weights`` for exclusive.  An empty number is 0.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+
+from stagepack.errors import InputError, suggest
+from stagepack.files import unguarded
+from stagepack.instances.catalog import clusters
+from stagepack.instances.documents import strict
+from stagepack.instances.formats.registry import Format, stem_of
+from stagepack.instances.pipeline import KIND, PipelinePartition
+from stagepack.instances.pipeline.native import GIVEN, job
+from stagepack.instances.words import LARGEST, Words
+
+TIMES = ("forward", "backward")
+BYTES = ("exclusive", "temporary", "carry", "stash", "input", "output")
+COLUMNS = ("name", *TIMES, *BYTES)
+ALIASES = {
+    "layer": "name", "time": "forward", "cycles": "forward", "forward_time": "forward",
+    "backward_time": "backward", "parameters": "exclusive", "params": "exclusive",
+    "weights": "exclusive",
+}  # fmt: skip
+CLOCK = 1_000_000_000
+"""In Hz, where no cluster is named: a cycle is a nanosecond."""
+
+
+def _named(line: Sequence[str]) -> list[str]:
+    """Return the columns that a header names, by their own names."""
+    lower = [name.strip().lower() for name in line]
+    return [ALIASES.get(name, name) for name in lower]
+
+
+def _sniff(data: bytes) -> bool:
+    """Whether the first line of `data` names times of layers."""
+    line = data[:4096].lstrip().partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf")
+    return "forward" in _named(line.decode(errors="replace").replace('"', "").split(","))
+
+
+def _parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
+    """Return the one instance of a table, named after its file.
+
+    Raises
+    ------
+    InputError
+        Naming line and column.
+    """
+    text = strict.text(data).removeprefix("\ufeff")
+    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
+    rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+    names = _header(rows[0][1])
+    if len(rows) == 1:
+        raise InputError("no layers", remedy="give a line for each layer below the header")
+    for line, row in rows:
+        if len(row) != len(names):
+            raise InputError(
+                f"has {len(row)} cells, the header {len(names)}",
+                field=f"line {line}",
+                remedy="separate the cells by commas, one for each column",
+            )
+    column = {name: [(line, row[at].strip()) for line, row in rows[1:]] for name, at in names}
+    number = {name: _numbers(name, cells) for name, cells in column.items() if name != "name"}
+    inputs, outputs = number.get("input"), number.get("output")
+    if outputs is None:
+        outputs = None if inputs is None else [*inputs[1:], 0]
+    elif inputs is None:
+        inputs = [0, *outputs[:-1]]
+    called = [unguarded(cell) for _, cell in column.get("name", ())]
+    return [
+        PipelinePartition.from_arrays(
+            number["forward"],
+            backward=number.get("backward"),
+            cluster=clusters.asked(given, CLOCK),
+            exclusive=number.get("exclusive"),
+            temporary=number.get("temporary"),
+            carry=number.get("carry"),
+            stash=number.get("stash"),
+            in_bytes=None if inputs is None else [*inputs, 0],
+            out_bytes=None if outputs is None else [0, *outputs],
+            layer_names=called or None,
+            name=stem_of(file),
+            source="table of layers",
+            **job(given),
+        )
+    ]
+
+
+def _header(line: list[str]) -> list[tuple[str, int]]:
+    """Return every column and its place.
+
+    Raises
+    ------
+    InputError
+    """
+    names = _named(line)
+    for at, name in enumerate(names):
+        if name not in COLUMNS:
+            raise InputError(
+                f"unknown column {line[at].strip()[:40]!r}",
+                field="line 1",
+                remedy=suggest(name[:40], [*COLUMNS, *ALIASES]),
+            )
+        if name in names[:at]:
+            raise InputError(
+                f"columns {line[names.index(name)].strip()} and {line[at].strip()} are the same",
+                field="line 1",
+                remedy="leave one out",
+            )
+    return [(name, at) for at, name in enumerate(names)]
+
+
+def _numbers(name: str, cells: Sequence[tuple[int, str]]) -> list[int | float]:
+    """Return a column: whole numbers, or times with fractions."""
+    found: list[int | float] = []
+    whole = name in BYTES or all(_is_whole(cell) for _, cell in cells)
+    kind = "a whole number" if name in BYTES else "a number"
+    for line, cell in cells:
+        try:
+            value = (int if whole else float)(cell or 0)
+        except ValueError:
+            value = -1
+        if not (0 <= value < LARGEST and math.isfinite(value)):
+            raise InputError(
+                f"{cell[:40]!r} is not {kind} from 0 to 2**62",
+                field=f"line {line}, column {name}",
+                remedy="correct it",
+            )
+        found.append(value)
+    return found
+
+
+def _is_whole(cell: str) -> bool:
+    return not cell or cell.isdecimal()
+
+
+FORMAT = Format(
+    name="layer_table",
+    contexts={KIND: GIVEN},
+    extensions=(".csv",),
+    description="layers as CSV: forward, and where known name, backward, exclusive, output, ...",
+    sniff=_sniff,
+    parse=_parse,
+)

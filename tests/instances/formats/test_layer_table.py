@@ -1,0 +1,63 @@
+"""Tables of layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import stagepack as sp
+
+TABLE = """name, time, backward, params, output
+"a, b",1,2,30,4
+c,3,,40,6
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8-sig")
+    return path
+
+
+def test_a_table_is_a_chain_of_layers(tmp_path: Path) -> None:
+    instance = sp.read(write(tmp_path / "net.csv", TABLE), devices=2, capacity=50)
+    assert isinstance(instance, sp.PipelinePartition)
+    same = sp.PipelinePartition.from_arrays(
+        [1, 3],
+        backward=[2, 0],
+        devices=2,
+        capacity=50,
+        exclusive=[30, 40],
+        in_bytes=[0, 4, 0],
+        out_bytes=[0, 4, 6],
+    )
+    assert instance.digest == same.digest
+    assert instance.layer_names == ("a, b", "c")
+    assert instance.name == "net"
+
+
+def test_what_is_received_and_times_with_fractions(tmp_path: Path) -> None:
+    table = write(tmp_path / "net.csv", "forward,input\n1.5,7\n2,8\n")
+    instance = sp.read(table, devices=2)
+    assert isinstance(instance, sp.PipelinePartition)
+    assert instance.forward.tolist() == [1.5, 2]
+    assert (instance.in_bytes.tolist(), instance.out_bytes.tolist()) == ([7, 8, 0], [0, 8, 0])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("forward,colour\n1,red\n", "line 1: unknown column 'colour'"),
+        ("forward,time\n1,2\n", "line 1: columns forward and time are the same"),
+        ("forward,stash\n", "no layers"),
+        ("forward,stash\n1\n", "line 2: has 1 cells, the header 2"),
+        ("forward,stash\n1,2.5\n", "line 2, column stash: '2.5' is not a whole number"),
+        ("forward\n1\n-1\n", "line 3, column forward: '-1' is not a number"),
+        ("forward\nnan\n", "line 2, column forward: 'nan' is not a number"),
+        ("forward\n1e99\n", "line 2, column forward: '1e99' is not a number"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(sp.InputError) as error:
+        sp.read(write(tmp_path / "net.csv", text), devices=1)
+    assert told in str(error.value)
