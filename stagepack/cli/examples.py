@@ -17,6 +17,8 @@ EXAMPLES = {
         "plan bert-large --cluster ipu-pod4 -o plan.json",
         "plan gpt2-xl --cluster ipu-pod16 --microbatches 32",
         "plan net.onnx --cluster ipu-pod4 --training --plot steps.html",
+        "plan gpt2-xl --cluster ipu-pod4 --remote gc200",
+        "plan resnet50 --devices 4 --microbatches 8 --local bm1684x",
     ),
     "tune": (
         "tune bert-base --over batch=1:64 --monotone batch",

@@ -29,7 +29,7 @@ from stagepack.cli.options import (
 from stagepack.cli.output import answer, require_writable
 from stagepack.cli.picture import draw, require_drawable, require_pages
 from stagepack.cli.screen import engines_silenced
-from stagepack.contracts import JsonObject
+from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ Model = Annotated[
         autocompletion=completion.instances,
     ),
 ]
+AROUND = ("cluster", "devices", "bandwidth")
+"""Words of the cluster around chips with local memory,"""
+STEP = ("microbatches", "training")
+"""and of its step."""
 Split = Annotated[
     bool, option(METHOD, "Split the backward pass into B and W (zero bubble).", "--split")
 ]
@@ -53,6 +57,23 @@ def plan(
     model: Model,
     context: JsonObject,
     split: Split = False,
+    remote: Annotated[
+        str | None,
+        option(
+            METHOD,
+            "Every device is this chip with remote memory (gc200): what does not fit runs in "
+            "phases.",
+            metavar="CHIP",
+        ),
+    ] = None,
+    local: Annotated[
+        str | None,
+        option(
+            METHOD,
+            "Every device is this chip with local memory (bm1684x): operators run in groups.",
+            metavar="CHIP",
+        ),
+    ] = None,
     threads: Threads = 1,
     seed: Seed = 0,
     time_limit: Annotated[
@@ -73,7 +94,7 @@ def plan(
     ] = None,
     as_: As = None,
 ) -> None:
-    """Plan a whole model: stages, the schedule of its microbatches, addresses in each memory."""
+    """Plan a whole model: stages, the schedule of its microbatches, what is inside each stage."""
     from stagepack.planning import plan_model
     from stagepack.planning.search import DRAWN
 
@@ -82,15 +103,22 @@ def plan(
         require_drawable(DRAWN, plot, "--plot")
     if html is not None:
         require_pages("--html")
-    partition, form = _partition(model, context), Form.of(as_)
+    given, beside = _model(model, context, local)
+    form = Form.of(as_)
     if form.tool and export is None:
         raise InputError("needs a file", field="--as", remedy="name it: --export FILE")
     if form.tool and export is not None:
-        require_exportable(partition, export, form)
-        form = form.beside(partition, model)
+        require_exportable(given, export, form)
+        form = form.beside(given, model)
     with engines_silenced():
         found = plan_model(
-            partition, split=split, threads=threads, seed=seed, time_limit=time_limit or None
+            given,
+            split=split,
+            remote=remote,
+            threads=threads,
+            seed=seed,
+            time_limit=time_limit or None,
+            **beside,
         )
     made = bool(found.levels)
 
@@ -198,19 +226,52 @@ def _value(text: str) -> Any:
         return text
 
 
+def _model(model: str, context: JsonObject, local: str | None) -> tuple[Any, JsonObject]:
+    """Return what is planned for, and what else is said of it: a cluster of chips, a step."""
+    from stagepack.instances.catalog import clusters
+    from stagepack.instances.groups.words import KIND as GROUPS
+    from stagepack.planning.search import KIND, KINDS
+
+    kind = context.get("kind", KIND if local is None else GROUPS)
+    if kind not in KINDS:
+        raise InputError(
+            f"plans are not made of a {kind}", field="--kind", remedy=f"say {', '.join(KINDS)}"
+        )
+    if kind != GROUPS:
+        if local is not None:
+            raise InputError(f"does not go with a {kind}", field="--local", remedy="leave it out")
+        return _named(model, {**context, "kind": kind}), {}
+    around = {name: context[name] for name in AROUND if name in context}
+    inside = {name: value for name, value in context.items() if name not in (*AROUND, *STEP)}
+    if local is not None:
+        inside["chip"] = local
+    if not around:
+        raise InputError("is missing", field="--cluster", remedy="name one, or give --devices N")
+    said: JsonObject = {"cluster": clusters.machine(around)[1]}
+    said |= {name: context[name] for name in STEP if name in context}
+    return _named(model, {**inside, "kind": kind}), said
+
+
 def _partition(model: str, context: JsonObject) -> PipelinePartition:
-    """Return the model on its cluster; networks of the catalog may be called by themselves."""
-    from stagepack.instances import catalog
-    from stagepack.kinds import KINDS
+    """Return a chain on its cluster."""
     from stagepack.planning.search import KIND
 
     kind = context.get("kind", KIND)
     if kind != KIND:
         raise InputError(f"plans are not made of a {kind}", field="--kind", remedy="leave it out")
-    name = f"{KINDS[KIND].family}/{model}"
-    known = not Path(model).exists() and name in {entry.name for entry in catalog.entries(KIND)}
-    source = name if known else model
-    return cast("PipelinePartition", instance_of(source, {**context, "kind": KIND}))
+    return cast("PipelinePartition", _named(model, {**context, "kind": KIND}))
+
+
+def _named(model: str, context: JsonObject) -> Instance:
+    """Return the instance of a kind; networks of the catalog may be called by themselves."""
+    from stagepack.instances import catalog
+    from stagepack.kinds import KINDS
+
+    kind = context["kind"]
+    known = {entry.name for entry in catalog.entries(kind)}
+    written = [f"{KINDS[kind].family}/{name}" for name in (model, model.replace("-", ""))]
+    found = [] if Path(model).exists() else [name for name in written if name in known]
+    return instance_of(found[0] if found else model, context)
 
 
 def plan_in(source: str | Path) -> ModelPlan | None:

@@ -9,7 +9,8 @@ import typer
 
 from stagepack.cli import completion
 from stagepack.cli.context import instance_and_solution, instance_of
-from stagepack.cli.options import OUTPUT, AsJson, Instance, Solution, option
+from stagepack.cli.export import Form
+from stagepack.cli.options import OUTPUT, As, AsJson, Instance, Solution, option
 from stagepack.cli.output import require_writable
 from stagepack.cli.picture import draw, require_drawable
 from stagepack.cli.plan import draw_plan, plan_in
@@ -19,6 +20,8 @@ from stagepack.errors import InputError, shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from stagepack.planning import ModelPlan
 
 
 def show(
@@ -32,6 +35,14 @@ def show(
         Path | None,
         option(OUTPUT, "Compare the estimate with measured values (JSON, CSV).", metavar="FILE"),
     ] = None,
+    html: Annotated[
+        Path | None, option(OUTPUT, "Of a plan of a model: write its page.", metavar="FILE")
+    ] = None,
+    export: Annotated[
+        Path | None,
+        option(OUTPUT, "Of a plan: write it for other tools, as plan does.", metavar="FILE"),
+    ] = None,
+    as_: As = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what is in an instance: sizes, totals, simple bounds; and what a solution costs."""
@@ -41,11 +52,11 @@ def show(
 
     held = plan_in(instance) if solution is None else None
     if held is not None:
-        if as_json:
-            print_json(held.to_dict())
-        else:
-            print_parts(held.contents())
+        _show_plan(held, html, export, Form.of(as_), as_json)
         return
+    for name, given in (("--html", html), ("--export", export), ("--as", as_)):
+        if given is not None:
+            raise InputError("goes with a plan of a model", field=name, remedy="give its file")
     if solution is None:
         if measured is not None:
             raise InputError("needs a solution", field="--measured", remedy="name a solution file")
@@ -69,6 +80,23 @@ def show(
     if against is not None:
         parts.append(kind.against_sheet(against))
     print_parts(parts)
+
+
+def _show_plan(
+    held: ModelPlan, html: Path | None, export: Path | None, form: Form, as_json: bool
+) -> None:
+    """Show a plan, and write its page and its levels for other tools."""
+    require_writable(html, export)
+    if form.tool and export is None:
+        raise InputError("needs a file", field="--as", remedy="name it: --export FILE")
+    if html is not None:
+        held.to_html(html)
+    if export is not None:
+        held.export(export, as_=form.tool or None, **form.options)
+    if as_json:
+        print_json(held.to_dict())
+    else:
+        print_parts(held.contents())
 
 
 def plot(

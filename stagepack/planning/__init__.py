@@ -1,8 +1,9 @@
 """Floor 6: one plan for a whole model: its stages, the schedule of microbatches, addresses."""
 
 from stagepack.planning.document import read_plan
-from stagepack.planning.model_plan import Level, ModelPlan
+from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.search import plan_model
+from stagepack.planning.stages import Level
 from stagepack.planning.tuned import Evaluation, Tuning
 from stagepack.planning.tuning import tune
 

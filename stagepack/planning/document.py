@@ -14,7 +14,8 @@ from stagepack.errors import InputError
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.native import FORMAT
 from stagepack.instances.formats.solutions import solution_in
-from stagepack.planning.model_plan import PROBLEM, VERSION, Level, ModelPlan
+from stagepack.planning.model_plan import PROBLEM, VERSION, ModelPlan
+from stagepack.planning.stages import Level
 from stagepack.result import Result, Status, Termination
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -36,6 +37,8 @@ class _Document(msgspec.Struct, frozen=True):
     bound: int | None = None
     bound_source: str = ""
     reason: str | None = None
+    bundle: Count = 1
+    on_chip: list[int | None] | None = None
 
 
 def is_plan(path: str | Path) -> bool:
@@ -81,6 +84,8 @@ def read_plan(path: str | Path) -> ModelPlan:
         bound_source=found.bound_source,
         microbatches=found.microbatches,
         reason=found.reason or "",
+        bundle=found.bundle,
+        on_chip=tuple(found.on_chip or ()),
     )
 
 

@@ -5,25 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stagepack import files
-from stagepack.contracts import Instance, JsonObject, Number
+from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError, suggest
 from stagepack.instances.formats import dump, write_solution
+from stagepack.instances.graph import GraphPartition
+from stagepack.instances.packing import LmemPacking
 from stagepack.instances.pipeline import PipelinePartition
-from stagepack.instances.pipeline.estimate import estimate
 from stagepack.instances.problem import PROBLEMS
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.instances.schedule.check import Measure, measure
 from stagepack.instances.violation import Violation
+from stagepack.planning.stages import Level, Structure, inside, pace
 from stagepack.report import format as as_text
 from stagepack.report.html import page
 from stagepack.report.shown import contents, html
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import view
-from stagepack.result import Result, Status, relative_gap
+from stagepack.result import Status, relative_gap
 from stagepack.shown import Shown, dataframe
 from stagepack.solve import versions
 
@@ -31,29 +34,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PROBLEM, VERSION = "model-plan", 1
-
-
-@dataclass(frozen=True)
-class Level:
-    """One question of a plan, and its answer.
-
-    Attributes
-    ----------
-    name : str
-        "partition", "schedule", or "stage N".
-    instance : instance
-    result : Result
-        Its bound is one of this level alone: of this partition, of this schedule.
-    """
-
-    name: str
-    instance: Instance
-    result: Result[Any]
-
-    def to_dict(self) -> JsonObject:
-        """Return the level as plain JSON data."""
-        native = json.loads(dump(self.instance, "level.json"))
-        return {"name": self.name, "instance": native, "result": self.result.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -79,7 +59,7 @@ class Attempt:
     reason: str = ""
 
 
-STAGE_COLUMNS = ("stage", "first", "end", "device", "busy", "idle", "memory", "capacity")
+STAGE_COLUMNS = ("stage", "first", "end", "device", "busy", "idle", "memory", "capacity", "inside")
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,13 +72,19 @@ class ModelPlan(Shown):
     status : Status
         OPTIMAL: no plan with a stage a device is faster; INFEASIBLE: none fits, proved.
     levels : tuple of Level
-        The partition, the schedule, and the memory of each stage as far as tensors are known.
+        The partition, the schedule, the groups of the whole network where the chips have local
+        memory, and what is inside each stage: its groups, its phases where it does not fit its
+        chip, or else its memory as far as tensors are known.
     bound, bound_source : int or None, str
         No plan takes fewer cycles: whichever stages, whichever schedule.
     microbatches : int
         Of a step.
     attempts : tuple of Attempt
     reason : str
+    bundle : int
+        Microbatches that go through a stage with phases before the next ones.
+    on_chip : tuple of (int or None)
+        Bytes of every device's own memory where there is remote memory, too; else empty.
     """
 
     name: str
@@ -109,6 +95,8 @@ class ModelPlan(Shown):
     microbatches: int
     attempts: tuple[Attempt, ...] = ()
     reason: str = ""
+    bundle: int = 1
+    on_chip: tuple[int | None, ...] = ()
 
     # ------------------------------------------------------------------ figures
 
@@ -128,10 +116,31 @@ class ModelPlan(Shown):
 
     @property
     def partition(self) -> PipelinePartition:
-        """What was cut into stages."""
+        """What was cut into stages, where that is a chain.
+
+        Raises
+        ------
+        InputError
+            Where it is a graph.
+        """
         instance = self.level("partition").instance
-        assert isinstance(instance, PipelinePartition)
+        if not isinstance(instance, PipelinePartition):
+            raise InputError(
+                f"is of a {instance.kind}", field="plan", remedy="give a plan of a chain of layers"
+            )
         return instance
+
+    @cached_property
+    def structure(self) -> Structure:
+        """What the levels mean for one another."""
+        return Structure(
+            self.level("partition"),
+            inside(self.levels),
+            self.microbatches,
+            self.bundle,
+            self.schedule.split,
+            self.on_chip,
+        )
 
     @property
     def schedule(self) -> PipelineSchedule:
@@ -140,7 +149,7 @@ class ModelPlan(Shown):
         assert isinstance(instance, PipelineSchedule)
         return instance
 
-    @property
+    @cached_property
     def measure(self) -> Measure:
         """What the schedule amounts to."""
         return measure(self.schedule, self.level("schedule").result.solution)
@@ -157,10 +166,9 @@ class ModelPlan(Shown):
 
     @property
     def seconds(self) -> float | None:
-        """Of a step."""
-        if self.objective is None:
-            return None
-        return self.objective / float(self.partition.cluster.clock)
+        """Of a step; None, too, where times are in no known unit."""
+        clock = pace(self.levels[0]) if self.levels else None
+        return None if self.objective is None or clock is None else self.objective / clock
 
     @property
     def throughput(self) -> float | None:
@@ -174,11 +182,10 @@ class ModelPlan(Shown):
 
     @property
     def memories(self) -> list[int]:
-        """Bytes that each stage's device holds at most: its layers, and what is in flight."""
-        stages = estimate(self.partition, self.level("partition").result).stages
+        """Bytes that each device holds at most: its layers, and what is in flight."""
         flying = [device.peak_memory for device in self.measure.devices]
-        held = [stage.memory - stage.stash for stage in stages]
-        return [sum(pair) for pair in zip(held, flying, strict=True)]
+        stages = self.structure.stages()
+        return [stage.held + own for stage, own in zip(stages, flying, strict=True)]
 
     def binds(self) -> Iterator[tuple[str, str]]:
         """Yield what keeps the plan from being faster: where work, idling and memory are."""
@@ -189,14 +196,11 @@ class ModelPlan(Shown):
         yield "most work", f"{self.schedule.device_name(at)}: busy {share} of the step"
         idle = as_text.share(found.step_bubble)
         yield "bubble", f"{idle} of all devices' time"
-        limits = [
-            self.partition.cluster.devices[device].memory
-            for _, _, device in self.level("partition").result.solution.stages
-        ]
+        stages = self.structure.stages()
         shares = [
-            (used / limit, stage)
-            for stage, (used, limit) in enumerate(zip(memory, limits, strict=True))
-            if limit
+            (used / stage.capacity, at)
+            for at, (used, stage) in enumerate(zip(memory, stages, strict=True))
+            if stage.capacity
         ]
         if shares:
             used, stage = max(shares)
@@ -212,21 +216,23 @@ class ModelPlan(Shown):
             found += [Violation(f"{level.name}: {one.rule}", one.detail) for one in broken]
         if found or not self.levels:
             return tuple(found)
-        again = PipelineSchedule.from_partition(
-            self.partition,
-            self.level("partition").result.solution,
-            microbatches=self.microbatches,
-            split=self.schedule.split,
-        )
-        if again.digest != self.schedule.digest:
+        network = next((level for level in self.levels if level.name == "network"), None)
+        found += self.structure.misplaced(network)
+        try:
+            expected = self.structure.schedule().digest
+        except InputError as error:
+            expected = str(error)
+        if expected != self.schedule.digest:
             found.append(
                 Violation("schedule: instance", "it is not that of the stages of the partition")
             )
-        for stage, used in enumerate(self.memories):
-            device = self.level("partition").result.solution.stages[stage][2]
-            limit = self.partition.cluster.devices[device].memory
-            if limit is not None and used > limit:
-                found.append(Violation(f"stage {stage}: memory", f"{used:,} of {limit:,} bytes"))
+            return tuple(found)
+        for at, (used, stage) in enumerate(
+            zip(self.memories, self.structure.stages(), strict=True)
+        ):
+            if stage.capacity is not None and used > stage.capacity:
+                detail = f"{used:,} of {stage.capacity:,} bytes"
+                found.append(Violation(f"stage {at}: memory", detail))
         if self.bound is not None and self.objective is not None and self.objective < self.bound:
             found.append(Violation("bound", f"{self.objective:,} cycles are below {self.bound:,}"))
         return tuple(found)
@@ -247,6 +253,8 @@ class ModelPlan(Shown):
             "bound_source": self.bound_source,
             "gap": self.gap,
             "microbatches": self.microbatches,
+            "bundle": self.bundle,
+            "on_chip": list(self.on_chip) or None,
             "seconds": self.seconds,
             "throughput": self.throughput,
             "bubble": self.measure.step_bubble if made else None,
@@ -256,7 +264,7 @@ class ModelPlan(Shown):
             "violations": [str(violation) for violation in self.check()],
             "attempts": [{**vars(one), "status": str(one.status)} for one in self.attempts],
             "versions": versions(),
-            "levels": [level.to_dict() for level in self.levels],
+            "levels": [_document(level) for level in self.levels],
         }
         plain: JsonObject = files.finite(whole)
         return plain
@@ -332,16 +340,20 @@ class ModelPlan(Shown):
         """Return what is printed."""
         if not self.levels:
             return [Head([(self.name, str(self.status))], reason=self.reason)]
-        assert self.seconds is not None
-        pace = as_text.number(self.throughput)
+        steps = f"{as_text.number(self.objective)} cycles a step"
+        if self.seconds is not None:
+            steps += f" ({as_text.seconds(self.seconds)})"
         figures = [
-            f"{as_text.number(self.objective)} cycles a step ({as_text.seconds(self.seconds)})",
+            steps,
             f"at least {as_text.number(self.bound)} ({self.bound_source})",
             f"gap {as_text.gap(self.gap)}",
-            f"{pace} microbatches a second",
         ]
-        placed = len(self.levels) - 2
+        if self.throughput is not None:
+            figures.append(f"{as_text.number(self.throughput)} microbatches a second")
+        placed = sum(isinstance(level.instance, LmemPacking) for level in self.levels)
         lines = list(self.binds())
+        if self.bundle > 1:
+            lines.append(("bundles", f"{self.bundle} microbatches go through phases at a time"))
         if placed:
             words = as_text.plural(placed, "stage")
             lines.append(("addresses", f"every buffer of {words} has its place"))
@@ -353,7 +365,7 @@ class ModelPlan(Shown):
         ]
 
     def _levels(self) -> Sheet:
-        """Return what was asked of the whole model, and how good the answers are by themselves."""
+        """Return what was asked, memory aside, and how good the answers are by themselves."""
         rows = [
             [
                 level.name,
@@ -362,7 +374,8 @@ class ModelPlan(Shown):
                 as_text.number(level.result.objective),
                 as_text.number(level.result.bound),
             ]
-            for level in self.levels[:2]
+            for level in self.levels
+            if not isinstance(level.instance, LmemPacking)
         ]
         header = ("level", "status", "objective", "value", "its bound")
         return Sheet(header, rows, header[:3])
@@ -371,32 +384,48 @@ class ModelPlan(Shown):
         """Return the stages as a table."""
         rows = [
             [
-                str(stage),
-                as_text.span(first, end),
-                device,
-                as_text.number(busy),
-                as_text.share(idle),
+                str(at),
+                stage.what,
+                stage.device_name,
+                as_text.number(device.busy),
+                as_text.share(device.step_bubble),
                 as_text.quantity(used),
-                as_text.quantity(capacity),
+                as_text.NOTHING if stage.capacity is None else as_text.quantity(stage.capacity),
+                stage.how,
             ]
-            for stage, first, end, device, busy, idle, used, capacity in self._figures()
+            for at, (stage, device, used) in enumerate(
+                zip(self.structure.stages(), self.measure.devices, self.memories, strict=True)
+            )
         ]
-        header = ("stage", "layers", "device", "busy", "idle", "memory", "of")
-        return Sheet(header, rows, ("device",), spare=("device", "of"))
+        part = "part" if isinstance(self.levels[0].instance, GraphPartition) else "layers"
+        header = ("stage", part, "device", "busy", "idle", "memory", "of", "inside")
+        return Sheet(header, rows, ("device", "inside"), spare=("device", "of"))
 
     def _figures(self) -> list[tuple[Any, ...]]:
-        """Return the `STAGE_COLUMNS` of each stage."""
-        stages = estimate(self.partition, self.level("partition").result).stages
+        """Return the `STAGE_COLUMNS` of each stage; those of a graph have no layers in a row."""
+        partition = self.level("partition")
+        spans: list[tuple[Any, Any]] = [(None, None)] * self.schedule.d
+        if isinstance(partition.instance, PipelinePartition):
+            spans = [(first, end) for first, end, _ in partition.result.solution.stages]
+        stages = self.structure.stages()
         return [
             (
-                stage.stage, stage.first, stage.end, stage.device_name, device.busy,
-                device.step_bubble, used, stage.capacity,
+                at, *spans[at], stage.device_name, device.busy, device.step_bubble, used,
+                stage.capacity, stage.how,
             )
-            for stage, device, used in zip(stages, self.measure.devices, self.memories, strict=True)
+            for at, (stage, device, used) in enumerate(
+                zip(stages, self.measure.devices, self.memories, strict=True)
+            )
         ]  # fmt: skip
 
     def _line(self) -> str:
         return f"{self.name!r}, {self.status}, {self.objective} cycles"
+
+
+def _document(level: Level) -> JsonObject:
+    """Return a level as plain JSON data."""
+    native = json.loads(dump(level.instance, "level.json"))
+    return {"name": level.name, "instance": native, "result": level.result.to_dict()}
 
 
 def _section(level: Level, anchor: str, figures: JsonObject) -> JsonObject:

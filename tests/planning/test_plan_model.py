@@ -179,7 +179,7 @@ def test_nothing_is_asked_once_a_plan_is_proved_or_the_time_is_over(
     alone = chain(0, k=1, capacity=None)
     plan = sp.plan_model(alone, microbatches=1)
     assert (plan.status, len(plan.attempts)) == ("OPTIMAL", 1)
-    monkeypatch.setattr("stagepack.planning.search.QUESTIONS", -1)
+    monkeypatch.setattr("stagepack.planning.tries.QUESTIONS", -1)
     over = sp.plan_model(chain(1))
     assert (over.status, over.attempts) == ("UNKNOWN", ())
     assert "time" in over.reason
@@ -196,6 +196,15 @@ def test_plans_are_pages_and_exports(tmp_path: Path) -> None:
     partition = plan.level("partition")
     sp.write_solution(partition.instance, partition.result, tmp_path / "same.txt", as_="vllm")
     assert stages.read_text() == (tmp_path / "same.txt").read_text()
+    written = tmp_path / "plan.json"
+    plan.to_json(str(written))
+    page.unlink()
+    stages.unlink()
+    shown = run("show", written, "--html", page, "--export", stages, "--as", "vllm")
+    assert shown.returncode == 0, shown.stderr
+    assert page.read_text().count('id="level1"') == 1
+    assert stages.read_text() == (tmp_path / "same.txt").read_text()
+    assert run("show", tmp_path / "model.json", "--html", page).returncode == 2
     plan.export(orders)
     assert len(orders.read_text().splitlines()) == 2
     with pytest.raises(sp.InputError, match="schedule"):

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from stagepack.contracts import JsonObject
+from stagepack.errors import InputError, suggest
 from stagepack.instances.catalog import clusters, networks
 from stagepack.instances.catalog.networks.network import cycles
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, liveness
@@ -47,6 +48,7 @@ GC200 = Chip(
     startup=50_000,
     clock=1_327_000_000,
 )
+CHIPS = {GC200.name: GC200}
 PRESET = "ipu-pod4"  # its devices have the arithmetic of the GC200's tiles
 TRAINED = {"training": True, "policies": "stash,keep,recompute"}
 JOB = {
@@ -145,6 +147,19 @@ def _six_layers(capacity: int) -> PhaseSchedule:
         modes=["compute"],
         name="six-layers",
     )
+
+
+def preset(name: str) -> Chip:
+    """Return a chip with remote memory by name.
+
+    Raises
+    ------
+    InputError
+        For an unknown one.
+    """
+    if name not in CHIPS:
+        raise InputError(f"unknown chip {name!r}", field="remote", remedy=suggest(name, CHIPS))
+    return CHIPS[name]
 
 
 # ---------------------------------------------------------------------- generators

@@ -287,3 +287,16 @@ def test_what_torch_logs_is_shown_once_a_module_is_traced() -> None:
 def test_nothing_is_measured_in_no_repeats() -> None:
     with pytest.raises(InputError, match="repeats: 0 repeats"):
         sp.profile_model(models.ResNet(), IMAGE, depth=1, measure=True, repeats=0)
+
+
+def test_modules_are_planned_directly() -> None:
+    net = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(4)))
+    inputs = (torch.zeros(2, 8),)
+    said: dict[str, Any] = {"training": True, "microbatches": 3}
+    plan = sp.plan_model(net, "generic-2", sample_inputs=inputs, **said)
+    assert plan.check() == ()
+    profile = sp.profile_model(net, inputs, machine="generic-2")
+    same = sp.plan_model(profile, "generic-2", **said)
+    assert (plan.objective, plan.bound) == (same.objective, same.bound)
+    with pytest.raises(InputError, match="sample_inputs"):
+        sp.plan_model(net, "generic-2")

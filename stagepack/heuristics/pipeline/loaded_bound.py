@@ -1,0 +1,116 @@
+"""Stages of a chain of which each stays on its device or is loaded into it, and a bound on them.
+
+A stage whose bytes fit keeps them; any other one loads its variables at least once for every bundle
+of microbatches (:mod:`stagepack.instances.phases.stage`), beside its work and not below it.  So its
+device is busy for
+
+    work(a, b),                 where bytes(a, b) <= room,
+    work(a, b) + loads(a, b)    otherwise.
+
+Both rise with the range.  For a limit each stage in turn takes as many layers as it can, and
+bisection finds the least limit: O(k log n) a probe.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagepack.instances.profile import Array
+
+PROBES = 60
+SLACK = 1e-9
+"""Relative, for sums of floats."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A chain at its cuts.
+
+    Attributes
+    ----------
+    cuts : list of int
+        Those that are allowed, 0 and n included.
+    work, loads, held : list of float
+        Of all layers before each of them: cycles of a step, cycles of loads, bytes.
+    room : float
+        Bytes of a device.
+    stages : int
+        As many as there may be.
+    """
+
+    cuts: list[int]
+    work: list[float]
+    loads: list[float]
+    held: list[float]
+    room: float
+    stages: int
+
+    @classmethod
+    def of(
+        cls, cuts: Array, work: Array, loads: Array, held: Array, room: float, stages: int
+    ) -> Loaded:
+        """Return a chain from what each of its layers takes, arrays of shape (n,).
+
+        Parameters
+        ----------
+        cuts : ndarray of int, shape (allowed,)
+        work, loads, held : ndarray
+        room : float
+        stages : int
+        """
+        return cls(
+            cuts.tolist(),
+            _before(work, cuts),
+            _before(loads, cuts),
+            _before(held, cuts),
+            room,
+            stages,
+        )
+
+    def bound(self) -> int:
+        """Return a lower bound on the longest time that any device is busy."""
+        return math.floor(self._least()[0] * (1 - SLACK))
+
+    def boundaries(self) -> tuple[int, ...]:
+        """Return stages of which the longest is as short as can be, at least one layer each."""
+        return self._least()[1]
+
+    def _least(self) -> tuple[float, tuple[int, ...]]:
+        """Return a limit within which no stages are, and stages next to it."""
+        both = [work + load for work, load in zip(self.work, self.loads, strict=True)]
+        low, high = 0.0, both[-1]
+        best = self._within(high * (1 + SLACK) + 1, both)
+        for _ in range(PROBES):
+            middle = (low + high) / 2
+            found = self._within(middle, both)
+            if found is None:
+                low = middle
+            else:
+                high, best = middle, found
+        assert best is not None
+        return low, best
+
+    def _within(self, limit: float, both: list[float]) -> tuple[int, ...] | None:
+        """Return stages none of which takes longer than the limit, each as long as can be."""
+        at, found, last = 0, [0], len(self.cuts) - 1
+        for _ in range(self.stages):
+            kept = min(
+                bisect_right(self.work, self.work[at] + limit),
+                bisect_right(self.held, self.held[at] + self.room),
+            )
+            at = max(at, kept - 1, bisect_right(both, both[at] + limit) - 1)
+            found.append(self.cuts[at])
+            if at == last:
+                return tuple(dict.fromkeys(found))
+        return None
+
+
+def _before(column: Array, cuts: Array) -> list[float]:
+    """Return what all layers before each cut take together."""
+    total = np.concatenate(([0.0], np.cumsum(column, dtype=np.float64)))
+    found: list[float] = total[cuts].tolist()
+    return found

@@ -1,0 +1,98 @@
+"""A network on chips with local memory as a chain to be cut into stages, and one stage of it.
+
+A layer of the chain is an operator.  It takes the cycles that it takes by itself, from and to
+global memory; groups of a stage take other, mostly fewer, ones.  Its bytes are those of global
+memory.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from stagepack.instances.groups.data import Source
+from stagepack.instances.groups.execution.replay import played_alone
+from stagepack.instances.groups.instance import LayerGrouping
+from stagepack.instances.groups.operators import Shape
+from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.profile import Cluster, LayerProfile, ModelProfile
+
+
+def as_chain(instance: LayerGrouping, cluster: Cluster, **options: Any) -> PipelinePartition:
+    """Return the operators of a network as layers.
+
+    Parameters
+    ----------
+    instance : LayerGrouping
+        On the chip that every device is; its cycles are those of the cluster's clock.
+    cluster : Cluster
+    **options
+        As for :meth:`.PipelinePartition.from_profile`.
+    """
+    tensors = instance.tensors
+    last = {tensor: at for at, reads in enumerate(instance.reads) for tensor in reads}
+    nbytes = [tensor.nbytes(tensor.shape) for tensor in tensors]
+    layers = []
+    for at, operator in enumerate(instance.operators):
+        reads = [*dict.fromkeys(instance.reads[at])]
+        around = nbytes[at] + sum(nbytes[tensor] for tensor in reads if last[tensor] == at)
+        layers.append(
+            LayerProfile(
+                name=operator.name,
+                forward=max(1, played_alone(instance, at)),
+                exclusive={"parameters": sum(w.nbytes(w.channels) for w in operator.weights)},
+                temporary=around,
+                inputs=tuple(tensors[tensor].name for tensor in reads),
+                outputs=(operator.name,),
+            )
+        )
+    results = [at for at in range(instance.n) if at in instance.kept or not tensors[at].readers]
+    profile = ModelProfile(
+        layers=tuple(layers),
+        tensors={tensor.name: size for tensor, size in zip(tensors, nbytes, strict=True)},
+        results=tuple(tensors[at].name for at in results),
+        name=instance.name,
+    )
+    return PipelinePartition.from_profile(profile, cluster, **options)
+
+
+def stage_groups(instance: LayerGrouping, first: int, end: int) -> LayerGrouping:
+    """Return operators [first, end) of a network as one of its own.
+
+    It is given what earlier ones write, and stores what later ones read.
+    """
+    tensors, inside = instance.tensors, range(first, end)
+    known = {given.name: given for given in instance.inputs}
+    read = dict.fromkeys(tensor for at in inside for tensor in instance.reads[at])
+    outside = [tensors[tensor] for tensor in read if tensor not in inside]
+    kept = [
+        tensors[at].name
+        for at in inside
+        if at in instance.kept or any(reader >= end for reader in tensors[at].readers)
+    ]
+    return instance.replace(
+        operators=instance.operators[first:end],
+        inputs=[
+            known.get(one.name)
+            or Source(name=one.name, shape=_brief(one.shape), dtype_bytes=one.dtype_bytes)
+            for one in outside
+        ],
+        outputs=kept,
+        name=f"{instance.name} {first}-{end - 1}",
+    )
+
+
+def _brief(shape: Shape) -> tuple[int, ...]:
+    """Return a shape without a depth of 1."""
+    n, c, d, h, w = shape
+    return (n, c, h, w) if d == 1 else shape
+
+
+def step_bound(bound: float, microbatches: int, devices: int) -> int:
+    """Return a bound on a step of inference, whatever the stages and their groups.
+
+    Groups of all stages one after the other are a plan of the whole network on one chip.  So
+    stages take at least as long together, and the longest at least its share of that.  A microbatch
+    passes them all, and the longest works on the others beside that.
+    """
+    return math.ceil(bound) + (microbatches - 1) * math.ceil(bound / devices)

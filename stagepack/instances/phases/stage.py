@@ -1,0 +1,137 @@
+"""One stage of a pipeline on a chip with remote memory: its layers as phases.
+
+What a stage cannot hold it keeps in remote memory, and runs through its layers phase by phase for
+some microbatches at a time.  Of the layers' bytes, variables are loaded and dropped; code and
+vertex state stay on chip, which has so much less room.  A chain of layers is all that is known
+here: at a cut between phases everything that crosses it is stored and loaded again.
+
+Forward, a stage takes its inputs out of remote memory, where the link has put them, and leaves
+there what it sends.  Backward, it computes forward once more from the inputs that it kept there
+(*full recomputation* of a stage), and then back; gradients come and go over the links, whose time
+is that of the edges of a schedule.  The optimiser's step comes after all microbatches, and is no
+part of it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from stagepack.errors import InputError
+from stagepack.instances.phases.data import Policy
+from stagepack.instances.phases.instance import PhaseSchedule
+from stagepack.instances.phases.modes import Mode
+from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.profile import Array, Chip
+
+STAYS = ("vertex state", "constants")
+"""Categories of bytes that every phase needs on chip."""
+COUNTED = ("gradients", "optimiser state")
+"""Those that phases count by themselves, or have no part in."""
+DIGITS = 6
+"""Of rates, which count by their decimal text."""
+MODES = (Mode.COMPUTE, Mode.IO, Mode.IO_OVERLAPPED)
+
+
+def at_clock(chip: Chip, clock: float) -> Chip:
+    """Return a chip whose rates and delays are counted in cycles of another clock."""
+    ratio = float(chip.clock) / float(clock)
+    if ratio == 1:
+        return chip
+    names = ("remote_bandwidth", "host_bandwidth", "tile_bandwidth", "gather_bandwidth")
+    rates = {
+        name: float(f"{value * ratio:.{DIGITS}g}")
+        for name in names
+        if (value := getattr(chip, name)) is not None
+    }
+    return msgspec.structs.replace(chip, clock=clock, startup=round(chip.startup / ratio), **rates)
+
+
+def held_on_chip(partition: PipelinePartition, first: int, end: int) -> int:
+    """Return the bytes of layers [first, end) that stay on chip whatever phase runs."""
+    layers = slice(first, end)
+    held = sum(
+        int(column[layers].sum()) for name, column in partition.exclusive.items() if name in STAYS
+    )
+    uses = partition.shared
+    here = uses.key[np.searchsorted(uses.layer, first) : np.searchsorted(uses.layer, end)]
+    return held + int(uses.nbytes[np.unique(here)].sum())
+
+
+def variables(partition: PipelinePartition) -> Array:
+    """Return the bytes of each layer that a phase loads, shape (n,)."""
+    found = np.zeros(partition.n, dtype=np.int64)
+    for name, column in partition.exclusive.items():
+        if name not in (*STAYS, *COUNTED):
+            found += column
+    return found
+
+
+def stage_phases(
+    partition: PipelinePartition,
+    stage: tuple[int, int, int],
+    chip: Chip,
+    steps: int,
+    *,
+    backward: bool = False,
+) -> PhaseSchedule:
+    """Return the phases of a stage, forward or backward, for some microbatches.
+
+    Parameters
+    ----------
+    partition : PipelinePartition
+    stage : (int, int, int)
+        Its layers [first, end), and its device.
+    chip : Chip
+        That of the device, in cycles of the partition's cluster; its memory is what is there for
+        the phases.
+    steps : int
+        Microbatches that go through a phase before the next one begins.
+    backward : bool
+
+    Raises
+    ------
+    InputError
+        For a partition that says its costs as tables.
+    """
+    first, end, device = stage
+    if partition.compute_table is not None or partition.memory_table is not None:
+        raise InputError(
+            "says costs of ranges, not of layers",
+            field="model",
+            remedy="give a model whose layers say their cycles and bytes, or no remote memory",
+        )
+    speed = float(partition.cluster.devices[device].speed)
+    layers = slice(first, end)
+    crossing = partition.in_bytes[first : end + 1].copy()
+    crossing[-1] = partition.out_bytes[end]
+    around = crossing[:-1] + crossing[1:]
+    alive = (partition.temporary + partition.carry)[layers]
+    temporary = np.maximum(0, alive - around)
+    if backward:  # gradients of what crosses the ends, beside all that phases know of
+        temporary[-1] += 0 if end == partition.n else int(crossing[-1])
+        temporary[0] += 0 if first == 0 else int(crossing[0])
+    cuts = np.flatnonzero(partition.allowed_cuts)
+    inside = cuts[(cuts >= first) & (cuts <= end)] - first
+    return PhaseSchedule.from_arrays(
+        variables(partition)[layers],
+        _whole(partition.forward[layers], speed),
+        crossing,
+        backward=_whole(partition.backward[layers], speed) if backward else None,
+        temporary=temporary,
+        chip=msgspec.structs.replace(chip, host_bandwidth=chip.remote_bandwidth),
+        modes=MODES,
+        steps=steps,
+        training=backward,
+        policies=tuple(Policy) if backward else (Policy.STASH,),
+        fixed_boundaries=None if len(inside) == end - first + 1 else inside.tolist(),
+        layer_names=[partition.layer_name(at) for at in range(first, end)],
+        name=f"{partition.name}, {partition.device_name(device)}{' backward' if backward else ''}",
+    )
+
+
+def _whole(cycles: Array, speed: float) -> Array:
+    """Return cycles on a device, rounded up for each layer."""
+    if speed == 1 and cycles.dtype.kind == "i":
+        return cycles
+    return np.ceil(cycles / speed).astype(np.int64)

@@ -1,0 +1,68 @@
+"""Plans of graphs: stages cut from the graph as it is, and their schedule.
+
+As with chains, stages leave room for at most w microbatches in flight, and w goes down from all
+that there can be to one.  Stages follow one another, but a tensor may pass some of them by, and
+branches may run side by side: the schedule's edges are those of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from stagepack.heuristics.graph.step_bound import step_bound
+from stagepack.instances.graph import GraphPartition, Objective
+from stagepack.planning.model_plan import ModelPlan
+from stagepack.planning.stages import Level, Structure, ticks
+from stagepack.planning.tries import Tries
+from stagepack.result import Result, Status
+
+ASKED = (Objective.SUM, Objective.OVERLAP)
+"""Objectives whose stages are tried beside those of the graph's own."""
+UNTIMED = (Objective.REPLICATED, Objective.MEMORY)
+"""Those that are not: a schedule has a device a stage, and asks for time."""
+
+
+@dataclass
+class Graphs(Tries):
+    """Plans of a graph.
+
+    Attributes
+    ----------
+    model : GraphPartition
+    """
+
+    model: GraphPartition = field(kw_only=True)
+
+    def find(self) -> ModelPlan:
+        """Return the fastest plan that is found."""
+        bound = step_bound(self.model, self.microbatches, ticks(self.model))
+        self.enough = bound
+        own = self.model.objective
+        asked = dict.fromkeys((*(() if own in UNTIMED else (own,)), *ASKED))
+        reason = ""
+        seen: set[Any] = set()
+        for in_flight in self._in_flight():
+            for objective in asked:
+                if self.ends():
+                    break
+                whole = self.model.replace(microbatches=in_flight, objective=objective)
+                result: Result[Any] = self.ask(whole)
+                if result.solution is None:
+                    self.note(in_flight, 0, result.status, result.reason)
+                    if result.status is Status.INFEASIBLE and in_flight == 1:
+                        reason = result.reason
+                    break
+                if result.solution not in seen:
+                    seen.add(result.solution)
+                    cut = Level("partition", whole, result)
+                    self.timed(Structure(cut, {}, self.microbatches, split=self.split), ())
+        return self.plan(bound, "work of the graph", "" if self.best is not None else reason)
+
+    def _in_flight(self) -> Iterator[int]:
+        """Yield the numbers of microbatches in flight for which partitions are made, falling."""
+        most = min(self.microbatches, self.model.devices)
+        stashing = self.model.backward.any() and self.model.stash.any()
+        limited = self.model.capacity is not None
+        yield from range(most, 0, -1) if stashing and limited else (1,)

@@ -1,0 +1,268 @@
+"""Plans of chains on devices with remote memory: stages that do not fit run in phases.
+
+Partitions are asked for as if devices had room for all.  For every number of microbatches that goes
+through phases at a time, a divisor of those of a step, what a stage of the partition cannot keep on
+its device runs in phases, forward and backward; their cycles are those of the stage's operations in
+the schedule.  Where they differ from what the partition went by, layers of a stage count by as much
+more, and the partition is asked for again.  Plans whose stages all stay on their devices come
+first.
+
+Neither phases nor bundles do less than the work in order that bounds all plans.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stagepack.contracts import JsonObject
+from stagepack.heuristics.pipeline.loaded_bound import SLACK, Loaded
+from stagepack.heuristics.pipeline.step_bound import step_bound
+from stagepack.instances.phases import PhaseSchedule
+from stagepack.instances.phases.stage import STAYS, at_clock, held_on_chip, stage_phases, variables
+from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.check import stage_memory
+from stagepack.instances.profile import Array, Chip
+from stagepack.planning.model_plan import ModelPlan
+from stagepack.planning.resident import BALANCED, Resident, Stage
+from stagepack.planning.stages import Level, Structure
+from stagepack.planning.tries import ROUNDS, Tries, expressed
+from stagepack.result import Result, Status
+
+
+def phased(
+    model: PipelinePartition, microbatches: int, split: bool, limits: JsonObject, remote: Chip
+) -> ModelPlan:
+    """Return the fastest plan that is found, with phases or without.
+
+    Parameters
+    ----------
+    model : PipelinePartition
+    microbatches : int
+    split : bool
+        Of plans without phases; backward passes in phases stay whole.
+    limits : dict
+    remote : Chip
+    """
+    resident = Resident(model.name, microbatches, split, limits, model=model)
+    resident.search()
+    chip = at_clock(remote, float(model.cluster.clock))
+    search = Phased(model.name, microbatches, False, limits, model=model, chip=chip)
+    search.attempts, search.best = resident.attempts, resident.best
+    bound, source = step_bound(model, microbatches, split=split), "work in order"
+    loads = search.bound()
+    if loads > bound:
+        bound, source = loads, "work and loads of what fits no device"
+    search.enough = bound
+    reason = search.search()
+    return search.plan(bound, source, reason)
+
+
+@dataclass
+class Phased(Tries):
+    """Plans with phases.
+
+    Attributes
+    ----------
+    model : PipelinePartition
+    chip : Chip
+        In cycles of the model's cluster.
+    """
+
+    model: PipelinePartition = field(kw_only=True)
+    chip: Chip = field(kw_only=True)
+    _phases: dict[tuple[Stage, int, bool], Result[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        devices = self.model.cluster.devices
+        cluster = msgspec.structs.replace(
+            self.model.cluster,
+            devices=tuple(msgspec.structs.replace(device, memory=None) for device in devices),
+        )
+        self._free = self.model.replace(cluster=cluster)
+        self._on_chip = tuple(device.memory for device in devices)
+
+    def search(self) -> str:
+        """Try partitions and bundles; return why none can fit, where that is proved."""
+        if all(memory is None for memory in self._on_chip):
+            return ""
+        first = self.ask(self._free)
+        if first.solution is None:
+            return first.reason if first.status is Status.INFEASIBLE else ""
+        for bundle in _divisors(self.microbatches):
+            mixed = self._loaded(bundle, sure=True).boundaries()
+            for boundaries in dict.fromkeys((mixed, first.solution.boundaries)):
+                self._try(first, bundle, boundaries)
+        return "" if self.best is not None else self._too_large()
+
+    def bound(self) -> int:
+        """Return a bound on all plans: each stage stays, or loads its variables for each pass.
+
+        For every bundle: the first one passes all stages, which load at least what they have no
+        room for together, and the busiest one works on.
+        """
+        return min(map(self._bound, _divisors(self.microbatches)))
+
+    def _bound(self, bundle: int) -> int:
+        """Return a bound on plans with such bundles."""
+        chain = self._loaded(bundle, sure=False)
+        count = self.microbatches // bundle
+        own = max(1.0, float(variables(self._free).sum()))
+        share = max(0.0, 1 - chain.stages * chain.room / own)
+        once = math.floor((chain.work[-1] + share * chain.loads[-1]) / count * (1 - SLACK))
+        busiest = chain.bound()
+        if self.model.training:
+            return max(once, busiest)
+        return max(busiest, once + busiest * (count - 1) // count)
+
+    def _loaded(self, bundle: int, *, sure: bool) -> Loaded:
+        """Return the chain with its loads, for all microbatches of a step.
+
+        Parameters
+        ----------
+        bundle : int
+        sure : bool
+            Count all that a stage may hold, so that what fits does; otherwise what it must.
+        """
+        chip, free, known = self.chip, self._free, self._on_chip
+        rooms = [memory for memory in known if memory is not None]
+        room = float(max(rooms)) if len(rooms) == len(known) else math.inf
+        own = variables(free)
+        held = own + sum(free.exclusive[name] for name in STAYS if name in free.exclusive)
+        if sure:
+            room -= float((free.temporary + free.carry).max()) + float(free.shared.nbytes.sum())
+            held = sum(free.exclusive.values(), np.zeros(free.n, dtype=np.int64))
+            if free.training:
+                held = held + bundle * min(self.microbatches // bundle, free.k) * free.stash
+        passes = (1 + free.training) * (self.microbatches // bundle)
+        rate = chip.remote_bandwidth
+        loads = passes * own / float(rate) if rate is not None else np.zeros(free.n)
+        fastest = max(float(device.speed) for device in free.cluster.devices)
+        work = self.microbatches * free.cycles / fastest
+        cuts = np.flatnonzero(free.allowed_cuts)
+        return Loaded.of(cuts, work, loads, held, room, free.k)
+
+    def _try(
+        self, first: Result[PipelineSolution], bundle: int, boundaries: tuple[int, ...]
+    ) -> None:
+        """Cut the chain for a bundle, again and again with what the last stages took."""
+        weights = self._weights(bundle)
+        begin = PipelineSolution.in_order(boundaries)
+        if self._free.check(begin):
+            return
+        solution: PipelineSolution | None = begin
+        seen = set()
+        for lent in range(ROUNDS):
+            if self.ends() or solution is None or solution in seen:
+                return
+            seen.add(solution)
+            cut = Level("partition", self._free, expressed(self._free, solution, first))
+            given = self._inside(cut, bundle, lent)
+            if given is not None:
+                self.timed(given, (), lent)
+                _adjust(weights, given, bundle)
+            solution = self.ask(self._weighted(weights)).solution
+
+    def _weights(self, bundle: int) -> Array:
+        """Return the cycles that layers may take for a microbatch: compute, or loads if more."""
+        rate = self.chip.remote_bandwidth
+        cycles = self._free.cycles.astype(np.float64)
+        if rate is None:
+            return cycles
+        passes = 1 + 2 * self.model.training
+        loads = passes * variables(self._free) / (float(rate) * bundle)
+        return np.asarray(np.maximum(cycles, loads))
+
+    def _weighted(self, weights: Array) -> PipelinePartition:
+        """Return the chain with other cycles, all of them forward."""
+        whole = np.maximum(1, np.rint(weights)).astype(np.int64)
+        none = np.zeros_like(whole)
+        return self._free.replace(forward=whole, backward=none, objective=BALANCED)
+
+    def _inside(self, cut: Level, bundle: int, lent: int) -> Structure | None:
+        """Return the stages of a partition with their phases; None where some have none."""
+        inside = {}
+        stages = cut.result.solution.stages
+        count = self.microbatches // bundle
+        for at, stage in enumerate(stages):
+            if self._resident(stage, bundle * min(count, len(stages) - at)):
+                continue
+            for backward in (False, True)[: 1 + self.model.training]:
+                if self.ends():
+                    return None
+                found = self._of_stage(stage, bundle, backward)
+                if found is None or found[1].solution is None:
+                    status = Status.INFEASIBLE if found is None else found[1].status
+                    reason = "code does not fit" if found is None else found[1].reason
+                    self.note(count, lent, status, f"stage {at}: {reason}")
+                    return None
+                instance, result = found
+                name = f"stage {at} backward" if backward else f"stage {at}"
+                inside[at, backward] = Level(name, instance, result)
+        return Structure(cut, inside, self.microbatches, bundle, False, self._on_chip)
+
+    def _resident(self, stage: Stage, flying: int) -> bool:
+        """Whether a stage can stay on its device with so many microbatches in flight."""
+        first, end, device = stage
+        memory = self._on_chip[device]
+        need = stage_memory(self._free, first, end, device, 0)
+        if self.model.training:
+            each = int(self.model.stash[first:end].sum()) + int(self.model.in_bytes[first])
+            need += flying * each
+        return memory is None or need <= memory
+
+    def _of_stage(
+        self, stage: Stage, bundle: int, backward: bool
+    ) -> tuple[PhaseSchedule, Result[Any]] | None:
+        """Return the phases of a stage; None where nothing is left of its memory."""
+        memory = self._on_chip[stage[2]]
+        assert memory is not None
+        left = memory - held_on_chip(self._free, *stage[:2])
+        if left <= 0:
+            return None
+        chip = msgspec.structs.replace(self.chip, memory=left)
+        instance = stage_phases(self._free, stage, chip, bundle, backward=backward)
+        key = stage, bundle, backward
+        if key not in self._phases:
+            self._phases[key] = self.ask(instance)
+        return instance, self._phases[key]
+
+    def _too_large(self) -> str:
+        """Return which layer no device can run, not even in a phase of its own; "" for none."""
+        largest = max(memory for memory in self._on_chip if memory is not None)
+        if None in self._on_chip:
+            return ""
+        for at in range(self.model.n):
+            left = largest - held_on_chip(self._free, at, at + 1)
+            name = self.model.layer_name(at)
+            if left <= 0:
+                return f"the code of {name} alone exceeds {largest:,} bytes"
+            if stage_memory(self._free, at, at + 1, 0, 0) <= largest:
+                continue
+            if not self.model.allowed_cuts[[at, at + 1]].all():
+                continue
+            chip = msgspec.structs.replace(self.chip, memory=left)
+            alone = stage_phases(self._free, (at, at + 1, 0), chip, 1)
+            if self.ask(alone).status is Status.INFEASIBLE:
+                return f"{name} does not fit {largest:,} bytes, not even in a phase of its own"
+        return ""
+
+
+def _divisors(count: int) -> list[int]:
+    """Return the divisors of a number, rising."""
+    return [size for size in range(1, count + 1) if count % size == 0]
+
+
+def _adjust(weights: Array, given: Structure, bundle: int) -> None:
+    """Let the layers of each stage count together as much as the stage takes."""
+    schedule = given.schedule()
+    taken = schedule.forward if schedule.backward is None else schedule.forward + schedule.backward
+    for (first, end, _), cycles in zip(given.cut.result.solution.stages, taken, strict=True):
+        layers = slice(first, end)
+        own = weights[layers].sum()
+        if own > 0:
+            weights[layers] *= float(cycles) / bundle / own

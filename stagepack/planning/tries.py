@@ -1,0 +1,168 @@
+"""What every search for a plan keeps: limits, what was tried, the best plan so far."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stagepack.contracts import Instance, Number
+from stagepack.instances.schedule import PipelineSchedule
+from stagepack.planning.model_plan import Attempt, ModelPlan
+from stagepack.planning.stages import Level, Structure
+from stagepack.result import Result, Status, Termination
+from stagepack.solve import solve
+
+QUESTIONS = 20
+"""For how many times the limit of one question new ones are begun."""
+ROUNDS = 8
+"""How often one partition is asked for again, with what was learnt of the last one."""
+
+
+@dataclass
+class Tries:
+    """What is known while plans are looked for.
+
+    Attributes
+    ----------
+    name : str
+        Of the model.
+    microbatches : int
+    split : bool
+    limits : dict
+        Of each question, as :func:`stagepack.solve` takes them.
+    enough : int or None
+        A bound on every plan.
+    """
+
+    name: str
+    microbatches: int
+    split: bool
+    limits: dict[str, Any]
+    enough: int | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    best: tuple[Number, tuple[Level, ...], Structure] | None = None
+    _began: float = field(default_factory=time.monotonic)
+
+    def ask(self, instance: Instance) -> Result[Any]:
+        """Solve one question."""
+        return solve(instance, **self.limits)
+
+    def ends(self) -> bool:
+        """Whether no further question is asked: nothing is faster, or the time is over."""
+        if self.best is not None and self.enough is not None and self.best[0] <= self.enough:
+            return True
+        limit = self.limits["time_limit"]
+        return limit is not None and time.monotonic() - self._began > QUESTIONS * limit
+
+    def note(
+        self,
+        in_flight: int,
+        lent: int,
+        status: Status,
+        reason: str,
+        objective: Number | None = None,
+    ) -> None:
+        """Note a way through the levels that was tried."""
+        self.attempts.append(Attempt(in_flight, lent, status, objective, reason))
+
+    def timed(self, given: Structure, more: tuple[Level, ...], lent: int = 0) -> None:
+        """Schedule the stages of a plan, and keep it where it is the best.
+
+        Parameters
+        ----------
+        given : Structure
+        more : tuple of Level
+            What its document holds beside partition, schedule and stages.
+        lent : int
+        """
+        schedule = given.schedule()
+        flying = given.microbatches // given.bundle
+        if self.best is not None and quickest(schedule) >= self.best[0]:
+            self.note(flying, lent, Status.FEASIBLE, "its work alone takes longer")
+            return
+        timed = self.ask(schedule)
+        if timed.solution is None or timed.objective is None:
+            self.note(flying, lent, timed.status, timed.reason)
+            return
+        self.note(flying, lent, timed.status, "", timed.objective)
+        levels = (given.cut, Level("schedule", schedule, timed), *more)
+        self.offer(timed.objective, (*levels, *given.inside.values()), given)
+
+    def offer(self, value: Number, levels: tuple[Level, ...], given: Structure) -> None:
+        """Keep a plan where it is the best."""
+        if self.best is None or value < self.best[0]:
+            self.best = value, levels, given
+
+    def plan(self, bound: int | None, source: str, reason: str = "") -> ModelPlan:
+        """Return what was found.
+
+        Parameters
+        ----------
+        bound : int or None
+        source : str
+        reason : str
+            Why nothing fits, where that is proved.
+        """
+        found = ModelPlan(
+            name=self.name,
+            status=Status.INFEASIBLE if reason else Status.UNKNOWN,
+            levels=(),
+            bound=None if reason else bound,
+            bound_source=source,
+            microbatches=self.microbatches,
+            attempts=tuple(self.attempts),
+            reason=reason,
+        )
+        if self.best is None:
+            if reason:
+                return found
+            told = "; ".join(dict.fromkeys(one.reason for one in self.attempts if one.reason))
+            told = told or "the time was over before any plan was made"
+            return dataclasses.replace(found, reason=told)
+        value, levels, given = self.best
+        proved = bound is not None and value <= bound
+        return dataclasses.replace(
+            found,
+            status=Status.OPTIMAL if proved else Status.FEASIBLE,
+            levels=levels,
+            bound=bound,
+            reason="",
+            bundle=given.bundle,
+            on_chip=given.on_chip,
+        )
+
+
+def quickest(schedule: PipelineSchedule) -> int:
+    """Return a quick bound: the most work of a device, in a chain after F of the stages before."""
+    chain = [(at, at + 1) for at in range(schedule.p - 1)]
+    if schedule.p == schedule.d and list(map(tuple, schedule.edges)) == chain:
+        return int((np.cumsum(schedule.forward) - schedule.forward + schedule.work).max())
+    return int(schedule.work.max())
+
+
+def expressed(whole: Any, solution: Any, first: Result[Any]) -> Result[Any]:
+    """Return a valid solution that another question led to as an answer of this one.
+
+    Parameters
+    ----------
+    whole : instance
+    solution : solution
+    first : Result
+        Of the question itself: its bound holds.
+    """
+    if first.solution == solution and first.digest == whole.digest:
+        return first
+    return dataclasses.replace(
+        first,
+        status=Status.FEASIBLE,
+        termination=Termination.FINISHED,
+        objective=whole.evaluate(solution),
+        solution=solution,
+        instance=whole.name,
+        objective_name=str(whole.objective),
+        digest=whole.digest,
+    )

@@ -1,0 +1,227 @@
+"""What is inside the stages of plans: phases, groups, and stages of graphs as they are."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stagepack as sp
+from stagepack.heuristics.graph.step_bound import step_bound
+from stagepack.instances.groups.stage import stage_groups
+from stagepack.instances.phases.stage import at_clock
+from stagepack.planning import Level
+from stagepack.planning.phased import Phased
+from stagepack.planning.stages import Structure
+from stagepack.planning.tries import expressed
+from tests.cli.shell import run
+
+REMOTE = sp.Chip(remote_bandwidth=2, startup=3)
+LIMITS = {"time_limit": 5.0, "seed": 0, "threads": 1}
+
+
+def tight(seed: int, *, training: bool = False, n: int = 4, k: int = 2) -> sp.PipelinePartition:
+    """Return a chain whose layers fit a device one or two at a time."""
+    rng = np.random.default_rng(seed)
+    return sp.PipelinePartition.from_arrays(
+        rng.integers(5, 20, n),
+        devices=k,
+        backward=rng.integers(5, 20, n),
+        exclusive={"parameters": rng.integers(10, 20, n), "vertex state": rng.integers(0, 3, n)},
+        stash=rng.integers(1, 4, n),
+        temporary=rng.integers(0, 4, n),
+        in_bytes=rng.integers(1, 4, n + 1),
+        out_bytes=rng.integers(1, 4, n + 1),
+        capacity=62 if training else 36,
+        training=training,
+        microbatches=2,
+        name="tight",
+    )
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_stages_that_do_not_fit_run_in_phases(seed: int, training: bool, tmp_path: Path) -> None:
+    model = tight(seed, training=training, n=8 if training else 6)
+    plan = sp.plan_model(model, remote=REMOTE)
+    assert plan.check() == ()
+    inside = [level.instance.kind for level in plan.levels[2:]]
+    assert inside
+    assert set(inside) == {"phase-schedule"}
+    assert sp.plan_model(model).status == "INFEASIBLE"
+    assert plan.memory is not None
+    assert plan.memory <= (62 if training else 36)
+    # What is written is read, and checked, again.
+    path = tmp_path / "plan.json"
+    plan.to_json(str(path))
+    again = sp.read_plan(path)
+    assert again.check() == ()
+    assert (again.objective, again.bundle) == (plan.objective, plan.bundle)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_bounds_with_phases_are_below_all_partitions_and_bundles(seed: int, training: bool) -> None:
+    model = tight(seed, training=training)
+    search = Phased("", 2, False, LIMITS, model=model, chip=REMOTE)
+    first = sp.solve(search._free)
+    made: list[float] = []
+    for bundle, cut in itertools.product((1, 2), range(1, model.n)):
+        solution = sp.PipelineSolution.in_order((0, cut, model.n))
+        level = Level("partition", search._free, expressed(search._free, solution, first))
+        given = search._inside(level, bundle, 0)
+        if given is not None:
+            made.append(sp.solve(given.schedule()).objective or 0)
+    plan = sp.plan_model(model, remote=REMOTE)
+    assert plan.bound is not None
+    assert plan.bound <= min(made)
+    assert plan.objective is not None
+    assert plan.objective <= min(made)
+
+
+def test_a_layer_too_large_for_any_phase_is_proved() -> None:
+    plan = sp.plan_model(tight(0).replace(temporary=[0, 40, 0, 0]), remote=REMOTE)
+    assert plan.status == "INFEASIBLE"
+    assert "layer 1" in plan.reason
+
+
+def test_phases_of_another_stage_are_refused(tmp_path: Path) -> None:
+    plan = sp.plan_model(tight(1, n=6), remote=REMOTE)
+    document = plan.to_dict()
+    stage = next(level for level in document["levels"] if level["name"] == "stage 0")
+    stage["instance"]["layers"]["forward"][0] += 1
+    del stage["result"]["digest"]
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document))
+    wrong = run("check", path)
+    assert wrong.returncode == 4
+    assert "stage 0: instance: it is not that of the stage" in wrong.stdout
+
+
+def test_chips_of_another_clock_take_as_many_seconds() -> None:
+    chip = sp.Chip(remote_bandwidth=10, startup=500, clock=1_000_000_000, tile_bandwidth=4)
+    faster = at_clock(chip, 2e9)
+    assert (faster.remote_bandwidth, faster.tile_bandwidth) == (5, 2)
+    assert (faster.startup, faster.clock) == (1000, 2e9)
+
+
+# ---------------------------------------------------------------------- groups
+
+
+def blocks(operators: int = 6) -> sp.LayerGrouping:
+    found = sp.load("groups/random/blocks", operators=operators, channels=32, rows=8, chip="cv184x")
+    assert isinstance(found, sp.LayerGrouping)
+    return found
+
+
+def test_stages_on_chips_with_local_memory_have_groups(tmp_path: Path) -> None:
+    network = blocks()
+    plan = sp.plan_model(network, sp.Cluster.uniform(2), microbatches=4)
+    assert plan.check() == ()
+    assert plan.bound is not None
+    # All partitions, each stage with its best groups.
+    made = []
+    for cut in range(1, network.n):
+        stages = [stage_groups(network, 0, cut), stage_groups(network, cut, network.n)]
+        took = [sp.solve(stage) for stage in stages]
+        assert all(one.status == "OPTIMAL" for one in took)
+        first, second = (one.objective or 0 for one in took)
+        made.append(first + second + 3 * max(first, second))
+    assert plan.bound <= min(made)
+    assert plan.objective is not None
+    assert plan.objective <= 1.1 * min(made)
+    path, page = tmp_path / "plan.json", tmp_path / "plan.html"
+    plan.to_json(str(path))
+    assert sp.read_plan(path).check() == ()
+    plan.to_html(page)
+    assert "network" in page.read_text()
+
+
+def test_a_stage_reads_and_stores_what_others_write_and_read() -> None:
+    network = blocks()
+    stage = stage_groups(network, 2, 4)
+    names = [op.name for op in network.operators]
+    assert [op.name for op in stage.operators] == names[2:4]
+    written, read = set(names[2:4]), {name for op in stage.operators for name in op.inputs}
+    assert {given.name for given in stage.inputs} == read - written
+    later = {name for op in network.operators[4:] for name in op.inputs}
+    assert set(stage.outputs) == written & later
+    assert stage_groups(network, 0, network.n).digest == network.replace(outputs=()).digest
+
+
+# ---------------------------------------------------------------------- graphs
+
+
+def graph(seed: int, **changes: Any) -> sp.GraphPartition:
+    """Return two branches and what joins them, there and back."""
+    rng = np.random.default_rng(seed)
+    n = 6
+    ahead = [(0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 5)]
+    back = [(n + v, n + u) for u, v in ahead]
+    given: dict[str, Any] = {
+        "time": rng.integers(2, 20, 2 * n),
+        "traffic": rng.integers(1, 3, 2 * n),
+        "accelerators": 2,
+        "colour": [*range(n), *range(n)],
+        "backward": [False] * n + [True] * n,
+        "memory": rng.integers(1, 9, 2 * n),
+        "stash": [*rng.integers(1, 4, n), *([0] * n)],
+        "capacity": 70,
+        "microbatches": 4,
+        "time_unit": "us",
+    }
+    return sp.GraphPartition.from_edges(
+        2 * n, [*ahead, (n - 1, 2 * n - 1), *back], **{**given, **changes}
+    )
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_graphs_are_planned_as_they_are(seed: int, tmp_path: Path) -> None:
+    model = graph(seed)
+    plan = sp.plan_model(model)
+    assert plan.status in ("OPTIMAL", "FEASIBLE")
+    assert plan.check() == ()
+    assert plan.objective is not None
+    assert plan.bound is not None
+    assert plan.seconds == pytest.approx(plan.objective / 1e6)
+    made, any_answer = [], sp.solve(model)
+    for chosen in itertools.product(range(2), repeat=6):
+        solution = sp.GraphSolution.of(model, (*chosen, *chosen))
+        if model.check(solution):
+            continue
+        level = Level("partition", model, expressed(model, solution, any_answer))
+        made.append(int(Structure(level, {}, 4).schedule().work.max()))
+    assert made
+    assert step_bound(model, 4) <= min(made) <= plan.objective
+    path = tmp_path / "plan.json"
+    plan.to_json(str(path))
+    shown = run("show", path)
+    assert "node" in shown.stdout, shown.stderr
+    assert run("check", path).returncode == 0
+
+
+def test_graphs_that_fit_no_device_are_proved() -> None:
+    plan = sp.plan_model(graph(0, capacity=3))
+    assert plan.status == "INFEASIBLE"
+    assert plan.reason
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("random/planted", "--kind", "packing"), "--kind"),
+        (("squeezenet", "--local", "bm1684x"), "--cluster"),
+        (("squeezenet", "--local", "bm1", "--devices", "2"), "bm1684x"),
+        (("bert-large", "--remote", "gc2"), "gc200"),
+        (("random/branchy", "--kind", "graph", "--local", "bm1684x"), "--local"),
+        (("random/branchy", "--kind", "graph", "--remote", "gc200"), "remote"),
+    ],
+)
+def test_what_does_not_go_together_is_named(arguments: tuple[str, ...], message: str) -> None:
+    done = run("plan", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
