@@ -147,8 +147,10 @@ def tune(
         ),
     ],
     monotone: Annotated[
-        str | None,
-        option(METHOD, "The option of which more is better, until it does not fit: batch."),
+        list[str] | None,
+        option(
+            METHOD, "An option of which more is better, until it does not fit: batch; repeatable."
+        ),
     ] = None,
     search: Annotated[
         str,

@@ -22,6 +22,9 @@ from stagepack.result import Result
 DIED = Failure("error", "the worker process died (a crash, or out of memory)")
 NO_ROOM = Failure("n/a", NO_MEMORY)
 
+UNKEPT = "cannot be kept"
+"""How the reason begins of an answer that the store did not take."""
+
 Outcome = Result[Solution] | Failure
 Kept = tuple[Path, JsonObject]
 """The store in which a cell is kept, and its question."""
@@ -64,7 +67,7 @@ def attempt(
     try:
         store.write(question, outcome)
     except (InputError, OSError) as error:
-        return Failure("error", f"cannot be kept: {error}")
+        return Failure("error", f"{UNKEPT}: {error}")
     return outcome
 
 

@@ -31,17 +31,20 @@ class Picture:
         Of the picture and its axes.
     logarithmic : bool
         Whether the axis across is.
+    counts : bool
+        Whether what goes up is whole.
     """
 
     title: str
     across: str
     up: str
     logarithmic: bool = True
+    counts: bool = False
 
 
 PICTURES = {
     "profile": Picture("performance profiles", "time / shortest time", "share of cases proved"),
-    "cactus": Picture("proved within a time", "seconds", "cells proved"),
+    "cactus": Picture("proved within a time", "seconds", "cells proved", counts=True),
     "gap": Picture("gap to the best known over time", "seconds", "mean gap"),
     "integral": Picture("primal integrals", "seconds x gap", "share of cells", logarithmic=False),
 }
@@ -120,7 +123,7 @@ def draw(
 
 
 def _draw(picture: Picture, curves: Mapping[str, Steps], ax: Axes) -> None:
-    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullFormatter
 
     ends = [place for steps in curves.values() for place, _ in steps if place > 0]
     first, last = min(ends, default=1.0), 1.05 * max(ends, default=1.0)
@@ -135,6 +138,8 @@ def _draw(picture: Picture, curves: Mapping[str, Steps], ax: Axes) -> None:
         ax.step(places, heights, where="post", color=line_colour(index), label=method)
     quiet(ax, "y")
     ax.set_ylim(bottom=0)
+    if picture.counts:
+        ax.yaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
     if picture.logarithmic and last > SHORT * first:
         ax.set_xscale("log")
         ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))

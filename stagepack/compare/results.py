@@ -35,9 +35,13 @@ from stagepack.shown import ShownRows
 
 COLUMNS = (
     "instance", "problem", "digest", "method", "seed", "status", "termination", "objective",
-    "bound", "gap", "runtime", "setup_time", "engine", "primal_integral",
+    "bound", "gap", "runtime", "setup_time", "engine", "primal_integral", "reason",
 )  # fmt: skip
 PROVED = ("OPTIMAL", "INFEASIBLE")
+FAILED = "error"
+"""The status of a cell without an answer: its process died, or the method failed."""
+NOTHING: JsonObject = {"objective": None, "trace": [], "runtime": None}
+"""What a cell without an answer says."""
 SHIFT = 1.0  # seconds that are added to times before their geometric mean, and taken off again
 SLOWER, NOTICED = 1.5, 0.1  # a time that is so many times, and so many seconds, longer is told
 
@@ -118,7 +122,8 @@ class StoredResults(ShownRows):
         for method in self.methods:
             own = [row for row in self.rows if row["method"] == method]
             scores = [_score(row, best[_case(row)], rivals[_case(row)]) for row in own]
-            logs = [math.log(row["runtime"] + shift) for row in own]
+            times = [row["runtime"] for row in own if row["runtime"] is not None]
+            logs = [math.log(time + shift) for time in times]
             integrals = [row["primal_integral"] for row in own if row["objective"] is not None]
             found.append(
                 {
@@ -127,7 +132,8 @@ class StoredResults(ShownRows):
                     "solved": sum(row["objective"] is not None for row in own),
                     "proved": sum(row["status"] in PROVED for row in own),
                     **{word: scores.count(word) for word in ("win", "tie", "loss")},
-                    "time": math.exp(sum(logs) / len(logs)) - shift,
+                    "failed": sum(row["status"] == FAILED for row in own),
+                    "time": math.exp(sum(logs) / len(logs)) - shift if logs else None,
                     "primal_integral": sum(integrals) / len(integrals) if integrals else None,
                 }
             )
@@ -271,6 +277,9 @@ class StoredResults(ShownRows):
         """Return what is printed."""
         cases = len({_case(row) for row in self.rows})
         figures = [as_text.plural(cases, "case"), as_text.plural(len(self.rows), "cell")]
+        failed = [row for row in self.rows if row["status"] == FAILED]
+        if failed:
+            figures.append(f"{as_text.plural(len(failed), 'cell')} failed: {failed[0]['reason']}")
         rows = [
             [
                 one["method"],
@@ -296,7 +305,10 @@ def read_store(path: str | Path) -> StoredResults:
     InputError
         For a folder that is none, or one of a newer version.
     """
-    found = [(one["question"], one["result"]) for one in Store(path, new=False).rows()]
+    found = [
+        (one["question"], one.get("result") or {**NOTHING, **one["failure"]})
+        for one in Store(path, new=False).rows()
+    ]
     best: dict[Any, float] = {}
     for question, result in found:
         if result["objective"] is not None:
@@ -305,7 +317,7 @@ def read_store(path: str | Path) -> StoredResults:
     rows = [_row(*pair) for pair in found]
     gaps: list[Steps] = []
     for row, (_, result) in zip(rows, found, strict=True):
-        goal = best.get(row["digest"])
+        goal = None if row["status"] == FAILED else best.get(row["digest"])
         gaps.append(() if goal is None else gap_steps(result, goal))
         if goal is not None:
             row["primal_integral"] = integral(gaps[-1], result["runtime"])
@@ -316,6 +328,7 @@ def _row(question: JsonObject, result: JsonObject) -> JsonObject:
     arguments = question["arguments"]
     return {name: result.get(name) for name in COLUMNS} | {
         "instance": question["label"],
+        "problem": question["problem"],
         "digest": question["digest"],
         "method": arguments["method"],
         "seed": arguments["seed"],
@@ -347,6 +360,8 @@ def _changes(old: JsonObject, new: JsonObject) -> Iterable[Change]:
             yield Change(*who, name, before, after, worse=sign * (after - before) > 0)
         elif (before is None) != (after is None) and name == "objective":
             yield Change(*who, name, before, after, worse=after is None)
+    if None in (new["runtime"], old["runtime"]):
+        return
     if new["runtime"] > SLOWER * old["runtime"] and new["runtime"] > old["runtime"] + NOTICED:
         yield Change(*who, "seconds", old["runtime"], new["runtime"], worse=True)
 

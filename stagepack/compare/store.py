@@ -109,6 +109,17 @@ class Store:
         document = {"question": question, "result": result.to_dict(), "whole": True}
         files.write(target, json.dumps(files.finite(document)) + "\n")
 
+    def note(self, question: JsonObject, status: str, reason: str) -> None:
+        """Keep why a cell has no answer, until it has one: whoever asks again tries again."""
+        target = self.file(question["key"])
+        known = self._document(target)
+        if known is not None and "result" in known:
+            return
+        target.parent.mkdir(exist_ok=True)
+        failure = {"status": status, "reason": reason}
+        document = {"question": question, "failure": failure, "whole": True}
+        files.write(target, json.dumps(document) + "\n")
+
     def read(self, question: JsonObject, instance: Instance) -> Result[Any] | None:
         """Return the answer of a question; None for none, or one that is not whole."""
         document = self._document(self.file(question["key"]))
@@ -124,7 +135,7 @@ class Store:
             return None
 
     def rows(self) -> Iterator[JsonObject]:
-        """Yield question and result of every whole file, by their names."""
+        """Yield question and result, or failure, of every whole file, by their names."""
         for file in sorted(self.path.glob("*/*.json")):
             document = self._document(file)
             if document is not None:

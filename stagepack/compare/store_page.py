@@ -41,7 +41,10 @@ def to_html(
         about=[", ".join(kinds), *counted],
         summary=summary,
         pictures=[(PICTURES[what].title, _picture(draw(what))) for what in PICTURES],
-        rows=[{**row, "reason": None} for row in sorted(rows, key=_order)],
+        rows=[
+            {**row, "reason": row["reason"] if row["status"] == "error" else None}
+            for row in sorted(rows, key=_order)
+        ],
         standing=lambda row: row["status"],
     )
 

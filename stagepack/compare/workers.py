@@ -15,11 +15,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 
-from stagepack.compare.cell import DIED, Kept, Outcome, attempt, run_cell, run_cells
+from stagepack.compare.cell import DIED, UNKEPT, Kept, Outcome, attempt, run_cell, run_cells
 from stagepack.compare.child import Forked, Keeper, Limits, run_watched
 from stagepack.compare.outcomes import Cell, Failure
 from stagepack.compare.store import Store
 from stagepack.contracts import Instance, JsonObject, Solution
+from stagepack.errors import InputError
 from stagepack.kinds import KINDS
 from stagepack.result import Result, Termination
 
@@ -101,7 +102,7 @@ class Run:
                 self.interrupted = outcome.status == "skipped"
             else:
                 self.interrupted = outcome.termination == Termination.INTERRUPTED
-            self.finish(cell, outcome)
+            self._end(cell, outcome)
 
     def in_children(self, jobs: int) -> None:
         """Run the cells in child processes, so many at a time."""
@@ -144,7 +145,7 @@ class Run:
         run = run_cell if self.limits is None else functools.partial(run_watched, self.limits)
         self._feed(executor, run, most=len(self.queue), chunk=chunk)
         while self.queue and not self.interrupted:
-            self.finish(self.queue.popleft(), Failure("error", "the executor broke down"))
+            self._end(self.queue.popleft(), Failure("error", "the executor broke down"))
 
     def _feed(
         self,
@@ -177,7 +178,7 @@ class Run:
             try:
                 payloads.append(self._payload(cell))
             except Exception as error:
-                self.finish(cell, Failure("error", f"cannot be sent to a worker: {error}"))
+                self._end(cell, Failure("error", f"cannot be sent to a worker: {error}"))
                 continue
             cells.append(cell)
         if not cells:
@@ -206,7 +207,7 @@ class Run:
             error = Failure("error", f"{type(raised).__name__}: {raised}")
         outcomes = [self._found(cell) or error for cell in cells] if error else future.result()
         for cell, outcome in zip(cells, outcomes, strict=True):
-            self.finish(cell, outcome)
+            self._end(cell, outcome)
 
     def _found(self, cell: Cell) -> Result[Solution] | None:
         """Return what a worker kept of a cell before it was lost."""
@@ -234,6 +235,18 @@ class Run:
                 return
             if future in self.running:  # not cancelled
                 self._collect(future)
+
+    def _end(self, cell: Cell, outcome: Outcome) -> None:
+        """Tell what became of a cell; the store hears of one that failed."""
+        if (
+            self.store is not None
+            and isinstance(outcome, Failure)
+            and outcome.status == "error"
+            and not outcome.reason.startswith(UNKEPT)
+        ):
+            with contextlib.suppress(InputError, OSError):
+                self.store.note(self.questions[cell], outcome.status, outcome.reason)
+        self.finish(cell, outcome)
 
     def _arguments(self, cell: Cell) -> JsonObject:
         return {**self.arguments, "method": cell.method, "seed": cell.seed}

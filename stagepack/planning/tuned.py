@@ -61,7 +61,7 @@ class Tuning(ShownRows):
     Attributes
     ----------
     options : dict of str to tuple
-    monotone : str or None
+    monotone : tuple of str
     search : str
     evaluations : tuple of Evaluation
         In the order in which they were made.
@@ -73,7 +73,7 @@ class Tuning(ShownRows):
     """
 
     options: dict[str, tuple[Any, ...]]
-    monotone: str | None
+    monotone: tuple[str, ...]
     search: str
     evaluations: tuple[Evaluation, ...]
     configurations: int
@@ -106,7 +106,7 @@ class Tuning(ShownRows):
         data: JsonObject = files.finite(
             {
                 "options": {name: list(values) for name, values in self.options.items()},
-                "monotone": self.monotone,
+                "monotone": list(self.monotone),
                 "search": self.search,
                 "configurations": self.configurations,
                 "bisection": self.bisection,

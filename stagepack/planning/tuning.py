@@ -6,6 +6,8 @@ of the grid first: a configuration whose step takes at least `step_bound` cycles
 samples a second than that allows, and where that is no more than what is in hand it is skipped.
 Bisection in a point of the grid goes between the largest value that is known to fit, or to be
 skipped, and the least one that is known not to.  The first value of a list counts as the last does.
+Of several monotone options the last one is bisected; what fits with more of the others fits with
+less, and what does not fit with less does not with more, so that lines learn from one another.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ Make = Callable[..., PipelinePartition]
 def tune(
     make: Make,
     options: Mapping[str, Sequence[Any]],
-    monotone: str | None = None,
+    monotone: str | Sequence[str] | None = None,
     *,
     search: str = "bounds",
     split: bool = False,
@@ -57,8 +59,9 @@ def tune(
         microbatches of ``batch`` samples each (1, if that is no option).
     options : mapping of str to sequence
         The values of each option.
-    monotone : str, optional
-        An option of which more is better, until it does not fit; its values rise.
+    monotone : str or sequence of str, optional
+        Options of which more is better, until it does not fit; their values rise.  Each is so
+        whatever the others are.
     search : str
         "bounds"; or, to compare, "bisection" within every point of the grid, or the whole "grid".
     split, time_limit, seed
@@ -88,16 +91,17 @@ def tune(
     empty = [name for name, some in values.items() if not some]
     if empty or not values:
         raise InputError("has no values", field=(empty or ["options"])[0], remedy="give some")
-    if monotone is not None and monotone not in values:
-        raise InputError(
-            f"unknown {monotone!r}", field="monotone", remedy=suggest(monotone, values)
-        )
+    rising = () if monotone is None else (monotone,) if isinstance(monotone, str) else monotone
+    for name in rising:
+        if name not in values:
+            raise InputError(f"unknown {name!r}", field="monotone", remedy=suggest(name, values))
+    rising = tuple(dict.fromkeys(rising))
     if store is not None:
         files.require_directory(store)
         Path(store).mkdir(parents=True, exist_ok=True)
     kept = None if store is None else Path(store)
     limits: JsonObject = {"split": split, "time_limit": time_limit, "seed": seed}
-    tuner = _Tuner(make, values, monotone, limits, kept, executor, width)
+    tuner = _Tuner(make, values, rising, limits, kept, executor, width)
     return tuner.run(search)
 
 
@@ -109,6 +113,10 @@ class _Line:
     ----------
     configurations : list of dict
         By rising value of that option.
+    point : tuple
+        Values of the options that are not monotone.
+    rank : tuple of int
+        Places of the values of the other monotone ones.
     fits : int
         The largest index known to fit; -1: none.
     fails : int
@@ -116,6 +124,8 @@ class _Line:
     """
 
     configurations: list[Options]
+    point: tuple[Any, ...] = ()
+    rank: tuple[int, ...] = ()
     fits: int = -1
     fails: int = 0
 
@@ -134,23 +144,18 @@ class _Line:
 class _Tuner:
     make: Make
     values: dict[str, list[Any]]
-    monotone: str | None
+    monotone: tuple[str, ...]
     limits: JsonObject
     store: Path | None
     executor: Executor | None
     width: int
     done: list[Evaluation] = field(default_factory=list)
+    lines: list[_Line] = field(default_factory=list)
     _bounds: dict[str, float] = field(default_factory=dict)
 
     def run(self, search: str) -> Tuning:
         """Search, and return what was found."""
-        names = [name for name in self.values if name != self.monotone]
-        last = [] if self.monotone is None else self.values[self.monotone]
-        lines = []
-        for point in itertools.product(*(self.values[name] for name in names)):
-            fixed = dict(zip(names, point, strict=True))
-            rising = [{**fixed, self.monotone: value} for value in last] if last else [fixed]
-            lines.append(_Line([{name: one[name] for name in self.values} for one in rising]))
+        self.lines = lines = list(self._lines())
         if search == "grid":
             self._all(lines)
         else:
@@ -163,6 +168,22 @@ class _Tuner:
             configurations=sum(len(line.configurations) for line in lines),
             bisection=sum(_bisection(line) for line in lines),
         )
+
+    def _lines(self) -> Iterator[_Line]:
+        """Yield the points of the grid, other monotone options among those of a line's rank."""
+        *others, last = self.monotone or ("",)
+        names = [name for name in self.values if name not in self.monotone]
+        for point in itertools.product(*(self.values[name] for name in names)):
+            for rank in itertools.product(*(range(len(self.values[name])) for name in others)):
+                fixed = dict(zip(names, point, strict=True))
+                fixed |= {
+                    name: self.values[name][at] for name, at in zip(others, rank, strict=True)
+                }
+                rising = (
+                    [{**fixed, last: value} for value in self.values[last]] if last else [fixed]
+                )
+                ordered = [{name: one[name] for name in self.values} for one in rising]
+                yield _Line(ordered, point, rank)
 
     def _all(self, lines: list[_Line]) -> None:
         every = [(line, at) for line in lines for at in range(len(line.configurations))]
@@ -217,7 +238,11 @@ class _Tuner:
         found = list(map(run, work) if self.executor is None else self.executor.map(run, work))
         self.done += found
         for (line, at), evaluation in zip(asked, found, strict=True):
-            line.told(at, evaluation.throughput is not None)
+            fits = evaluation.throughput is not None
+            for other in self.lines:
+                pairs = zip(other.rank, line.rank, strict=True)
+                if other.point == line.point and all(a <= b if fits else a >= b for a, b in pairs):
+                    other.told(at, fits)
 
 
 def _batched(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

@@ -72,8 +72,9 @@ def pareto(
     ----------
     instance : instance of any problem
     x : str
-        What is limited: "memory" of pipelines, graphs, schedules and packings (of these, the first
-        of several memories), "devices" of pipelines, "remote-memory" of phase schedules.
+        What is limited: "memory" of pipelines, graphs, schedules, layer groupings (of each lane)
+        and packings (the first of several memories), "devices" of pipelines, "remote-memory" of
+        phase schedules.
     y : str, optional
         The objective; the instance's own when absent.
     points : int

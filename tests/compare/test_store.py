@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,33 @@ def test_workers_keep_what_they_find(tmp_path: Path) -> None:
     assert {row["method"] for row in found.rows} == {"greedy"}
 
 
+def test_cells_that_failed_are_told_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solve, store = sp.solve, tmp_path / "store"
+
+    def fails(instance: sp.Instance, method: str = "auto", **more: Any) -> Any:
+        if method == "greedy":
+            raise RuntimeError("the method broke")
+        return solve(instance, method, **more)
+
+    monkeypatch.setattr(sys.modules["stagepack.solve"], "solve", fails)
+    cells(store, tmp_path, seeds=[0])
+    found = sp.read_store(store)
+    assert [one["failed"] for one in found.summary()] == [0, 7]
+    broken = found.where(status="error")
+    assert {row["reason"] for row in broken.rows} == {"RuntimeError: the method broke"}
+    assert "7 cells failed: RuntimeError: the method broke" in str(found)
+    assert found.to_html(tmp_path / "page").read_text().count("the method broke") == 7
+    assert len(found.curves("gap")["greedy"]) == 0
+    monkeypatch.undo()
+    _, begun = cells(store, tmp_path, seeds=[0])
+    assert {cell.method for cell in begun} == {"greedy"}
+    mended = sp.read_store(store)
+    assert not mended.where(status="error").rows
+    assert any(change.what == "status" for change in mended.against(found))
+
+
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("")
     with pytest.raises(sp.InputError, match="no store"):
@@ -177,6 +205,7 @@ def row(digest: str, method: str, objective: float | None, seconds: float, statu
         "instance": digest, "problem": "p", "digest": digest, "method": method, "seed": 0,
         "status": status, "termination": "", "objective": objective, "bound": None, "gap": None,
         "runtime": seconds, "setup_time": 0.0, "engine": None, "primal_integral": 0.5,
+        "reason": None,
     }  # fmt: skip
 
 
@@ -291,4 +320,6 @@ def test_curves_begin_with_nothing_and_hold_to_where_the_last_ends(last: float) 
     assert not len(lines["never"])
     assert ax.get_ylim()[0] == 0
     assert ax.get_xscale() == ("log" if last > 3 else "linear")
+    counted = curves.draw("cactus", {"soon": ((1.0, 1.0), (2.0, 2.0))})
+    assert all(tick == int(tick) for tick in counted.get_yticks())
     pyplot.close("all")

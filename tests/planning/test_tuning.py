@@ -89,6 +89,7 @@ def test_several_plans_at_a_time_find_the_same() -> None:
         (({"batch": []},), "batch"),
         (({},), "options"),
         ((OPTIONS, "size"), "monotone"),
+        ((OPTIONS, ["batch", "size"]), "monotone"),
         ((OPTIONS, "batch", "luck"), "search"),
     ],
 )
@@ -112,3 +113,25 @@ def test_the_command_searches_options_of_a_network(tmp_path: Path) -> None:
     wrong = run("tune", "bert-base", "--over", "batch")
     assert wrong.returncode == 2
     assert "NAME=VALUES" in wrong.stderr
+
+
+def test_several_monotone_options_find_the_best_of_the_grid() -> None:
+    """Both the batch and the microbatches are more the better; fewer plans than one alone takes."""
+
+    def make(batch: int, microbatches: int, devices: int = 2) -> sp.PipelinePartition:
+        much = batch + 2 * microbatches <= 14
+        return model(batch, devices, microbatches).replace(
+            exclusive={"all": [1 if much else 99] * 6}
+        )
+
+    options = {"microbatches": range(1, 7), "devices": [1, 2], "batch": range(1, 9)}
+    whole = sp.tune(make, options, search="grid")
+    alone = sp.tune(make, options, "batch", search="bisection")
+    both = sp.tune(make, options, ["microbatches", "batch"], search="bisection")
+    bounded = sp.tune(make, options, ["microbatches", "batch"])
+    for found in (alone, both, bounded):
+        assert found.best is not None
+        assert whole.best is not None
+        assert found.best.throughput == pytest.approx(whole.best.throughput)
+    assert len(bounded.evaluations) <= len(both.evaluations) < len(alone.evaluations)
+    assert both.to_dict()["monotone"] == ["microbatches", "batch"]

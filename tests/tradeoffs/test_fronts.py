@@ -32,6 +32,7 @@ GRAPH = sp.GraphPartition.from_edges(
     4, [(0, 1), (0, 2), (1, 3), (2, 3)], time=[4, 5, 3, 4], traffic=[1, 1, 2, 0],
     memory=[5, 2, 3, 6], accelerators=2,
 )  # fmt: skip
+GROUPS: Any = sp.load("groups/random/blocks", operators=4, channels=64, rows=16, chip="cv184x")
 
 
 def chain(seed: int, **changes: Any) -> sp.PipelinePartition:
@@ -69,8 +70,14 @@ def test_front_of_a_pipeline_agrees_with_trying_everything(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("instance", "x"),
-    [(SCHEDULE, "memory"), (PHASES, "remote-memory"), (PACKING, "memory"), (GRAPH, "memory")],
-    ids=["schedule", "phases", "packing", "graph"],
+    [
+        (SCHEDULE, "memory"),
+        (PHASES, "remote-memory"),
+        (PACKING, "memory"),
+        (GRAPH, "memory"),
+        (GROUPS, "memory"),
+    ],
+    ids=["schedule", "phases", "packing", "graph", "groups"],
 )
 def test_points_are_those_of_separate_solves(instance: sp.Instance, x: str) -> None:
     found = sp.pareto(instance, x)
@@ -132,7 +139,7 @@ def test_what_cannot_fit_is_said() -> None:
         (chain(0), {"x": "time"}, "x", "memory or devices"),
         (chain(0), {"points": 0}, "points", "at least 1"),
         (PACKING, {"y": "peak"}, "objective", "spill"),
-        (sp.load("groups/squeezenet"), {}, "x", "there is none"),
+        (sp.load("groups/squeezenet"), {"x": "time"}, "x", "memory"),
         (chain(0, recv_cycles=np.ones((3, 8))), {"x": "devices"}, "x", "another"),
     ],
 )

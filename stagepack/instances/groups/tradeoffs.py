@@ -1,4 +1,4 @@
-"""What would make a layer grouping faster: more local memory, faster transfers."""
+"""What can be traded in a layer grouping: local memory against time; what would make it faster."""
 
 from __future__ import annotations
 
@@ -6,13 +6,41 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from stagepack.instances.groups.execution.replay import Replay
 from stagepack.instances.groups.execution.simulate import simulate
 from stagepack.instances.groups.instance import LayerGrouping
 from stagepack.instances.groups.solution import GroupingSolution
-from stagepack.instances.tradeoffs import Axis, WhatIf, percent
+from stagepack.instances.tradeoffs import Axis, WhatIf, least, percent
 
-AXES: Mapping[str, Axis] = {}
-"""None: which part of a lane a group really needs is not one number of its plan."""
+
+def _within(instance: LayerGrouping, limit: int) -> LayerGrouping:
+    chip = instance.chip
+    return instance.replace(chip=msgspec.structs.replace(chip, memory=least(chip.memory, limit)))
+
+
+def _used(instance: LayerGrouping, solution: GroupingSolution) -> int:
+    """Return where the highest buffer of any group ends; 0 where all run from global memory."""
+    return max(
+        (
+            offset + place.nbytes
+            for group, counts in enumerate(solution.slices)
+            if counts
+            for offset, place in zip(
+                solution.offsets[group], Replay(instance, solution, group).places, strict=True
+            )
+        ),
+        default=0,
+    )
+
+
+AXES: Mapping[str, Axis] = {
+    "memory": Axis(
+        unit="bytes",
+        description="bytes of local memory in each lane",
+        within=_within,
+        used=_used,
+    )
+}
 
 
 def what_ifs(instance: LayerGrouping) -> Iterator[WhatIf]:
