@@ -12,7 +12,7 @@ from stagepack.cli.context import instance_and_solution, instance_of
 from stagepack.cli.export import Form
 from stagepack.cli.options import OUTPUT, As, AsJson, Instance, Solution, option
 from stagepack.cli.output import require_writable
-from stagepack.cli.picture import draw, require_drawable
+from stagepack.cli.picture import draw, require_drawable, require_pages
 from stagepack.cli.plan import draw_plan, plan_in
 from stagepack.cli.screen import complain, print_json, print_parts
 from stagepack.contracts import JsonObject
@@ -52,6 +52,9 @@ def show(
 
     held = plan_in(instance) if solution is None else None
     if held is not None:
+        require_writable(html, export, source=instance)
+        if html is not None:
+            require_pages("--html")
         _show_plan(held, html, export, Form.of(as_), as_json)
         return
     for name, given in (("--html", html), ("--export", export), ("--as", as_)):
@@ -86,7 +89,6 @@ def _show_plan(
     held: ModelPlan, html: Path | None, export: Path | None, form: Form, as_json: bool
 ) -> None:
     """Show a plan, and write its page and its levels for other tools."""
-    require_writable(html, export)
     if form.tool and export is None:
         raise InputError("needs a file", field="--as", remedy="name it: --export FILE")
     if html is not None:

@@ -32,10 +32,10 @@ def chain(seed: int, n: int = 5, k: int = 2, **changes: Any) -> sp.PipelineParti
     return sp.PipelinePartition.from_arrays(rng.integers(1, 20, n), **{**given, **changes})
 
 
-def best_step(instance: sp.PipelinePartition, *, split: bool) -> float:
+def best_step(instance: sp.PipelinePartition, *, split: bool, least: int = 1) -> float:
     """Return the shortest step by trying every partition, without limits of memory."""
     found = []
-    for stages in range(1, instance.k + 1):
+    for stages in range(least, instance.k + 1):
         for cuts in itertools.combinations(range(1, instance.n), stages - 1):
             solution = sp.PipelineSolution.in_order((0, *cuts, instance.n))
             schedule = sp.PipelineSchedule.from_partition(instance, solution, split=split)
@@ -55,6 +55,21 @@ def test_bound_is_below_every_partition_and_schedule(seed: int, training: bool) 
     work = int(free.cycles.sum())
     assert bound >= 3 * work / 2 * (1 - 1e-6)
     assert step_bound(free, 1) >= work * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("fewer", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+def test_bound_counts_what_crosses_the_cuts(training: bool, fewer: bool) -> None:
+    for seed in range(4):
+        free = chain(seed, n=4, k=3, capacity=None, training=training)
+        slow = sp.Cluster.uniform(3, link=sp.Link(GBps=1, idle=7 + 5 * seed), clock=2**28)
+        linked = free.replace(cluster=slow, fewer_stages=fewer)
+        for split in {False, training and min(free.backward) > 1}:
+            bound = step_bound(linked, 3, split=split)
+            best = best_step(linked, split=split, least=1 if fewer else 3)
+            assert step_bound(free, 3, split=split) <= bound <= best
+            if not training and not fewer:
+                assert bound > step_bound(free, 3)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -8,11 +8,15 @@ W is split off, and R_s that on those behind it, a step takes at least
 
     P_s + m w_s (training),    P_s + m w_s + R_s (inference).
 
+What crosses the cuts before stage s takes its time on top, on the way there and, as a gradient, on
+the way back (there only if W is split off): at least that of the s cheapest cuts of all.  In
+inference the first microbatch crosses every cut.
+
 The least largest value of that over all partitions into at most k stages is a bound on every plan
 with a stage a device.  For a limit T each stage in turn takes as many layers as it can: that never
 leaves less for the stages behind, since what they take in all rises with the work done before.
-Bisection on T, O(k log n log(sum)).  Memory, transfers and the order of unlike devices are left
-out; all devices are as fast as the fastest.
+Bisection on T, O(k log n log(sum)).  Where all devices have a stage the last of k comes after k - 1
+cuts.  Memory and the order of unlike devices are left out; all devices are as fast as the fastest.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ import numpy as np
 from stagepack.contracts import Number
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import Array
+from stagepack.instances.schedule.partition import least_latencies
 
 SLACK = 1e-9
 """Relative, for sums of floats and quotients of speeds."""
@@ -48,33 +53,51 @@ def step_bound(instance: PipelinePartition, microbatches: int, *, split: bool = 
     ahead = _before(instance.forward)[cuts].tolist() if split else work
     total, m = work[-1], microbatches
     exact = instance.cycles.dtype.kind == "i"
+    speeds = {device.speed for device in instance.cluster.devices}
+    fastest = max(speeds)
+    crossing = _cheapest(instance, cuts)
+    # In cycles of a device of speed 1, as work is.
+    lags = crossing if fastest == 1 else [lag * float(fastest) for lag in crossing]
+    trips = 1 + (instance.training and not split)
+    last = len(lags) - 1
 
     def share(room: Number, times: int) -> Number:
         return room // times if exact else room / times
 
     def fits(limit: int) -> bool:
         at = 0
-        for _ in range(instance.k):
+        if not instance.fewer_stages and limit < ahead[-1] + trips * lags[last]:
+            return False
+        for stage in range(instance.k):
+            lag = trips * lags[min(stage, last)]
             if instance.training:
-                width = share(limit - ahead[at], m)
+                width = share(limit - ahead[at] - lag, m)
             elif m > 1:
-                width = share(limit - total, m - 1)
+                width = share(limit - total - everywhere, m - 1)
             else:
-                width = total if limit >= total else 0
+                width = total if limit >= total + everywhere else 0
             at = max(at, bisect_right(work, work[at] + width) - 1)
         return at == len(work) - 1
 
-    low, high = 0, math.ceil((m + 1) * total)
+    everywhere = 0 if instance.fewer_stages else lags[last]
+    low, high = 0, math.ceil((m + 1) * total + trips * lags[last])
     while low < high:
         middle = (low + high) // 2
         if fits(middle):
             high = middle
         else:
             low = middle + 1
-    speeds = {device.speed for device in instance.cluster.devices}
     if exact and speeds == {1}:
         return low
-    return math.floor((low - 1) / float(max(speeds)) * (1 - SLACK))
+    return math.floor((low - 1) / float(fastest) * (1 - SLACK))
+
+
+def _cheapest(instance: PipelinePartition, cuts: Array) -> list[int]:
+    """Return the least latency of 0, 1, ... cuts together, up to as many as there can be."""
+    inner = least_latencies(instance)[cuts[1:-1]]
+    most = min(instance.k - 1, len(inner))
+    found: list[int] = np.concatenate(([0], np.cumsum(np.sort(inner)[:most]))).tolist()
+    return found
 
 
 def _before(cycles: Array) -> Array:

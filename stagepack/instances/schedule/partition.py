@@ -163,6 +163,28 @@ def _transfer(partition: PipelinePartition, end: str, device: int, cut: int) -> 
     return math.ceil(link.idle + nbytes / (link.GBps * 2**30 / partition.cluster.clock))
 
 
+def least_latencies(partition: PipelinePartition) -> Array:
+    """Return the least latency of an edge across each cut, whichever devices are around it.
+
+    Integers of shape (n + 1,), as :func:`arguments` counts them.
+    """
+    return np.maximum(_least(partition, "send"), _least(partition, "recv"))
+
+
+def _least(partition: PipelinePartition, end: str) -> Array:
+    """Return the least cycles in which any device sends, or receives, what crosses each cut."""
+    table = getattr(partition, f"{end}_cycles")
+    if table is not None:
+        return np.asarray(np.ceil(table.min(axis=0)), dtype=np.int64)
+    nbytes = partition.in_bytes if end == "recv" else partition.out_bytes
+    links = {getattr(device, end) for device in partition.cluster.devices}
+    if None in links:
+        return np.zeros(partition.n + 1, dtype=np.int64)
+    clock = partition.cluster.clock
+    each = [np.ceil(link.idle + nbytes / (link.GBps * 2**30 / clock)) for link in links]
+    return np.asarray(np.minimum.reduce(each)).astype(np.int64)
+
+
 def _limits(
     partition: PipelinePartition, stages: list[tuple[int, int, int]], devices: Array
 ) -> list[int] | None:
