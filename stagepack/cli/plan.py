@@ -231,8 +231,7 @@ def _value(text: str) -> Any:
 def _model(model: str, context: JsonObject, local: str | None) -> tuple[Any, JsonObject]:
     """Return what is planned for, and what else is said of it: a cluster of chips, a step."""
     from stagepack.instances.catalog import clusters
-    from stagepack.instances.groups.words import KIND as GROUPS
-    from stagepack.planning.search import KIND, KINDS
+    from stagepack.planning.search import GROUPS, KIND, KINDS
 
     kind = context.get("kind", KIND if local is None else GROUPS)
     if kind not in KINDS:

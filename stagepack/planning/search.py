@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 KIND = PipelinePartition.kind
 """The kind of instances that are planned for where nothing is said."""
-KINDS = (KIND, GraphPartition.kind, LayerGrouping.kind)
+GROUPS = LayerGrouping.kind
+"""That of networks on chips with local memory."""
+KINDS = (KIND, GraphPartition.kind, GROUPS)
 DRAWN = PipelineSchedule.kind
 """The kind of the level that is the picture of a plan."""
 COUNTING = frozenset(

@@ -13,7 +13,7 @@ from stagepack.contracts import Instance, Number
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.planning.model_plan import Attempt, ModelPlan
 from stagepack.planning.stages import Level, Structure
-from stagepack.result import Result, Status, Termination
+from stagepack.result import Result, Status, Termination, Trace
 from stagepack.solve import solve
 
 QUESTIONS = 20
@@ -165,4 +165,6 @@ def expressed(whole: Any, solution: Any, first: Result[Any]) -> Result[Any]:
         instance=whole.name,
         objective_name=str(whole.objective),
         digest=whole.digest,
+        options={},
+        trace=Trace(),
     )
