@@ -110,7 +110,14 @@ class Store:
         files.write(target, json.dumps(files.finite(document)) + "\n")
 
     def note(self, question: JsonObject, status: str, reason: str) -> None:
-        """Keep why a cell has no answer, until it has one: whoever asks again tries again."""
+        """Keep why a cell has no answer, until it has one: whoever asks again tries again.
+
+        Parameters
+        ----------
+        question : dict
+        status, reason : str
+            As :class:`.Failure` has them.
+        """
         target = self.file(question["key"])
         known = self._document(target)
         if known is not None and "result" in known:

@@ -66,7 +66,13 @@ class Tries:
         reason: str,
         objective: Number | None = None,
     ) -> None:
-        """Note a way through the levels that was tried."""
+        """Note a way through the levels that was tried.
+
+        Parameters
+        ----------
+        in_flight, lent, status, reason, objective
+            As :class:`.Attempt` has them.
+        """
         self.attempts.append(Attempt(in_flight, lent, status, objective, reason))
 
     def timed(self, given: Structure, more: tuple[Level, ...], lent: int = 0) -> None:
@@ -93,7 +99,15 @@ class Tries:
         self.offer(timed.objective, (*levels, *given.inside.values()), given)
 
     def offer(self, value: Number, levels: tuple[Level, ...], given: Structure) -> None:
-        """Keep a plan where it is the best."""
+        """Keep a plan where it is the best.
+
+        Parameters
+        ----------
+        value : int
+            Cycles of a step.
+        levels : tuple of Level
+        given : Structure
+        """
         if self.best is None or value < self.best[0]:
             self.best = value, levels, given
 
