@@ -60,6 +60,12 @@ def stage_groups(instance: LayerGrouping, first: int, end: int) -> LayerGrouping
     """Return operators [first, end) of a network as one of its own.
 
     It is given what earlier ones write, and stores what later ones read.
+
+    Parameters
+    ----------
+    instance : LayerGrouping
+        The whole network.
+    first, end : int
     """
     tensors, inside = instance.tensors, range(first, end)
     known = {given.name: given for given in instance.inputs}
@@ -94,5 +100,11 @@ def step_bound(bound: float, microbatches: int, devices: int) -> int:
     Groups of all stages one after the other are a plan of the whole network on one chip.  So
     stages take at least as long together, and the longest at least its share of that.  A microbatch
     passes them all, and the longest works on the others beside that.
+
+    Parameters
+    ----------
+    bound : float
+        On the cycles of the whole network on one chip.
+    microbatches, devices : int
     """
     return math.ceil(bound) + (microbatches - 1) * math.ceil(bound / devices)

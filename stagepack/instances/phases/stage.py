@@ -48,7 +48,13 @@ def at_clock(chip: Chip, clock: float) -> Chip:
 
 
 def held_on_chip(partition: PipelinePartition, first: int, end: int) -> int:
-    """Return the bytes of layers [first, end) that stay on chip whatever phase runs."""
+    """Return the bytes of layers [first, end) that stay on chip whatever phase runs.
+
+    Parameters
+    ----------
+    partition : PipelinePartition
+    first, end : int
+    """
     layers = slice(first, end)
     held = sum(
         int(column[layers].sum()) for name, column in partition.exclusive.items() if name in STAYS
