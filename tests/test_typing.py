@@ -215,4 +215,5 @@ def test_every_public_name_is_told_to_type_checkers() -> None:
         for kind, problem in PROBLEMS.items()
         for name, module in problem.public.items()
     }
-    assert found == {*stagepack._HOME.items(), *own}
+    modules = {(name, "stagepack") for name in stagepack._MODULES}
+    assert found == {*stagepack._HOME.items(), *own, *modules}

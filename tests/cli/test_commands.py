@@ -401,7 +401,7 @@ def test_an_option_of_another_command_is_told(chain: Path) -> None:
     done = run("solve", chain, "--html", "pages")
     assert done.returncode == 2
     assert "No such option: --html" in done.stderr
-    assert "stagepack plan, compare and results take it" in done.stderr
+    assert "stagepack plan, compare, results and show take it" in done.stderr
     assert "; stagepack compare takes it" in run("solve", chain, "--dask", "tcp://a:1").stderr
 
 
