@@ -116,6 +116,10 @@ def solve(
         bool,
         option(OUTPUT, "Export sends and receives of a schedule, too.", "--communication"),
     ] = False,
+    waits: Annotated[
+        bool,
+        option(OUTPUT, "And the waits for them, which PyTorch asks for since 2.15.", "--waits"),
+    ] = False,
 ) -> None:
     """Solve one instance; the answer is checked and carries a proved bound."""
     from stagepack.claims.proof import require_provable
@@ -123,7 +127,7 @@ def solve(
     from stagepack.solve import solve as run
 
     require_writable(output, plot, trace, export, proof, source=instance)
-    form = Form.of(as_, communication=communication)
+    form = Form.of(as_, communication=communication or waits, waits=waits)
     if export is None and (form.tool or form.options):
         said = "--as" if form.tool else "--communication"
         raise InputError("needs a file", field=said, remedy="name it: --export FILE")

@@ -66,6 +66,8 @@ def test_a_schedule_is_solved_exported_and_checked(
     assert "0SEND_F0" in full.read_text()
     assert "WAIT" not in full.read_text()
     assert run("check", schedule, full).returncode == 0
+    assert run("solve", schedule, "--export", full, "--waits").returncode == 0
+    assert "WAIT_REDUCE_GRAD" in full.read_text()
     done = run("solve", phases, "--export", tmp_path / "x.json", "--communication")
     assert (done.returncode, "--communication" in done.stderr) == (2, True)
     assert all(rank.split(",").count("") == 0 for rank in ranks)

@@ -358,8 +358,8 @@ def dump(
         Write sends, receives and the handling of parameters, too (format ``compute_comms``);
         otherwise torch adds its own (``compute_only``).
     waits : bool
-        With waits for sends and reductions, for versions of torch that ask for them; 2.14 reads
-        ``0WAIT_SEND_F0`` as ``0W`` and refuses the file.
+        With waits for sends and reductions: torch 2.15 refuses files without, versions up to 2.14
+        read ``0WAIT_SEND_F0`` as ``0W`` and refuse files with them.
 
     Returns
     -------

@@ -17,6 +17,7 @@ from tests.random_schedules import by_list, random_schedule
 pytest.importorskip("torch", reason="PyTorch is not installed")
 schedules: Any = pytest.importorskip("torch.distributed.pipelining.schedules")
 COMPUTE = ("F", "B", "I", "W")
+WAITS = hasattr(schedules, "WAIT_REDUCE_GRAD")  # asked for since 2.15, unknown to 2.13
 
 
 def runtime(instance: PipelineSchedule) -> Any:
@@ -71,7 +72,8 @@ def require_the_same(instance: PipelineSchedule, solution: ScheduleSolution, pat
     plain = torch_schedule.dump(solution, instance)
     expected = dict(enumerate(line.split(",") for line in plain.decode().splitlines()))
     for form in ("compute_only", "compute_comms"):
-        whole = torch_schedule.dump(solution, instance, communication=form == "compute_comms")
+        lowered = form == "compute_comms"
+        whole = torch_schedule.dump(solution, instance, communication=lowered, waits=WAITS)
         assert simulated(instance, loaded(instance, whole, form, path)) == expected
 
 
