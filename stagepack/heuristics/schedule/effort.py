@@ -13,7 +13,7 @@ from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Termination
 
-RATE = 90_000_000
+RATE = 115_000_000
 """Steps in a second."""
 
 PART = 500_000
@@ -24,7 +24,7 @@ ScheduleProgress = Progress[ScheduleSolution]
 Going = Callable[[int], bool]
 """Whether to go on, asked several times a second with the steps since the last time."""
 
-OFFER, CHECK = 100_000, 1.5
+OFFER, CHECK = 100_000, 0.8
 """Steps of checking a solution, and for each operation, arc between two, and rule for the arcs."""
 
 LONG = RATE // 10
