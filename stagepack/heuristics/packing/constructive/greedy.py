@@ -265,7 +265,7 @@ def _by_lists(
     offsets: Array,
 ) -> bool:
     """Place blocks of any kind; fill `offsets`, return whether all found a place."""
-    effort.spend(CALL + effort.ITEM * (blocks.b + len(blocks.first)))
+    effort.spend(CALL + effort.ITEM / 3 * (blocks.b + len(blocks.first)))
     pause = effort.pausing(keep_going)
     try:
         pieces, lists = _pieces(blocks, banks), _lists(blocks, pause)
