@@ -87,6 +87,8 @@ class Model:
         1 where traffic counts.
     room : ndarray of int64, shape (0 or 1, stages)
         Bytes of each stage, where they are limited.
+    most : ndarray of int64, shape (stages,)
+        What loads must not exceed within any limit: memory, where bytes are the load.
     """
 
     classes: Array
@@ -95,6 +97,7 @@ class Model:
     apart: bool
     pays: Array
     room: Array
+    most: Array
 
     @classmethod
     def all_of(cls, compact: Compact) -> list[Model]:
@@ -119,14 +122,14 @@ class Model:
         held = flying[:, None] * compact.stash
         time = np.minimum(compact.time[:, classes].sum(axis=0), FORBIDDEN)
         pays = compact.class_pays[classes].astype(np.int64)
-        room = compact.class_memory[classes][None]
-        if compact.objective == Objective.MEMORY or (room == UNLIMITED).all():
-            room = room[:0]
+        room, most = compact.class_memory[classes][None], np.full(k, UNLIMITED)
         if compact.objective == Objective.MEMORY:
-            return cls(classes, network, (time + held)[None], False, pays, room)
+            return cls(classes, network, (time + held)[None], False, pays, room[:0], room[0])
+        if (room == UNLIMITED).all():
+            room = room[:0]
         apart = compact.objective == Objective.OVERLAP
         loads = [time, *2 * apart * [np.zeros_like(time)], *len(room) * [compact.size + held]]
-        return cls(classes, network, np.stack(loads), apart, pays, room)
+        return cls(classes, network, np.stack(loads), apart, pays, room, most)
 
     @property
     def stages(self) -> int:

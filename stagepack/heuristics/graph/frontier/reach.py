@@ -28,6 +28,7 @@ from stagepack.heuristics import effort
 from stagepack.heuristics.graph.frontier import label_state as state
 from stagepack.heuristics.graph.frontier.model import Model
 from stagepack.heuristics.graph.frontier.sweeps import Guide, Sweeps
+from stagepack.instances.graph.compact import UNLIMITED
 from stagepack.instances.profile import Array
 
 PRECISION = 0.01
@@ -203,7 +204,8 @@ class Reach:
         held = self._least[len(self._least) - len(kind.room) :].sum(axis=1)
         rooms = np.stack([held, kind.room, held], axis=1)
         pays = np.array([0, kind.pays, 0])
-        return Model(np.zeros(3, dtype=int), model.network, load, model.apart, pays, rooms)
+        most = np.full(3, UNLIMITED)
+        return Model(np.zeros(3, dtype=int), model.network, load, model.apart, pays, rooms, most)
 
     def _refuted(self, limit: int, before: int, after: int, kind: _Kind) -> bool:
         """Whether no stage stands between so much work before and behind it, in ticks at most."""

@@ -238,6 +238,7 @@ class Sweeps:
         source_low[:n] = np.where(sources[order], low[order], k)
         source_low = np.minimum.accumulate(source_low[::-1])[::-1]
         each = np.full(k, limit) if guide.limits is None else guide.limits
+        each = np.minimum(each, model.most)
         bucket, buckets = self._bucketed(int(each.max()))
         table = guide.table if guide.limit == limit else None
         made = np.zeros((1, 1, 1, 1), dtype=np.int32)
@@ -452,7 +453,7 @@ def warm_up() -> None:
     """Compile the kernels, or load them: both ways over a chain of three blocks."""
     network = Network([[], [0], [1]], [[1], [2], []], [[0, 1], [1, 2]], [1, 1])
     both, nothing = np.ones(2, dtype=np.int64), np.zeros((0, 2), dtype=np.int64)
-    model = Model(both, network, np.ones((1, 2, 3), dtype=np.int64), False, both, nothing)
+    model = Model(both, network, np.ones((1, 2, 3), dtype=np.int64), False, both, nothing, 9 * both)
     sweeps = Sweeps([model], lambda: None, 0)
     first = sweeps.run(False, 4, 1, sweeps.guide(4))
     assert first.guide is not None

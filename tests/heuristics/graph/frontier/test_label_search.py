@@ -216,6 +216,16 @@ def test_unlike_devices_are_tried_in_every_order() -> None:
         ]
 
 
+def test_memory_limits_loads_where_bytes_are_the_load() -> None:
+    # Together six bytes fill both devices, though three on each would be less on the fuller one.
+    instance = GraphPartition.from_arrays(
+        [1, 1, 1], accelerators=2, objective="memory", memory=[3, 2, 1], capacity=[4, 2]
+    )
+    result = sp.solve(instance, method="frontier")
+    assert result.status is sp.Status.OPTIMAL
+    assert result.objective == 4
+
+
 def test_edges_that_others_imply_are_left_out() -> None:
     assert reduced([[], [0], [0, 1], [1, 2]]) == ([[], [0], [1], [2]], [[1], [2], [3], []])
 
