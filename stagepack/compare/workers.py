@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import pickle
 import queue
 import time
@@ -26,6 +27,7 @@ from stagepack.result import Result, Termination
 
 ECHO = 0.1  # seconds after Ctrl-C in which children that were signalled too may end by themselves
 GRACE = 6.0  # seconds that running cells have to hand over their incumbents after that
+NEAR = 2 * len(KINDS)  # cells that are looked at for one of another problem
 Chunk = tuple[Cell, ...]
 
 
@@ -174,7 +176,7 @@ class Run:
         cells: list[Cell] = []
         payloads: list[bytes] = []
         while self.queue and len(cells) < chunk:
-            cell = self.queue.popleft()
+            cell = self._next()
             try:
                 payloads.append(self._payload(cell))
             except Exception as error:
@@ -193,6 +195,18 @@ class Run:
         for cell in cells:
             self.start(cell)
         return True
+
+    def _next(self) -> Cell:
+        """Take a cell from the queue: of a problem that none is under way of, if one is near.
+
+        The first cells of a problem compile its kernels; others would only wait for them.
+        """
+        busy = {self.instances[cell.instance].kind for of in self.running.values() for cell in of}
+        for place, cell in enumerate(itertools.islice(self.queue, NEAR)):
+            if self.instances[cell.instance].kind not in busy:
+                del self.queue[place]
+                return cell
+        return self.queue.popleft()
 
     def _collect(self, future: Future[list[Outcome]]) -> None:
         """Tell what became of the cells of a future that has ended."""

@@ -7,12 +7,15 @@ import functools
 import gc
 import hashlib
 import importlib
+import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import IO, Any, TypeVar, cast
 
 import numba
 from numba.core import event, types
+from numba.core.compiler_lock import global_compiler_lock
 from numba.np import linalg
 
 from stagepack.progress import compilation
@@ -20,6 +23,10 @@ from stagepack.progress import compilation
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 KERNELS = ("*kernels.py", "*_state.py", "rules.py", "sweep.py")
 """Files that hold kernels, or constants that are compiled into them; they import no others."""
+PATIENCE = 30.0
+"""Seconds that a process waits for another one to compile the kernel that it needs."""
+LOOKS = 0.02
+"""Seconds between two looks at whether it has."""
 
 
 def _spare_blas() -> None:
@@ -61,7 +68,43 @@ def compiled(function: FunctionT) -> FunctionT:
     with contextlib.suppress(AttributeError):
         file = kernel._cache._cache_file
         file._source_stamp = (file._source_stamp, sources())
+        kernel.compile = functools.partial(_alone, kernel.compile, f"{file._index_path}.lock")
     return cast("FunctionT", kernel)
+
+
+def _alone(make: Callable[[object], object], path: str, signature: object) -> object:
+    """Compile a kernel while no other process does, or take from the cache what one has made.
+
+    Nobody is waited for where nothing can be locked, nor when the other process does not come back.
+    """
+    with global_compiler_lock, contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):
+            file = held.enter_context(Path(path).open("ab"))
+            if not _locked(file):
+                _wait(file)
+        return make(signature)
+
+
+def _wait(file: IO[bytes]) -> None:
+    compilation.begin()
+    try:
+        end = time.monotonic() + PATIENCE
+        while not _locked(file) and time.monotonic() < end:
+            time.sleep(LOOKS)
+    finally:
+        compilation.end()
+
+
+def _locked(file: IO[bytes]) -> bool:
+    """Return whether a file is this process's until it closes it; on Windows always."""
+    if sys.platform != "win32":
+        import fcntl
+
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def inner(function: FunctionT) -> FunctionT:

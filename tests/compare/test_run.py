@@ -13,11 +13,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from stagepack.compare import Comparison, compare
+from stagepack.compare import Cell, Comparison, compare
+from stagepack.compare.workers import Run
 from stagepack.errors import InputError
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.result import Event, Result, Status, Termination, Trace
@@ -154,6 +155,18 @@ class TestCells:
         with ThreadPoolExecutor(2) as executor:
             threaded = compare([small("a"), small("b", 3)], executor=executor)
         assert outline(threaded) == outline(compare([small("a"), small("b", 3)], jobs=0))
+
+    def test_cells_begin_side_by_side_with_those_of_other_problems(self) -> None:
+        begun: list[str] = []
+        one, two = cast("Any", small("a")), cast("Any", SimpleNamespace(kind="lmem-packing"))
+        run = Run(
+            fake_solve, {"a": one, "b": one, "c": two}, {},
+            start=lambda cell: begun.append(cell.instance), finish=lambda cell, outcome: None,
+        )  # fmt: skip
+        run.take(Cell(label, "even", 0) for label in "abc")
+        with ThreadPoolExecutor(1) as executor:
+            run.on_executor(executor)
+        assert begun == ["a", "c", "b"]
 
     def test_a_worker_that_dies_costs_only_its_cell(self) -> None:
         instances = [small(name) for name in "abc"]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 import pytest
 
+from stagepack.instances import compiled
 from stagepack.instances.compiled import inner, step
 from stagepack.progress import compilation
 
@@ -96,3 +100,42 @@ assert "scipy.linalg" in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there, processes compile side by side")
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_kernel_that_another_process_compiles_is_waited_for(
+    comes_back: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fcntl
+
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(compiled, "PATIENCE", 60.0 if comes_back else 0.0)
+    path = tmp_path / "some_kernels.py"
+    path.write_text(
+        "from stagepack.instances.compiled import compiled\n"
+        "@compiled\ndef twice(a):\n    return a + a\n"
+    )
+    spec = importlib.util.spec_from_file_location("some_kernels", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.twice(1) == 2
+
+    (lock,) = tmp_path.rglob("*.lock")
+    waits = threading.Event()
+    monkeypatch.setattr(compilation, "heard", lambda _: waits.set())
+    found: list[float] = []
+    with lock.open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        asks = threading.Thread(target=lambda: found.append(module.twice(0.5)))
+        asks.start()
+        assert waits.wait(60)
+        if comes_back:
+            assert not found
+        else:
+            asks.join(60)
+            assert found == [1.0]
+    asks.join(60)
+    assert found == [1.0]
