@@ -129,6 +129,8 @@ def _widened(kernel: Any) -> Any:
 
     Otherwise it is compiled once more for every constant, and for every width, that it is given.
     """
+    if not hasattr(kernel, "get_call_template"):  # under NUMBA_DISABLE_JIT, for a debugger
+        return kernel
     chosen = kernel.get_call_template
 
     def widened(args: Iterable[Any], kws: Mapping[str, Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import os
 import subprocess
 import sys
 import threading
@@ -139,3 +140,17 @@ def test_a_kernel_that_another_process_compiles_is_waited_for(
             assert found == [1.0]
     asks.join(60)
     assert found == [1.0]
+
+
+def test_kernels_run_uncompiled_for_a_debugger() -> None:
+    program = """
+import stagepack as sp
+
+chain = sp.PipelinePartition.from_arrays([3, 5, 2, 4, 1], devices=3)
+assert sp.solve(chain, "dp", warm_start=None).objective == 7
+"""
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
