@@ -27,12 +27,12 @@ own work, after the recurrence of *Auto Pipeline* (:mod:`.reference`).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 BOTTLENECK, TRANSFER_BOUNDED, SUM, OVERLAP = range(4)
@@ -160,6 +160,9 @@ class Scratch(NamedTuple):
     ahead, behind : ndarray, shape (states,)
         Tails of this state that begin later are of no use: the layers before them would not fit
         into the stages left for them.  None begins earlier: its own stages could not hold it.
+    hints : ndarray, shape (2, transitions)
+        Where the probe before this one found the furthest end and the first layer of each stage;
+        0 before the first probe.  Limits move little: the next is near.
     offset : ndarray, shape (states,)
     reading : ndarray, shape (5,)
         Where `read_partition` is: state (-1 before it begins, 0 at the end, -2 without one),
@@ -177,6 +180,7 @@ class Scratch(NamedTuple):
     highest: Array
     ahead: Array
     behind: Array
+    hints: Array
     offset: Array
     reading: Array
     ends: Array
@@ -199,7 +203,7 @@ def _within(
     return mode == BOTTLENECK or (recv <= compute_limit and send <= compute_limit)
 
 
-@inner
+@step
 def _measure(chain: Chain, compute_limit: int, scratch: Scratch) -> int:
     """Prepare a probe: set the windows of all states, and return how many cells they need.
 
@@ -217,7 +221,7 @@ def _measure(chain: Chain, compute_limit: int, scratch: Scratch) -> int:
     return total
 
 
-@inner
+@step
 def _place_tails(state: Array, budget: int, chain: Chain, scratch: Scratch) -> int:
     """Place tails along the transitions from state[TRANSITION] on.
 
@@ -251,7 +255,7 @@ def _place_tails(state: Array, budget: int, chain: Chain, scratch: Scratch) -> i
     return budget
 
 
-@inner
+@step
 def _look_ahead(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
     """Set `ahead`: how far the stages before a tail reach, each as long as compute and reach allow.
 
@@ -274,12 +278,19 @@ def _look_ahead(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
         if a < n:
             end, beyond = a, chain.reach[chain.window[t], a] + 1
             begun = _begun(chain, c, a)
+            middle = scratch.hints[0, t]
+            step = 1 if end < middle < beyond else n
             while beyond - end > 1:
-                middle = (end + beyond) // 2
+                if not end < middle < beyond:
+                    middle = (end + beyond) // 2
                 if chain.prefix[c, middle] - begun <= compute_limit:
                     end = middle
+                    middle += step
                 else:
                     beyond = middle
+                    middle -= step
+                step *= 2  # beyond the other end as soon as that is known
+            scratch.hints[0, t] = end
             if beyond <= min(last, chain.reach[chain.window[t], a]):
                 needed = chain.prefix[c, beyond] - begun
                 scratch.next_limits[0] = min(scratch.next_limits[0], needed)
@@ -292,13 +303,13 @@ def _look_ahead(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
         ahead[chain.source[t]] = max(ahead[chain.source[t]], min(end, last))
 
 
-@inner
-def _begun(chain: Chain, c: int, a: int) -> Any:
+@step
+def _begun(chain: Chain, c: int, a: int) -> int:
     """Return what the compute up to the end of a stage counts from: it begins at `a` or before.
 
     Where what it receives counts, too, it may rather begin a little earlier.
     """
-    most = chain.prefix[c, a]
+    most: int = chain.prefix[c, a]
     if chain.mode != SUM:
         return most
     most -= chain.recv[c, a]
@@ -306,16 +317,17 @@ def _begun(chain: Chain, c: int, a: int) -> Any:
         if back > a or chain.prefix[c, a - back] <= most:
             return most - chain.host
         most = max(most, chain.prefix[c, a - back] - chain.recv[c, a - back])
-    return max(most, chain.prefix[c, a - LOOKED + 1]) - chain.host
+    most = max(most, chain.prefix[c, a - LOOKED + 1])
+    return most - chain.host
 
 
-@inner
-def _ended(chain: Chain, c: int, b: int) -> Any:
+@step
+def _ended(chain: Chain, c: int, b: int) -> int:
     """Return what the compute up to the beginning of a stage counts to: it ends at `b` or later.
 
     Where what it sends counts, too, it may rather end a little later.
     """
-    least = chain.prefix[c, b]
+    least: int = chain.prefix[c, b]
     if chain.mode != SUM:
         return least
     least += chain.send[c, b]
@@ -323,10 +335,11 @@ def _ended(chain: Chain, c: int, b: int) -> Any:
         if b + on == len(chain.allowed) or chain.prefix[c, b + on] >= least:
             return least + chain.host
         least = min(least, chain.prefix[c, b + on] + chain.send[c, b + on])
-    return min(least, chain.prefix[c, b + LOOKED - 1]) + chain.host
+    least = min(least, chain.prefix[c, b + LOOKED - 1])
+    return least + chain.host
 
 
-@inner
+@step
 def _look_behind(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
     """Set `behind`: how far back the stages of a tail reach, each as far as it may.
 
@@ -344,12 +357,19 @@ def _look_behind(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
             continue
         first, low, q = 0, b, chain.target[t]
         ended = _ended(chain, c, b)
+        middle = scratch.hints[1, t]
+        step = 1 if first < middle < low else n
         while first < low:  # the first layer from which a stage reaches b
-            middle = (first + low) // 2
+            if not first <= middle < low:
+                middle = (first + low) // 2
             if ended - chain.prefix[c, middle] <= compute_limit and chain.reach[row, middle] >= b:
                 low = middle
+                middle -= step
             else:
                 first = middle + 1
+                middle += step
+            step *= 2
+        scratch.hints[1, t] = first
         for _ in range(LOOKED if chain.mode == SUM else 0):
             if first == b or ended - chain.prefix[c, first] + chain.recv[c, first] <= compute_limit:
                 break
@@ -357,7 +377,7 @@ def _look_behind(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
         behind[q] = min(behind[q], max(first, chain.before[q]))
 
 
-@inner
+@step
 def _place_by_window(
     t: int, chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
 ) -> None:
@@ -415,7 +435,7 @@ def _place_by_window(
     scratch.next_limits[0], scratch.next_limits[1] = next_compute, next_transfer
 
 
-@inner
+@step
 def _place_by_table(
     t: int, chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
 ) -> None:
@@ -444,7 +464,7 @@ def _place_by_table(
             scratch.highest[q] = max(scratch.highest[q], a)
 
 
-@inner
+@step
 def _read_partition(state: Array, budget: int, chain: Chain, scratch: Scratch) -> int:
     """Read a partition off the cells, from the first layer on, into `ends` and `classes`.
 
@@ -543,7 +563,7 @@ def search(state: Array, budget: int, chain: Chain, scratch: Scratch) -> int:
     return budget
 
 
-@inner
+@step
 def _conclude(state: Array, found: bool, next_compute: int) -> None:
     """Draw the conclusion from a probe and set the limit of the next.
 

@@ -84,6 +84,7 @@ class Prober:
             highest,
             ahead,
             behind,
+            np.zeros((2, len(chain.source)), dtype=np.int64),
             offset,
             np.empty(5, dtype=np.int64),
             *partitions,
