@@ -29,6 +29,7 @@ from stagepack.solvers.engine import (
     agrees,
     checked_hint,
 )
+from stagepack.solvers.mute import muted
 
 TOLERANCE = 1e-9
 """Feasibility and integrality tolerance asked of HiGHS, tighter than its own 1e-6."""
@@ -308,7 +309,9 @@ class _Drive:
         if self.cancelled:  # before there was anything to cancel
             self.cancel()
         try:
-            if solver.run() == _import().HighsStatus.kError:
+            with muted():
+                status = solver.run()
+            if status == _import().HighsStatus.kError:
                 raise _SolveError("HiGHS failed for numerical reasons")
         finally:
             self.running = None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import importlib.metadata
+import platform
 import time
 
 import numpy as np
@@ -13,6 +15,7 @@ from stagepack.errors import StagepackError
 from stagepack.formulations.program import Program
 from stagepack.result import Status
 from stagepack.solvers import Limits, engine
+from stagepack.solvers.engine import left_behind
 from stagepack.solvers.lowering import lift
 from tests.solvers.models import INFINITY, Milp, covering, single_machine
 
@@ -160,3 +163,25 @@ def test_a_deaf_root_lp_is_ended(how: str) -> None:
     )
     assert time.monotonic() - began < 6
     assert outcome.status in (Status.UNKNOWN, Status.FEASIBLE)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="elsewhere nothing is held back")
+def test_what_highs_prints_whatever_its_options_is_held_back(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    library, highspy = ctypes.CDLL(None), pytest.importorskip("highspy")
+    run = highspy.Highs.run
+
+    def printing(solver: object) -> object:
+        library.puts(b"a line of C")
+        print("a line of Python")
+        return run(solver)
+
+    while left_behind():  # by other tests
+        time.sleep(0.05)
+    monkeypatch.setattr(highspy.Highs, "run", printing)
+    library.puts(b"before")
+    assert engine("highs").solve(mixed().written_as("arrays")).objective == 9
+    library.puts(b"after")
+    library.fflush(None)
+    assert sorted(capfd.readouterr().out.split("\n")) == ["", "a line of Python", "after", "before"]

@@ -1,0 +1,62 @@
+"""The standard output of C libraries, held back: engines print lines that no option turns off.
+
+HiGHS 1.12 says "HighsMipSolverData::transformNewIntegerFeasibleSolution tmpSolver.run();" whenever
+it repairs a solution.  What C writes goes by a stream of its own: for a while that one leads
+nowhere, and what Python prints, from any thread, still comes out.  Only where glibc is the C
+library, whose ``stdout`` is a variable; elsewhere nothing is held back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import threading
+from collections.abc import Iterator
+
+
+class _Mute:
+    """The stream that leads nowhere, and how many need it now."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._nowhere: int | None = None
+        self._before: int | None = None
+
+    def enter(self) -> None:
+        """Let what C writes lead nowhere."""
+        with self._lock:
+            self._users += 1
+            if self._users > 1 or platform.libc_ver()[0] != "glibc":
+                return
+            library = ctypes.CDLL(None)
+            if self._nowhere is None:
+                library.fopen.restype = ctypes.c_void_p
+                self._nowhere = library.fopen(os.fsencode(os.devnull), b"w")
+            if self._nowhere is not None:
+                library.fflush(None)  # what others wrote before comes out as ever
+                stream = ctypes.c_void_p.in_dll(library, "stdout")
+                self._before, stream.value = stream.value, self._nowhere
+
+    def leave(self) -> None:
+        """Let it lead where it did, if nobody else needs it."""
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._before is not None:
+                stream = ctypes.c_void_p.in_dll(ctypes.CDLL(None), "stdout")
+                self._before, stream.value = None, self._before
+
+
+_mute = _Mute()
+
+
+@contextlib.contextmanager
+def muted() -> Iterator[None]:
+    """Hold back what C libraries of this process print in the block."""
+    _mute.enter()
+    try:
+        yield
+    finally:
+        _mute.leave()
