@@ -7,7 +7,7 @@ the schedule.  Where they differ from what the partition went by, layers of a st
 more, and the partition is asked for again.  Plans whose stages all stay on their devices come
 first.
 
-Neither phases nor bundles do less than the work in order that bounds all plans.
+Neither phases nor bundles do less than a pipeline of stages that all stay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.heuristics.pipeline.loaded_bound import SLACK, Loaded
-from stagepack.heuristics.pipeline.step_bound import step_bound
+from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.phases.stage import STAYS, at_clock, held_on_chip, stage_phases, variables
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
@@ -53,7 +53,7 @@ def phased(
     chip = at_clock(remote, float(model.cluster.clock))
     search = Phased(model.name, microbatches, False, limits, model=model, chip=chip)
     search.attempts, search.best = resident.attempts, resident.best
-    bound, source = step_bound(model, microbatches, split=split), "work in order"
+    bound, source = search.unlimited(split), "least step of all stages"
     loads = search.bound()
     if loads > bound:
         bound, source = loads, "work and loads of what fits no device"
@@ -98,6 +98,10 @@ class Phased(Tries):
             for boundaries in dict.fromkeys((mixed, first.solution.boundaries)):
                 self._try(first, bundle, boundaries)
         return "" if self.best is not None else self._too_large()
+
+    def unlimited(self, split: bool) -> int:
+        """Return a bound on all plans: that of stages on devices with room for everything."""
+        return least_step(self._free, self.microbatches, split=split)
 
     def bound(self) -> int:
         """Return a bound on all plans: each stage stays, or loads its variables for each pass.

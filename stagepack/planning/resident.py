@@ -7,31 +7,52 @@ device do least.  Every partition that is new gets a schedule within what its st
 stage leaves too little, for the inputs of microbatches or for lack of a placement, the partition is
 asked for again with too little memory on the device for that stage.  The fastest plan wins.
 
-What none of that can prove does `step_bound`, for every partition and schedule; and where not even
-one microbatch's stash fits beside any stages, nothing fits.
+What none of that can prove do bounds on every partition and schedule: of chains of moderate length
+`StepStages`, whose stages come first, and which in the end names all those that may be faster than
+the best plan.  They are scheduled, too, those with the least bounds first; where none is left, the
+plan is optimal.  Where not even one microbatch's stash fits beside any stages, nothing fits.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from stagepack.heuristics.pipeline.step_bound import step_bound
+from stagepack.heuristics.pipeline.step_stages import StepStages, affordable
+from stagepack.heuristics.schedule.lower_bounds import bounds
 from stagepack.instances.packing.stage import stage_packing
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import stage_memory
 from stagepack.instances.schedule import ScheduleSolution
 from stagepack.instances.schedule.check import measure
 from stagepack.planning.stages import Level, Structure
-from stagepack.planning.tries import ROUNDS, Tries, expressed, quickest
+from stagepack.planning.tries import ROUNDS, Tries, expressed
 from stagepack.result import Result, Status
 
 BALANCED = "bottleneck"
+NEVER = 2**62
+"""A bound on what is impossible."""
+MOST, FAR = 1000, 4
+"""Partitions that are looked at as they may be faster than the best plan, or, where there is none,
+than so many times the bound."""
+ASKED, SHARE = 6, 0.4
+"""Times the limit of a question that they may take, and the part of it that each of them may."""
 Stage = tuple[int, int, int]
 """Layers [first, end), and the device."""
+
+
+class Outcome(NamedTuple):
+    """What came of the stages of a partition."""
+
+    full: list[int]
+    """Stages with too little room; empty where that is not what is wrong."""
+    bound: int
+    """On their schedules."""
 
 
 @dataclass
@@ -44,14 +65,15 @@ class Resident(Tries):
     """
 
     model: PipelinePartition = field(kw_only=True)
-    _seen: set[PipelineSolution] = field(default_factory=set)
+    _seen: dict[PipelineSolution, int] = field(default_factory=dict)
+    """Bounds on the schedules of stages."""
 
-    def search(self) -> tuple[int | None, str, str]:
+    def search(self) -> tuple[int, str, str]:
         """Try every number of microbatches in flight.
 
         Returns
         -------
-        bound, source, reason : int or None, str, str
+        bound, source, reason : int, str, str
             Of all such plans; why there are none, where that is proved.
         """
         loosest = self._with_stashes(1)
@@ -60,12 +82,84 @@ class Resident(Tries):
         self.enough = bound
         if least.status is Status.INFEASIBLE:
             return bound, source, least.reason
+        stages = self._stages()
+        if stages is not None:
+            quick = stages.least()
+            if quick is None:
+                return bound, source, "no stages leave room for what one microbatch keeps"
+            if quick.bound > bound:
+                bound, source = quick.bound, "least step of all stages"
+                self.enough = bound
+            first = quick.solution
+            if first is not None and not loosest.check(first) and not self.ends():
+                self._along(least, first)
         for in_flight in self._in_flight():
             for objective in dict.fromkeys((str(self.model.objective), BALANCED)):
                 self._try(self._with_stashes(in_flight).replace(objective=objective))
+        if stages is not None and self.model.training and not self.ends():
+            left = self._rest(stages, least, bound)
+            if left > bound:
+                bound, source = left, "schedules of all stages that may be faster"
         return bound, source, ""
 
-    def _bound(self, least: Result[Any]) -> tuple[int | None, str]:
+    def _stages(self) -> StepStages | None:
+        """Return what bounds a step of all stages; None for long chains."""
+        if not affordable(self.model):
+            return None
+        limit = self.limits["time_limit"]
+        ends = {} if limit is None else {"ends": time.monotonic() + limit}
+        return StepStages(self.model, self.microbatches, self.split, **ends)
+
+    def _rest(self, stages: StepStages, least: Result[Any], bound: int) -> int:
+        """Schedule all stages that may be faster than the best plan; return what bounds them.
+
+        Parameters
+        ----------
+        stages : StepStages
+        least : Result
+            Of the partition with the least bottleneck.
+        bound : int
+        """
+        limit = self.limits["time_limit"]
+        self.share = SHARE
+        if limit is not None:
+            stages.ends = time.monotonic() + ASKED * limit
+        best = FAR * bound if self.best is None else int(self.best[0])
+        left, found = stages.within(best, MOST)
+        asked = []
+        for solution in found:
+            cut = self._cut(least, solution)
+            schedule = Structure(cut, {}, self.microbatches, split=self.split).schedule()
+            if time.monotonic() < stages.ends:
+                asked.append((bounds.bound(schedule, self._going)[0], solution))
+        if len(asked) < len(found):
+            return 0
+        asked.sort(key=lambda one: one[0])
+        for value, solution in asked:
+            late = time.monotonic() > stages.ends or self.ends()
+            if late or (self.best is not None and value >= self.best[0]):
+                left = min(left, value)
+                break
+            left = min(left, self._along(least, solution).bound)
+        return left if self.best is None else min(left, int(self.best[0]))
+
+    def _going(self, _: int) -> bool:
+        return not self.ends()
+
+    def _cut(self, least: Result[Any], solution: PipelineSolution) -> Level:
+        """Return stages as a level, an answer of the partition with the least bottleneck."""
+        whole = self._with_stashes(1).replace(objective=BALANCED)
+        return Level("partition", whole, expressed(whole, solution, least))
+
+    def _along(self, least: Result[Any], solution: PipelineSolution) -> Outcome:
+        """Go on with stages, unless that was done."""
+        if solution in self._seen:
+            return Outcome([], self._seen[solution])
+        outcome = self._go_on(self._cut(least, solution), 0)
+        self._seen[solution] = outcome.bound
+        return outcome
+
+    def _bound(self, least: Result[Any]) -> tuple[int, str]:
         """Return a bound on every plan: work on a chain, or the least bottleneck within memory."""
         bound, source = step_bound(self.model, self.microbatches, split=self.split), "work in order"
         if least.bound is not None:
@@ -98,38 +192,34 @@ class Resident(Tries):
                 return
             if result.solution in self._seen:
                 return
-            self._seen.add(result.solution)
             first = result if first is None else first
             cut = Level("partition", whole, expressed(whole, result.solution, first))
-            full = self._go_on(cut, lent)
-            if not full:
+            outcome = self._go_on(cut, lent)
+            self._seen[result.solution] = outcome.bound
+            if not outcome.full:
                 return
-            partition = _with_less(partition, result.solution.stages, full)
+            partition = _with_less(partition, result.solution.stages, outcome.full)
 
-    def _go_on(self, cut: Level, lent: int) -> list[int]:
-        """Schedule the stages of a partition and place what they keep.
-
-        Returns
-        -------
-        list of int
-            Stages with too little room; empty where that is not what is wrong.
-        """
+    def _go_on(self, cut: Level, lent: int) -> Outcome:
+        """Schedule the stages of a partition and place what they keep."""
         partition: Any = cut.instance
         in_flight = partition.microbatches
         stages = cut.result.solution.stages
         full = self._too_full(partition, stages)
         if full:
             self.note(in_flight, lent, Status.INFEASIBLE, "inputs of microbatches do not fit")
-            return full
+            return Outcome(full, NEVER)
         given = Structure(cut, {}, self.microbatches, split=self.split)
         schedule = given.schedule()
-        if self.best is not None and quickest(schedule) >= self.best[0]:
-            self.note(in_flight, lent, Status.FEASIBLE, "its work alone takes longer")
-            return []
+        least = bounds.bound(schedule, self._going)[0]
+        if self.best is not None and least >= self.best[0]:
+            self.note(in_flight, lent, Status.FEASIBLE, "no schedule of its stages is faster")
+            return Outcome([], least)
         timed: Result[ScheduleSolution] = self.ask(schedule)
+        least = max(least, int(timed.bound or 0))
         if timed.solution is None or timed.objective is None:
             self.note(in_flight, lent, timed.status, timed.reason)
-            return []
+            return Outcome([], NEVER if timed.status is Status.INFEASIBLE else least)
         levels = [cut, Level("schedule", schedule, timed)]
         flying = [device.peak_memory for device in measure(schedule, timed.solution).devices]
         for at, (stage, nbytes) in enumerate(zip(stages, flying, strict=True)):
@@ -139,11 +229,11 @@ class Resident(Tries):
             placed: Result[Any] = self.ask(packing)
             if placed.solution is None:
                 self.note(in_flight, lent, placed.status, f"stage {at}: {placed.reason}")
-                return [at]
+                return Outcome([at], least)
             levels.append(Level(f"stage {at}", packing, placed))
         self.note(in_flight, lent, timed.status, "", timed.objective)
         self.offer(timed.objective, tuple(levels), given)
-        return []
+        return Outcome([], least)
 
     def _too_full(self, partition: PipelinePartition, stages: list[Stage]) -> list[int]:
         """Return the stages beside which not even one microbatch in flight fits."""

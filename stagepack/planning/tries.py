@@ -36,6 +36,8 @@ class Tries:
         Of each question, as :func:`stagepack.solve` takes them.
     enough : int or None
         A bound on every plan.
+    share : float
+        Part of the limit that a question may take.
     """
 
     name: str
@@ -43,13 +45,16 @@ class Tries:
     split: bool
     limits: dict[str, Any]
     enough: int | None = None
+    share: float = 1.0
     attempts: list[Attempt] = field(default_factory=list)
     best: tuple[Number, tuple[Level, ...], Structure] | None = None
     _began: float = field(default_factory=time.monotonic)
 
     def ask(self, instance: Instance) -> Result[Any]:
         """Solve one question."""
-        return solve(instance, **self.limits)
+        limit = self.limits["time_limit"]
+        given = limit if limit is None else self.share * limit
+        return solve(instance, **{**self.limits, "time_limit": given})
 
     def ends(self) -> bool:
         """Whether no further question is asked: nothing is faster, or the time is over."""

@@ -2,7 +2,7 @@
 
 Options that are declared monotone (the more the better, until it does not fit) are searched by
 bisection, all others by trying each.  The better search does both at once, the most promising point
-of the grid first: a configuration whose step takes at least `step_bound` cycles can have no more
+of the grid first: a configuration whose step takes at least `least_step` cycles can have no more
 samples a second than that allows, and where that is no more than what is in hand it is skipped.
 Bisection in a point of the grid goes between the largest value that is known to fit, or to be
 skipped, and the least one that is known not to.  The first value of a list counts as the last does.
@@ -26,7 +26,7 @@ from typing import Any
 from stagepack import files
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
-from stagepack.heuristics.pipeline.step_bound import step_bound
+from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.planning.search import plan_model
 from stagepack.planning.tuned import Evaluation, Tuning
@@ -225,7 +225,7 @@ class _Tuner:
         key = json.dumps(chosen, sort_keys=True, default=str)
         if key not in self._bounds:
             instance = self.make(**chosen)
-            cycles = step_bound(instance, instance.microbatches, split=self.limits["split"])
+            cycles = least_step(instance, instance.microbatches, split=self.limits["split"])
             pace = _samples(chosen, instance) * float(instance.cluster.clock)
             self._bounds[key] = pace / cycles if cycles else math.inf
         return self._bounds[key]
