@@ -148,7 +148,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         order : GraphOrder, optional
             That the chain is one order of a graph which has others.
         tensors : Lifetimes, optional
-            Of the tensors whose sum is `carry`.
+            Of the tensors whose sum is `carry`; left out with it.
         name, source : str
             For tables and reports.
 
@@ -201,6 +201,8 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             raise InputError(
                 f"cannot be read ({error})", field="variables", remedy="write (name, first, last)"
             ) from None
+        if tensors is not None and (tensors.n != n or "carry" not in terms):
+            tensors = None
         instance = cls(
             name=name,
             forward=cycles,
@@ -234,7 +236,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             free_order=bool(free_order),
             layer_names=None if layer_names is None else tuple(map(str, layer_names)),
             order=order,
-            tensors=tensors if tensors is not None and tensors.n == n else None,
+            tensors=tensors,
             source=source,
         )
         validate.instance(instance)

@@ -42,6 +42,8 @@ def test_from_profile_derives_crossings_carries_and_spans() -> None:
     assert instance.allowed_cuts.tolist() == [True, False, False, True]
     assert instance.shared.layer.tolist() == [1, 2]
     assert instance.name == "skip"
+    assert instance.tensors is not None
+    assert PipelinePartition.from_profile(profile, instance.cluster, memory="stash").tensors is None
 
 
 @pytest.mark.parametrize(

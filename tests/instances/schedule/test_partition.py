@@ -73,6 +73,14 @@ def test_fused_and_inference() -> None:
     assert not inference.memory_forward.any()
 
 
+def test_what_is_received_is_kept_where_stashes_count() -> None:
+    counted = PipelineSchedule.from_partition(partition(memory="memory,stash"), CUTS)
+    assert counted.memory_forward.tolist() == [3 + 2, 3 + 4, 9 + 5]
+    left_out = PipelineSchedule.from_partition(partition(memory="memory"), CUTS)
+    assert not left_out.memory_forward.any()
+    assert not left_out.memory_backward.any()
+
+
 def test_options_replace_what_is_derived() -> None:
     instance = PipelineSchedule.from_partition(
         partition(), CUTS, objective="span", limit=50, latency=0, optimizer=3, steps=2
