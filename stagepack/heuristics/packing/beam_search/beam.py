@@ -4,7 +4,9 @@ All states of a level have about as much placed; the most promising are kept and
 state wastes below the blocks that are left, these being as low as can be proved, says how promising
 it is, and long lifetimes are better placed early.  How both are weighed decides whether a search
 ends or dies half way, so that many settings are tried before the beam is widened, around the one
-that got furthest.  What is found is a packing; that nothing is found proves nothing.
+that got furthest.  From time to time the best state of a level is handed to the exact search with
+few nodes: what is left falls apart into parts that it packs one by one, where all states of a beam
+must get all parts right at once.  What is found is a packing; that nothing is found proves nothing.
 
 Cost: see :mod:`.beam_kernels`; memory is limited.  Source: own work; exclusions as in the exact
 search.
@@ -29,7 +31,9 @@ from stagepack.heuristics.packing.beam_search.beam_state import (
     Given,
     Pool,
 )
+from stagepack.heuristics.packing.exact_search.canonical import CanonicalSearch, Partial, ranks
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
+from stagepack.heuristics.packing.exact_search.exact_state import LOWEST_BLOCK, LOWEST_SECTION
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
@@ -52,11 +56,18 @@ WAITING = 8
 SCALE = 1024
 """Capacities are taken for so much where settings are applied: these are then for any unit."""
 
-NARROW = 50
+NARROW = 16
 """Width of the first beams; later ones are twice as wide, and twice again."""
 
 DRAWS = 18
 """Settings drawn for each width but the first."""
+
+ENDING, EARLY = 0.5, 0.1
+"""How many times as long as judging states packing what they leave may take, and from which part of
+the levels on that is tried."""
+
+NODES = 4
+"""Nodes of each such search, for each block of a part."""
 
 HALVINGS = 4
 """How often the way from the target to the peak is halved before the target is tried again."""
@@ -111,6 +122,8 @@ class BeamSearch:
     Parameters
     ----------
     component : Component
+    ending : Ending, optional
+        What packs the rest where some of it is placed.
 
     Attributes
     ----------
@@ -118,9 +131,12 @@ class BeamSearch:
         Elementary steps of the kernel, of all that was begun.
     """
 
-    def __init__(self, component: Component) -> None:
+    def __init__(self, component: Component, ending: Ending | None = None) -> None:
         self.component = component
         self.steps = 0
+        self._ending, self._end = ending, np.empty(0, dtype=np.int64)
+        self._earliest = int(EARLY * component.b)
+        self._judging = self._trying = 0.0  # seconds of work
         ptr, section_of = component.section_ptr, component.section_of
         begins = np.append(True, np.diff(section_of) != 1)
         begins[ptr[:-1]] = True
@@ -183,8 +199,11 @@ class BeamSearch:
         """Offsets in units, where a packing was found."""
         beam = self._beam
         assert beam is not None
-        offsets = np.empty(self.component.b, dtype=np.int64)
-        at = int(beam.control[state.NODES]) - 1
+        if len(self._end):
+            offsets, at = self._end.copy(), int(beam.pool.facts["node"][self._best()])
+        else:
+            offsets = np.empty(self.component.b, dtype=np.int64)
+            at = int(beam.control[state.NODES]) - 1
         while at > 0:
             node = beam.nodes[at]
             offsets[node["block"]], at = node["offset"], int(node["parent"])
@@ -220,16 +239,45 @@ class BeamSearch:
         beam.control[state.KEPT] = beam.control[state.NODES] = 1
         beam.control[state.FREE] = slots - 1
         beam.control[state.PHASE] = state.BEGIN
+        beam.control[state.TOLD] = self._ending is not None
+        self._end = self._end[:0]
         self._capacity = capacity
 
     def run(self) -> int:
         """Go on for some hundredths of a second; return RUNNING, FOUND or DEAD."""
         assert self._beam is not None
-        outcome = kernels.proceed(self._capacity, WORK, self._beam)
-        steps = int(self._beam.control[state.SPENT])
-        self.steps += steps
-        effort.spend(effort.LOOK + STEP * steps)
-        return int(outcome)
+        outcome, until = state.CHOSEN, self.steps + WORK
+        while outcome == state.CHOSEN and self.steps < until:
+            outcome = kernels.proceed(self._capacity, until - self.steps, self._beam)
+            steps = int(self._beam.control[state.SPENT])
+            self.steps += steps
+            self._judging += effort.LOOK + STEP * steps
+            effort.spend(effort.LOOK + STEP * steps)
+            if outcome == state.CHOSEN and self._ended():
+                return state.FOUND
+        return state.RUNNING if outcome == state.CHOSEN else int(outcome)
+
+    def _best(self) -> int:
+        """Return the slot of the best state of the level."""
+        assert self._beam is not None
+        kept = self._beam.kept[0, : self._beam.control[state.KEPT]]
+        return int(kept["state"][kept["guide"].argmin()])
+
+    def _ended(self) -> bool:
+        """Try to pack what the best state of the level leaves, if it is time; return whether so."""
+        beam, ending = self._beam, self._ending
+        assert beam is not None
+        assert ending is not None
+        early = beam.control[state.LEVEL] < self._earliest
+        if early or self._trying > ENDING * self._judging:
+            return False
+        pool, slot, began = beam.pool, self._best(), effort.spent()
+        partial = Partial(pool.base[slot], pool.effective[slot], pool.floor[slot], pool.left[slot])
+        found = ending.run(self._capacity, partial)
+        self._trying += effort.spent() - began
+        if found is not None:
+            self._end = found
+        return found is not None
 
     def _judged(self, capacity: int, setting: Setting) -> Given:
         """Return what is given, with weights and worths of a setting."""
@@ -275,6 +323,39 @@ class BeamSearch:
         )
 
 
+class Ending:
+    """Packs what states of a beam leave: by exact search in drawn orders, with few nodes.
+
+    Parameters
+    ----------
+    component : Component
+        In a line.
+    seed : int
+        Of what is drawn.
+    """
+
+    def __init__(self, component: Component, seed: int) -> None:
+        self._search = CanonicalSearch(component)
+        self._random = np.random.default_rng([seed, component.b])
+        group = component.group
+        area, duration = group.duration * (group.size / component.unit), group.duration
+        keys = [-np.asarray(key, dtype=float) for key in (component.load(), duration, area)]
+        load, longest, largest = keys
+        self._ranks = [
+            ranks([largest, longest, load]),
+            ranks([longest, largest, load]),
+            ranks([load, longest, largest]),
+            ranks([load, largest, longest]),
+        ]
+
+    def run(self, capacity: int, partial: Partial) -> Array | None:
+        """Return offsets in units, shape (b,), of what had no place, if all of it is packed."""
+        rank = self._ranks[self._random.integers(len(self._ranks))]
+        focus = (LOWEST_BLOCK, LOWEST_SECTION)[self._random.integers(2)]
+        packed = self._search.complete(capacity, partial, rank, focus, NODES)
+        return self._search.units if packed else None
+
+
 class Beams:
     """Beam searches of one component in settings that are drawn, wider and wider.
 
@@ -287,7 +368,8 @@ class Beams:
 
     def __init__(self, component: Component, seed: int = 0) -> None:
         self.component = component
-        self.search = BeamSearch(component)
+        ending = Ending(component, seed) if component.linear else None
+        self.search = BeamSearch(component, ending)
         self._seed = seed
         self._centre, self._furthest = FIRST[0], -1
         self._drawn: dict[int, int] = {}  # capacity -> settings begun

@@ -24,6 +24,7 @@ from stagepack.heuristics.packing.beam_search.beam_state import (
     AT,
     BEGIN,
     CHOOSE,
+    CHOSEN,
     DEAD,
     EXPAND,
     FOUND,
@@ -37,6 +38,7 @@ from stagepack.heuristics.packing.beam_search.beam_state import (
     REACHED,
     RUNNING,
     SPENT,
+    TOLD,
     WAITING,
     Beam,
     Given,
@@ -425,7 +427,8 @@ def proceed(capacity: int, work: int, beam: Beam) -> int:
     Returns
     -------
     int
-        RUNNING, FOUND (the last node of the tree is the packing) or DEAD.
+        RUNNING, FOUND (the last node of the tree is the packing), DEAD, or CHOSEN where `TOLD` is
+        set.
     """
     control = beam.control
     control[SPENT] = 0
@@ -441,6 +444,8 @@ def proceed(capacity: int, work: int, beam: Beam) -> int:
         elif control[PHASE] == MAKE:
             if _make(capacity, work, beam) == FOUND:
                 return FOUND
+            if control[TOLD] and control[PHASE] == EXPAND and control[KEPT] > 0:
+                return CHOSEN
         elif control[AT] < control[KEPT]:
             slot = beam.kept[0, control[AT]].state
             control[AT] += 1

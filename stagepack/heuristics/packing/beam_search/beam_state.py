@@ -8,17 +8,18 @@ import numpy as np
 
 from stagepack.instances.profile import Array
 
-RUNNING, FOUND, DEAD = range(3)
-"""Why :func:`proceed` returned: work done, packed, or nothing left to go on with."""
+RUNNING, FOUND, DEAD, CHOSEN = range(4)
+"""Why :func:`proceed` returned: work done, packed, nothing left to go on with, or the states of a
+level are chosen, where that is asked for."""
 
 BEGIN, CHOOSE, MAKE, EXPAND = range(4)
 """What is done next: judge the empty state; at a level, sort its proposals, make states of the
 best, expand the best of these."""
 
-PHASE, LEVEL, AT, MADE, KEPT, WAITING, FREE, NODES, SPENT, REACHED = range(10)
+PHASE, LEVEL, AT, MADE, KEPT, WAITING, FREE, NODES, SPENT, REACHED, TOLD = range(11)
 """Entries of `control`: the phase and its level; how far it is; states made and kept at the level;
 proposals that wait at any level; slots that are free; nodes of the tree of placements; steps of the
-last call; the last level that had a state."""
+last call; the last level that had a state; whether to return at each level."""
 
 FACTS = np.dtype(
     [

@@ -285,7 +285,8 @@ class Component:
         self.section_of = (np.cumsum(is_used) - 1)[group.section_of]
         self.section_ptr = group.section_ptr
         pause()
-        self.neighbour_ptr, self.neighbours = group.neighbours(pause)
+        self.neighbour_ptr, neighbours = group.neighbours(pause)
+        self.neighbours = neighbours.astype(np.int32)
         pause()
         self.member_ptr, self.members = transposed(self.section_ptr, self.section_of, used)
         pause()

@@ -40,9 +40,9 @@ LARGEST_PAIRS = 10_000_000
 PATIENT = 8
 """So many times in a row the bound goes up by the least step before leaps begin."""
 
-BEAMED, SHARE = 0.1, 0.5
-"""Seconds of work after which beams begin, and how many times as long as the search of a round they
-take: they find what has hardly any room, and prove nothing."""
+BEAMED, SHARE, TURN = 0.1, 1.0, 0.01
+"""Seconds of work after which beams begin, how many times as long as the search of a round they
+take, and the seconds of a turn: they find what has hardly any room, and prove nothing."""
 
 SHAPED = 50
 """How many times as much a pair takes where blocks are not of full height at all times."""
@@ -296,7 +296,6 @@ class _Effort:
     ) -> None:
         self._keep_going, self._before_beams = keep_going, before_beams
         self._node_limit, self._step_limit = node_limit, step_limit
-        self._began = clock.spent()
         self._limited = node_limit is not None or step_limit is not None
         self._portfolio: Portfolio | None = None
         self._nodes = self._steps = 0  # without those of the portfolio at work
@@ -329,15 +328,26 @@ class _Effort:
         nodes, steps = self.nodes, self.steps
         self._portfolio = portfolio
         self._nodes, self._steps = nodes - portfolio.searched, steps - portfolio.search.steps
-        began = clock.spent()
-        outcome = portfolio.round(capacity, number, self.go_on)
+        began, beamed = clock.spent(), 0.0
+
+        def beside(least: float = TURN) -> int:
+            nonlocal beamed
+            now = clock.spent()
+            ordered = now - began - beamed
+            due = SHARE * ordered - beamed
+            if due <= least or portfolio.seconds + ordered < BEAMED:
+                return state.LIMIT
+            outcome = portfolio.beam(capacity, due, self.go_on, self._before_beams)
+            beamed += clock.spent() - now
+            return outcome
+
+        beams = beams and not self._limited
+        outcome = portfolio.round(capacity, number, self.go_on, beside if beams else None)
         if outcome == state.LIMIT:
             portfolio.rounds[capacity] = number + 1
-        now = clock.spent()
-        late = now > self._began + BEAMED and not self._limited
-        if outcome == state.LIMIT and beams and late:
-            seconds = SHARE * (now - began)
-            return portfolio.beam(capacity, seconds, self.go_on, self._before_beams)
+            if beams:
+                outcome = beside(0.0)
+        portfolio.seconds += clock.spent() - began - beamed
         return outcome
 
 

@@ -24,16 +24,12 @@ from stagepack.heuristics.packing.exact_search import exact_general_kernels as k
 from stagepack.heuristics.packing.exact_search import exact_general_state as general
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.address_ranges import Places, misplaced, places
+from stagepack.heuristics.packing.exact_search.canonical import PausedSearch, longer, ranks
 from stagepack.heuristics.packing.exact_search.components import next_top
 from stagepack.heuristics.packing.exact_search.csr import rows
 from stagepack.heuristics.packing.exact_search.csr_kernels import transposed
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
-from stagepack.heuristics.packing.exact_search.portfolio import (
-    PausedSearch,
-    Portfolio,
-    longer,
-    ranks,
-)
+from stagepack.heuristics.packing.exact_search.portfolio import Portfolio
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing.blocks import Blocks, aligned_unit
 from stagepack.instances.packing.meetings import meetings

@@ -40,17 +40,17 @@ BLOCK = np.dtype(
         ("effective", np.int64),
         ("size", np.int64),
         ("rank", np.int64),  # the lower is preferred among equal bases
-        ("under", np.int64),  # the block that last raised the base, or -1
-        ("twin", np.int64),  # the next identical block, or -1
-        ("family", np.int64),  # blocks of the same sections that may swap places; -1: none
+        ("under", np.int32),  # the block that last raised the base, or -1
+        ("twin", np.int32),  # the next identical block, or -1
+        ("neighbour", np.int32),  # it conflicts with neighbours[neighbour : neighbour_end]
+        ("neighbour_end", np.int32),
+        ("section", np.int32),  # and is alive in section_of[section : section_end]
+        ("section_end", np.int32),
+        ("family", np.int32),  # blocks of the same sections that may swap places; -1: none
+        ("label", np.int32),  # scratch: part of the block
+        ("span", np.int32),  # its rows of `spans` are span .. span_end - 1
+        ("span_end", np.int32),  # equal to span: may lie anywhere
         ("step", np.int64),  # offsets are multiples of this
-        ("span", np.int64),  # its rows of `spans` are span .. span_end - 1
-        ("span_end", np.int64),  # equal to span: may lie anywhere
-        ("section", np.int64),  # it is alive in section_of[section : section_end]
-        ("section_end", np.int64),
-        ("neighbour", np.int64),  # and conflicts with neighbours[neighbour : neighbour_end]
-        ("neighbour_end", np.int64),
-        ("label", np.int64),  # scratch: part of the block
         ("weight", np.float64),  # of the load when ranks are computed anew; 0: ranks stay
     ],
     align=True,

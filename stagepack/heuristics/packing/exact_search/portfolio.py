@@ -17,26 +17,24 @@ import numpy as np
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.beam_search import beam, beam_state
 from stagepack.heuristics.packing.effort import Pause, pausing
-from stagepack.heuristics.packing.exact_search import exact_kernels as kernels
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search import zero_slack
+from stagepack.heuristics.packing.exact_search.canonical import (
+    CanonicalSearch,
+    PausedSearch,
+    ranks,
+)
 from stagepack.heuristics.packing.exact_search.components import Component
-from stagepack.heuristics.packing.exact_search.exact_state import CHANGE, FRAME, SearchState
 from stagepack.heuristics.packing.exact_search.zero_slack import Merged
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 
+Beside = Callable[[], int]
+"""Called after each search: what else finds packings; returns FOUND, LIMIT, or RUNNING when told to
+stop."""
+
 Loading = Callable[[], None]
 """Loads kernels before they are first run, so that their time is no time of the search."""
-
-WORK = 6_000_000
-"""Elementary steps of the kernel between two looks at the clock: well under 0.2 s."""
-
-STEP, BEGIN = 1 / 220_000_000, 1.5e-4
-"""Seconds of a step, and of beginning a search apart from what its size costs."""
-
-BYTE = 5e-10
-"""Seconds of a byte of new memory."""
 
 ORDERS = (
     (state.LOWEST_BLOCK, "TWA"),
@@ -87,54 +85,6 @@ for limits of many lengths is never far from the best, see Luby, Sinclair and Zu
 Speedup of Las Vegas Algorithms", 1993.
 """
 
-FADING, UNEVENLY = 0.7, 0.3
-"""What is left of failures when another search begins, and the deviation of its logarithm."""
-
-
-class PausedSearch(abc.ABC):
-    """A search of one component for packings within a capacity, which can be paused.
-
-    Attributes
-    ----------
-    steps : int
-        Elementary steps of the kernel, of all that was begun.
-    step : float
-        Seconds of one.
-    """
-
-    step: float
-
-    def __init__(self) -> None:
-        self.steps = 0
-
-    @property
-    @abc.abstractmethod
-    def nodes(self) -> int:
-        """Nodes since the start."""
-
-    @property
-    @abc.abstractmethod
-    def units(self) -> Array:
-        """Offsets in units, where a packing was found."""
-
-    @abc.abstractmethod
-    def _proceed(self, node_limit: int) -> tuple[int, int]:
-        """Call the kernel; return why it came back, and how many steps it took."""
-
-    @abc.abstractmethod
-    def _lengthen(self) -> None:
-        """Double the arrays that were too short."""
-
-    def run(self, node_limit: int) -> int:
-        """Go on for about 0.1 s; return RUNNING, FOUND, EXHAUSTED or LIMIT."""
-        outcome, steps = self._proceed(node_limit)
-        self.steps += steps
-        effort.spend(effort.LOOK + self.step * steps)
-        if outcome == state.FULL:
-            self._lengthen()
-            return state.RUNNING  # pages of memory take their time, too
-        return int(outcome)
-
 
 class Searchable(Protocol):
     """What every component knows of itself: which blocks it has, and what units are in bytes."""
@@ -171,6 +121,8 @@ class Portfolio(abc.ABC):
         As it was given.
     rounds : dict of int to int
         From capacities in units to the rounds that are over.
+    seconds : float
+        Of work of all rounds.
     """
 
     component: Searchable
@@ -179,6 +131,7 @@ class Portfolio(abc.ABC):
     def __init__(self, keys: Mapping[str, Array], warm: Array | None, b: int) -> None:
         self._nodes = 0
         self.rounds: dict[int, int] = {}
+        self.seconds = 0.0
         self._keys, self.warm = keys, warm
         self._b = b
 
@@ -232,7 +185,13 @@ class Portfolio(abc.ABC):
         del capacity, seconds, before
         return state.LIMIT if keep_going() else state.RUNNING
 
-    def round(self, capacity: int, number: int, keep_going: Callable[[], bool]) -> int:
+    def round(
+        self,
+        capacity: int,
+        number: int,
+        keep_going: Callable[[], bool],
+        beside: Beside | None = None,
+    ) -> int:
         """Search in several orders, with limits of nodes that double from round to round.
 
         Parameters
@@ -243,6 +202,8 @@ class Portfolio(abc.ABC):
             Of the round, from 0.
         keep_going : callable
             Asked between chunks of work.
+        beside : callable, optional
+            Called after each search.
 
         Returns
         -------
@@ -262,99 +223,9 @@ class Portfolio(abc.ABC):
             if not keep_going():
                 return state.RUNNING
             before = self.searched
+            if beside is not None and (outcome := beside()) != state.LIMIT:
+                return outcome
         return state.LIMIT
-
-
-class CanonicalSearch(PausedSearch):
-    """A search of one component for packings within a capacity, which can be paused.
-
-    Parameters
-    ----------
-    component : Component
-    """
-
-    step = STEP
-
-    def __init__(self, component: Component) -> None:
-        super().__init__()
-        self.component = component
-        b, sections = component.b, len(component.sections)
-        self._state = SearchState(
-            linear=component.linear,
-            section_of=component.section_of,
-            neighbours=component.neighbours,
-            members=component.members,
-            spans=component.spans,
-            holes=component.holes,
-            blocks=component.blocks.copy(),
-            sections=component.sections.copy(),
-            frames=np.zeros(b + 2, dtype=FRAME),
-            trail=np.zeros(64 * (b + sections) + 256, dtype=CHANGE),
-            lists=np.zeros(64 * (b + sections), dtype=np.int64),
-            parts=np.zeros((16 * b, 4), dtype=np.int64),
-            queue=np.zeros(b + 1, dtype=np.int64),
-            failures=np.zeros(sections),
-            control=np.zeros(8, dtype=np.int64),
-        )
-        self._capacity = 0
-
-    @property
-    def nodes(self) -> int:
-        """Nodes since the start."""
-        return int(self._state.control[state.NODES])
-
-    @property
-    def units(self) -> Array:
-        """Offsets in units, where a packing was found."""
-        return np.asarray(self._state.blocks["offset"].copy())
-
-    def start(self, capacity: int, rank: Array, weight: Array, focus: int) -> None:
-        """Begin anew.
-
-        Parameters
-        ----------
-        capacity : int
-            In units, above the lift.
-        rank : ndarray of int64, shape (b,)
-            A permutation: blocks of lower rank are preferred.
-        weight : ndarray of float, shape (b,)
-            What loads are multiplied by when they outrank `rank`; 0: they do not.
-        focus : int
-            LOWEST_BLOCK, LOWEST_SECTION or HARDEST_SECTION.
-        """
-        component, now = self.component, self._state
-        b, sections = component.b, len(component.sections)
-        effort.spend(BEGIN + effort.ITEM * (b + sections))
-        now.blocks[:] = component.blocks
-        now.sections[:] = component.sections
-        scaled = weight * min(1.0, 2.0**40 / max(1, capacity))
-        loads = (scaled * component.load()).astype(np.int64)
-        now.blocks["weight"], now.blocks["rank"] = scaled, rank - b * loads
-        now.lists[: b + sections] = np.concatenate([np.arange(b), np.arange(sections)])
-        now.control[:] = 0
-        now.control[state.LISTS], now.control[state.FOCUS] = b + sections, focus
-        frame = now.frames[:1]
-        frame["state"] = state.SELECT
-        frame["begin"], frame["count"] = 0, b
-        frame["section"], frame["section_end"] = b, b + sections
-        frame["level"] = 0
-        self._capacity = capacity
-
-    def fade(self, random: np.random.Generator) -> None:
-        """Let go of some of what is known about failures, so that the next search differs."""
-        failures = self._state.failures
-        failures *= FADING * random.lognormal(0.0, UNEVENLY, len(failures))
-
-    def _proceed(self, node_limit: int) -> tuple[int, int]:
-        now = self._state
-        outcome = kernels.search(self._capacity, node_limit, WORK, now)
-        return outcome, int(now.control[state.SPENT])
-
-    def _lengthen(self) -> None:
-        now = self._state
-        self._state = now._replace(
-            trail=longer(now.trail), lists=longer(now.lists), parts=longer(now.parts)
-        )
 
 
 class CanonicalPortfolio(Portfolio):
@@ -426,7 +297,13 @@ class CanonicalPortfolio(Portfolio):
             return state.FOUND
         return state.LIMIT if keep_going() else state.RUNNING
 
-    def round(self, capacity: int, number: int, keep_going: Callable[[], bool]) -> int:
+    def round(
+        self,
+        capacity: int,
+        number: int,
+        keep_going: Callable[[], bool],
+        beside: Beside | None = None,
+    ) -> int:
         """Search in several orders; without room, in half of them with what is merged then."""
         self._units = None
         if capacity not in self._merged:
@@ -438,12 +315,15 @@ class CanonicalPortfolio(Portfolio):
         if made is not None:
             merged, inner = made
             nodes, steps = inner.searched, inner.search.steps
-            outcome = inner.round(inner.component.capacity(capacity), number, keep_going)
+            inside = inner.component.capacity(capacity)
+            outcome = inner.round(inside, number, keep_going, beside)
             self._nodes += inner.searched - nodes
             self.search.steps += inner.search.steps - steps
-            if outcome == state.FOUND:
+            if outcome == state.FOUND and self._units is None:  # not by what is called beside it
                 self._units = merged.offsets(inner.component.offsets(inner.units))
-        return super().round(capacity, number, keep_going) if outcome == state.LIMIT else outcome
+        if outcome != state.LIMIT:
+            return outcome
+        return super().round(capacity, number, keep_going, beside)
 
     def _without_room(
         self, capacity: int, pause: Pause
@@ -497,18 +377,3 @@ class CanonicalPortfolio(Portfolio):
                 for _ in range(DRAWN << number - level):
                     at, noise = random.integers(len(ORDERS)), random.integers(len(NOISE))
                     yield level, ORDERS[at], NOISE[noise]
-
-
-def longer(array: Array) -> Array:
-    """Return an array with as many rows again, all zero: pages that memory gives when needed."""
-    grown = np.zeros((2 * len(array), *array.shape[1:]), dtype=array.dtype)
-    grown[: len(array)] = array
-    effort.spend(BYTE * grown.nbytes)
-    return grown
-
-
-def ranks(keys: list[Array]) -> Array:
-    """Return the rank of each item by ascending keys, the last one first."""
-    rank = np.empty(len(keys[0]), dtype=np.int64)
-    rank[np.lexsort(keys)] = np.arange(len(rank))
-    return rank

@@ -69,6 +69,31 @@ def test_what_is_found_keeps_all_rules(seed: int) -> None:
         lowest(instance, 0, turns=20)
 
 
+def test_what_states_leave_is_packed_part_by_part() -> None:
+    # One state a level dies on most of these: it would have to be right everywhere at once.
+    found: dict[bool, list[bool]] = {False: [], True: []}
+    for seed in range(12):
+        packing = Packing(Blocks.of(planted(np.random.default_rng(seed), 40, 64, 60)))
+        component = max(packing.components, key=lambda component: component.b)
+        first, last = component.group.first, component.group.last
+        meet = (first[:, None] <= last) & (first <= last[:, None])
+        for ended in (False, True):
+            search = beam.BeamSearch(component, beam.Ending(component, 0) if ended else None)
+            search.start(component.capacity(64), beam.FIRST[0], 1)
+            while (outcome := search.run()) == state.RUNNING:
+                pass
+            found[ended].append(outcome == state.FOUND)
+            if outcome == state.FOUND:
+                low = component.offsets(search.units)
+                high = low + component.group.size
+                assert low.min() >= component.lift
+                assert high.max() <= 64
+                overlap = meet & (low[:, None] < high) & (low < high[:, None])
+                assert overlap.sum() == component.b  # each with itself
+    assert all(there or not here for here, there in zip(*found.values(), strict=True))
+    assert sum(found[True]) > sum(found[False])
+
+
 def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     component = Packing(Blocks.of(planted(np.random.default_rng(3), 40, 64, 60))).components[0]
     capacity = component.capacity(64)

@@ -13,13 +13,14 @@ import pytest
 
 from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.exact_search import (
+    canonical,
     components,
     exact,
     exact_state,
     portfolio,
     zero_slack,
 )
-from stagepack.heuristics.packing.exact_search.portfolio import CanonicalSearch
+from stagepack.heuristics.packing.exact_search.canonical import CanonicalSearch
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.result import Status
@@ -176,7 +177,7 @@ def test_agrees_with_trying_everything(
 ) -> None:
     if order is not None:
         monkeypatch.setattr(portfolio, "ORDERS", portfolio.ORDERS[order : order + 1])
-        monkeypatch.setattr(portfolio, "WORK", 1)  # pause after every node
+        monkeypatch.setattr(canonical, "WORK", 1)  # pause after every node
     rng = np.random.default_rng(
         [KINDS.index(kind), len(portfolio.ORDERS) if order is None else order]
     )
@@ -382,7 +383,7 @@ def test_steps_count_every_section_that_a_placement_looks_at(
     component = exact.prepared(blocks).components[0]
     assert isinstance(component, components.Component)
     sections = len(component.sections)
-    monkeypatch.setattr(portfolio, "WORK", 10 * sections)
+    monkeypatch.setattr(canonical, "WORK", 10 * sections)
     search = CanonicalSearch(component)
     search.start(10**6, np.arange(component.b), np.zeros(component.b), 0)
     searched = [0]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagepack.heuristics.packing import effort, iis, window_bounds
-from stagepack.heuristics.packing.exact_search import exact, exact_general, portfolio
+from stagepack.heuristics.packing.exact_search import canonical, exact, exact_general
 from stagepack.heuristics.packing.exact_search.components import Packing
 from stagepack.heuristics.packing.exact_search.exact_general import ShapedPacking
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
@@ -230,7 +230,7 @@ def test_arrays_do_not_grow_twice_without_a_question(monkeypatch: pytest.MonkeyP
 
     def grow(array: Any) -> Any:
         events.append("grow")
-        return portfolio.longer(array)
+        return canonical.longer(array)
 
     def ask() -> bool:
         events.append("ask")

@@ -1,0 +1,261 @@
+"""The kernel of the exact packing search from outside: one search, which can be paused.
+
+It begins with nothing placed, or where something else has placed some blocks: then what is left is
+searched part by part.  Source: see :mod:`.exact`.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.exact_search import exact_kernels as kernels
+from stagepack.heuristics.packing.exact_search import exact_state as state
+from stagepack.heuristics.packing.exact_search.components import Component
+from stagepack.heuristics.packing.exact_search.exact_state import (
+    CHANGE,
+    FRAME,
+    NOWHERE,
+    SearchState,
+)
+from stagepack.instances.profile import Array
+
+WORK = 6_000_000
+"""Elementary steps of the kernel between two looks at the clock: well under 0.2 s."""
+
+STEP, BEGIN = 1 / 220_000_000, 1.5e-4
+"""Seconds of a step, and of beginning a search apart from what its size costs."""
+
+BYTE = 5e-10
+"""Seconds of a byte of new memory."""
+
+PART = 3e-5
+"""Seconds of beginning a part of what is left."""
+
+FADING, UNEVENLY = 0.7, 0.3
+"""What is left of failures when another search begins, and the deviation of its logarithm."""
+
+
+class Partial(NamedTuple):
+    """A partial packing of a component from the bottom up.
+
+    Attributes
+    ----------
+    base : ndarray of int64, shape (b,)
+        The lowest place of every block above all that are placed; NOWHERE: it is placed.
+    effective : ndarray of int64, shape (b,)
+        What is proved about offsets of blocks without a place.
+    floor, left : ndarray of int64, shape (sections,)
+        The least effective offset of what is left in each section, and what that holds in all.
+    """
+
+    base: Array
+    effective: Array
+    floor: Array
+    left: Array
+
+
+class PausedSearch(abc.ABC):
+    """A search of one component for packings within a capacity, which can be paused.
+
+    Attributes
+    ----------
+    steps : int
+        Elementary steps of the kernel, of all that was begun.
+    step : float
+        Seconds of one.
+    """
+
+    step: float
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    @property
+    @abc.abstractmethod
+    def nodes(self) -> int:
+        """Nodes since the start."""
+
+    @property
+    @abc.abstractmethod
+    def units(self) -> Array:
+        """Offsets in units, where a packing was found."""
+
+    @abc.abstractmethod
+    def _proceed(self, node_limit: int) -> tuple[int, int]:
+        """Call the kernel; return why it came back, and how many steps it took."""
+
+    @abc.abstractmethod
+    def _lengthen(self) -> None:
+        """Double the arrays that were too short."""
+
+    def run(self, node_limit: int) -> int:
+        """Go on for about 0.1 s; return RUNNING, FOUND, EXHAUSTED or LIMIT."""
+        outcome, steps = self._proceed(node_limit)
+        self.steps += steps
+        effort.spend(effort.LOOK + self.step * steps)
+        if outcome == state.FULL:
+            self._lengthen()
+            return state.RUNNING  # pages of memory take their time, too
+        return int(outcome)
+
+
+class CanonicalSearch(PausedSearch):
+    """A search of one component for packings within a capacity, which can be paused.
+
+    Parameters
+    ----------
+    component : Component
+    """
+
+    step = STEP
+
+    def __init__(self, component: Component) -> None:
+        super().__init__()
+        self.component = component
+        b, sections = component.b, len(component.sections)
+        self._state = SearchState(
+            linear=component.linear,
+            section_of=component.section_of,
+            neighbours=component.neighbours,
+            members=component.members,
+            spans=component.spans,
+            holes=component.holes,
+            blocks=component.blocks.copy(),
+            sections=component.sections.copy(),
+            frames=np.zeros(b + 2, dtype=FRAME),
+            trail=np.zeros(64 * (b + sections) + 256, dtype=CHANGE),
+            lists=np.zeros(64 * (b + sections), dtype=np.int64),
+            parts=np.zeros((16 * b, 4), dtype=np.int64),
+            queue=np.zeros(b + 1, dtype=np.int64),
+            failures=np.zeros(sections),
+            control=np.zeros(8, dtype=np.int64),
+        )
+        ptr, section_of = component.section_ptr, component.section_of
+        self._first, self._last = section_of[ptr[:-1]], section_of[ptr[1:] - 1]
+        self._capacity = 0
+
+    @property
+    def nodes(self) -> int:
+        """Nodes since the start."""
+        return int(self._state.control[state.NODES])
+
+    @property
+    def units(self) -> Array:
+        """Offsets in units, where a packing was found."""
+        return np.asarray(self._state.blocks["offset"].copy())
+
+    def start(self, capacity: int, rank: Array, weight: Array, focus: int) -> None:
+        """Begin anew.
+
+        Parameters
+        ----------
+        capacity : int
+            In units, above the lift.
+        rank : ndarray of int64, shape (b,)
+            A permutation: blocks of lower rank are preferred.
+        weight : ndarray of float, shape (b,)
+            What loads are multiplied by when they outrank `rank`; 0: they do not.
+        focus : int
+            LOWEST_BLOCK, LOWEST_SECTION or HARDEST_SECTION.
+        """
+        component, now = self.component, self._state
+        b, sections = component.b, len(component.sections)
+        effort.spend(BEGIN + effort.ITEM * (b + sections))
+        now.blocks[:] = component.blocks
+        now.sections[:] = component.sections
+        scaled = weight * min(1.0, 2.0**40 / max(1, capacity))
+        loads = (scaled * component.load()).astype(np.int64)
+        now.blocks["weight"], now.blocks["rank"] = scaled, rank - b * loads
+        self._enter(np.arange(b), np.arange(sections), focus)
+        self._capacity = capacity
+
+    def complete(
+        self, capacity: int, partial: Partial, rank: Array, focus: int, nodes: int
+    ) -> bool:
+        """Pack what is left where some blocks are placed, part by part; return whether all are.
+
+        Parameters
+        ----------
+        capacity : int
+            In units, above the lift.
+        partial : Partial
+            Of the component, which is in a line.
+        rank : ndarray of int64, shape (b,)
+            A permutation: blocks of lower rank are preferred.
+        focus : int
+            As :meth:`start` takes it.
+        nodes : int
+            Searched in a part at most, for each of its blocks; and no longer than a call.
+        """
+        component, now = self.component, self._state
+        b, sections = component.b, len(component.sections)
+        effort.spend(BEGIN + effort.ITEM * (b + sections))
+        left = partial.base != NOWHERE
+        now.blocks[:] = component.blocks
+        now.blocks["offset"] = np.where(left, -1, 0)
+        now.blocks["base"], now.blocks["effective"] = partial.base, partial.effective
+        now.blocks["rank"] = rank
+        which = np.flatnonzero(left)
+        first, last = self._first[which], self._last[which]
+        change = np.bincount(first, minlength=sections) - np.bincount(last, minlength=sections)
+        now.sections[:] = component.sections
+        now.sections["total"], now.sections["crossing"] = partial.left, np.cumsum(change)
+        now.sections["floor"] = np.where(partial.left > 0, partial.floor, 0)
+        self._capacity = capacity
+        order = np.argsort(first, kind="stable")
+        reached = np.maximum.accumulate(last[order])
+        apart = np.flatnonzero(first[order][1:] > reached[:-1]) + 1
+        for part in sorted(np.split(order, apart), key=len):
+            effort.spend(PART)
+            within = np.arange(first[part].min(), last[part].max() + 1)
+            self._enter(which[part], within, focus)
+            if self.run(nodes * len(part)) != state.FOUND:
+                return False
+        return True
+
+    def _enter(self, blocks: Array, sections: Array, focus: int) -> None:
+        """Begin with a part: some blocks without a place and all sections of theirs."""
+        now, b, end = self._state, len(blocks), len(blocks) + len(sections)
+        now.lists[:b], now.lists[b:end] = blocks, sections
+        now.control[:] = 0
+        now.control[state.LISTS], now.control[state.FOCUS] = end, focus
+        frame = now.frames[:1]
+        frame["state"] = state.SELECT
+        frame["begin"], frame["count"] = 0, b
+        frame["section"], frame["section_end"] = b, end
+        frame["level"] = 0
+
+    def fade(self, random: np.random.Generator) -> None:
+        """Let go of some of what is known about failures, so that the next search differs."""
+        failures = self._state.failures
+        failures *= FADING * random.lognormal(0.0, UNEVENLY, len(failures))
+
+    def _proceed(self, node_limit: int) -> tuple[int, int]:
+        now = self._state
+        outcome = kernels.search(self._capacity, node_limit, WORK, now)
+        return outcome, int(now.control[state.SPENT])
+
+    def _lengthen(self) -> None:
+        now = self._state
+        self._state = now._replace(
+            trail=longer(now.trail), lists=longer(now.lists), parts=longer(now.parts)
+        )
+
+
+def longer(array: Array) -> Array:
+    """Return an array with as many rows again, all zero: pages that memory gives when needed."""
+    grown = np.zeros((2 * len(array), *array.shape[1:]), dtype=array.dtype)
+    grown[: len(array)] = array
+    effort.spend(BYTE * grown.nbytes)
+    return grown
+
+
+def ranks(keys: list[Array]) -> Array:
+    """Return the rank of each item by ascending keys, the last one first."""
+    rank = np.empty(len(keys[0]), dtype=np.int64)
+    rank[np.lexsort(keys)] = np.arange(len(rank))
+    return rank
