@@ -6,13 +6,13 @@ Source: see :mod:`.annealing`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from stagepack.heuristics.random_kernels import draw
 from stagepack.heuristics.schedule.timing_kernels import Graph, backward, forward
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 DRAWN, TRIED = 60, 20
@@ -75,7 +75,7 @@ class Walk(NamedTuple):
     work: Array
 
 
-@inner
+@step
 def _value(graph: Graph, walk: Walk, side: int) -> int:
     """Return the objective value of the orders, -1 in a deadlock; find times and spans of `side`.
 
@@ -105,7 +105,7 @@ def _value(graph: Graph, walk: Walk, side: int) -> int:
     return most
 
 
-@inner
+@step
 def _excess(graph: Graph, walk: Walk, side: int, least: int) -> float:
     """Return by how much longest paths through operations exceed `least`, in the mean."""
     early, late, span = walk.early[side], walk.late[side], walk.span[side]
@@ -115,7 +115,7 @@ def _excess(graph: Graph, walk: Walk, side: int, least: int) -> float:
     return total / len(early)
 
 
-@inner
+@step
 def _shift(order: Array, position: Array, source: int, target: int) -> None:
     """Move the operation at place `source` to place `target`; those between make room."""
     v = order[source]
@@ -129,7 +129,7 @@ def _shift(order: Array, position: Array, source: int, target: int) -> None:
     position[v] = target
 
 
-@inner
+@step
 def _fits(graph: Graph, order: Array, low: int, high: int, limit: int) -> bool:
     """Whether the device that runs order[low:high] keeps within its memory."""
     held = 0
@@ -140,7 +140,7 @@ def _fits(graph: Graph, order: Array, low: int, high: int, limit: int) -> bool:
     return True
 
 
-@inner
+@step
 def _critical(graph: Graph, walk: Walk, threshold: int) -> int:
     """Return an operation on a path of at least `threshold`; -1 when none was drawn."""
     side = walk.side[0]
@@ -154,8 +154,8 @@ def _critical(graph: Graph, walk: Walk, threshold: int) -> int:
     return -1
 
 
-@inner
-def _arrival(graph: Graph, walk: Walk, v: int) -> Any:
+@step
+def _arrival(graph: Graph, walk: Walk, v: int) -> int:
     """Return when all is there that operation v waits for beside its device."""
     early, row = walk.early[walk.side[0]], graph.row[v]
     found = 0
@@ -166,8 +166,8 @@ def _arrival(graph: Graph, walk: Walk, v: int) -> Any:
     return found
 
 
-@inner
-def _due(graph: Graph, walk: Walk, v: int) -> Any:
+@step
+def _due(graph: Graph, walk: Walk, v: int) -> int:
     """Return when operation v must have ended for what waits for it beside its device."""
     late, row = walk.late[walk.side[0]], graph.row[v]
     found = 1 << 62
@@ -179,8 +179,8 @@ def _due(graph: Graph, walk: Walk, v: int) -> Any:
     return found
 
 
-@inner
-def _place(graph: Graph, walk: Walk, v: int) -> Any:
+@step
+def _place(graph: Graph, walk: Walk, v: int) -> int:
     """Return the place that operation v may move to, its own when there is none.
 
     It does not pass one of its stage of the same kind or microbatch.  For makespans it moves only
@@ -188,7 +188,7 @@ def _place(graph: Graph, walk: Walk, v: int) -> Any:
     before its end; for spans, whose devices may start later, times say less.
     """
     early, late = walk.early[walk.side[0]], walk.late[walk.side[0]]
-    source = walk.position[v]
+    source: int = walk.position[v]
     device = graph.device[graph.row[v]]
     low, high = walk.ptr[device], walk.ptr[device + 1]
     left = draw(walk.random, 2) == 1
@@ -221,7 +221,7 @@ def _place(graph: Graph, walk: Walk, v: int) -> Any:
     return target
 
 
-@inner
+@step
 def _move(graph: Graph, walk: Walk, threshold: int) -> tuple[int, int]:
     """Move a critical operation within memory; return from where to where, the same: none."""
     for _ in range(TRIED):

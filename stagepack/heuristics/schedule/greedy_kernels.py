@@ -7,10 +7,10 @@ Cost: O(log d + stages of a device) an operation, where memory is not unusual.  
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stagepack.heuristics.schedule.timing_kernels import FAR
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 F, B, W = range(3)
@@ -122,10 +122,11 @@ class Policy(NamedTuple):
     strict: Array
 
 
-@inner
-def _ready(shop: Shop, plan: Plan, s: int, k: int) -> Any:
+@step
+def _ready(shop: Shop, plan: Plan, s: int, k: int) -> int:
     """Return when the next operation k of stage s could start; FAR: not known."""
-    i, ready = plan.done[s, k], 0
+    i = plan.done[s, k]
+    ready = 0
     if k > F:
         if plan.done[s, k - 1] <= i:
             return FAR
@@ -135,10 +136,11 @@ def _ready(shop: Shop, plan: Plan, s: int, k: int) -> Any:
     edges = shop.in_first if k == F else shop.out_first
     if plan.met[s, k] < edges[s + 1] - edges[s]:
         return FAR
-    return max(ready, plan.latest[s, k])
+    latest: int = plan.latest[s, k]
+    return max(ready, latest)
 
 
-@inner
+@step
 def _look_back(
     shop: Shop, plan: Plan, s: int, k: int, first: Array, stage: Array, lag: Array
 ) -> None:
@@ -154,7 +156,7 @@ def _look_back(
             plan.latest[s, k] = max(plan.latest[s, k], arrives)
 
 
-@inner
+@step
 def _tell(
     shop: Shop, plan: Plan, v: int, s: int, k: int, now: int, ways: tuple[Array, ...]
 ) -> None:
@@ -176,7 +178,7 @@ def _tell(
             _set(plan.turn, plan.first, other, max(plan.free[other], now))
 
 
-@inner
+@step
 def _safe(shop: Shop, d: int, s: int, k: int, done: Array, held: int, work: Array) -> bool:
     """Whether, after the next operation k of stage s, memory suffices to finish everything.
 
@@ -221,7 +223,7 @@ def _safe(shop: Shop, d: int, s: int, k: int, done: Array, held: int, work: Arra
     return fine
 
 
-@inner
+@step
 def _choose(shop: Shop, policy: Policy, plan: Plan, d: int, now: int) -> tuple[int, int, int]:
     """Return (stage, kind, now) of what device d starts now, or (-1, 0, when to ask again)."""
     held, done, work = plan.held[d], plan.done, plan.work
@@ -275,7 +277,7 @@ def _choose(shop: Shop, policy: Policy, plan: Plan, d: int, now: int) -> tuple[i
     return best_s, best_k, now
 
 
-@inner
+@step
 def _set(turn: Array, first: Array, d: int, value: int) -> None:
     """Let device d decide again at `value`."""
     turn[d] = value

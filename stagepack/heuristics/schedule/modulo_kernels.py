@@ -9,14 +9,14 @@ from __future__ import annotations
 from stagepack.heuristics.random_kernels import draw
 from stagepack.heuristics.schedule.greedy_kernels import B, F, Shop, W
 from stagepack.heuristics.schedule.timing_kernels import FAR
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 LEAST = 4
 """Pairs as which an operation counts beside those on its device."""
 
 
-@inner
+@step
 def _free(shop: Shop, period: int, time: Array, d: int, at: int, length: int) -> bool:
     """Whether [at, at + length) meets nothing placed on device d, modulo `period`."""
     for row in range(shop.own_first[d], shop.own_first[d + 1]):
@@ -30,7 +30,7 @@ def _free(shop: Shop, period: int, time: Array, d: int, at: int, length: int) ->
     return True
 
 
-@inner
+@step
 def _place(shop: Shop, period: int, time: Array, s: int, k: int, ready: int, close: bool) -> bool:
     """Set time[s, k] to the earliest time from `ready` on at which it fits; False: there is none.
 
@@ -58,7 +58,7 @@ def _place(shop: Shop, period: int, time: Array, s: int, k: int, ready: int, clo
     return True
 
 
-@inner
+@step
 def _overfull(shop: Shop, period: int, time: Array, d: int) -> bool:
     """Whether device d exceeds its memory once the period repeats."""
     latest = 0
@@ -83,7 +83,7 @@ def _overfull(shop: Shop, period: int, time: Array, d: int) -> bool:
     return False
 
 
-@inner
+@step
 def _step(
     shop: Shop,
     period: int,

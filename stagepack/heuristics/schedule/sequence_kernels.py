@@ -5,10 +5,10 @@ Cost: O(n (devices + edges of a stage)).  Source: see :mod:`.sequences`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 F, B, W = range(3)
@@ -54,18 +54,19 @@ class Merging(NamedTuple):
     order: Array
 
 
-@inner
+@step
 def _fits(graph: Graph, state: Merging, v: int, d: int) -> bool:
     """Whether device d has the memory to run operation v."""
     return bool(state.held[d] + max(graph.delta[graph.row[v]], 0) <= graph.limit[d])
 
 
-@inner
-def _start(graph: Graph, state: Merging, v: int, d: int) -> Any:
+@step
+def _start(graph: Graph, state: Merging, v: int, d: int) -> int:
     """Return when operation v can start on device d; FAR: not yet known, or it does not fit."""
     if not _fits(graph, state, v, d):
         return FAR
-    row, found = graph.row[v], state.free[d]
+    row = graph.row[v]
+    found: int = state.free[d]
     for arc in range(state.into_first[row], state.into_first[row + 1]):
         before = state.into_row[arc]
         u = graph.origin[before] + v - graph.origin[row]
@@ -75,7 +76,7 @@ def _start(graph: Graph, state: Merging, v: int, d: int) -> Any:
     return found
 
 
-@inner
+@step
 def _choice(
     graph: Graph, state: Merging, d: int, ahead: int, patience: float, first: int, pay: int
 ) -> tuple[int, int, int]:

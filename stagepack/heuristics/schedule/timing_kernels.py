@@ -5,9 +5,9 @@ Cost: O(n + arcs) a pass.  Source: see :mod:`.timing`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 FAR = 1 << 62
@@ -48,8 +48,8 @@ class Graph(NamedTuple):
     arcs: int
 
 
-@inner
-def target(graph: Graph, v: int, row: int, arc: int) -> Any:
+@step
+def target(graph: Graph, v: int, row: int, arc: int) -> int:
     """Return where an arc leads; -1: nowhere.
 
     Parameters
@@ -63,7 +63,8 @@ def target(graph: Graph, v: int, row: int, arc: int) -> Any:
     other = graph.after[arc]
     if other == row:
         return v + 1 if v + 1 < graph.origin[row + 1] else -1
-    return graph.origin[other] + v - graph.origin[row]
+    then: int = graph.origin[other] + v - graph.origin[row]
+    return then
 
 
 @compiled
@@ -162,7 +163,7 @@ def advance(
     return write
 
 
-@inner
+@step
 def forward(
     graph: Graph, order: Array, follower: Array, start: Array, visit: Array, waits: Array
 ) -> bool:
@@ -290,11 +291,11 @@ def heads_in_turn(
             head[then] = max(head[then], end)
 
 
-@inner
-def _passed_on(graph: Graph, v: int, head: Array) -> Any:
+@step
+def _passed_on(graph: Graph, v: int, head: Array) -> int:
     """Raise the heads of what waits for operation v; return when v ends."""
     row = graph.row[v]
-    end = head[v] + graph.duration[row]
+    end: int = head[v] + graph.duration[row]
     for arc in range(graph.first[row], graph.first[row + 1]):
         then = target(graph, v, row, arc)
         if then >= 0:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 
@@ -38,14 +38,14 @@ class Side(NamedTuple):
     step: int
 
 
-@inner
+@step
 def _first(side: Side, row: int) -> bool:
     """Whether the operations of a row are the first of their stage."""
     kind = row % side.kinds
     return bool(kind == (0 if side.step == 1 else side.kinds - 1))
 
 
-@inner
+@step
 def _given_back(
     graph: Graph, side: Side, own: Array, place: Array, before: Array, v: int, given: Array
 ) -> int:
@@ -150,7 +150,7 @@ def tighten(
     return raised
 
 
-@inner
+@step
 def _sink(heap: Array, key: Array, size: int, at: int) -> None:
     """Let the entry at a place of a heap sink to where none below has a smaller key."""
     while 2 * at + 1 < size:

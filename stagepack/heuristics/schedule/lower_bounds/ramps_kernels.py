@@ -5,10 +5,10 @@ Cost: O(edges + microbatches of all stages) a value asked about.  Source: see th
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stagepack.heuristics.schedule.timing_kernels import FAR
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.edges_state import Edges
 
@@ -62,7 +62,7 @@ class Stages(NamedTuple):
     held: Array
 
 
-@inner
+@step
 def _whole(length: int, each: int, most: int, head: int, budget: int) -> int:
     """Return the least sum, >= length, of k <= most times `each` and head <= idle <= budget."""
     if head > budget:
@@ -73,20 +73,20 @@ def _whole(length: int, each: int, most: int, head: int, budget: int) -> int:
     return head + (count + 1) * each if count < most else NONE
 
 
-@inner
-def _waiting(stages: Stages, s: int, n: int) -> Any:
+@step
+def _waiting(stages: Stages, s: int, n: int) -> int:
     """Return the most W's that can run between the last F and the last B of a stage.
 
     When that F starts, n other microbatches wait for B, and as many for W as still fit beside
     them; after its B any of the n may run its W too.
     """
-    count = stages.microbatches[s] - 1 - n
+    count: int = stages.microbatches[s] - 1 - n
     if stages.held[s] > 0:
         count = min(count, max(0, stages.room[s] - n * stages.taken[s]) // stages.held[s])
     return n + count
 
 
-@inner
+@step
 def _mixed(stages: Stages, s: int, length: int, budget: int, state: Array) -> int:
     """Return the least sum, >= length, of some B's, W's beside them, and 0 <= idle <= budget."""
     best, b, w = NONE, stages.b[s], stages.w[s]
@@ -100,7 +100,7 @@ def _mixed(stages: Stages, s: int, length: int, budget: int, state: Array) -> in
     return best
 
 
-@inner
+@step
 def _filled(stages: Stages, s: int, state: Array) -> int:
     most = 0
     for n in range(stages.queue[s] + 1):
@@ -109,7 +109,7 @@ def _filled(stages: Stages, s: int, state: Array) -> int:
     return most
 
 
-@inner
+@step
 def _chained(part: int, stages: Stages, length: Array, s: int, edges: Edges) -> int:
     """Return the least length of a part of stage s, as far as the stages next to it decide."""
     least = 0
