@@ -119,11 +119,15 @@ def _best(comparison: Outcomes, label: str, anchor: str, rows: Sequence[JsonObje
     return {
         "anchor": anchor,
         "label": label,
-        "objective": " in ".join(filter(None, (str(instance.objective), kind.unit(instance)))),
+        "objective": _objective(str(instance.objective), kind.unit(instance)),
         "best": best,
         "worth": as_text.number(found[0]["objective"] if found else None),
         "methods": ", ".join(dict.fromkeys(row["method"] for row in found or refused)),
     }
+
+
+def _objective(name: str, unit: str) -> str:
+    return name if unit in ("", name) else f"{name} in {unit}"
 
 
 def _headline(comparison: Outcomes, label: str) -> str:

@@ -276,10 +276,7 @@ def _colour(group: Group) -> str:
 
 
 def _marker(groups: Sequence[Group], line: JsonObject) -> JsonObject:
-    """Return the colours of groups: a number each, which is shorter on a page."""
-    shades = [(ALONE, *BANDS).index(_colour(group)) for group in groups]
-    scale = [[at / len(BANDS), colour] for at, colour in enumerate((ALONE, *BANDS))]
-    return {"color": shades, "colorscale": scale, "cmin": 0, "cmax": len(BANDS), "line": line}
+    return {"color": [_colour(group) for group in groups], "line": line}
 
 
 def _tone(group: Group) -> str:
@@ -288,9 +285,7 @@ def _tone(group: Group) -> str:
 
 def _edges(groups: Sequence[Group]) -> JsonObject:
     """Return the borders of groups; grey around those that run from global memory."""
-    scale = [[0, "white"], [1, MUTED]]
-    shades = [int(g.alone) for g in groups]
-    return {"color": shades, "colorscale": scale, "cmin": 0, "cmax": 1, "width": 0.8}
+    return {"color": [MUTED if group.alone else "white" for group in groups], "width": 0.8}
 
 
 def _told(drawn: PlanDrawing) -> JsonObject:

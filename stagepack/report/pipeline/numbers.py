@@ -137,7 +137,10 @@ def cycle_stacks(figures: Estimate) -> list[Stack]:
 
 
 def memory_stacks(figures: Estimate) -> list[Stack]:
-    """Return the bytes of every category that occurs, for every stage's device."""
+    """Return the bytes of every category that occurs, for every stage's device.
+
+    A category has the same colour in all plans of an instance, whichever others occur there.
+    """
     found: dict[str, tuple[float, ...]] = {
         name: tuple(float(stage.exclusive.get(name, 0)) for stage in figures.stages)
         for name in dict.fromkeys(name for s in figures.stages for name in s.exclusive)
@@ -145,8 +148,11 @@ def memory_stacks(figures: Estimate) -> list[Stack]:
     rest = {"shared": "shared", "temporary": "temporary", "carried": "carry", "stashed": "stash"}
     for name, column in rest.items():
         found[name] = tuple(float(getattr(stage, column)) for stage in figures.stages)
-    some = [(name, heights) for name, heights in found.items() if any(heights)]
-    return [Stack(name, heights, area_colour(at)) for at, (name, heights) in enumerate(some)]
+    return [
+        Stack(name, heights, area_colour(at))
+        for at, (name, heights) in enumerate(found.items())
+        if any(heights)
+    ]
 
 
 def capacities(figures: Estimate) -> list[int | None]:

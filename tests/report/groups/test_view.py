@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec import structs
 
 import stagepack as sp
+from stagepack.compare.page import to_html
 from stagepack.errors import InputError
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.check import group_cycles
@@ -223,6 +225,23 @@ def test_pages_of_several_plans_draw_the_rows_of_the_best_alone() -> None:
     assert "Plan of dp. Rows of the groups" in section.html
     alone = VIEW.section(instance, {"dp": solved["dp"]}, solved["dp"], "i0")
     assert alone.figures["i0-rows"]["choices"] == [rows["data"]]
+
+
+def test_pages_name_colours_and_the_unit_once() -> None:
+    """Plotly takes numbers on a scale for bars, but warns of them where it writes on a bar."""
+    instance, solution = small()
+    bars = [
+        trace
+        for one in plan_charts(instance, [solution]).values()
+        for trace in one.figures[0].data
+        if trace.type == "bar"
+    ]
+    named = [of for bar in bars for of in (bar.marker.color, bar.marker.line.color) if of]
+    assert len(named) > len(bars)
+    assert all(isinstance(one, str) for colours in named for one in np.atleast_1d(colours))
+    page = to_html(sp.compare(instance, ["layerwise"], jobs=0))
+    assert "<td>cycles</td>" in page
+    assert "cycles in cycles" not in page
 
 
 def test_pictures_are_written(tmp_path: Path) -> None:

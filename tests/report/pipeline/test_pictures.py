@@ -78,6 +78,19 @@ def test_stage_map_of_a_table_counts_layers() -> None:
     assert len(ax.patches) == 2
 
 
+def test_bytes_of_one_sort_have_one_colour_whatever_else_there_is() -> None:
+    exclusive = {"weights": [1, 1], "state": [1, 1]}
+    plans = []
+    for shared in ({"code": (1, [0, 1])}, {}):
+        instance = PipelinePartition.from_arrays(
+            [1, 1], devices=2, exclusive=exclusive, shared=shared, temporary=[1, 1]
+        )
+        stacks = memory_stacks(estimate(instance, cut(instance, 0)))
+        plans.append({stack.name: stack.colour for stack in stacks})
+    assert len(plans[0]) == len(set(plans[0].values())) == len(plans[1]) + 1
+    assert plans[1].items() <= plans[0].items()
+
+
 def test_unknown_scale() -> None:
     instance = network(4, 2, name="net")
     with pytest.raises(InputError, match="scale"):
