@@ -67,6 +67,7 @@ def look(title: str) -> JsonObject:
         "paper_bgcolor": "white",
         "plot_bgcolor": "white",
         "margin": {"l": 60, "r": 14, "t": 62, "b": 48},
+        "uniformtext": {"minsize": 8, "mode": "hide"},  # what does not fit goes, it does not shrink
         "hoverlabel": {"align": "left", "bgcolor": "white", "font": {"color": INK}},
     }
 

@@ -90,7 +90,6 @@ def _map(drawn: PlanDrawing, last: int) -> Figure:
     ticks = {"compute": COMPUTE, "transfers": TRANSFERS, "groups": GROUPS, "operators": OPERATORS}
     figure.update_layout(
         barmode="overlay", bargap=0, height=390, legend=LEGEND, hovermode="closest",
-        uniformtext={"minsize": 9, "mode": "hide"},
         yaxis={
             "range": [FOOT, 0], "showgrid": False, "fixedrange": True, "ticks": "",
             "tickvals": [*(at + LANE / 2 for at in ticks.values()), ARCS + 1],
@@ -202,7 +201,6 @@ def _rows(drawn: PlanDrawing) -> Figure:
     figure.update_layout(**look(f"Rows of the groups, and their memory: {ZOOM}"))
     figure.update_layout(
         barmode="overlay", bargap=0, height=680, legend=LEGEND, hovermode="closest",
-        uniformtext={"minsize": 8, "mode": "hide"},
         shapes=[_line(at / factor, GRID) for at in bank_lines(drawn)]
         + ([_line(chip.memory / factor, CAPACITY)] if top == chip.memory else []),
         yaxis3={"domain": [0.955, 1], "range": [0, 1], "visible": False, "fixedrange": True},

@@ -71,7 +71,6 @@ def stage_map(instance: PipelinePartition, solutions: Any) -> Figure:
         height=98 + 30 * max(1, len(rows)),
         bargap=0.28,
         annotations=values,
-        uniformtext={"minsize": 8, "mode": "hide"},
     )
     figure.update_layout(margin_r=14 + 7 * longest)
     if scale == "cycles":

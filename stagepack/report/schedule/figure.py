@@ -77,8 +77,7 @@ def _figure(instance: PipelineSchedule, drawn: ScheduleBars, last: int) -> Figur
     below = 190 if uses_memory else 0
     figure.update_layout(**look(f"Schedule: {ZOOM}"))
     figure.update_layout(
-        barmode="overlay", bargap=0, height=rows + below + 110,
-        legend=LEGEND,
+        barmode="overlay", bargap=0, height=rows + below + 110, legend=LEGEND,
     )  # fmt: skip
     share = below / (rows + below)
     figure.update_xaxes(
