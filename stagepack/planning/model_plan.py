@@ -217,7 +217,8 @@ class ModelPlan(Shown):
         if found or not self.levels:
             return tuple(found)
         network = next((level for level in self.levels if level.name == "network"), None)
-        found += self.structure.misplaced(network)
+        flying = [device.peak_memory for device in self.measure.devices]
+        found += self.structure.misplaced(network, flying)
         try:
             expected = self.structure.schedule().digest
         except InputError as error:

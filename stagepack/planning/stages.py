@@ -22,6 +22,7 @@ from stagepack.instances.graph.check import loads
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.stage import as_chain, stage_groups
 from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing.stage import is_of_stage
 from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.phases.plan import plan as phase_plan
 from stagepack.instances.phases.stage import held_on_chip, stage_phases
@@ -238,13 +239,15 @@ class Structure:
 
     # ------------------------------------------------------------------ checking
 
-    def misplaced(self, network: Level | None) -> Iterator[Violation]:
+    def misplaced(self, network: Level | None, flying: Sequence[int]) -> Iterator[Violation]:
         """Yield levels of stages that are not those of the partition's stages.
 
         Parameters
         ----------
         network : Level, optional
             The whole network, of which stages have groups.
+        flying : sequence of int
+            Bytes that microbatches in flight keep at most, by stage.
         """
         partition = self.cut.instance
         if not isinstance(partition, PipelinePartition):
@@ -259,7 +262,7 @@ class Structure:
         for (at, backward), level in self.inside.items():
             name = level.name
             expected: PhaseSchedule | LayerGrouping | None = None
-            if not 0 <= at < len(self.cut.result.solution.stages):
+            if not 0 <= at < min(len(self.cut.result.solution.stages), len(flying)):
                 yield Violation(f"{name}: instance", "there is no such stage")
                 continue
             stage = self.cut.result.solution.stages[at]
@@ -278,6 +281,10 @@ class Structure:
                     continue
                 assert isinstance(network.instance, LayerGrouping)
                 expected = stage_groups(network.instance, *stage[:2])
+            elif isinstance(level.instance, LmemPacking) and not is_of_stage(
+                level.instance, partition, stage, flying[at]
+            ):
+                yield Violation(f"{name}: instance", "it is not what the stage keeps")
             if expected is not None and expected.digest != level.instance.digest:
                 yield Violation(f"{name}: instance", "it is not that of the stage")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import stagepack as sp
 from stagepack.heuristics.pipeline.step_bound import step_bound
 from stagepack.instances.packing.stage import stage_packing
 from stagepack.instances.pipeline.check import stage_memory
+from stagepack.planning.stages import Level
 from tests.cli.shell import run
 
 
@@ -157,6 +159,16 @@ def test_documents_are_read_again_and_checked(tmp_path: Path) -> None:
     assert newer.returncode == 2
     assert "version 7" in newer.stderr
     assert run("check", "examples/profile.json").returncode == 2
+
+
+def test_addresses_of_less_than_the_stage_keeps_are_refused() -> None:
+    plan = sp.plan_model(sp.load("pipeline/resnet-50", cluster="ipu-pod4"))
+    at = next(at for at, level in enumerate(plan.levels) if level.name == "stage 1")
+    packing: Any = plan.levels[at].instance
+    for less in (packing.replace(size=packing.size // 2), packing.replace(capacity=2**40)):
+        level = Level("stage 1", less, sp.solve(less))
+        altered = replace(plan, levels=(*plan.levels[:at], level, *plan.levels[at + 1 :]))
+        assert [one.rule for one in altered.check()] == ["stage 1: instance"]
 
 
 @pytest.mark.parametrize("level", [None, 0, 1])

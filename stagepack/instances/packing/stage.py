@@ -8,6 +8,11 @@ last one that reads it.  At those two it is part of what the layer uses, which l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.check import stage_memory
@@ -48,12 +53,51 @@ def stage_packing(
     rows = [row for row in rows if row[1]]
     if not rows:
         return None
+    names, *columns = zip(*rows, strict=True)
+    return _buffers(partition, device, _different(names), columns)
+
+
+def is_of_stage(
+    packing: LmemPacking, partition: PipelinePartition, stage: tuple[int, int, int], in_flight: int
+) -> bool:
+    """Return whether at every layer as many bytes are alive as a stage keeps there, and no more.
+
+    Which tensors these are, files of partitions do not say.
+
+    Parameters
+    ----------
+    packing : LmemPacking
+        Plain buffers in the memory of the stage's device, nothing else.
+    partition : PipelinePartition
+    stage : (int, int, int)
+        Its layers [first, end), and its device.
+    in_flight : int
+        Bytes that microbatches in flight keep.
+    """
+    first, end, device = stage
+    if partition.memory_table is not None:
+        return False
+    columns = packing.size, packing.start, packing.end
+    if _buffers(partition, device, packing.ids, columns).digest != packing.digest:
+        return False
+    passing = (partition.temporary + partition.carry)[first:end]
+    held = stage_memory(partition, first, end, device, 0) - int(passing.max()) + in_flight
+    changes = np.zeros(end - first + 1, dtype=np.int64)
+    if packing.start.min() < 0 or packing.end.max() > end - first:
+        return False
+    np.add.at(changes, packing.start, packing.size)
+    np.subtract.at(changes, packing.end, packing.size)
+    return np.array_equal(np.cumsum(changes[:-1]), held + passing)
+
+
+def _buffers(
+    partition: PipelinePartition, device: int, names: Sequence[str] | None, columns: Sequence[Any]
+) -> LmemPacking:
+    """Return buffers, of sizes, starts and ends, in the memory of a device."""
     capacity = partition.cluster.devices[device].memory
     return LmemPacking.from_arrays(
-        [nbytes for _, nbytes, _, _ in rows],
-        [start for _, _, start, _ in rows],
-        [stop for _, _, _, stop in rows],
-        ids=_different([name for name, _, _, _ in rows]),
+        *columns,
+        ids=names,
         capacity=capacity,
         objective="peak" if capacity is None else "fit",
         name=f"{partition.name}, {partition.device_name(device)}",
@@ -70,7 +114,7 @@ def _carried(tensors: Lifetimes, first: int, end: int) -> list[Row]:
     ]
 
 
-def _different(names: list[str]) -> list[str]:
+def _different(names: Sequence[str]) -> list[str]:
     """Return names of which none comes twice."""
     seen: dict[str, int] = {}
     found = []
