@@ -7,6 +7,7 @@ cliques by branch and bound over a greedy colouring, as is usual.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -119,11 +120,26 @@ def _coloured(
 
 
 def load_bound(blocks: Blocks) -> int:
-    """Return a lower bound on the peak from what each section holds."""
-    # With one alignment for all, only the block on top leaves less than it is rounded up to.
-    slack = int((blocks.rounded.size - blocks.size).max())
-    rounded = int(blocks.rounded.load.max()) - slack
-    return max(int(blocks.load.max()), int(blocks.size.max()), rounded)
+    """Return a lower bound on the peak from what each section holds. O(pieces).
+
+    Where all offsets have a divisor in common, what lies above a block begins at a multiple of it,
+    so that of what is alive at one time only the block on top leaves less than it is rounded up to.
+    Blocks that may share their offsets are counted as they are.
+    """
+    bound = max(int(blocks.load.max()), int(blocks.size.max()))
+    step = math.gcd(int(np.gcd.reduce(blocks.alignment)), int(np.gcd.reduce(blocks.low)))
+    if step == 1:
+        return bound
+    alone = np.ones(blocks.b, dtype=bool)
+    alone[blocks.may_share] = False
+    slack = (blocks.low - blocks.high) % step
+    slack[~np.repeat(alone, np.diff(blocks.piece_ptr))] = 0
+    more = np.bincount(blocks.first, slack, blocks.sections + 1)
+    more -= np.bincount(blocks.end, slack, blocks.sections + 1)
+    rounded = blocks.load + np.cumsum(more)[:-1].astype(np.int64)
+    heaviest = int(rounded.argmax())
+    alive = (blocks.first <= heaviest) & (heaviest < blocks.end)
+    return max(bound, int(rounded[heaviest]) - int(slack[alive].max()))
 
 
 def placed_bound(blocks: Blocks) -> int:
