@@ -142,6 +142,9 @@ def place_anew(attempt: Attempt, quick: Quick, seed: int) -> None:
     seed : int
     """
     _cool(attempt, seed, patience=PATIENCE)
+    keep_going = attempt.keep_going
+    if not repair.unsupported(attempt.blocks.rounded):  # hot spots take what is left then
+        keep_going = attempt.for_a_while(effort.left() * ANEW)
     if quick.offsets is not None:
         valleys.improve(
             quick.spans,
@@ -149,7 +152,7 @@ def place_anew(attempt: Attempt, quick: Quick, seed: int) -> None:
             quick.key,
             target=int(attempt.progress.bound or 0),
             known=_peak(attempt, attempt.best),
-            keep_going=attempt.for_a_while(effort.left() * ANEW),
+            keep_going=keep_going,
             on_solution=lambda offsets: attempt.offer(offsets, "valleys, anew"),
         )
     _cool(attempt, seed + 1)

@@ -244,6 +244,8 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
     elif attempt.keep_going() and not formulations.CpSat.unsupported(instance):
         engine = load_engine("cp-sat", progress, settings)
         steps.solve_model(attempt, low, engine, "CpSat", settings)
+        if attempt.peak_only and attempt.keep_going():  # there was no time to build it
+            steps.use_up(attempt, settings.seed)
 
 
 def _at_scale(attempt: Attempt, settings: Settings) -> None:

@@ -406,9 +406,46 @@ def too_crowded(attempt: Attempt, settings: Settings) -> bool:
     if not reason:
         return False
     repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
+    use_up(attempt, settings.seed)
     if not attempt.progress.proved:
         attempt.progress.reason = f"{reason}; what is quick and repair have run instead"
     return True
+
+
+def use_up(attempt: Attempt, seed: int) -> None:
+    """Lower the best placement of blocks that no search holds, as long as there is time.
+
+    Blocks that shrink or share are annealed as if they did not; where that cannot be, all are
+    placed anew.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    seed : int
+    """
+    goal, kept = attempt.instance.goal, []
+    if not attempt.too_dense and attempt.keep_going():
+        compile_kernels(attempt, "greedy", "anneal", rigid=True)
+        for blocks in (attempt.blocks,) if attempt.blocks.rigid else made_rigid(attempt.blocks):
+            low = greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
+            if low is not None and not annealing.unsupported(blocks):
+                kept.append((blocks, low))
+    for turn in itertools.count() if kept else ():
+        for at, (blocks, low) in enumerate(kept):
+            found = annealing.improve(
+                blocks,
+                low,
+                target=max(int(attempt.progress.bound or 0), 0 if goal is None else goal),
+                seed=seed + turn * TURNS,
+                legs=round(TURN / annealing.LEG),
+                keep_going=attempt.keep_going,
+                on_solution=lambda offsets: attempt.offer(offsets, "anneal"),
+            )
+            kept[at] = blocks, found
+        if not attempt.keep_going():
+            return
+    if attempt.keep_going():
+        place_anew(attempt, place_first(attempt), seed)
 
 
 def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], bool]) -> None:

@@ -11,10 +11,11 @@ from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import annealing, repair
+from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods.packing import attempt as attempts
 from stagepack.methods.packing import searches, steps
-from stagepack.result import Status
+from stagepack.result import Status, Termination
 from stagepack.solve import solve
 from tests.packing_cases import dense
 
@@ -124,3 +125,16 @@ def test_old_placements_of_dense_instances_need_no_lists_of_pairs(
     assert result.solution is not None
     if objective != "peak":
         assert (result.solution.offsets == old).sum() > instance.n // 2
+
+
+@pytest.mark.parametrize("period", [None, 40])
+def test_what_no_search_holds_is_lowered_until_time_is_over(
+    period: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, n = np.random.default_rng(0), 120
+    start = rng.integers(0, 40, n)
+    size, end = rng.integers(1, 200, n), start + rng.integers(1, 20, n)
+    instance = LmemPacking.from_arrays(size, start, end, in_place=[(0, 1)], period=period)
+    monkeypatch.setattr(exact, "LARGEST_PAIRS", 10)
+    result = solve(instance, "exact", time_limit=0.3, options={"deterministic": True})
+    assert result.termination in (Termination.TIME_LIMIT, Termination.PROVED)
