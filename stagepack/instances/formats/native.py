@@ -12,7 +12,7 @@ import msgspec
 
 from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError, suggest
-from stagepack.instances.documents import strict
+from stagepack.instances.documents import keys, strict
 from stagepack.instances.documents.lines import lines
 from stagepack.instances.formats.registry import Format
 from stagepack.instances.problem import PROBLEMS, word
@@ -107,7 +107,9 @@ def _parse(data: bytes, given: Words, file: str) -> list[Instance]:
     """
     del file  # the instance says its name
     native = PROBLEMS[_tell(data)].native
-    return [native.parse(strict.decode(data, native.Document), given)]
+    document = strict.decode(data, native.Document)
+    keys.require_single(data)
+    return [native.parse(document, given)]
 
 
 def _dump(instance: Instance, file: str) -> bytes:

@@ -14,7 +14,7 @@ from stagepack import files
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
 from stagepack.instances.answer import former_order, require_instance
-from stagepack.instances.documents import strict
+from stagepack.instances.documents import keys, strict
 from stagepack.instances.formats.known import every
 from stagepack.instances.problem import PROBLEMS, Problem, Tool
 from stagepack.result import Result
@@ -83,6 +83,7 @@ def solution_in(
             _require_kind(PROBLEMS[known.kinds[0]], instance)
             return known.solution(data, instance)
     document = strict.decode(data, JsonObject)
+    keys.require_single(data)
     refuse_instance(document)
     inside = document.get("solution") is not None
     given = document["solution"] if inside else document

@@ -37,7 +37,7 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.files import finite
-from stagepack.instances.documents import strict
+from stagepack.instances.documents import keys, strict
 from stagepack.instances.packing.data import PackingData
 from stagepack.instances.packing.words import KIND, Objective
 from stagepack.instances.profile import Array
@@ -124,6 +124,7 @@ def check_proof(
         place, data = os.fspath(proof), strict.load(proof)
     with strict.located(place):
         document = strict.decode(data, Document)
+        keys.require_single(data)
         _require_sound(document, instance)
         wrong = _refuted(document, instance, until)
     return ProofCheck(
