@@ -92,7 +92,13 @@ class Blocks:
     looks: int = 0
 
     @classmethod
-    def of(cls, instance: LmemPacking, keep_going: Callable[[], bool] | None = None) -> Blocks:
+    def of(
+        cls,
+        instance: LmemPacking,
+        keep_going: Callable[[], bool] | None = None,
+        *,
+        anew: bool = True,
+    ) -> Blocks:
         """Return the normal form of an instance; O(n) for integers of moderate span.
 
         It is kept as long as the instance lives.
@@ -103,9 +109,12 @@ class Blocks:
         keep_going : callable, optional
             Asked now and then.  Once it says no, conflicts that no clique covers yet are sections
             by themselves, until somebody with more time asks: millions take long.
+        anew : bool
+            Whether one that was cut short is made anew if there is time.
         """
         known = _made.get(instance)
-        if known is None or (instance in _cut_short and keep_going is not None and keep_going()):
+        short = anew and instance in _cut_short
+        if known is None or (short and keep_going is not None and keep_going()):
             _cut_short.discard(instance)
             known = _made[instance] = cls._of(instance, keep_going or (lambda: True))
         return known

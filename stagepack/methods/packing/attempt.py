@@ -49,12 +49,12 @@ class Attempt:
     def __init__(self, instance: LmemPacking, progress: PackingProgress) -> None:
         self.instance = instance
         self.progress = progress
-        self.blocks = Blocks.of(instance, progress.keep_going)
+        self.blocks = Blocks.of(instance, progress.keep_going, anew=False)
         self._low: Array | None = None
         self._searches: exact.Searches | None = None
         rows = len(instance.gaps) + len(instance.allowed)
         self._gone_through = effort.ITEM * instance.n + effort.ROW * rows
-        effort.spend(MADE + self._gone_through)
+        effort.spend(MADE + self._gone_through / 3)
         reason = bounds.overload(instance, self.blocks)
         if reason:
             progress.prove_infeasible(reason)

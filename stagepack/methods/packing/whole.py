@@ -19,6 +19,9 @@ from stagepack.result import Event
 
 Run = Callable[[LmemPacking, PackingProgress, Settings], None]
 
+AFTER = 4e-7
+"""Seconds for each conflict to make the rest of a normal form, once cliques cover them."""
+
 
 def whole(name: str, run: Run) -> Run:
     """Return the whole run of a method, given its name and what it searches."""
@@ -46,7 +49,7 @@ def _require(name: str, instance: LmemPacking, progress: PackingProgress) -> Non
         nonlocal looks
         looks += 1
         effort.spend(spent(looks) - spent(looks - 1))
-        return progress.keep_going()
+        return progress.keep_going() and progress.remaining > AFTER * conflicts
 
     made = Blocks.of(instance, look)
     effort.spend(max(0.0, spent(made.looks) - spent(looks)))  # of a form that was made before

@@ -19,7 +19,7 @@ from stagepack.instances import catalog
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution, meetings_kernels, sweep
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods.packing import attempt as attempts
-from stagepack.methods.packing import quick, steps
+from stagepack.methods.packing import quick, steps, whole
 from stagepack.progress import Progress
 from stagepack.result import Status, Termination
 from stagepack.solve import solve
@@ -254,6 +254,16 @@ def test_kernels_of_what_may_share_or_comes_in_pieces_are_loaded(
 def test_few_buffers_have_an_answer_whatever_the_time() -> None:
     instance = LmemPacking.from_arrays([3, 5, 7], [0, 1, 2], [2, 3, 4])
     assert solve(instance, "portfolio", time_limit=1e-9).solution is not None
+
+
+@pytest.mark.parametrize(("seconds", "sections"), [(0.0, 1), (1.0, 3)])
+def test_cliques_of_conflicts_leave_the_time_that_the_rest_of_the_form_takes(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, sections: int
+) -> None:
+    monkeypatch.setattr(whole, "AFTER", seconds)
+    triangle = LmemPacking.from_arrays([1, 2, 3], conflicts=[(0, 1), (0, 2), (1, 2)])
+    assert solve(triangle, "portfolio", time_limit=2.0).status is Status.OPTIMAL
+    assert Blocks.of(triangle).sections == sections
 
 
 def test_cliques_of_conflict_graphs_are_sought_without_lists_of_all_neighbours(
