@@ -28,7 +28,7 @@ from stagepack.instances.profile import Array
 
 CHUNK = 4_000_000
 """Elementary steps between two looks at the clock: less than 0.1 s."""
-STEP = 8e-9
+STEP = 6.5e-9
 """Seconds of one, in runs that are limited by work."""
 ROWS = 100_000
 """Of a table that is begun, between two looks."""
@@ -155,7 +155,7 @@ FEW_PROBES = 6
 """Of the limits of one order, where forward and backward loads count apart."""
 FINE = 2_000
 """Blocks up to which an order is cut anywhere from the first."""
-ARRANGED = 4e-9
+ARRANGED = 2.5e-9
 """Seconds of an elementary step in which blocks are put in order."""
 
 

@@ -31,7 +31,7 @@ from stagepack.progress import Stopped
 
 KeepGoing = Callable[[], bool]
 FAR = 2**62
-OFTEN, EXTENDED = 256, 1e-5
+OFTEN, EXTENDED = 256, 3e-6
 """Boundaries between two questions whether to go on, and seconds of one."""
 CLUSTERED = 50
 """Operators for each of which one more joins a cluster of `dp-first-fit`."""

@@ -41,13 +41,13 @@ NUMBERS = 2**22
 """Numbers that are known at a time, of all tensors of a group along all tracks."""
 ASKED = 2_000
 """Cuts between two questions whether to go on,"""
-PARTED = 6e-6
+PARTED = 3.5e-6
 """and the seconds of one."""
 STEPS = 2_000_000
 """Elementary steps of kernels between two questions whether to go on,"""
-STEP = 3e-9
+STEP = 1.6e-9
 """and the seconds of one;"""
-CALLED, LONE = 2e-4, 2e-5
+CALLED, LONE = 4e-5, 1e-5
 """those of a call of them, and of the price of an operator that runs by itself."""
 
 Members = range | tuple[int, ...]

@@ -36,7 +36,7 @@ RULE = RULES["first-fit-lifetime-size"]
 STEPS = 20_000_000
 """Elementary steps of the search, about 0.2 s, after which a group is left undecided."""
 
-GROUP, BUFFER = 5e-4, 1.2e-5
+GROUP, BUFFER = 8e-5, 9e-6
 """Seconds to write down a group and one of its buffers for that."""
 
 NEVER = 2**60

@@ -21,7 +21,7 @@ ITEM = 3e-7
 PAIR = 2e-8
 """Seconds a pair of blocks alive together costs to list."""
 
-COVERED, EDGE = 3e-2, 3e-6
+COVERED, EDGE = 2e-2, 3e-6
 """Seconds between two looks at the clock while cliques are sought, and at most for a conflict."""
 
 ROW = 2e-6

@@ -42,7 +42,7 @@ high."""
 RETURNS = 20
 """Times that blocks on their way back are looked at again, because one of them gave way."""
 
-ENTRY, CHECKED, MADE = 3e-9, 3e-7, 1e-3
+ENTRY, CHECKED, MADE = 2e-9, 1.7e-7, 6e-4
 """Seconds of a buffer or piece looked at for one other, of a buffer in a check or a normal form,
 and of either apart from that."""
 

@@ -6,10 +6,11 @@ from stagepack.heuristics.effort import spend
 from stagepack.instances.groups import GroupingSolution
 from stagepack.progress import Progress
 
-ALONE, GROUPED = 2.5e-5, 2e-4
-"""Seconds to check and evaluate an operator that runs from global memory, or in a group."""
+ALONE, GROUPED, GROUP = 6e-6, 5e-5, 2.5e-4
+"""Seconds to check and evaluate an operator that runs from global memory, one in a group, and a
+group."""
 
-PAIR = 8e-6
+PAIR = 4e-6
 """Seconds to find a pair of buffers of a group, and to count whether it shares a bank."""
 
 
@@ -24,5 +25,6 @@ def offer(progress: Progress[GroupingSolution], found: GroupingSolution, source:
         What found it.
     """
     alone = sum(not counts for counts in found.slices)
-    spend(ALONE * alone + GROUPED * (found.boundaries[-1] - alone))
+    groups = len(found.slices) - alone
+    spend(ALONE * alone + GROUPED * (found.boundaries[-1] - alone) + GROUP * groups)
     progress.offer(found, source)

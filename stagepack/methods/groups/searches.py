@@ -48,7 +48,7 @@ PLACING: dict[str, Place] = {"seed-order": place_in_order}
 CHECKED = 0.3
 """Part of the time that is kept to check what a rule finds: of many operators it takes so long."""
 
-KNOWN = 1.5e-5
+KNOWN = 1.2e-5
 """Seconds to bring an operator into its normal form."""
 
 MANY_IDEALS, MOST_IDEALS = 10_000, 100_000

@@ -41,7 +41,7 @@ from stagepack.progress import Stopped
 WORK = 4_000_000
 """Elementary steps of the kernel between two looks at the clock: about 10 ms."""
 
-STEP, BEGIN = 1 / 500_000_000, 6e-5
+STEP, BEGIN = 1 / 750_000_000, 6e-5
 """Seconds of a step, and of beginning a search apart from what its size costs."""
 
 MEMORY = 1 << 28

@@ -22,7 +22,7 @@ from stagepack.instances.profile import Array
 STEPS = 200_000
 """Steps of a dive before the kernel returns to Python: about a tenth of a second."""
 
-STEP, EACH = 2e-7, 20
+STEP, EACH = 1.5e-7, 20
 """Seconds of a step, and how many a block takes at least."""
 
 ORDERS: dict[str, Callable[[Measures], tuple[Array, ...]]] = {

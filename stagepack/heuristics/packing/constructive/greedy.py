@@ -31,7 +31,7 @@ from stagepack.progress import Stopped
 STEP_BUDGET = 8_000_000
 """List entries a kernel looks at before it returns to Python: a tenth of a second at most."""
 
-STEP, LIST_STEP, CALL, ORDERED = 7e-9, 4e-9, 4e-4, 6e-7
+STEP, LIST_STEP, CALL, ORDERED = 5.5e-9, 3e-9, 2.5e-4, 4e-7
 """Seconds of an entry looked at, in slabs and in lists, of a placement and of a block to order."""
 
 MOST_RUNS = 64

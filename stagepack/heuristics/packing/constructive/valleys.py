@@ -41,7 +41,7 @@ from stagepack.instances.profile import Array
 STEPS = 100_000
 """Steps of the kernel before it returns to Python: less than a tenth of a second."""
 
-STEP, EACH, USUAL = 1.2e-7, 3e-7, 5
+STEP, EACH, USUAL = 9e-8, 2e-7, 5
 """Seconds of a step, of a block beside that, and how many steps a block usually takes."""
 
 WIDEST_RING, RINGS = 1.25, 10
@@ -330,7 +330,7 @@ def on_ring(spans: Spans, *, keep_going: KeepGoing | None = None) -> Array | Non
     for _ in range(RINGS):
         if keep_going is not None and not keep_going():
             break
-        effort.spend(effort.ITEM * blocks.b)
+        effort.spend(effort.ITEM / 4 * blocks.b)
         if around(order, first, end, size, alignment, ring, offsets, lows):
             best, offsets, high, found = offsets, best, ring, True
         elif not found:

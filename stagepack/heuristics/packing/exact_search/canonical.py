@@ -26,7 +26,7 @@ from stagepack.instances.profile import Array
 WORK = 6_000_000
 """Elementary steps of the kernel between two looks at the clock: well under 0.2 s."""
 
-STEP, BEGIN = 1 / 220_000_000, 1.5e-4
+STEP, BEGIN = 1 / 420_000_000, 1e-4
 """Seconds of a step, and of beginning a search apart from what its size costs."""
 
 BYTE = 5e-10

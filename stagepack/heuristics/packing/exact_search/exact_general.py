@@ -53,10 +53,10 @@ FIRST_LIMIT = 4
 """Nodes a block in the first round; doubled from round to round."""
 
 
-STEP, BEGIN = 1 / 300_000_000, 1e-4
+STEP, BEGIN = 1 / 500_000_000, 1e-4
 """Seconds of a step, and of beginning a search apart from what its size costs."""
 
-MADE, ENTRY, PART = 2e-3, 4e-7, 1e-5
+MADE, ENTRY, PART = 2e-3, 2e-7, 1e-5
 """Seconds of making a component, of an entry of its rows, and of finding a connected part."""
 
 
