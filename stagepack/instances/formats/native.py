@@ -107,7 +107,7 @@ def _parse(data: bytes, given: Words, file: str) -> list[Instance]:
     """
     del file  # the instance says its name
     native = PROBLEMS[_tell(data)].native
-    document = strict.decode(data, native.Document)
+    document: msgspec.Struct = strict.decode(data, native.Document)
     keys.require_single(data)
     return [native.parse(document, given)]
 
