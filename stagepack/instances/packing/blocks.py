@@ -93,11 +93,7 @@ class Blocks:
 
     @classmethod
     def of(
-        cls,
-        instance: LmemPacking,
-        keep_going: Callable[[], bool] | None = None,
-        *,
-        anew: bool = True,
+        cls, instance: LmemPacking, keep_going: Callable[[], bool] | None = None, anew: bool = True
     ) -> Blocks:
         """Return the normal form of an instance; O(n) for integers of moderate span.
 
@@ -113,9 +109,7 @@ class Blocks:
             Whether one that was cut short is made anew if there is time.
         """
         known = _made.get(instance)
-        short = anew and instance in _cut_short
-        if known is None or (short and keep_going is not None and keep_going()):
-            _cut_short.discard(instance)
+        if known is None or (anew and instance in _cut_short and keep_going and keep_going()):
             known = _made[instance] = cls._of(instance, keep_going or (lambda: True))
         return known
 
@@ -600,6 +594,5 @@ def _clique_cover(
     pairs = pairs if apart.all() else pairs[apart]
     low, high = np.divmod(distinct(pairs.min(axis=1) * n + pairs.max(axis=1)), n)
     buffer, clique, count, short = clique_cover(low, high, size, keep_going)
-    if short:
-        _cut_short.add(instance)
+    (_cut_short.add if short else _cut_short.discard)(instance)
     return buffer.astype(np.int64), clique.astype(np.int64), count
