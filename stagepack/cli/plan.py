@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -30,7 +32,7 @@ from stagepack.cli.output import answer, require_writable
 from stagepack.cli.picture import draw, require_drawable, require_pages
 from stagepack.cli.screen import engines_silenced
 from stagepack.contracts import Instance, JsonObject
-from stagepack.errors import InputError
+from stagepack.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from stagepack.instances.types import PipelinePartition
@@ -48,6 +50,8 @@ AROUND = ("cluster", "devices", "bandwidth")
 """Words of the cluster around chips with local memory,"""
 STEP = ("microbatches", "training")
 """and of its step."""
+PROBLEM, HEAD = re.compile(rb'"problem"\s*:\s*"([a-z-]+)"'), 400
+"""Where a native file says its kind: in its first bytes."""
 Split = Annotated[
     bool, option(METHOD, "Split the backward pass into B and W (zero bubble).", "--split")
 ]
@@ -154,7 +158,11 @@ def tune(
     ] = None,
     search: Annotated[
         str,
-        option(METHOD, "bounds, which skips what cannot win; bisection, grid.", metavar="NAME"),
+        option(
+            METHOD,
+            "bounds, which skips what cannot win; bisection; grid, which has the whole front.",
+            metavar="NAME",
+        ),
     ] = "bounds",
     split: Split = False,
     seed: Seed = 0,
@@ -186,6 +194,8 @@ def tune(
     if jobs < 1:
         raise InputError(f"{jobs}", field="--jobs", remedy="give at least 1")
     options = dict(map(_values, over))
+    if len(options) < len(over):
+        raise InputError("names an option twice", field="--over", remedy="give all values at once")
     with contextlib.ExitStack() as stack:
         stack.enter_context(engines_silenced())
         pool = ProcessPoolExecutor(jobs, get_context("spawn")) if jobs > 1 else None
@@ -231,13 +241,9 @@ def _value(text: str) -> Any:
 def _model(model: str, context: JsonObject, local: str | None) -> tuple[Any, JsonObject]:
     """Return what is planned for, and what else is said of it: a cluster of chips, a step."""
     from stagepack.instances.catalog import clusters
-    from stagepack.planning.search import GROUPS, KIND, KINDS
+    from stagepack.planning.search import GROUPS, KINDS, LOCAL
 
-    kind = context.get("kind", KIND if local is None else GROUPS)
-    if kind not in KINDS:
-        raise InputError(
-            f"plans are not made of a {kind}", field="--kind", remedy=f"say {', '.join(KINDS)}"
-        )
+    kind = _kind(model, context, KINDS, "" if local is None else GROUPS)
     if kind != GROUPS:
         if local is not None:
             raise InputError(f"does not go with a {kind}", field="--local", remedy="leave it out")
@@ -246,6 +252,10 @@ def _model(model: str, context: JsonObject, local: str | None) -> tuple[Any, Jso
     inside = {name: value for name, value in context.items() if name not in (*AROUND, *STEP)}
     if local is not None:
         inside["chip"] = local
+        if local not in LOCAL:
+            raise InputError(
+                f"unknown chip {local!r}", field="--local", remedy=suggest(local, LOCAL)
+            )
     if not around:
         raise InputError("is missing", field="--cluster", remedy="name one, or give --devices N")
     said: JsonObject = {"cluster": clusters.machine(around)[1]}
@@ -257,10 +267,35 @@ def _partition(model: str, context: JsonObject) -> PipelinePartition:
     """Return a chain on its cluster."""
     from stagepack.planning.search import KIND
 
-    kind = context.get("kind", KIND)
-    if kind != KIND:
-        raise InputError(f"plans are not made of a {kind}", field="--kind", remedy="leave it out")
-    return cast("PipelinePartition", _named(model, {**context, "kind": KIND}))
+    kind = _kind(model, context, (KIND,), "")
+    return cast("PipelinePartition", _named(model, {**context, "kind": kind}))
+
+
+def _kind(model: str, context: JsonObject, known: Sequence[str], usual: str) -> str:
+    """Return the kind of a model: as is said, as its name or its file says, or the usual one."""
+    said = context.get("kind")
+    own = _own_kind(model) or usual
+    kind: str = said or own or known[0]
+    if kind in known:
+        return kind
+    remedy = f"give {' or '.join(known)}"
+    if said:
+        raise InputError(f"plans are not made of a {kind}", field="--kind", remedy=remedy)
+    raise InputError(f"is a {kind}, of which no plan is made here", file=model, remedy=remedy)
+
+
+def _own_kind(model: str) -> str:
+    """Return the kind that a name of the catalog or a native file says; "" for none."""
+    from stagepack.instances import catalog
+    from stagepack.kinds import KINDS, by_family
+
+    if Path(model).is_file():
+        with Path(model).open("rb") as stream:
+            written = PROBLEM.search(stream.read(HEAD))
+        kind = written[1].decode() if written else ""
+        return kind if kind in KINDS else ""
+    named = by_family(model)
+    return next((entry.kind for entry in catalog.entries() if entry.name == named), "")
 
 
 def _named(model: str, context: JsonObject) -> Instance:
@@ -269,9 +304,14 @@ def _named(model: str, context: JsonObject) -> Instance:
     from stagepack.kinds import KINDS
 
     kind = context["kind"]
+    family = f"{KINDS[kind].family}/"
     known = {entry.name for entry in catalog.entries(kind)}
-    written = [f"{KINDS[kind].family}/{name}" for name in (model, model.replace("-", ""))]
+    written = [f"{family}{name}" for name in (model, model.replace("-", ""))]
     found = [] if Path(model).exists() else [name for name in written if name in known]
+    if not found and "/" not in model and "." not in model and not Path(model).exists():
+        networks = sorted(name.removeprefix(family) for name in known)
+        what = f"no such file, nor a {kind} of the catalog"
+        raise InputError(what, file=model, remedy=suggest(model, networks))
     return instance_of(found[0] if found else model, context)
 
 

@@ -108,7 +108,10 @@ def _instances(group: JsonObject, where: str, folder: Path) -> Iterator[Instance
     """Yield the instances of one entry of a suite."""
     sources = [name for name in SOURCES if name in group]
     if len(sources) != 1 or not isinstance(group[sources[0]], str):
-        raise InputError("says no source", field=where, remedy='write files = "..." or catalog')
+        given = "" if sources else f" ({', '.join(map(str, group))} is none)" if group else ""
+        raise InputError(
+            f"says no source{given}", field=where, remedy='write files = "..." or catalog'
+        )
     pattern = group[sources[0]]
     rest = {key: value for key, value in group.items() if key not in SOURCES}
     found = 0
@@ -137,7 +140,8 @@ def _combinations(given: Mapping[str, Any], where: str) -> Iterator[JsonObject]:
     for key, value in given.items():
         if isinstance(value, dict):
             ends = value.get("from"), value.get("to")
-            if set(value) != {"from", "to"} or not all(type(end) is int for end in ends):
+            whole = set(value) == {"from", "to"} and all(type(end) is int for end in ends)
+            if not whole or value["from"] > value["to"]:
                 raise InputError(
                     f"is {value!r}", field=f"{where}.{key}", remedy="write {from = 0, to = 9}"
                 )

@@ -18,6 +18,7 @@ from stagepack.instances.arrays import integer
 from stagepack.instances.catalog import clusters
 from stagepack.instances.graph import GraphPartition
 from stagepack.instances.groups import LayerGrouping
+from stagepack.instances.groups.chips import CHIPS
 from stagepack.instances.groups.stage import as_chain
 from stagepack.instances.phases.catalog import preset as remote_chip
 from stagepack.instances.pipeline import PipelinePartition
@@ -39,6 +40,8 @@ GROUPS = LayerGrouping.kind
 KINDS = (KIND, GraphPartition.kind, GROUPS)
 DRAWN = PipelineSchedule.kind
 """The kind of the level that is the picture of a plan."""
+LOCAL = tuple(CHIPS)
+"""Names of chips with local memory."""
 COUNTING = frozenset(
     {"kwargs", "depth", "basic_blocks", "measure", "machine", "state_bytes", "repeats", "cache"}
 )
@@ -71,7 +74,7 @@ def plan_model(
     microbatches : int, optional
         Of a step; those of the partition when absent.
     split : bool
-        Split the backward pass into B and W.
+        Split the backward pass into B and W; backward passes in phases stay whole.
     remote : Chip or str, optional
         What every device is where it has remote memory, by itself or by its name in the catalog
         ("gc200"): its rates and tiles count; its memory is that of the device.  Stages of a chain
@@ -105,17 +108,19 @@ def plan_model(
         raise InputError(
             "goes with a chain of layers", field="remote", remedy="leave it out, or give a chain"
         )
+    if split and not _trains(given):
+        raise InputError(
+            "there is no backward pass", field="split", remedy="leave it out, or plan training"
+        )
     limits: JsonObject = {"time_limit": time_limit, "seed": seed, "threads": threads}
     if isinstance(given, tuple):
         return Grouped(given[0].name, many, False, limits, chain=given[0], network=given[1]).find()
     if isinstance(given, GraphPartition):
-        splits = split and bool(given.backward.any())
-        return Graphs(given.name, many, splits, limits, model=given).find()
-    splits = split and given.training
+        return Graphs(given.name, many, split, limits, model=given).find()
     if remote is not None:
         remote = remote_chip(remote) if isinstance(remote, str) else remote
-        return phased(given, many, splits, limits, remote)
-    search = Resident(given.name, many, splits, limits, model=given)
+        return phased(given, many, split, limits, remote)
+    search = Resident(given.name, many, split, limits, model=given)
     return search.plan(*search.search())
 
 
@@ -141,6 +146,13 @@ def _instance(
     require_instance(model, KIND, "model")
     assert isinstance(model, PipelinePartition)
     return model
+
+
+def _trains(given: PipelinePartition | GraphPartition | tuple[Any, Any]) -> bool:
+    """Whether there is a backward pass that could be split."""
+    if isinstance(given, GraphPartition):
+        return bool(given.backward.any())
+    return isinstance(given, PipelinePartition) and given.training
 
 
 def _is_module(model: object) -> bool:

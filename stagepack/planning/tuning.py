@@ -4,10 +4,11 @@ Options that are declared monotone (the more the better, until it does not fit) 
 bisection, all others by trying each.  The better search does both at once, the most promising point
 of the grid first: a configuration whose step takes at least `least_step` cycles can have no more
 samples a second than that allows, and where that is no more than what is in hand it is skipped.
-Bisection in a point of the grid goes between the largest value that is known to fit, or to be
-skipped, and the least one that is known not to.  The first value of a list counts as the last does.
-Of several monotone options the last one is bisected; what fits with more of the others fits with
-less, and what does not fit with less does not with more, so that lines learn from one another.
+In a point of the grid the most promising value comes first; once one is known not to fit, bisection
+goes between it and the largest value that is known to fit, or to be skipped.  The first value of a
+list counts as the last does.  Of several monotone options the last one is bisected; what fits with
+more of the others fits with less, and what does not fit with less does not with more, so that lines
+learn from one another.
 """
 
 from __future__ import annotations
@@ -96,6 +97,9 @@ def tune(
         if name not in values:
             raise InputError(f"unknown {name!r}", field="monotone", remedy=suggest(name, values))
     rising = tuple(dict.fromkeys(rising))
+    for name in rising:
+        if not _rises(values[name]):
+            raise InputError("do not rise", field=name, remedy="give them from small to large")
     if store is not None:
         files.require_directory(store)
         Path(store).mkdir(parents=True, exist_ok=True)
@@ -128,6 +132,11 @@ class _Line:
     rank: tuple[int, ...] = ()
     fits: int = -1
     fails: int = 0
+
+    @property
+    def failed(self) -> bool:
+        """Whether one is known not to fit."""
+        return self.fails < len(self.configurations)
 
     def __post_init__(self) -> None:
         self.fails = len(self.configurations)
@@ -206,9 +215,14 @@ class _Tuner:
                 while bounded and low < line.fails and not self._promising(line, low):
                     low += 1
                 if low < line.fails:
-                    left = range(low, line.fails) if bounded else ()
-                    promise = max((self._bound(line, at) for at in left), default=0.0)
-                    asked.append((-promise, (line, (low + line.fails) // 2)))
+                    at, promise = (low + line.fails) // 2, 0.0
+                    if bounded:
+                        left = range(low, line.fails)
+                        best = max(left, key=lambda one: (self._bound(line, one), one))
+                        promise = self._bound(line, best)
+                        # As long as nothing failed: then it is bisected.
+                        at = at if line.failed else best
+                    asked.append((-promise, (line, at)))
             if not asked:
                 return
             asked.sort(key=lambda one: one[0])
@@ -243,6 +257,14 @@ class _Tuner:
                 pairs = zip(other.rank, line.rank, strict=True)
                 if other.point == line.point and all(a <= b if fits else a >= b for a, b in pairs):
                     other.told(at, fits)
+
+
+def _rises(values: Sequence[Any]) -> bool:
+    """Whether values can be compared, and each is above the one before."""
+    try:
+        return all(one < other for one, other in itertools.pairwise(values))
+    except TypeError:
+        return False
 
 
 def _batched(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

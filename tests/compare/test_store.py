@@ -64,6 +64,8 @@ def test_a_suite_says_instances_and_settings(tmp_path: Path) -> None:
         ('[[instances]]\ncatalog = "x/*"', "instances[0]", "fits nothing"),
         ('[[instances]]\ncatalog = "pipeline/bert-base"\nbatch = {to = 3}',
          "instances[0].batch", "from"),
+        ('[[instances]]\ncatalog = "pipeline/bert-base"\nbatch = {from = 3, to = 1}',
+         "instances[0].batch", "from"),
         ('[[instances]]\ncatalog = "pipeline/bert-base"\nbach = 3', "bach", "batch"),
         ("a = [", "", "TOML"),
         ("seeds = ['a']", "seeds", "integers"),

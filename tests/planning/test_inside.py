@@ -215,13 +215,26 @@ def test_graphs_that_fit_no_device_are_proved() -> None:
     [
         (("random/planted", "--kind", "packing"), "--kind"),
         (("squeezenet", "--local", "bm1684x"), "--cluster"),
-        (("squeezenet", "--local", "bm1", "--devices", "2"), "bm1684x"),
+        (("squeezenet", "--local", "bm1", "--devices", "2"), "--local: unknown chip"),
         (("bert-large", "--remote", "gc2"), "gc200"),
         (("random/branchy", "--kind", "graph", "--local", "bm1684x"), "--local"),
         (("random/branchy", "--kind", "graph", "--remote", "gc200"), "remote"),
+        (("packing/random/planted",), "is a lmem-packing, of which no plan is made"),
+        (("bert-large", "--local", "bm1684x", "--devices", "2"), "resnet50"),
+        (("bert-large", "--split"), "--split: there is no backward pass"),
     ],
 )
 def test_what_does_not_go_together_is_named(arguments: tuple[str, ...], message: str) -> None:
     done = run("plan", *arguments)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_names_and_files_say_what_is_planned(tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    sp.write(graph(1), path)
+    for model in (path, "graph/random/branchy"):
+        done = run("plan", model, "--json", "-t", "1")
+        assert done.returncode == 0, done.stderr
+        first = json.loads(done.stdout)["levels"][0]["instance"]
+        assert first["problem"] == "graph-partition"

@@ -90,6 +90,8 @@ def test_several_plans_at_a_time_find_the_same() -> None:
         (({},), "options"),
         ((OPTIONS, "size"), "monotone"),
         ((OPTIONS, ["batch", "size"]), "monotone"),
+        (({"batch": [4, 1]}, "batch"), "batch"),
+        (({"batch": [1, "two"]}, "batch"), "batch"),
         ((OPTIONS, "batch", "luck"), "search"),
     ],
 )
@@ -113,6 +115,9 @@ def test_the_command_searches_options_of_a_network(tmp_path: Path) -> None:
     wrong = run("tune", "bert-base", "--over", "batch")
     assert wrong.returncode == 2
     assert "NAME=VALUES" in wrong.stderr
+    twice = run("tune", "bert-base", "--over", "batch=1", "--over", "batch=2")
+    assert twice.returncode == 2
+    assert "twice" in twice.stderr
 
 
 def test_several_monotone_options_find_the_best_of_the_grid() -> None:
