@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from stagepack.instances.compiled import compiled, inner, step
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 POWER = 8  # of the norm of loads that stands for their largest
@@ -320,7 +320,7 @@ def energy(kind: int, reference: float, blocks: Blocks, placed: Placed) -> float
     return total
 
 
-@inner
+@step
 def drawn(placed: Placed, below: int) -> int:
     """Return a random number below `below`."""
     state = placed.state

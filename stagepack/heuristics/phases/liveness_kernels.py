@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, inner, step
 from stagepack.instances.profile import Array
 
 NONE, STASH, KEEP, RECOMPUTE, RETAIN = range(5)
@@ -105,7 +105,7 @@ def _never(m: int) -> Array:
     return found
 
 
-@inner
+@step
 def _push_needs(
     layers: Layers, first: int, policy: Array, layer: int, stack: Array, high: int
 ) -> int:
@@ -183,7 +183,7 @@ def touched(layers: Layers, a: int, b: int) -> Array:
     return found[:count]
 
 
-@inner
+@step
 def _count(layers: Layers, group: Group, found: Array) -> None:
     """Add up what a step stashes, loads again, keeps and computes again."""
     nbytes, tape, forward = layers.nbytes, layers.tape, layers.forward
@@ -271,14 +271,14 @@ def _uses(layers: Layers, group: Group, phase: Phase, tensors: Array) -> Array:
     return uses
 
 
-@inner
+@step
 def _hold(change: Array, size: int, first: int, last: int) -> None:
     """Count bytes that are live from one moment to another, both included."""
     change[first] += size
     change[last + 1] -= size
 
 
-@inner
+@step
 def _hold_tensors(layers: Layers, group: Group, phase: Phase, tensors: Array, uses: Array) -> None:
     """Count inputs, and outputs as the policies of the layers that write them say."""
     nbytes, change, policies = layers.nbytes, phase.change, group.policy
@@ -313,7 +313,7 @@ def _hold_tensors(layers: Layers, group: Group, phase: Phase, tensors: Array, us
             _hold(change, size, again, max(again, last))
 
 
-@inner
+@step
 def _hold_gradients(
     layers: Layers, group: Group, phase: Phase, tensors: Array, uses: Array
 ) -> None:
@@ -328,7 +328,7 @@ def _hold_gradients(
             _hold(change, nbytes[t], start, final if writer < 0 else backward[writer])
 
 
-@inner
+@step
 def _hold_tapes(layers: Layers, group: Group, phase: Phase) -> None:
     """Count the tapes of the layers."""
     change, policies, tape = phase.change, group.policy, layers.tape
@@ -351,7 +351,7 @@ def _hold_tapes(layers: Layers, group: Group, phase: Phase) -> None:
                 _hold(change, size, again[i], backward)
 
 
-@inner
+@step
 def _peak(layers: Layers, phase: Phase) -> int:
     """Return the most bytes live at any moment of a phase."""
     change, layer_at, temporary = phase.change, phase.layer_at, layers.temporary

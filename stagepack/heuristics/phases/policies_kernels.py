@@ -21,7 +21,7 @@ from stagepack.heuristics.phases.liveness_kernels import (
     STASH,
     Layers,
 )
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, inner, step
 from stagepack.instances.profile import Array
 
 STASHED, AGAIN, KEPT, HELD, PEAK, FIRST_PEAK, RUN, RERUN, PASSING, RETURNING, RETAINED = range(11)
@@ -90,7 +90,7 @@ class Visit(NamedTuple):
     longest: int
 
 
-@inner
+@step
 def _skipped(label: Array, found: Array, policy: int, output: int, visit: Visit) -> int:
     """Return bytes that skips keep live in the forward part, and note those of the layer."""
     live = 0
@@ -105,7 +105,7 @@ def _skipped(label: Array, found: Array, policy: int, output: int, visit: Visit)
     return live
 
 
-@inner
+@step
 def _drop(label: Array, found: Array, run: int, temporary: int, output: int, visit: Visit) -> int:
     """Go on with the run of dropped layers; return the most bytes live if it ends here."""
     if visit.inside:
@@ -122,7 +122,7 @@ def _drop(label: Array, found: Array, run: int, temporary: int, output: int, vis
     return 0
 
 
-@inner
+@step
 def _save(
     label: Array, found: Array, policy: int, tape: int, output: int, layers: Layers, visit: Visit
 ) -> int:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, step
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -130,7 +130,7 @@ def rank(order: Array, begin: int, most: int, cursor: Array, rows: Rows) -> int:
     return begin
 
 
-@inner
+@step
 def _position(node: int, row: int, rows: Rows) -> int:
     """Return where `node` is in a row, or -1."""
     low, high = rows.ptr[row], rows.ptr[row + 1]
@@ -144,7 +144,7 @@ def _position(node: int, row: int, rows: Rows) -> int:
     return found
 
 
-@inner
+@step
 def _open(i: int, at: int, rows: Rows, found: Cover) -> int:
     """Begin a clique with an edge of node i; return the steps that took."""
     ptr, state = rows.ptr, found.state
@@ -166,7 +166,7 @@ def _open(i: int, at: int, rows: Rows, found: Cover) -> int:
     return steps
 
 
-@inner
+@step
 def _grow(weight: Array, rows: Rows, found: Cover) -> int:
     """Add the best candidate to the clique at hand; return the steps that took."""
     candidate, gain, state = found.candidate, found.gain, found.state

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, inner, step
 from stagepack.instances.profile import Array
 
 NOTHING = -(2**63)
@@ -82,7 +82,7 @@ class Tree(NamedTuple):
         )
 
 
-@inner
+@step
 def _set(tree: Tree, position: int, reach: int, owner: int) -> None:
     """Change what is alive at a leaf."""
     node = len(tree.reach) // 2 + position
@@ -102,7 +102,7 @@ def _set(tree: Tree, position: int, reach: int, owner: int) -> None:
         node //= 2
 
 
-@inner
+@step
 def _exempt(exempt: Array, one: int, other: int, buffers: int) -> bool:
     """Tell whether two buffers are a pair that may share its offset, and does."""
     code = min(one, other) * buffers + max(one, other)
@@ -212,18 +212,18 @@ class Alive(NamedTuple):
         return cls(np.zeros(begin[-1], dtype=np.uint64), np.array(begin, dtype=np.int64))
 
 
-@inner
+@step
 def _highest(word: np.uint64) -> int:
     """Return the position of the highest bit of a word that has one."""
     found = 0
-    for step in (32, 16, 8, 4, 2, 1):
-        if word >> np.uint64(step):
-            word = word >> np.uint64(step)
-            found += step
+    for shift in (32, 16, 8, 4, 2, 1):
+        if word >> np.uint64(shift):
+            word = word >> np.uint64(shift)
+            found += shift
     return found
 
 
-@inner
+@step
 def _lower(alive: Alive, position: int) -> int:
     """Return the next member below a position, or -1."""
     words, begin = alive
@@ -239,7 +239,7 @@ def _lower(alive: Alive, position: int) -> int:
     return -1
 
 
-@inner
+@step
 def _higher(alive: Alive, position: int) -> int:
     """Return the next member above a position, or -1."""
     words, begin = alive

@@ -42,7 +42,7 @@ from stagepack.heuristics.graph.frontier.label_state import (
     Plan,
     Question,
 )
-from stagepack.instances.compiled import compiled, inner, step
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 MOST_LOOKED = 200
@@ -425,7 +425,7 @@ def _try(plan: Plan, ask: Question, labels: Labels, control: Array, s: int) -> N
         _insert(plan, labels, control, key, value)
 
 
-@inner
+@step
 def _note(plan: Plan, ask: Question, labels: Labels, control: Array) -> None:
     """Write into the table what the labels of this step leave to sweeps the other way."""
     i, side, k = control[STEP], 1 - control[SIDE], plan.stages
@@ -481,7 +481,7 @@ def _log(labels: Labels, control: Array) -> None:
             control[LOGGED] = row + 1
 
 
-@inner
+@step
 def _close(plan: Plan, ask: Question, labels: Labels, control: Array) -> None:
     """End a step: what was made is read from now on."""
     side, alive, taken = 1 - control[SIDE], 0, 0
