@@ -1,6 +1,6 @@
 """Torch's runtime of orders of one's own, which has no public door.
 
-``_PipelineScheduleRuntime`` of torch 2.13 was run with all tests, those of 2.6 and 2.9 with some.
+``_PipelineScheduleRuntime`` of torch 2.6, 2.9, 2.13 and 2.15 was run with all tests of pipelines.
 What is used of it is looked for before, so that a version that differs is refused and not believed.
 """
 
@@ -17,7 +17,7 @@ from torch.distributed.pipelining import PipelineStage, schedules
 
 from stagepack.errors import InputError
 
-KNOWN = "2.6 to 2.13"
+KNOWN = "2.6 to 2.15"
 """Versions of torch whose runtime is known."""
 RUNTIME = "_PipelineScheduleRuntime"
 NEEDED = {"__init__": {"stages", "n_microbatches", "loss_fn"}, "_load_csv": {"filename", "format"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.utils import _pytree as pytree
@@ -20,6 +21,12 @@ def group() -> Iterator[None]:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
+
+
+def require_version(since: tuple[int, int] | None) -> None:
+    """Skip a test of what older versions of torch refuse."""
+    if since is not None and tuple(map(int, torch.__version__.split(".")[:2])) < since:
+        pytest.skip(f"torch {torch.__version__} refuses it")
 
 
 def tensors(value: Any) -> list[Any]:

@@ -129,6 +129,9 @@ RIGHT = (
 )  # fmt: skip
 """Their stages do what they do."""
 
+SINCE = {branches: (2, 9), scans: (2, 9), compiled: (2, 13)}
+"""Versions of torch that are known to run these; 2.6 and 2.9 refuse those that are younger."""
+
 
 def backward_hook() -> Any:
     module = nn.Sequential(layer(), layer())

@@ -37,6 +37,7 @@ def of(make: Any) -> Any:
 @pytest.mark.parametrize("make", odd.RIGHT, ids=lambda make: make.__name__)
 def test_stages_do_what_the_module_does(make: Any) -> None:
     """One stage a layer, but where layers share what they hold; each is measured, too."""
+    alone.require_version(odd.SINCE.get(make))
     module, inputs = of(make)
     ours = copy.deepcopy(module)
     measured = sp.profile_model(ours, inputs, measure=True, repeats=1)
@@ -75,6 +76,7 @@ def test_regions_belong_to_the_layers_that_they_run() -> None:
 
 
 def test_a_scan_runs_as_often_as_it_goes_along(caplog: pytest.LogCaptureFixture) -> None:
+    alone.require_version(odd.SINCE[odd.scans])
     traced = tracing.trace(*of(odd.scans), {})
     assert counting.network_of(traced).macs == 3 * 2 * 8 * 8  # two layers, a product for each row
     counting.counted(traced, "generic-1", training=True, state_bytes=8)
