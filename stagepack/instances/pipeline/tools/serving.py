@@ -7,6 +7,8 @@ that of hidden layers.
 
 from __future__ import annotations
 
+from functools import partial
+
 from stagepack.errors import InputError
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
@@ -17,46 +19,35 @@ from stagepack.instances.pipeline.tools.roles import (
 )
 
 
-def vllm(
+def environment(
+    tool: str,
     instance: PipelinePartition,
     solution: PipelineSolution,
     *,
     letters: str = "",
     skips: bool | str = False,
 ) -> str:
-    """Return a line for the environment of vLLM, as :func:`counts` says."""
-    require_adjacent(instance, solution, skips, "vLLM")
-    return f"VLLM_PP_LAYER_PARTITION={counts(instance, solution, letters)}\n"
-
-
-def sglang(
-    instance: PipelinePartition,
-    solution: PipelineSolution,
-    *,
-    letters: str = "",
-    skips: bool | str = False,
-) -> str:
-    """Return a line for the environment of SGLang, as :func:`counts` says."""
-    require_adjacent(instance, solution, skips, "SGLang")
-    return f"SGLANG_PP_LAYER_PARTITION={counts(instance, solution, letters)}\n"
-
-
-def counts(instance: PipelinePartition, solution: PipelineSolution, letters: str) -> str:
-    """Return the number of transformer layers of each stage, with commas between.
+    """Return a line for the environment: the number of transformer layers of each stage.
 
     Parameters
     ----------
+    tool : str
+        "vLLM" or "SGLang", whose variables are called alike.
     instance : PipelinePartition
     solution : PipelineSolution
         A valid one.
     letters : str
         See :func:`.roles.stage_letters`.
+    skips : bool
+        See :func:`.roles.require_adjacent`.
 
     Raises
     ------
     InputError
-        For a stage that has none, or that holds what only the first or the last rank can.
+        For a stage that has none, or that holds what only the first or the last rank can; for
+        values that skip a stage.
     """
+    require_adjacent(instance, solution, skips, tool)
     require_in_order(instance, solution)
     stages = stage_letters(instance, solution, letters)
     for at, stage in enumerate(stages):
@@ -69,4 +60,9 @@ def counts(instance: PipelinePartition, solution: PipelineSolution, letters: str
         raise InputError(
             f"stage {at} {told}", field="boundaries", remedy="cut elsewhere (--forbid-cut)"
         )
-    return ",".join(str(stage.count("t")) for stage in stages)
+    counts = ",".join(str(stage.count("t")) for stage in stages)
+    return f"{tool.upper()}_PP_LAYER_PARTITION={counts}\n"
+
+
+vllm = partial(environment, "vLLM")
+sglang = partial(environment, "SGLang")
