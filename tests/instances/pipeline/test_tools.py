@@ -183,6 +183,24 @@ def test_modules_go_where_their_layers_are(tmp_path: Path) -> None:
     assert json.loads(written("accelerate", chain(leaves, 1), [0, 6])) == {"": 0}
 
 
+class ModuleDict:
+    """As PyTorch's: what torchtitan takes apart, whatever its items are called."""
+
+
+class Sequential:
+    """As PyTorch's: what torchtitan keeps whole, though its items are numbered."""
+
+
+def test_torchtitan_takes_dictionaries_apart_and_keeps_the_rest_whole() -> None:
+    names = ["emb", "h.first", "h.last.a", "h.last.b", "head.0", "head.1"]
+    modules: dict[str, object] = {"": None, **dict.fromkeys([*names, "h.last"])}
+    modules |= {"h": ModuleDict(), "head": Sequential()}
+    text = written("torchtitan", chain(names, 2), [0, 2, 6], modules=modules)
+    assert json.loads(text) == [["emb", "h.first"], ["h.last", "head"]]
+    with pytest.raises(InputError, match="module 'head' is in stages 0 and 1"):
+        written("torchtitan", chain(names, 2), [0, 5, 6], modules=modules)
+
+
 def test_torch_cuts_a_model_there() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     pipelining = pytest.importorskip("torch.distributed.pipelining")

@@ -46,8 +46,7 @@ def loaded(instance: PipelineSchedule, text: bytes, form: str, path: Path) -> di
     # Its simulator knows nothing of what becomes of parameters.
     stays = (*COMPUTE, "SEND_F", "RECV_F", "SEND_B", "RECV_B")
     return {
-        rank: [action for action in row if word(action) in stays]
-        for rank, row in actions.items()
+        rank: [action for action in row if word(action) in stays] for rank, row in actions.items()
     }
 
 

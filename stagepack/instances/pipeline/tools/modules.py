@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -27,8 +27,10 @@ from stagepack.instances.pipeline.tools.roles import (
 log = logging.getLogger("stagepack")
 
 NAME = re.compile(r"\w+(\.\w+)*")
-Modules = Iterable[str] | str | Path | None
-"""Names of a model's modules, or a file with one a line."""
+Modules = Mapping[str, object] | Iterable[str] | str | Path | None
+"""Names of a model's modules, perhaps with the modules, or a file with a name a line."""
+LISTS = frozenset({"ModuleDict", "ModuleList"})
+"""Classes of PyTorch, and of torchtitan, whose items it keeps or drops one by one."""
 
 
 def torchtitan(
@@ -49,8 +51,10 @@ def torchtitan(
     instance : PipelinePartition
     solution : PipelineSolution
         A valid one.
-    modules : iterable of str, or path, optional
-        Names of all modules, against which the names of stages are checked.
+    modules : mapping or iterable of str, or path, optional
+        Names of all modules, against which the names of stages are checked.  A mapping to the
+        modules tells which are lists or dictionaries of others; without it those are whose items
+        are numbered.
     ranks : int, optional
         Ranks of the pipeline, each with as many stages; as many as stages, if not said.
     skips : bool
@@ -66,8 +70,9 @@ def torchtitan(
     require_adjacent(instance, solution, skips, "torchtitan")
     ranks_of(len(solution.devices), ranks)
     homes: dict[str, int] = {}
+    lists = _lists(modules) if isinstance(modules, Mapping) else None
     for stage, names in enumerate(_stages(instance, solution)):
-        for name in map(_kept, names):
+        for name in (_kept(name, lists) for name in names):
             if homes.setdefault(name, stage) != stage:
                 raise InputError(
                     f"module {name!r} is in stages {homes[name]} and {stage}",
@@ -75,7 +80,7 @@ def torchtitan(
                     remedy="torchtitan moves it whole: forbid the cuts within (--forbid-cut)",
                 )
     if modules is not None:
-        _require_all(homes, _names(modules))
+        _require_all(homes, _names(modules), lists)
     parts = [
         [name for name, home in homes.items() if home == stage]
         for stage in range(len(solution.devices))
@@ -83,15 +88,25 @@ def torchtitan(
     return _json(parts)
 
 
-def _kept(name: str) -> str:
+def _lists(modules: Mapping[str, object]) -> set[str]:
+    """Return the children of a model that are lists or dictionaries of modules."""
+    return {
+        name
+        for name, module in modules.items()
+        if LISTS.intersection(owner.__name__ for owner in type(module).__mro__)
+    }
+
+
+def _kept(name: str, lists: set[str] | None) -> str:
     """Return the module of which torchtitan keeps or drops the whole that `name` is part of."""
     child, *below = name.split(".")
-    return f"{child}.{below[0]}" if below and below[0].isdigit() else child
+    listed = below and (below[0].isdigit() if lists is None else child in lists)
+    return f"{child}.{below[0]}" if listed else child
 
 
-def _require_all(homes: dict[str, int], modules: list[str]) -> None:
+def _require_all(homes: dict[str, int], modules: list[str], listed: set[str] | None) -> None:
     """Refuse names that no module has, and modules that no stage has."""
-    kept = {_kept(name): None for name in modules if name}
+    kept = {_kept(name, listed): None for name in modules if name}
     lists = {name.partition(".")[0] for name in kept if "." in name}
     known = [name for name in kept if name not in lists]
     for name in homes:
