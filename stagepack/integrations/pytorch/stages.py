@@ -7,13 +7,13 @@ hold the parameters and buffers of the module itself, by their own names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import fx
+from torch import fx, nn
 from torch.utils import _pytree as pytree
 
 from stagepack.errors import InputError
@@ -87,6 +87,41 @@ class Stages(Sequence[fx.GraphModule]):
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return parameters and buffers of all stages, by their names in the module."""
         return {name: value for stage in self.modules for name, value in stage.state_dict().items()}
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Take parameters and buffers from a state of the module, or of its stages.
+
+        Raises
+        ------
+        InputError
+            For names that are missing or that there are not, and values of another shape.
+        """
+        own = self.state_dict()
+        for name in (*own, *state):
+            if name not in own or name not in state:
+                raise InputError(
+                    "is not in the state" if name in own else "is no parameter or buffer of these",
+                    field=f"state {name}",
+                    remedy="give the state of the same module",
+                )
+            if state[name].shape != own[name].shape:
+                raise InputError(
+                    f"has the shape {tuple(state[name].shape)}, not {tuple(own[name].shape)}",
+                    field=f"state {name}",
+                    remedy="give the state of the same module",
+                )
+        for stage in self.modules:
+            stage.load_state_dict({name: state[name] for name in stage.state_dict()})
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yield the parameters of all stages, each once, by a name that it has in the module."""
+        yield from {
+            name: x for stage in self.modules for name, x in stage.named_parameters()
+        }.items()
+
+    def named_buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield the buffers of all stages, by their names in the module."""
+        yield from {name: x for stage in self.modules for name, x in stage.named_buffers()}.items()
 
 
 def staged(traced: Traced, boundaries: Sequence[int]) -> Stages:

@@ -78,9 +78,20 @@ def test_the_state_goes_there_and_back(make: Any) -> None:
     if not tied:
         assert not set(stages[0].state_dict()) & set(stages[1].state_dict())
     fresh = {key: torch.zeros_like(value) for key, value in module.state_dict().items()}
-    for stage in stages:
-        stage.load_state_dict({key: fresh[key] for key in stage.state_dict()})
+    stages.load_state_dict(fresh)
     assert all(not value.any() for value in module.state_dict().values())
+    theirs = dict(module.named_parameters(remove_duplicate=False))
+    assert all(value is theirs[name] for name, value in stages.named_parameters())
+    assert len(list(stages.named_parameters())) == len(list(module.parameters()))
+    assert set(dict(module.named_buffers())) <= set(dict(stages.named_buffers()))
+    name = next(iter(fresh))
+    for state, words in (
+        ({key: fresh[key] for key in fresh if key != name}, "is not in the state"),
+        ({**fresh, "odd": fresh[name]}, "state odd: is no parameter or buffer"),
+        ({**fresh, name: fresh[name][:1]}, rf"state {name}: has the shape \(1,"),
+    ):
+        with pytest.raises(InputError, match=words):
+            stages.load_state_dict(state)
 
 
 def test_shared_parameters_stay_in_one_stage() -> None:
