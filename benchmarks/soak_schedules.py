@@ -28,6 +28,7 @@ import numpy as np
 from stagepack import solvers
 from stagepack.errors import StagepackError
 from stagepack.formulations.schedule import CpSat
+from stagepack.heuristics.schedule import trips
 from stagepack.heuristics.schedule.lower_bounds import bounds, counting
 from stagepack.heuristics.schedule.lower_bounds.ramps import ramp_bound
 from stagepack.heuristics.schedule.timing import tighten
@@ -269,6 +270,14 @@ def stretched(instance: PipelineSchedule, engine: solvers.Engine) -> int:
     return model.lower_bound(outcome.bound, engine.tolerance)
 
 
+def labelled(instance: PipelineSchedule) -> tuple[int, int]:
+    """Return the bound of labels of a chain, and the makespan of the best schedule they made."""
+    progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
+    if not trips.unsupported(instance):
+        trips.Trips(instance, progress).find(WINDOWED)
+    return int(progress.bound or 0), int(progress.objective or sys.maxsize)
+
+
 def attack(numbers: range) -> Tally:
     """Compare all bounds with optima of CP-SAT, on instances of some numbers."""
     engine, tally = solvers.engine("cp-sat"), Tally()
@@ -294,6 +303,10 @@ def attack(numbers: range) -> Tally:
         met = max(found.values()) == optimum
         found["idle windows"] = windowed(instance, engine, optimum)
         found["stretches"] = stretched(instance, engine)
+        found["labels"], value = labelled(instance)
+        tally.counts["labels", "met" if found["labels"] == optimum == value else "-"] += 1
+        if value < optimum:
+            tally.wrong.append(f"case {number} labels: {value} is below {optimum}")
         tally.counts["stretches", "met" if found["stretches"] == optimum else "-"] += 1
         tally.counts[layout, "MET" if met else "BELOW"] += 1
         for name, value in found.items():

@@ -17,6 +17,7 @@ from stagepack.heuristics.schedule import (
     prolonging,
     rules,
     timing,
+    trips,
 )
 from stagepack.heuristics.schedule.effort import ScheduleProgress
 from stagepack.heuristics.schedule.lower_bounds import bounds, counting
@@ -51,6 +52,9 @@ PROLONGED, REPEATED = 0.4, 2
 
 WINDOWS = 0.6
 """Seconds of windows for each of the search before them."""
+
+TRIPS = 1.5
+"""Seconds of labels of a chain for each of the search."""
 
 STRETCHES = 2.0
 """Seconds of fewer microbatches, and then of the model of all, for each of the search."""
@@ -344,8 +348,8 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
     loading = formulations.LOADING * n
     small, share = n <= QUICK, min(MODEL_SHARE, (QUICK / n) ** 2)
     longer = 0.25 if small else 1.0
-    asked, fewer = None, None
-    if engine is not None and not stretches.unsupported(instance):
+    labels, asked, fewer = _labels(instance, progress), None, None
+    if labels is None and engine is not None and not stretches.unsupported(instance):
         fewer, share = stretches.Stretches(instance, progress, engine, settings), STRETCHES
     elif engine is not None and not windows.unsupported(instance):
         asked = windows.Windows(instance, progress, engine, settings)
@@ -360,6 +364,8 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
                     f"lists found no schedule, and {n:,} operations are too many for a model"
                 )
                 return
+        if labels is not None and progress.keep_going():
+            labels.find(TRIPS * greedy.ROUND * longer)
         if asked is not None and turn >= int(small) and progress.keep_going():
             asked.raise_bound(WINDOWS * greedy.ROUND * longer)
         if fewer is not None and turn >= int(small) and progress.keep_going():
@@ -381,6 +387,15 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
         if not progress.keep_going():
             return
         longer *= 2
+
+
+def _labels(instance: PipelineSchedule, progress: ScheduleProgress) -> trips.Trips | None:
+    """Return labels of an instance that may have them, else None."""
+    if trips.unsupported(instance):
+        return None
+    with progress.setup("loading kernels"):
+        trips.warm_up()
+    return trips.Trips(instance, progress)
 
 
 def _prolong(search: greedy.OrderSearch, progress: ScheduleProgress, settings: Settings) -> None:

@@ -1,0 +1,367 @@
+"""Labels of chains: F's and B's that go opposite ways, and which of two is first where they meet.
+
+Microbatch by microbatch, B goes back from the last stage to the first.  On every stage a label
+says how many F's, and W's, run before it; these F's run as early as they can, for no later B is in
+their way yet.  What follows depends on a label only by what is done and when stages and F's are
+free: of two with as many F's done everywhere, one that is nowhere later, nor has fewer W's done,
+makes the other needless.  Neither are labels needed in which something could end in a gap before
+what is first, nor those in which two operations change places and nothing is later.
+
+With all labels, the best last one is a best schedule.  With so many of each step only, it is a
+schedule; each sweep keeps more of them, in the end all.  Labels of the first microbatches alone
+say what any so many in turn need: the way that is left is at least as long for those that have not
+begun.
+
+Cost: O(labels * places of microbatches under way) a step, m p steps; labels for F and B in one
+piece are few hundreds at 8 stages, with W's apart some 10,000 at 6.  Source: ours; labels as in
+Held and Karp 1962, A dynamic programming approach to sequencing problems.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Generator, Iterator
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.heuristics.effort import left, spent
+from stagepack.heuristics.schedule import effort
+from stagepack.heuristics.schedule import trips_kernels as kernels
+from stagepack.heuristics.schedule.effort import ScheduleProgress
+from stagepack.heuristics.schedule.timing import Timing
+from stagepack.heuristics.schedule.timing_kernels import FAR
+from stagepack.instances.profile import Array
+from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
+from stagepack.progress import Progress
+
+SWEEPS = ((5_000, True), (500, False), (4_000, False), (24_000, False), (24_000, True))
+"""Labels of a step, and whether to end where there are more, instead of keeping the best."""
+
+ROOM, STEPS = 60_000, 4_000_000
+"""Labels that are made at a time, and steps of a kernel call: a twentieth of a second."""
+
+SORTED = 20
+"""Steps that sorting counts as, a label."""
+
+PARENTS = 10_000_000
+"""Labels of all steps together, at most, of a sweep: eight bytes each say where it comes from."""
+
+AHEAD, STAGES, LARGEST = 16, 64, 20_000
+"""Microbatches under way, stages and operations up to which there is something to hope for."""
+
+SOURCE = "labels of a chain"
+
+
+def unsupported(instance: PipelineSchedule) -> str:
+    """Return why there are no labels of `instance`, or ''."""
+    order, limit = instance.order, instance.limit
+    if not instance.training or instance.objective is not Objective.MAKESPAN:
+        return "is for the makespan of training"
+    if instance.d < instance.p or set(instance.edges) != set(itertools.pairwise(order)):
+        return "is for a chain of stages with a device each"
+    if instance.p > STAGES or len(instance.operations) > LARGEST or limit is None:
+        return f"is for up to {STAGES} stages and {LARGEST:,} operations, within a memory"
+    taken, given, later = _memory(instance)
+    if (taken <= 0).any() or (given < 0).any() or (later < 0).any():
+        return "is for F's that take memory, and B's and W's that take none"
+    if not 1 <= _ahead(instance) <= AHEAD:
+        return f"is for up to {AHEAD} microbatches under way"
+    return ""
+
+
+def _memory(instance: PipelineSchedule) -> tuple[Array, Array, Array]:
+    """Return bytes that F takes, B and W give back, first stage first."""
+    order = np.array(instance.order)
+    given = -instance.memory_backward[order]
+    later = -instance.memory_weight[order] if instance.split else np.zeros_like(given)
+    return instance.memory_forward[order], given, later
+
+
+def _ahead(instance: PipelineSchedule) -> int:
+    """Return how many F's the first stage runs at most, the last F after which no B has ended."""
+    assert instance.limit is not None
+    first = instance.order[0]
+    room = int(instance.limit[instance.devices[first]] // instance.memory_forward[first])
+    return min(room, int(instance.microbatches[0]))
+
+
+def chain_of(instance: PipelineSchedule) -> kernels.Chain:
+    """Return an instance that is not :func:`unsupported` as kernels take it."""
+    order = np.array(instance.order)
+    lags = dict(zip(instance.edges, instance.lag.tolist(), strict=True))
+    lag = [lags[edge] for edge in itertools.pairwise(instance.order)]
+    after = instance.after[instance.devices[order]]
+    backward, weight = instance.backward, instance.weight
+    limit = instance.limit
+    assert backward is not None
+    assert limit is not None
+    m, path = int(instance.microbatches[0]), after.copy()
+    f, b = instance.forward[order], backward[order]
+    for s in range(1, instance.p):
+        path[s] = max(path[s], path[s - 1] + b[s - 1] + lag[s - 1])
+    ways = np.concatenate([[0], np.cumsum(f[:-1] + b[:-1] + 2 * np.array(lag, dtype=np.int64))])
+    rest = (ways + np.arange(m + 1)[:, None] * (f + b)).max(axis=1) + after[0]
+    taken, given, later = _memory(instance)
+    return kernels.Chain(
+        m,
+        _ahead(instance),
+        f,
+        b,
+        np.zeros_like(f) if weight is None else weight[order],
+        instance.split,
+        np.array([*lag, 0], dtype=np.int64),
+        taken,
+        given,
+        later,
+        limit[instance.devices[order]],
+        after,
+        path,
+        rest,
+    )
+
+
+class Step(NamedTuple):
+    """Labels made by one step of a sweep.
+
+    Attributes
+    ----------
+    parent, child : ndarray of int32
+        Whose child each label is, and which of them.
+    """
+
+    parent: Array
+    child: Array
+
+
+class Trips:
+    """Labels of an instance that is not :func:`unsupported`, sweep by sweep.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    progress : Progress
+        Where schedules are offered and bounds raised.
+    """
+
+    def __init__(self, instance: PipelineSchedule, progress: ScheduleProgress) -> None:
+        self._instance, self._progress = instance, progress
+        self._chain = chain = chain_of(instance)
+        self._p = len(chain.lag)
+        self._going = effort.asking(progress)
+        columns = 3 * self._p + chain.ahead
+        self._stack = self._scratch(columns + 2)
+        self._out = np.zeros((ROOM, columns), dtype=np.int64)
+        self._parent, self._child = np.zeros((2, ROOM), dtype=np.int32)
+        self._cut = False
+        self._sweeps = self._all()
+
+    def rest(self, count: int) -> int:
+        """Return what is proved of so many microbatches in turn, from the first F to the end."""
+        return int(self._chain.rest[count])
+
+    def _scratch(self, columns: int) -> Array:
+        return np.zeros((2 * self._p * self._chain.ahead + 64, columns), dtype=np.int64)
+
+    def find(self, work: float) -> None:
+        """Look at labels for so many seconds of work, and go on there the next time."""
+        end = spent() + min(work, left())
+        for _ in self._sweeps:
+            if not self._progress.keep_going() or spent() >= end:
+                return
+
+    def _all(self) -> Iterator[None]:
+        """Sweep after sweep, until one had all labels; yield where the clock may be asked."""
+        most = PARENTS // (self._chain.m * self._p)
+        for width, all_or_none in SWEEPS:
+            value = self._progress.objective
+            upper = FAR if value is None or all_or_none else int(value)
+            yield from self._sweep(min(width, most), all_or_none, upper)
+            if not self._cut:
+                return
+
+    # ------------------------------------------------------------------ a sweep
+
+    def _sweep(self, width: int, all_or_none: bool, upper: int) -> Iterator[None]:
+        """Make labels step after step; offer the best last one, and raise the bound."""
+        p, labels = self._p, self._first()
+        steps: list[Step] = []
+        self._cut = False
+        for i, s in self._turns():
+            made = yield from self._step(labels, i, s, upper, width)
+            labels = self._out[:made].copy()
+            steps.append(Step(self._parent[:made].copy(), self._child[:made].copy()))
+            if all_or_none and self._cut:
+                return
+            if not made:
+                break
+            if s == 0:
+                if all_or_none:
+                    self._learn(i + 1, int(labels[:, 2 * p].min()))
+                self._forget(labels)
+        best = upper
+        if len(labels):
+            values = self._values(labels)
+            best = int(values.min())
+            self._offer(self._orders(steps, int(values.argmin()), upper))
+        if not self._cut and best < FAR:
+            self._progress.raise_bound(best, SOURCE)
+
+    def _turns(self) -> Iterator[tuple[int, int]]:
+        """Yield microbatch and stage of B's, in the order of steps."""
+        for i in range(self._chain.m):
+            for s in range(self._p - 1, -1, -1):
+                yield i, s
+
+    def _first(self) -> Array:
+        """Return the label with which nothing is done."""
+        labels = np.zeros((1, self._out.shape[1]), dtype=np.int64)
+        labels[:, 3 * self._p :] = -1
+        return labels
+
+    def _forget(self, labels: Array) -> None:
+        """Let labels begin with the next microbatch, once B of one is done everywhere."""
+        labels[:, 3 * self._p :] = np.roll(labels[:, 3 * self._p :], -1, axis=1)
+        labels[:, -1] = -1
+
+    def _values(self, labels: Array) -> Array:
+        """Return the makespans of last labels: W's that are left come at the end."""
+        p, chain = self._p, self._chain
+        weights = (chain.m - labels[:, p : 2 * p]) * chain.weight if chain.split else 0
+        ends = labels[:, 2 * p : 3 * p] + weights + chain.after
+        best: Array = ends.max(axis=1)
+        return best
+
+    def _step(
+        self, labels: Array, i: int, s: int, upper: int, width: int
+    ) -> Generator[None, None, int]:
+        """Write what becomes of labels when B of i runs on stage s; return how many are kept."""
+        state = np.zeros(3, dtype=np.int64)
+        places = self._stack, self._out, self._parent, self._child
+        while state[0] < len(labels):
+            state[2] = 0
+            full = kernels.expand(self._chain, i, s, upper, labels, state, STEPS, *places)
+            self._going(int(state[2]))
+            yield
+            if full:
+                state[1] = yield from self._needed(int(state[1]), width)
+        return (yield from self._needed(int(state[1]), width))
+
+    def _needed(self, made: int, width: int) -> Generator[None, None, int]:
+        """Keep the labels that no other makes needless, at most so many; return how many.
+
+        Those that were least idle, of each way to have done F's as many as of others.
+        """
+        p, chain, labels = self._p, self._chain, self._out[:made]
+        key = self._key(labels)
+        worth = labels[:, 2 * p :].sum(axis=1) - labels[:, p : 2 * p] @ chain.weight
+        order = np.lexsort((worth, key))
+        keep, kept = np.zeros(made, dtype=np.bool_), np.zeros(made, dtype=np.int64)
+        self._going(SORTED * made)
+        state = np.zeros(3, dtype=np.int64)
+        while state[0] < made:
+            state[2] = 0
+            kernels.undominated(p, labels, order, key, keep, kept, state, STEPS)
+            self._going(int(state[2]))
+            yield
+        order = order[keep[order]]
+        if len(order) > width:
+            self._cut = True
+            other = np.diff(key[order], prepend=-1) != 0
+            place = np.arange(len(order))
+            turn = place - np.maximum.accumulate(np.where(other, place, 0))
+            idle = (worth - labels[:, :p] @ chain.forward)[order]
+            order = order[np.lexsort((idle, turn))[:width]]
+        for table in (self._out, self._parent, self._child):
+            table[: len(order)] = table[order]
+        return len(order)
+
+    def _key(self, labels: Array) -> Array:
+        """Return numbers that are equal for labels with as many F's done everywhere."""
+        key, size = np.zeros(len(labels), dtype=np.int64), 1
+        base = int(labels[:, : self._p].max(initial=0)) + 1
+        for column in range(self._p):
+            if size > FAR // base:
+                size, key = len(labels), np.unique(key, return_inverse=True)[1].reshape(-1)
+            key, size = key * base + labels[:, column], size * base
+        return key
+
+    def _learn(self, count: int, cycles: int) -> None:
+        """Note what any so many microbatches in turn need, and what follows for more of them.
+
+        Another one takes F or B of the first stage more; and the first stage starts a microbatch
+        where B of one so many before it is back.
+        """
+        chain, rest = self._chain, self._chain.rest
+        after, each = int(chain.after[0]), int(max(chain.forward[0], chain.backward[0]))
+        rest[count] = max(int(rest[count]), cycles + after)
+        for k in range(count + 1, chain.m + 1):
+            others = k - chain.ahead + 1 - count
+            both = rest[count] + rest[others] - after if others > 0 else 0
+            rest[k] = max(rest[k], rest[k - 1] + each, both)
+        self._progress.raise_bound(int(rest[chain.m]), f"{SOURCE}, of fewer microbatches")
+
+    # ------------------------------------------------------------------ back to schedules
+
+    def _offer(self, order: Array) -> None:
+        """Offer the best times for orders of all devices."""
+        start = Timing(self._instance).best(order)
+        assert start is not None
+        solution = ScheduleSolution.of(self._instance, start)
+        effort.offer(self._instance, self._progress, solution, SOURCE)
+
+    def _orders(self, steps: list[Step], last: int, upper: int) -> Array:
+        """Return the orders, flat, that lead to a last label; all on the way to it is made anew."""
+        chain, p, instance = self._chain, self._p, self._instance
+        stage, runs = instance.order, [[0] * 0 for _ in range(p)]
+        done = np.zeros((p, 3), dtype=np.int64)
+
+        def run(t: int, kind: int, times: int = 1) -> None:
+            for i in range(done[t, kind], done[t, kind] + times):
+                runs[instance.devices[stage[t]]].append(instance.operations.op(stage[t], kind, i))
+            done[t, kind] += times
+
+        for notes in self._notes(steps, last, upper):
+            for place, (t, weights) in enumerate(notes, 1):
+                run(t, 2, weights)
+                run(t, 1 if place == len(notes) else 0)
+        for t in range(p if chain.split else 0):
+            run(t, 2, chain.m - int(done[t, 2]))
+        return np.concatenate([np.array(row, dtype=np.int64) for row in runs])
+
+    def _notes(self, steps: list[Step], last: int, upper: int) -> Iterator[list[list[int]]]:
+        """Yield what every step runs on the way to a last label: stages, and W's before it.
+
+        These are F's, and at last a B.
+        """
+        turns = []
+        for step in reversed(steps):
+            turns.append(int(step.child[last]))
+            last = int(step.parent[last])
+        label = self._first()
+        columns = label.shape[1]
+        wide = columns + 2 + 2 * (self._p * self._chain.ahead + 2)
+        out = np.zeros((max(turns) + 3, wide), dtype=np.int64)
+        stack, state = self._scratch(wide), np.zeros(3, dtype=np.int64)
+        whose = np.zeros(len(out), dtype=np.int32)
+        for (i, s), turn in zip(self._turns(), reversed(turns), strict=True):
+            state[:] = 0
+            kernels.expand(
+                self._chain, i, s, upper, label, state, FAR, stack, out, whose, whose.copy()
+            )
+            row = out[turn]
+            label[0] = row[:columns]
+            yield row[columns + 2 :][: 2 * row[columns + 1]].reshape(-1, 2).tolist()
+            if s == 0:
+                self._forget(label)
+
+
+@cache
+def warm_up() -> None:
+    """Run every kernel once, so that all are compiled."""
+    tiny = PipelineSchedule.from_arrays(
+        [1], [1], microbatches=1, memory_forward=1, memory_backward=-1, limit=1
+    )
+    progress: ScheduleProgress = Progress(tiny.evaluate, tiny.check)
+    Trips(tiny, progress).find(1.0)

@@ -1,0 +1,347 @@
+"""Compiled labels of chains: B's trips back, device by device; see :mod:`.trips`.
+
+A label is a row of numbers: of every stage the F's it has done, the W's it has done, and when it
+is free; then, of microbatches i, i + 1, .. in turn, when the last F done of it ended (-1: none, or
+all of them), where B of microbatch i is on its way.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stagepack.heuristics.schedule.timing_kernels import FAR
+from stagepack.instances.compiled import compiled, step
+from stagepack.instances.profile import Array
+
+HOP, COUNT = 0, 1
+"""Columns after a label on the stack: the stage where its next F runs (-1: none), and its moves."""
+
+
+class Chain(NamedTuple):
+    """A chain of stages with a device each, first stage first.
+
+    Attributes
+    ----------
+    m, ahead : int
+        Microbatches; those whose F's can be done when B of a microbatch is not, itself included.
+    forward, backward, weight : ndarray of int64, shape (p,)
+        Cycles; 0 for W where B is the whole backward pass.
+    split : bool
+        Whether there are W's.
+    lag : ndarray of int64, shape (p,)
+        Cycles from a stage to the next one; the last is 0.
+    taken, given, later, limit : ndarray of int64, shape (p,)
+        Bytes that F takes, B and W give back, and that there are.
+    after, path : ndarray of int64, shape (p,)
+        What the value has after the last end of a stage, and after its last B, at least.
+    rest : ndarray of int64, shape (m + 1,)
+        By number of microbatches, cycles from the first F's start to the end, at least.
+    """
+
+    m: int
+    ahead: int
+    forward: Array
+    backward: Array
+    weight: Array
+    split: bool
+    lag: Array
+    taken: Array
+    given: Array
+    later: Array
+    limit: Array
+    after: Array
+    path: Array
+    rest: Array
+
+
+@step
+def _pending(chain: Chain, label: Array, i: int, t: int) -> int:
+    """Return how many W's stage t can do while B of microbatch i is on its way to it."""
+    done: int = label[len(chain.lag) + t]
+    return i - done if chain.split else 0
+
+
+@step
+def _over(chain: Chain, label: Array, i: int, t: int) -> int:
+    """Return by how many bytes the next F of stage t exceeds the limit before B of i is done."""
+    done = label[len(chain.lag) + t]
+    taken, given = chain.taken[t] * (label[t] + 1), chain.given[t] * i + chain.later[t] * done
+    over: int = taken - given - chain.limit[t]
+    return over
+
+
+@step
+def _fitting(free: int, arrival: int, length: int, pending: int) -> int:
+    """Return how many W's end before something arrives."""
+    if arrival <= free:
+        return 0
+    return pending if length == 0 else min(pending, (arrival - free) // length)
+
+
+@step
+def _forward(
+    chain: Chain, i: int, s: int, arrival: int, label: Array, stack: Array, top: int
+) -> int:
+    """Push what becomes of a label whose next F runs on a stage; return the new top."""
+    p = len(chain.lag)
+    hop = 3 * p + chain.ahead
+    t = label[hop + HOP]
+    j, free, length = label[t], label[2 * p + t], chain.weight[t]
+    pending, over, need = _pending(chain, label, i, t), _over(chain, label, i, t), 0
+    if over > 0:
+        if chain.later[t] <= 0 or not chain.split:
+            return top
+        need = -(-over // chain.later[t])
+        if need > pending:
+            return top
+    here = label[3 * p + j - i] + chain.lag[t - 1] if t > 0 else 0
+    least = max(need, _fitting(free, here, length, pending))
+    for w in range(least, min(least + 1, pending) + 1):
+        if w > least and free + least * length >= here:
+            break
+        start = max(here, free + w * length)
+        if t == s and j > i:
+            before = min(w, _fitting(free, arrival, length, w))
+            end = max(arrival, free + before * length) + chain.backward[t]
+            if end + (w - before) * length <= start:
+                continue  # B can be first, and nothing is later
+        made = stack[top]
+        made[:] = label
+        made[t] = j + 1
+        made[p + t] += w
+        made[2 * p + t] = made[3 * p + j - i] = start + chain.forward[t]
+        made[hop + HOP] = t + 1 if t < s else -1
+        _note(made, hop, t, w)
+        top += 1
+    return top
+
+
+@step
+def _note(label: Array, hop: int, t: int, w: int) -> None:
+    """Note, where there is room, that stage t runs so many W's, and then an F or a B."""
+    place = hop + 2 + 2 * label[hop + COUNT]
+    if place + 1 < len(label):
+        label[place], label[place + 1] = t, w
+        label[hop + COUNT] += 1
+
+
+@step
+def _promising(chain: Chain, i: int, s: int, label: Array, upper: int) -> bool:
+    """Whether a label after B of microbatch i on stage s may lead to less than `upper`."""
+    p, m = len(chain.lag), chain.m
+    free = label[2 * p + s]
+    end = free + chain.forward[s] * (m - label[s]) + chain.backward[s] * (m - 1 - i)
+    weights = chain.weight[s] * (m - label[p + s]) if chain.split else 0
+    if max(end + chain.path[s], end + weights + chain.after[s]) >= upper:
+        return False
+    return s > 0 or label[0] == m or free + chain.rest[m - label[0]] < upper
+
+
+@step
+def _arriving(chain: Chain, i: int, s: int, label: Array) -> int:
+    """Return from when on the next F of a stage can run; `FAR` where W's may be in its way."""
+    p, j = len(chain.lag), label[s]
+    t = s
+    while t > 0 and label[t - 1] <= j:
+        t -= 1
+    if t < s and chain.split:
+        return FAR
+    end = label[3 * p + j - i] + chain.lag[t - 1] if t > 0 else 0
+    while t < s:
+        if _over(chain, label, i, t) > 0:
+            return FAR
+        end = max(end, label[2 * p + t]) + chain.forward[t] + chain.lag[t]
+        t += 1
+    return end
+
+
+@step
+def _backward(
+    chain: Chain, i: int, s: int, arrival: int, upper: int, label: Array, out: Array, made: int
+) -> int:
+    """Write what becomes of a label when B of microbatch i runs on stage s; return how many."""
+    p = len(chain.lag)
+    j, free, length = label[s], label[2 * p + s], chain.weight[s]
+    pending = _pending(chain, label, i, s)
+    least = _fitting(free, arrival, length, pending)
+    for w in range(least, min(least + 1, pending) + 1):
+        if w > least and free + least * length >= arrival:
+            break
+        start = max(arrival, free + w * length)
+        if j < chain.m and j - i < chain.ahead:
+            ends = max(_arriving(chain, i, s, label), free + w * length) + chain.forward[s]
+            if ends <= start and _over(chain, label, i, s) <= chain.later[s] * w:
+                continue  # the next F can be before, and nothing is later
+        row = out[made]
+        row[:] = label[: len(row)]
+        row[p + s] += w
+        row[2 * p + s] = start + chain.backward[s]
+        if not _promising(chain, i, s, row, upper):
+            continue
+        if len(row) > 3 * p + chain.ahead:
+            _note(row, 3 * p + chain.ahead, s, w)
+        _settle(chain, i, row)
+        made += 1
+    return made
+
+
+@step
+def _settle(chain: Chain, i: int, label: Array) -> None:
+    """Let F's end as late as the next stage is free for them; forget those that are done."""
+    p = len(chain.lag)
+    for q in range(chain.ahead):
+        last = -1
+        while last + 1 < p and label[last + 1] > i + q:
+            last += 1
+        if last < 0 or last == p - 1:
+            label[3 * p + q] = -1
+        else:
+            label[3 * p + q] = max(label[3 * p + q], label[2 * p + last + 1] - chain.lag[last])
+
+
+@step
+def _expand(
+    chain: Chain, i: int, s: int, upper: int, label: Array, stack: Array, out: Array, made: int
+) -> tuple[int, int]:
+    """Write what becomes of a label that has B of i on all stages after s; and how many steps.
+
+    The first is -1 where `out` is full.
+    """
+    p = len(chain.lag)
+    hop = 3 * p + chain.ahead
+    arrival = label[2 * p + s + 1] + chain.lag[s] if s < p - 1 else 0
+    stack[0, :hop] = label[:hop]
+    stack[0, hop + HOP], stack[0, hop + COUNT] = -1, 0
+    top, steps = 1, 0
+    while top > 0:
+        top -= 1
+        now = stack[len(stack) - 1]
+        now[:] = stack[top]
+        steps += 1
+        if now[hop + HOP] >= 0:
+            top = _forward(chain, i, s, arrival, now, stack, top)
+            continue
+        if made + 2 > len(out):
+            return -1, steps
+        if now[s] > i:
+            made = _backward(chain, i, s, arrival, upper, now, out, made)
+        if now[s] < chain.m and now[s] - i < chain.ahead:
+            t = s
+            while t > 0 and now[t - 1] <= now[s]:
+                t -= 1
+            stack[top] = now
+            stack[top, hop + HOP] = t
+            top += 1
+    return made, steps
+
+
+@compiled
+def expand(
+    chain: Chain,
+    i: int,
+    s: int,
+    upper: int,
+    labels: Array,
+    state: Array,
+    most: int,
+    stack: Array,
+    out: Array,
+    parent: Array,
+    child: Array,
+) -> bool:
+    """Write what becomes of labels when B of microbatch i runs on stage s.
+
+    Parameters
+    ----------
+    chain : Chain
+    i, s : int
+    upper : int
+        Labels that cannot lead to less are left out.
+    labels : ndarray of int64, shape (n, 3 * p + ahead)
+    state : ndarray of int64, shape (3,)
+        Labels looked at, rows of `out` written, and steps: where to go on; updated.
+    most : int
+        Steps after which to return.
+    stack : ndarray of int64, shape (places, columns)
+        Scratch.
+    out : ndarray of int64, shape (room, columns)
+    parent, child : ndarray of int32, shape (room,)
+        Whose child each row of `out` is, and which of them.
+
+    Returns
+    -------
+    bool
+        Whether `out` is full.
+    """
+    at, made, total = state
+    full = False
+    while at < len(labels) and total < most:
+        end, steps = _expand(chain, i, s, upper, labels[at], stack, out, made)
+        total += steps * len(out[0])
+        if end < 0:
+            full = True
+            break
+        for row in range(made, end):
+            parent[row], child[row] = at, row - made
+        at, made = at + 1, end
+    state[0], state[1], state[2] = at, made, total
+    return full
+
+
+@compiled
+def undominated(
+    p: int,
+    labels: Array,
+    order: Array,
+    key: Array,
+    keep: Array,
+    kept: Array,
+    state: Array,
+    most: int,
+) -> None:
+    """Say which labels to keep: none of the same key has done as much, as early.
+
+    Parameters
+    ----------
+    p : int
+    labels : ndarray of int64, shape (n, columns)
+    order : ndarray of int64, shape (n,)
+        Labels by key, those that may make others needless first.
+    key : ndarray of int64, shape (n,)
+    keep : ndarray of bool, shape (n,)
+        Written.
+    kept : ndarray of int64, shape (n,)
+        Scratch.
+    state : ndarray of int64, shape (3,)
+        Labels looked at, those kept of the key at hand, and steps; updated.
+    most : int
+        Steps after which to return.
+    """
+    at, count, steps = state
+    while at < len(order) and steps < most:
+        v = order[at]
+        if at > 0 and key[order[at - 1]] != key[v]:
+            count = 0
+        good = True
+        for place in range(count):
+            u = kept[place]
+            worse = False
+            for x in range(2 * p, labels.shape[1]):
+                if labels[u, x] > labels[v, x]:
+                    worse = True
+                    break
+            steps += x - 2 * p + 1
+            if not worse:
+                for x in range(p, 2 * p):
+                    if labels[u, x] < labels[v, x]:
+                        worse = True
+                        break
+            if not worse:
+                good = False
+                break
+        keep[v] = good
+        if good:
+            kept[count] = v
+            count += 1
+        at += 1
+    state[0], state[1], state[2] = at, count, steps

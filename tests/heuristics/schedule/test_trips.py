@@ -1,0 +1,98 @@
+"""Labels of chains, against trying every order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.layouts import gpt
+from stagepack.heuristics.schedule import trips
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, least_memory
+from stagepack.progress import Progress
+from tests.random_schedules import optimum
+
+
+def chain(seed: int) -> PipelineSchedule:
+    """Return a small chain: any order of stages and devices, B and W in one or apart."""
+    draw = np.random.default_rng(seed)
+    split = seed % 2 == 0
+    p = 2 if split else 3
+    stage, longest = draw.permutation(p), int(draw.choice([2, 9]))
+    held = draw.integers(1, 4, p)
+    given = held // 2 if split else held
+    instance = PipelineSchedule.from_arrays(
+        draw.integers(1, longest + 1, p),
+        draw.integers(1, longest + 1, p),
+        draw.integers(1, longest + 1, p) if split else None,
+        microbatches=3,
+        edges=[(int(stage[a]), int(stage[a + 1])) for a in range(p - 1)],
+        devices=draw.permutation(p).tolist(),
+        latency=draw.integers(0, longest + 1, p - 1),
+        memory_forward=held,
+        memory_backward=-given,
+        memory_weight=given - held if split else 0,
+        optimizer=int(draw.integers(0, 3)),
+    )
+    return instance.replace(limit=least_memory(instance) + draw.integers(0, 4, p))
+
+
+def found(instance: PipelineSchedule) -> Progress[ScheduleSolution]:
+    """Return what is known once all sweeps are made; schedules are checked where offered."""
+    progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
+    trips.Trips(instance, progress).find(60.0)
+    return progress
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_agrees_with_trying_everything(seed: int) -> None:
+    instance = chain(seed)
+    assert trips.unsupported(instance) == ""
+    progress = found(instance)
+    assert progress.objective == progress.bound == optimum(instance)
+
+
+def test_few_labels_make_schedules_and_safe_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = gpt(5, 1, 9, limit=2 * 3)
+    best = found(instance)
+    assert best.objective == best.bound
+    monkeypatch.setattr(trips, "SWEEPS", ((40, True), (40, False)))
+    few = found(instance)
+    assert (few.bound or 0) < (best.objective or 0) <= (few.objective or 0)
+
+
+def test_labels_made_in_small_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = gpt(4, 1, 8, limit=2 * 3)
+    whole = found(instance)
+    monkeypatch.setattr(trips, "ROOM", 400)
+    monkeypatch.setattr(trips, "STEPS", 1_000)
+    parts = found(instance)
+    assert parts.objective == parts.bound == whole.objective
+
+
+def test_what_is_known_of_fewer_microbatches_is_no_more_than_they_need() -> None:
+    instance = gpt(4, 1, 9, split=False, limit=2 * 2)
+    progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
+    labels = trips.Trips(instance, progress)
+    labels.find(60.0)
+    for count in (1, 3, 5, 7):
+        assert labels.rest(count) <= (found(instance.replace(microbatches=count)).objective or 0)
+
+
+FOUR = gpt(4, 1, 6, limit=8)
+
+
+@pytest.mark.parametrize(
+    ("instance", "said"),
+    [
+        (FOUR, ""),
+        (FOUR.replace(limit=None), "memory"),
+        (FOUR.replace(objective="span"), "makespan"),
+        (FOUR.replace(devices=[0, 1, 1, 0], limit=8, optimizer=0), "device each"),
+        (FOUR.replace(edges=[(0, 1), (2, 3)], latency=0), "chain"),
+        (FOUR.replace(memory_backward=1), "none"),
+        (gpt(4, 1, 20, limit=40), "under way"),
+    ],
+)
+def test_it_is_for_chains_within_a_memory(instance: PipelineSchedule, said: str) -> None:
+    assert said in trips.unsupported(instance)
+    assert bool(said) == bool(trips.unsupported(instance))
