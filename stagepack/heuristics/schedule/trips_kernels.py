@@ -55,6 +55,13 @@ class Chain(NamedTuple):
 
 
 @step
+def _copy(one: Array, other: Array) -> None:
+    """Write one label into the place of another, as far as both go."""
+    for x in range(min(len(one), len(other))):
+        other[x] = one[x]
+
+
+@step
 def _pending(chain: Chain, label: Array, i: int, t: int) -> int:
     """Return how many W's stage t can do while B of microbatch i is on its way to it."""
     done: int = label[len(chain.lag) + t]
@@ -106,7 +113,7 @@ def _forward(
             if end + (w - before) * length <= start:
                 continue  # B can be first, and nothing is later
         made = stack[top]
-        made[:] = label
+        _copy(label, made)
         made[t] = j + 1
         made[p + t] += w
         made[2 * p + t] = made[3 * p + j - i] = start + chain.forward[t]
@@ -173,7 +180,7 @@ def _backward(
             if ends <= start and _over(chain, label, i, s) <= chain.later[s] * w:
                 continue  # the next F can be before, and nothing is later
         row = out[made]
-        row[:] = label[: len(row)]
+        _copy(label, row)
         row[p + s] += w
         row[2 * p + s] = start + chain.backward[s]
         if not _promising(chain, i, s, row, upper):
@@ -210,13 +217,13 @@ def _expand(
     p = len(chain.lag)
     hop = 3 * p + chain.ahead
     arrival = label[2 * p + s + 1] + chain.lag[s] if s < p - 1 else 0
-    stack[0, :hop] = label[:hop]
+    _copy(label, stack[0])
     stack[0, hop + HOP], stack[0, hop + COUNT] = -1, 0
     top, steps = 1, 0
     while top > 0:
         top -= 1
         now = stack[len(stack) - 1]
-        now[:] = stack[top]
+        _copy(stack[top], now)
         steps += 1
         if now[hop + HOP] >= 0:
             top = _forward(chain, i, s, arrival, now, stack, top)
@@ -229,7 +236,7 @@ def _expand(
             t = s
             while t > 0 and now[t - 1] <= now[s]:
                 t -= 1
-            stack[top] = now
+            _copy(now, stack[top])
             stack[top, hop + HOP] = t
             top += 1
     return made, steps
