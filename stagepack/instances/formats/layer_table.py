@@ -70,7 +70,11 @@ def _parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
                 remedy="separate the cells by commas, one for each column",
             )
     column = {name: [(line, row[at].strip()) for line, row in rows[1:]] for name, at in names}
-    number = {name: _numbers(name, cells) for name, cells in column.items() if name != "name"}
+    number = {
+        name: _numbers(name, column[name], rows[0][1][at].strip())
+        for name, at in names
+        if name != "name"
+    }
     inputs, outputs = number.get("input"), number.get("output")
     if outputs is None:
         outputs = None if inputs is None else [*inputs[1:], 0]
@@ -117,11 +121,15 @@ def _header(line: list[str]) -> list[tuple[str, int]]:
                 field="line 1",
                 remedy="leave one out",
             )
+    if "forward" not in names:
+        raise InputError(
+            "no times of layers", field="line 1", remedy="name the column that has them forward"
+        )
     return [(name, at) for at, name in enumerate(names)]
 
 
-def _numbers(name: str, cells: Sequence[tuple[int, str]]) -> list[int | float]:
-    """Return a column: whole numbers, or times with fractions."""
+def _numbers(name: str, cells: Sequence[tuple[int, str]], own: str) -> list[int | float]:
+    """Return a column, in the file by its `own` name: whole numbers, or times with fractions."""
     found: list[int | float] = []
     whole = name in BYTES or all(_is_whole(cell) for _, cell in cells)
     kind = "a whole number" if name in BYTES else "a number"
@@ -133,7 +141,7 @@ def _numbers(name: str, cells: Sequence[tuple[int, str]]) -> list[int | float]:
         if not (0 <= value < LARGEST and math.isfinite(value)):
             raise InputError(
                 f"{cell[:40]!r} is not {kind} from 0 to 2**62",
-                field=f"line {line}, column {name}",
+                field=f"line {line}, column {own}",
                 remedy="correct it",
             )
         found.append(value)

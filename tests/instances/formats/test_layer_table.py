@@ -49,15 +49,17 @@ def test_what_is_received_and_times_with_fractions(tmp_path: Path) -> None:
     [
         ("forward,colour\n1,red\n", "line 1: unknown column 'colour'"),
         ("forward,time\n1,2\n", "line 1: columns forward and time are the same"),
+        ("name,backward\na,1\n", "line 1: no times of layers"),
         ("forward,stash\n", "no layers"),
         ("forward,stash\n1\n", "line 2: has 1 cells, the header 2"),
         ("forward,stash\n1,2.5\n", "line 2, column stash: '2.5' is not a whole number"),
         ("forward\n1\n-1\n", "line 3, column forward: '-1' is not a number"),
+        ("name,Cycles\na,5\nb,x\n", "line 3, column Cycles: 'x' is not a number"),
         ("forward\nnan\n", "line 2, column forward: 'nan' is not a number"),
         ("forward\n1e99\n", "line 2, column forward: '1e99' is not a number"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(sp.InputError) as error:
-        sp.read(write(tmp_path / "net.csv", text), devices=1)
+        sp.read(write(tmp_path / "net.csv", text), format="layer_table", devices=1)
     assert told in str(error.value)
