@@ -98,6 +98,8 @@ def run(folder: Path, share: float, limit: float) -> None:
     ]
     try:
         while not file.exists() or not file.read_text().endswith("}"):
+            if started[0].poll() is not None:
+                raise SystemExit("the scheduler did not start: pip install 'stagepack[dask]'")
             time.sleep(0.1)
         address = json.loads(file.read_text())["address"]
         own = ("--share", str(share), "--limit", str(limit))

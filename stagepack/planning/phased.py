@@ -2,7 +2,8 @@
 
 Partitions are asked for as if devices had room for all.  For every number of microbatches that goes
 through phases at a time, a divisor of those of a step, what a stage of the partition cannot keep on
-its device runs in phases, forward and backward; their cycles are those of the stage's operations in
+its device runs in phases, forward and backward; in inference the variables of its first layers may
+stay, as many of them as make the phases short.  Their cycles are those of the stage's operations in
 the schedule.  Where they differ from what the partition went by, layers of a stage count by as much
 more, and the partition is asked for again.  Plans whose stages all stay on their devices come
 first.
@@ -13,6 +14,7 @@ Neither phases nor bundles do less than a pipeline of stages that all stay.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,6 +64,10 @@ def phased(
     return search.plan(bound, source, reason)
 
 
+PARTS = (0.95, 0.85, 0.7, 0.5, 0.3)
+"""Of a device's memory, for variables that stay beside phases; fewer as long as that is better."""
+
+
 @dataclass
 class Phased(Tries):
     """Plans with phases.
@@ -75,7 +81,9 @@ class Phased(Tries):
 
     model: PipelinePartition = field(kw_only=True)
     chip: Chip = field(kw_only=True)
-    _phases: dict[tuple[Stage, int, bool], Result[Any]] = field(default_factory=dict)
+    _phases: dict[tuple[Stage, int, bool], tuple[PhaseSchedule, Result[Any]]] = field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         devices = self.model.cluster.devices
@@ -104,7 +112,7 @@ class Phased(Tries):
         return least_step(self._free, self.microbatches, split=split)
 
     def bound(self) -> int:
-        """Return a bound on all plans: each stage stays, or loads its variables for each pass.
+        """Return a bound on all plans: each stage stays, or loads variables for each pass.
 
         For every bundle: the first one passes all stages, which load at least what they have no
         room for together, and the busiest one works on.
@@ -148,7 +156,10 @@ class Phased(Tries):
         fastest = max(float(device.speed) for device in free.cluster.devices)
         work = self.microbatches * free.cycles / fastest
         cuts = np.flatnonzero(free.allowed_cuts)
-        return Loaded.of(cuts, work, loads, held, room, free.k)
+        each = None
+        if not free.training:
+            each = 0.0 if rate is None else passes / float(rate)
+        return Loaded.of(cuts, work, loads, held, room, free.k, each)
 
     def _try(
         self, first: Result[PipelineSolution], bundle: int, boundaries: tuple[int, ...]
@@ -228,12 +239,32 @@ class Phased(Tries):
         left = memory - held_on_chip(self._free, *stage[:2])
         if left <= 0:
             return None
-        chip = msgspec.structs.replace(self.chip, memory=left)
-        instance = stage_phases(self._free, stage, chip, bundle, backward=backward)
         key = stage, bundle, backward
-        if key not in self._phases:
-            self._phases[key] = self.ask(instance)
-        return instance, self._phases[key]
+        if key in self._phases:
+            return self._phases[key]
+        for kept, nbytes in self._kept(stage, left):
+            known = self._phases.get(key)
+            if known is not None and self.ends():
+                break
+            chip = msgspec.structs.replace(self.chip, memory=left - nbytes)
+            instance = stage_phases(self._free, stage, chip, bundle, backward=backward, kept=kept)
+            found = self.ask(instance)
+            if known is None or known[1].solution is None or _sooner(found, known[1]):
+                self._phases[key] = instance, found
+            elif found.solution is not None:
+                break
+        return self._phases[key]
+
+    def _kept(self, stage: Stage, left: int) -> Iterator[tuple[int, int]]:
+        """Yield how many first layers of a stage may keep their variables, and these bytes."""
+        running = np.cumsum(variables(self._free)[stage[0] : stage[1]])
+        tried = {0}
+        for part in () if self.model.training else PARTS:
+            kept = int(np.searchsorted(running, part * left, side="right"))
+            if kept not in tried:
+                tried.add(kept)
+                yield kept, int(running[kept - 1])
+        yield 0, 0
 
     def _too_large(self) -> str:
         """Return which layer no device can run, not even in a phase of its own; "" for none."""
@@ -254,6 +285,13 @@ class Phased(Tries):
             if self.ask(alone).status is Status.INFEASIBLE:
                 return f"{name} does not fit {largest:,} bytes, not even in a phase of its own"
         return ""
+
+
+def _sooner(one: Result[Any], other: Result[Any]) -> bool:
+    """Whether an answer takes less time than another, or is one where that is none."""
+    if one.objective is None or other.objective is None:
+        return one.objective is not None
+    return bool(one.objective < other.objective)
 
 
 def _divisors(count: int) -> list[int]:

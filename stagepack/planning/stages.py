@@ -25,7 +25,7 @@ from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.stage import is_of_stage
 from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.phases.plan import plan as phase_plan
-from stagepack.instances.phases.stage import held_on_chip, stage_phases
+from stagepack.instances.phases.stage import held_on_chip, kept_on_chip, stage_phases
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.check import stage_memory
 from stagepack.instances.pipeline.estimate import estimate
@@ -212,11 +212,19 @@ class Structure:
             phased = [level for level in inner if isinstance(level.instance, PhaseSchedule)]
             if phased:
                 held = held_on_chip(self.cut.instance, stage.first, stage.end)
-                held += max(map(_peak, phased))
+                held += max(self._peak(stage.first, level) for level in phased)
             span = as_text.span(stage.first, stage.end)
             how = _how(inner)
             found.append(PlannedStage(span, stage.device_name, held, capacity, how))
         return found
+
+    def _peak(self, first: int, level: Level) -> int:
+        """Return the most bytes that phases need, I/O buffers and variables that stay included."""
+        assert isinstance(self.cut.instance, PipelinePartition)
+        assert isinstance(level.instance, PhaseSchedule)
+        _, kept = kept_on_chip(self.cut.instance, first, level.instance)
+        phases = phase_plan(level.instance, level.result).phases
+        return kept + max(phase.peak + phase.buffer_bytes for phase in phases)
 
     def _of_graph(self, graph: GraphPartition) -> list[PlannedStage]:
         solution = self.cut.result.solution
@@ -269,10 +277,14 @@ class Structure:
             if isinstance(level.instance, PhaseSchedule):
                 chip = level.instance.chip
                 memory = self.memory(stage[2])
+                kept, nbytes = kept_on_chip(partition, stage[0], level.instance)
+                kept, nbytes = (0, 0) if partition.training else (kept, nbytes)
                 if memory is not None:
-                    memory -= held_on_chip(partition, *stage[:2])
+                    memory -= held_on_chip(partition, *stage[:2]) + nbytes
                 chip = msgspec.structs.replace(chip, memory=memory)
-                expected = stage_phases(partition, stage, chip, self.bundle, backward=backward)
+                expected = stage_phases(
+                    partition, stage, chip, self.bundle, backward=backward, kept=kept
+                )
                 if partition.training and (at, not backward) not in self.inside:
                     yield Violation(f"{name}: instance", "the other pass has no phases")
             elif isinstance(level.instance, LayerGrouping):
@@ -301,12 +313,6 @@ def pace(cut: Level) -> float | None:
     assert isinstance(cut.instance, GraphPartition)
     unit = SECONDS.get(cut.instance.time_unit)
     return None if unit is None else ticks(cut.instance) / unit
-
-
-def _peak(level: Level) -> int:
-    """Return the most bytes that phases need, buffers of I/O tiles among them."""
-    assert isinstance(level.instance, PhaseSchedule)
-    return max(p.peak + p.buffer_bytes for p in phase_plan(level.instance, level.result).phases)
 
 
 def _how(levels: Sequence[Level]) -> str:

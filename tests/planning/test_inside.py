@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -81,6 +83,25 @@ def test_bounds_with_phases_are_below_all_partitions_and_bundles(seed: int, trai
     assert plan.bound <= min(made)
     assert plan.objective is not None
     assert plan.objective <= min(made)
+
+
+def test_variables_that_stay_beside_phases_save_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tight(1, n=6)
+    plan = sp.plan_model(model, remote=REMOTE)
+    at = next(at for at, level in enumerate(plan.levels) if level.name.startswith("stage"))
+    phases: Any = plan.levels[at].instance
+    assert phases.variables[0] == 0 < phases.variables[-1]
+    # Bytes that stay are not there for phases.
+    chip = msgspec.structs.replace(phases.chip, memory=phases.chip.memory + 1)
+    more = phases.replace(chip=chip)
+    level = Level(plan.levels[at].name, more, sp.solve(more))
+    altered = replace(plan, levels=(*plan.levels[:at], level, *plan.levels[at + 1 :]))
+    assert f"{level.name}: instance" in [one.rule for one in altered.check()]
+    monkeypatch.setattr("stagepack.planning.phased.PARTS", ())
+    loaded = sp.plan_model(model, remote=REMOTE)
+    assert plan.objective is not None
+    assert loaded.objective is not None
+    assert plan.objective < loaded.objective
 
 
 def test_a_layer_too_large_for_any_phase_is_proved() -> None:

@@ -1,13 +1,14 @@
 """Stages of a chain of which each stays on its device or is loaded into it, and a bound on them.
 
-A stage whose bytes fit keeps them; any other one loads its variables at least once for every bundle
-of microbatches (:mod:`stagepack.instances.phases.stage`), beside its work and not below it.  So its
-device is busy for
+A stage whose bytes fit keeps them; any other one loads variables at least once for every bundle of
+microbatches (:mod:`stagepack.instances.phases.stage`), beside its work and not below it: all of
+them, or, where some may stay, those for which there is no room.  So its device is busy for
 
-    work(a, b),                 where bytes(a, b) <= room,
-    work(a, b) + loads(a, b)    otherwise.
+    work(a, b),                                         where bytes(a, b) <= room,
+    work(a, b) + loads(a, b)                            otherwise, or
+    work(a, b) + cycles a byte * (bytes(a, b) - room)   where variables may stay.
 
-Both rise with the range.  For a limit each stage in turn takes as many layers as it can, and
+All rise with the range.  For a limit each stage in turn takes as many layers as it can, and
 bisection finds the least limit: O(k log n) a probe.
 """
 
@@ -40,6 +41,8 @@ class Loaded:
         Bytes of a device.
     stages : int
         As many as there may be.
+    each : float or None
+        Cycles of a step for each byte that is loaded, where variables may stay.
     """
 
     cuts: list[int]
@@ -48,10 +51,18 @@ class Loaded:
     held: list[float]
     room: float
     stages: int
+    each: float | None = None
 
     @classmethod
     def of(
-        cls, cuts: Array, work: Array, loads: Array, held: Array, room: float, stages: int
+        cls,
+        cuts: Array,
+        work: Array,
+        loads: Array,
+        held: Array,
+        room: float,
+        stages: int,
+        each: float | None = None,
     ) -> Loaded:
         """Return a chain from what each of its layers takes, arrays of shape (n,).
 
@@ -61,6 +72,7 @@ class Loaded:
         work, loads, held : ndarray
         room : float
         stages : int
+        each : float, optional
         """
         return cls(
             cuts.tolist(),
@@ -69,6 +81,7 @@ class Loaded:
             _before(held, cuts),
             room,
             stages,
+            each,
         )
 
     def bound(self) -> int:
@@ -81,7 +94,8 @@ class Loaded:
 
     def _least(self) -> tuple[float, tuple[int, ...]]:
         """Return a limit within which no stages are, and stages next to it."""
-        both = [work + load for work, load in zip(self.work, self.loads, strict=True)]
+        loads = self.loads if self.each is None else [self.each * held for held in self.held]
+        both = [work + load for work, load in zip(self.work, loads, strict=True)]
         low, high = 0.0, both[-1]
         best = self._within(high * (1 + SLACK) + 1, both)
         for _ in range(PROBES):
@@ -98,11 +112,13 @@ class Loaded:
         """Return stages none of which takes longer than the limit, each as long as can be."""
         at, found, last = 0, [0], len(self.cuts) - 1
         for _ in range(self.stages):
-            kept = min(
-                bisect_right(self.work, self.work[at] + limit),
-                bisect_right(self.held, self.held[at] + self.room),
-            )
-            at = max(at, kept - 1, bisect_right(both, both[at] + limit) - 1)
+            busy = bisect_right(self.work, self.work[at] + limit)
+            if self.each is None:
+                kept = min(busy, bisect_right(self.held, self.held[at] + self.room))
+                at = max(at, kept - 1, bisect_right(both, both[at] + limit) - 1)
+            else:
+                spare = limit if self.each == 0 else limit + self.each * self.room
+                at = max(at, min(busy, bisect_right(both, both[at] + spare)) - 1)
             found.append(self.cuts[at])
             if at == last:
                 return tuple(dict.fromkeys(found))

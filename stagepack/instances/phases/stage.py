@@ -2,8 +2,9 @@
 
 What a stage cannot hold it keeps in remote memory, and runs through its layers phase by phase for
 some microbatches at a time.  Of the layers' bytes, variables are loaded and dropped; code and
-vertex state stay on chip, which has so much less room.  A chain of layers is all that is known
-here: at a cut between phases everything that crosses it is stored and loaded again.
+vertex state stay on chip, which has so much less room; in inference so may the variables of its
+first layers.  A chain of layers is all that is known here: at a cut between phases everything that
+crosses it is stored and loaded again.
 
 Forward, a stage takes its inputs out of remote memory, where the link has put them, and leaves
 there what it sends.  Backward, it computes forward once more from the inputs that it kept there
@@ -73,6 +74,24 @@ def variables(partition: PipelinePartition) -> Array:
     return found
 
 
+def kept_on_chip(
+    partition: PipelinePartition, first: int, phases: PhaseSchedule
+) -> tuple[int, int]:
+    """Return how many first layers of a stage do not load variables, and the bytes of these.
+
+    Parameters
+    ----------
+    partition : PipelinePartition
+    first : int
+        Layer with which the stage begins.
+    phases : PhaseSchedule
+        Those of the stage.
+    """
+    loaded = np.flatnonzero(phases.variables)
+    kept = int(loaded[0]) if len(loaded) else phases.n
+    return kept, int(variables(partition)[first : first + kept].sum())
+
+
 def stage_phases(
     partition: PipelinePartition,
     stage: tuple[int, int, int],
@@ -80,6 +99,7 @@ def stage_phases(
     steps: int,
     *,
     backward: bool = False,
+    kept: int = 0,
 ) -> PhaseSchedule:
     """Return the phases of a stage, forward or backward, for some microbatches.
 
@@ -94,6 +114,8 @@ def stage_phases(
     steps : int
         Microbatches that go through a phase before the next one begins.
     backward : bool
+    kept : int
+        First layers whose variables stay on chip, beside its memory.
 
     Raises
     ------
@@ -119,8 +141,10 @@ def stage_phases(
         temporary[0] += 0 if first == 0 else int(crossing[0])
     cuts = np.flatnonzero(partition.allowed_cuts)
     inside = cuts[(cuts >= first) & (cuts <= end)] - first
+    loads = variables(partition)[layers]
+    loads[:kept] = 0
     return PhaseSchedule.from_arrays(
-        variables(partition)[layers],
+        loads,
         _whole(partition.forward[layers], speed),
         crossing,
         backward=_whole(partition.backward[layers], speed) if backward else None,
