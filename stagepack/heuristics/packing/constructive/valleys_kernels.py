@@ -223,8 +223,8 @@ def _settled(x: int, h: int, classes: Classes) -> int:
 
 
 @compiled
-def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> bool:
-    """Fill valleys until all blocks are placed or `steps` are done; return whether all are placed.
+def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> int:
+    """Fill valleys until all blocks are placed or `steps` are done.
 
     A step goes to a lower neighbour, places a block in a valley, or raises one to its lower wall.
     Which valley comes first makes no difference, so that the nearest does.
@@ -236,14 +236,19 @@ def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> bool
     offsets : ndarray of int64, shape (entries,)
         Receives the offset of every entry that is placed.
     steps : int
+
+    Returns
+    -------
+    int
+        Steps that are done, where all blocks are placed; 0: they are not.
     """
     height, before, after, state = skyline.height, skyline.before, skyline.after, skyline.state
     sections = len(height) - 1
     circular = len(classes.twin) > 0
     blocks = len(classes.first) // (2 if circular else 1)
-    a = state[HERE]
-    while steps > 0 and state[PLACED] < blocks:
-        steps -= 1
+    a, left_over = state[HERE], steps
+    while left_over > 0 and state[PLACED] < blocks:
+        left_over -= 1
         h = height[a]
         # Join neighbours of the same height.
         p, q = before[a], after[a]
@@ -309,7 +314,7 @@ def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> bool
             if right_end < sections:
                 before[right_end] = f
     state[HERE] = a
-    return bool(state[PLACED] == blocks)
+    return steps - left_over if state[PLACED] == blocks else 0
 
 
 @compiled

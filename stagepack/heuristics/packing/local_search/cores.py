@@ -44,8 +44,15 @@ HASTY = 3
 """After the first round, which is to give something soon, so many end as soon as a block is to
 join, before the rest is placed."""
 
+LASTING = 4
+"""A core is improved at least so many times as long as placing the others takes, which a better one
+spares."""
+
 MOST_LEGS = 96
 """Kernel calls of annealing in a round: twice as many as before when nothing joined."""
+
+CLEAR = 2
+"""So few blocks that stick out are clearly those that must join: no other rule is asked."""
 
 FEW = 20
 """Blocks that stick out and may join the core after one round."""
@@ -139,7 +146,7 @@ def _by_cores(
     greatest = int(blocks.load.max())
     core = heaviest >= CORE * greatest
     offsets = np.full(blocks.b, -1, dtype=np.int64)
-    legs = 6
+    legs, least = 6, None
     for turn in range(ROUNDS):
         if turn and not keep_going():
             return
@@ -154,10 +161,15 @@ def _by_cores(
         )
         if packed is None:
             return
+        peak = int((packed + blocks.size[members]).max())
+        if least is not None and least == (len(members), peak) and peak > target:
+            legs = min(2 * legs, MOST_LEGS)  # the others would be placed as before
+            continue
+        least = len(members), peak
         offsets[:] = -1
         offsets[members] = packed
-        goal = max(target, int((packed + blocks.size[members]).max()))
-        joining = members[:0]
+        goal = max(target, peak)
+        joining, began = members[:0], effort.spent()
         for level in (*LEVELS, 0.0):
             members = np.flatnonzero(core | (heaviest >= level * greatest))
             # The last level is everything; it is not cut out again.
@@ -181,11 +193,13 @@ def _by_cores(
                 if found.peak <= target:
                     return
                 break
-            if len(joining) and 0 < turn <= HASTY:
+            if len(joining) and (0 < turn <= HASTY or (turn and goal >= found.peak)):
                 break
         core[joining] = True
         if not len(joining):
-            legs = min(2 * legs, MOST_LEGS)
+            legs *= 2
+        legs = max(legs, int(LASTING * (effort.spent() - began) / annealing.LEG))
+        legs = min(legs, MOST_LEGS)
 
 
 def _part(blocks: Blocks, members: Array) -> Blocks:
@@ -287,6 +301,6 @@ def _complete(
             break
         top = offsets + part.size
         tries.append((int((top > goal).sum()), int(top.max()), offsets))
-        if tries[-1][1] <= goal:
+        if tries[-1][1] <= goal or tries[-1][0] <= CLEAR:
             break
     return tries
