@@ -45,7 +45,7 @@ least seconds of work that a search may be cut to."""
 NARROWING, MODELLING = 0.5, 1.0
 """What bounds from windows and a model get of the time of the exact search."""
 
-DIVING, MOST = 0.3, 20.0
+DIVING, MOST = 0.6, 20.0
 """Part of what is left that dives get, and then rules, where blocks are too dense to search; and
 the most seconds of work of either."""
 
@@ -236,6 +236,9 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
             _start(attempt, settings)
         _at_scale(attempt, settings)
         return
+    if settings.warm_start == "auto":
+        steps.glance(attempt)
+        progress.require_time()
     low = _start(attempt, settings)
     if attempt.peak_only:
         low = steps.search_rigid(attempt, low)
