@@ -70,3 +70,15 @@ def test_a_start_without_an_end_leaves_the_run_its_half_of_the_time(start: str) 
         options={"deterministic": True},
     )
     assert (result.status, result.bound_source) == (sp.Status.OPTIMAL, "exhausted search")
+
+
+@pytest.mark.parametrize(("instance", "method", "_", "__"), KINDS)
+def test_no_method_is_worse_than_the_solution_given(
+    instance: Any, method: str, _: Any, __: Any
+) -> None:
+    best = sp.solve(instance, method)
+    for info in sp.methods(instance):
+        if info.available:
+            for limit in (1e-9, 1.0):
+                kept = sp.solve(instance, info.name, warm_start=best.solution, time_limit=limit)
+                assert kept.objective == best.objective, (info.name, limit)

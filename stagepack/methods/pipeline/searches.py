@@ -237,9 +237,6 @@ def _auto(instance: PipelinePartition, progress: PipelineProgress, settings: Set
     unsupported = {method.name: method.unsupported for method in METHODS}
     for name in ("bisect", "dp", "cp-sat"):
         if not unsupported[name](instance):
-            if name == "bisect" and settings.warm_start != "auto":  # it is as fast as any rule
-                _start(instance, progress, settings)
-                progress.require_time()
             _PARTS[name](instance, progress, settings)
             return
 
@@ -258,7 +255,20 @@ _PARTS: dict[str, Run] = {
 }
 """What each method does, as part of a run,"""
 
-RUNS: dict[str, Run] = {name: counted(run) for name, run in _PARTS.items()}
+
+def _from_what_is_given(run: Run) -> Run:
+    """Return a run that offers the start its settings name before it does anything else."""
+
+    def begin(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
+        if settings.warm_start not in (None, "auto"):
+            _start(instance, progress, settings)
+            settings = dataclasses.replace(settings, warm_start=None)
+        run(instance, progress, settings)
+
+    return begin
+
+
+RUNS: dict[str, Run] = {name: counted(_from_what_is_given(run)) for name, run in _PARTS.items()}
 """and as a run of its own."""
 
 STARTS = ("equal-layers", "greedy", "greedy-repair", "bisect", "dp-reference", "dp")
