@@ -49,26 +49,27 @@ def places(order: Array, classes: Array) -> Array | None:
 @pytest.mark.parametrize("block", range(2))
 def test_stages_of_the_best_partition_are_reached(block: int) -> None:
     asked, orders = 0, set[int]()
-    for seed in range(45 * block, 45 * block + 45):
+    for seed in range(30 * block, 30 * block + 30):
         rng = np.random.default_rng([seed, 7])
         objective = ("sum", "overlap", "forward+backward")[seed % 3]
         unlike = seed % 5 < 3  # speeds, memories and CPUs, in one order or in any
         more = {"objective": objective, "contiguous": True, "accelerators": 3 - unlike}
         more |= {"cpus": int(unlike)}
-        instance = random_instance(rng, 4 + seed % 3, **more)
-        best = None if unsupported(instance) else brute_force(instance)
-        if best is None:
+        instance = random_instance(rng, 4 + seed % 3 // 2, **more)
+        if unsupported(instance):
             continue
         compact, sweeps = searched(instance)
-        if not Reach.applies(sweeps):
+        best = brute_force(instance) if Reach.applies(sweeps) else None
+        if best is None:
             continue
         asked += 1
         devices = np.array(list(best[1]["assignment"].values()))
         found = GraphSolution.of(instance, devices, best[1]["order"])
         stages, classes = compact.stages(found)
         limit = int(compact.loads(stages, classes).max(axis=1).sum())
-        assert Reach(sweeps).go_on(limit, whole=True)
-        assert Reach(sweeps).go_on(2 * limit, whole=True)
+        reach = Reach(sweeps)  # what it knows of one limit it uses for others
+        assert reach.go_on(2 * limit, whole=True)
+        assert reach.go_on(limit, whole=True)
         orders.add(len(sweeps.models))
         low, high = sweeps.windows(limit)
         # Devices without blocks may come anywhere.
