@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from stagepack.instances.graph import GraphPartition, Objective
+from stagepack.instances.graph.levels import table_of
 
 OBJECTIVES = tuple(Objective)
 
@@ -77,6 +78,8 @@ def _unlike(rng: np.random.Generator, k: int, cpus: int, limited: bool) -> dict[
         found["capacity"] = rng.integers(15, 90, k)
     if rng.random() < 0.2:
         found["bandwidth"] = rng.choice([1, 2, 4], (k + cpus, k + cpus))
+        if k + cpus > 2 and found["bandwidth"][0, 0] > 1:  # pairs of devices, and pairs of pairs
+            found["bandwidth"] = table_of([(2, 4), (2, int(rng.choice([1, 3])))], k + cpus)
     return found
 
 
