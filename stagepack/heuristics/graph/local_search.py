@@ -44,7 +44,8 @@ STEP, TRIED = 4.5e-9, 2e-7
 PART, PLACED = 2**20, 1.5e-8
 """Entries of the table between two pauses while it is made, and seconds of one."""
 MOVES = 1_000  # of a round, for each block
-LEAST_MOVES = 400_000
+LEAST_MOVES, SMALL_MOVES = 400_000, 5_000
+"""Of a round, but so many for each block of a small graph."""
 HOTTEST, COLDEST = 0.05, 0.0002
 """Energies, in parts of the first objective, between which a round cools."""
 COOLINGS = 20
@@ -149,7 +150,8 @@ class PartitionSearch:
         before, placed = self.value, self._placed
         self._placed = self._place(placed.best.copy(), int(placed.state[SEED]), pause)
         reference = float(max(1, before))
-        moves = max(LEAST_MOVES, MOVES * self.compact.blocks) // COOLINGS
+        blocks = self.compact.blocks
+        moves = max(MOVES * blocks, min(LEAST_MOVES, SMALL_MOVES * blocks)) // COOLINGS
         for heat in np.geomspace(HOTTEST, COLDEST, COOLINGS).tolist():
             left = moves
             while left > 0:
