@@ -6,12 +6,13 @@ which proves it or betters it.  Beside it rounds try limits nearer to the bound,
 do, :mod:`.window_search`, and whatever else finds partitions; each has twice the work of the one
 before.  A limit of which a first sweep came to its end is gone on with for longer: the sweeps after
 it are not far then.  Where none did, :mod:`.reach` has most of the work in place of the limit just
-below the best partition.  What is not decided in a round is taken up in the next where it was left.
+below the best partition, and windows have a share.  What is not decided in a round is taken up in
+the next where it was left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -47,9 +48,9 @@ STRETCHED, ASIDE = (0.15, 4.0), (0.35, 0.7)
 of all stages are near to an end, and where they are far from any;"""
 INSTEAD = 1.5
 """that of the latter where they are near and a round gained nothing else."""
-STEP_UP, NEARLY = 0.25, 0.005
-"""The part of what is open that is tried next there; that of the best partition's value at which it
-is known well enough."""
+STEP_UP, NEARLY = (0.25, 0.12), 0.005
+"""The part of what is open that is tried next there, where labels are near and far; that of the
+best partition's value at which it is known well enough."""
 
 
 Take = Callable[[Array, Model], int | None]
@@ -198,6 +199,8 @@ class LabelSearch:
         self._reached = self.value  # the least limit tried within which stages reach far enough
         self._stretched = 0  # the limit at work
         self._far = False  # whether no first sweep comes to its end
+        self._moves: Iterator[None] | None = None  # the search of windows at work
+        self._moved = 0  # the best partition when it was left
         self._reverse = True  # where to begin aside: changed when a first sweep takes too long
 
     def take(self, stages: Array, model: Model) -> int | None:
@@ -225,16 +228,29 @@ class LabelSearch:
             self._stretch(STRETCHED[self._far] * work)
             if self.bound >= self.value:
                 return
-            window_search.search(
-                self.sweeps, self.best, self.model, self.value, self.take, self.bound, turn
-            )
+            whole = self._move(turn, work if self._far else np.inf)
             if self.bound < self.value:
                 idle = not self._far and known == (self.bound, self.value)
                 self._aside((INSTEAD if idle else ASIDE[self._far]) * work)
                 known = self.bound, self.value
             if crowded and last.stuck and before == (self.bound, self.value):
                 return
-            turn, work = turn + 1 if self.value == before[1] else 0, 2 * work
+            turn, work = turn + whole if self.value == before[1] else 0, 2 * work
+
+    def _move(self, turn: int, work: float) -> bool:
+        """Search windows for about so many seconds of work; return whether all of them were."""
+        until = effort.spent() + work
+        if self._moves is None or self._moved != self.value:
+            assert self.best is not None
+            self._moves = window_search.search(
+                self.sweeps, self.best, self.model, self.value, self.take, self.bound, turn
+            )
+        for _ in self._moves:
+            if effort.spent() > until:
+                self._moved = self.value
+                return False
+        self._moves = None
+        return True
 
     def _stretch(self, work: float) -> None:
         """Try limits above the bound, of which low ones take least, until stages reach far enough.
@@ -247,7 +263,9 @@ class LabelSearch:
             last = high - self.bound <= NEARLY * self.value
             if not self.bound <= self._stretched < (self.value if last else high):
                 self._stretched = (
-                    self.value - 1 if last else self.bound + int(STEP_UP * (high - self.bound))
+                    self.value - 1
+                    if last
+                    else self.bound + int(STEP_UP[self._far] * (high - self.bound))
                 )
             answer = self._reach.go_on(self._stretched, until - effort.spent(), whole=last)
             if answer is False:

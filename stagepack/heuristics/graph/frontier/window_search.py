@@ -9,7 +9,7 @@ found; steps shrink from turn to turn, and begin anew where blocks may move by t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -104,8 +104,8 @@ def search(
     offer: Callable[[Array, Model], int | None],
     bound: int,
     turn: int,
-) -> None:
-    """Improve a partition until the step of this turn does not help.
+) -> Iterator[None]:
+    """Improve a partition until the step of this turn does not help; yield after every trial.
 
     Parameters
     ----------
@@ -136,3 +136,4 @@ def search(
             start, value, part = found, better, 0
         else:
             part += 1
+        yield
