@@ -8,7 +8,8 @@ makes the other needless.  Neither are labels needed in which something could en
 what is first, nor those in which two operations change places and nothing is later.
 
 With all labels, the best last one is a best schedule.  With so many of each step only, it is a
-schedule; each sweep keeps more of them, in the end all.  Labels of the first microbatches alone
+schedule; with labels that are alike merged into one that is as early as each, a bound.  Sweeps of
+both sorts have ever more of them, in the end all.  Labels of the first microbatches alone
 say what any so many in turn need: the way that is left is at least as long for those that have not
 begun.
 
@@ -19,6 +20,7 @@ Held and Karp 1962, A dynamic programming approach to sequencing problems.
 
 from __future__ import annotations
 
+import enum
 import itertools
 from collections.abc import Generator, Iterator
 from functools import cache
@@ -36,8 +38,31 @@ from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
 from stagepack.progress import Progress
 
-SWEEPS = ((5_000, True), (500, False), (4_000, False), (24_000, False), (24_000, True))
-"""Labels of a step, and whether to end where there are more, instead of keeping the best."""
+
+class Way(enum.Enum):
+    """What becomes of labels where there are too many."""
+
+    ALL = enum.auto()
+    """The sweep is given up."""
+    BEST = enum.auto()
+    """Some are kept: what comes of them are schedules."""
+    MERGED = enum.auto()
+    """Some that are alike become one that is as early as each: what comes of them are bounds."""
+
+
+SWEEPS = (
+    (5_000, Way.ALL),
+    (500, Way.BEST),
+    (2_000, Way.MERGED),
+    (4_000, Way.BEST),
+    (8_000, Way.MERGED),
+    (24_000, Way.BEST),
+    (24_000, Way.MERGED),
+)
+"""Labels of a step, and what becomes of more."""
+
+COARSER, COARSEST, WEIGHTS = 1.4, 1_000_000, 200
+"""Ratio of one grid to the next on which labels are alike, the last, and cycles for W's."""
 
 ROOM, STEPS = 60_000, 4_000_000
 """Labels that are made at a time, and steps of a kernel call: a twentieth of a second."""
@@ -154,7 +179,9 @@ class Trips:
         self._stack = self._scratch(columns + 2)
         self._out = np.zeros((ROOM, columns), dtype=np.int64)
         self._parent, self._child = np.zeros((2, ROOM), dtype=np.int32)
-        self._cut = False
+        self._cut, self._grid = False, 1.0
+        mixing = np.random.default_rng(0)
+        self._mixing = mixing.integers(1, 1 << 62, columns - self._p)
         self._sweeps = self._all()
 
     def rest(self, count: int) -> int:
@@ -174,39 +201,40 @@ class Trips:
     def _all(self) -> Iterator[None]:
         """Sweep after sweep, until one had all labels; yield where the clock may be asked."""
         most = PARENTS // (self._chain.m * self._p)
-        for width, all_or_none in SWEEPS:
+        for width, way in SWEEPS:
             value = self._progress.objective
-            upper = FAR if value is None or all_or_none else int(value)
-            yield from self._sweep(min(width, most), all_or_none, upper)
+            upper = FAR if value is None or way is Way.ALL else int(value)
+            yield from self._sweep(min(width, most), way, upper)
             if not self._cut:
                 return
 
     # ------------------------------------------------------------------ a sweep
 
-    def _sweep(self, width: int, all_or_none: bool, upper: int) -> Iterator[None]:
+    def _sweep(self, width: int, way: Way, upper: int) -> Iterator[None]:
         """Make labels step after step; offer the best last one, and raise the bound."""
         p, labels = self._p, self._first()
         steps: list[Step] = []
-        self._cut = False
+        self._cut, self._grid = False, 1.0
         for i, s in self._turns():
-            made = yield from self._step(labels, i, s, upper, width)
+            made = yield from self._step(labels, i, s, upper, width, way)
             labels = self._out[:made].copy()
             steps.append(Step(self._parent[:made].copy(), self._child[:made].copy()))
-            if all_or_none and self._cut:
+            if way is Way.ALL and self._cut:
                 return
             if not made:
                 break
             if s == 0:
-                if all_or_none:
+                if way is Way.ALL:
                     self._learn(i + 1, int(labels[:, 2 * p].min()))
                 self._forget(labels)
         best = upper
         if len(labels):
             values = self._values(labels)
             best = int(values.min())
-            self._offer(self._orders(steps, int(values.argmin()), upper))
-        if not self._cut and best < FAR:
-            self._progress.raise_bound(best, SOURCE)
+            if way is not Way.MERGED or not self._cut:
+                self._offer(self._orders(steps, int(values.argmin()), upper))
+        if (way is Way.MERGED or not self._cut) and best < FAR:
+            self._progress.raise_bound(best, f"{SOURCE}, merged" if self._cut else SOURCE)
 
     def _turns(self) -> Iterator[tuple[int, int]]:
         """Yield microbatch and stage of B's, in the order of steps."""
@@ -234,7 +262,7 @@ class Trips:
         return best
 
     def _step(
-        self, labels: Array, i: int, s: int, upper: int, width: int
+        self, labels: Array, i: int, s: int, upper: int, width: int, way: Way
     ) -> Generator[None, None, int]:
         """Write what becomes of labels when B of i runs on stage s; return how many are kept."""
         state = np.zeros(3, dtype=np.int64)
@@ -245,17 +273,14 @@ class Trips:
             self._going(int(state[2]))
             yield
             if full:
-                state[1] = yield from self._needed(int(state[1]), width)
-        return (yield from self._needed(int(state[1]), width))
+                state[1] = yield from self._needed(int(state[1]), width, way)
+        return (yield from self._needed(int(state[1]), width, way))
 
-    def _needed(self, made: int, width: int) -> Generator[None, None, int]:
-        """Keep the labels that no other makes needless, at most so many; return how many.
-
-        Those that were least idle, of each way to have done F's as many as of others.
-        """
-        p, chain, labels = self._p, self._chain, self._out[:made]
+    def _needed(self, made: int, width: int, way: Way) -> Generator[None, None, int]:
+        """Keep the labels that no other makes needless, at most so many; return how many."""
+        p, labels = self._p, self._out[:made]
         key = self._key(labels)
-        worth = labels[:, 2 * p :].sum(axis=1) - labels[:, p : 2 * p] @ chain.weight
+        worth = labels[:, 2 * p :].sum(axis=1) - labels[:, p : 2 * p] @ self._chain.weight
         order = np.lexsort((worth, key))
         keep, kept = np.zeros(made, dtype=np.bool_), np.zeros(made, dtype=np.int64)
         self._going(SORTED * made)
@@ -268,14 +293,46 @@ class Trips:
         order = order[keep[order]]
         if len(order) > width:
             self._cut = True
-            other = np.diff(key[order], prepend=-1) != 0
-            place = np.arange(len(order))
-            turn = place - np.maximum.accumulate(np.where(other, place, 0))
-            idle = (worth - labels[:, :p] @ chain.forward)[order]
-            order = order[np.lexsort((idle, turn))[:width]]
+            if way is Way.MERGED:
+                return (yield from self._merged(labels[order], key[order], width))
+            order = order[self._least_idle(labels[order], key[order], worth[order])[:width]]
         for table in (self._out, self._parent, self._child):
             table[: len(order)] = table[order]
         return len(order)
+
+    def _least_idle(self, labels: Array, key: Array, worth: Array) -> Array:
+        """Return labels by how long they were idle, those of each key in turn; given by key."""
+        other = np.diff(key, prepend=-1) != 0
+        place = np.arange(len(labels))
+        turn = place - np.maximum.accumulate(np.where(other, place, 0))
+        return np.lexsort((worth - labels[:, : self._p] @ self._chain.forward, turn))
+
+    def _merged(self, labels: Array, key: Array, width: int) -> Generator[None, None, int]:
+        """Write one label for those of a key on one place of a grid; return how many.
+
+        It is as early as each of them, with as many W's done.  The grid is the finest on which
+        there are at most so many places, of those tried: from that of the step before on.
+        """
+        p = self._p
+        late = labels[:, 2 * p :] - labels[:, 2 * p :].min(axis=0)
+        grid = max(1.0, self._grid / COARSER**2)
+        while True:
+            grid *= COARSER
+            cell = np.concatenate([labels[:, p : 2 * p] // (1 + grid // WEIGHTS), late // grid], 1)
+            mixed = cell.astype(np.int64) @ self._mixing
+            order = np.lexsort((mixed, key))
+            ends = (np.diff(key[order]) != 0) | (np.diff(mixed[order]) != 0)
+            first = np.flatnonzero(np.concatenate([[True], ends]))
+            self._going(SORTED * len(labels))
+            yield
+            if len(first) <= width or grid > COARSEST:
+                break
+        self._grid, labels = grid, labels[order]
+        out = self._out[: len(first)]
+        out[:] = labels[first]
+        out[:, p : 2 * p] = np.maximum.reduceat(labels[:, p : 2 * p], first, axis=0)
+        out[:, 2 * p :] = np.minimum.reduceat(labels[:, 2 * p :], first, axis=0)
+        return len(first)
 
     def _key(self, labels: Array) -> Array:
         """Return numbers that are equal for labels with as many F's done everywhere."""

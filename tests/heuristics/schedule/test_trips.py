@@ -11,6 +11,8 @@ from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, lea
 from stagepack.progress import Progress
 from tests.random_schedules import optimum
 
+ALL, BEST, MERGED = trips.Way
+
 
 def chain(seed: int) -> PipelineSchedule:
     """Return a small chain: any order of stages and devices, B and W in one or apart."""
@@ -55,9 +57,16 @@ def test_few_labels_make_schedules_and_safe_bounds(monkeypatch: pytest.MonkeyPat
     instance = gpt(5, 1, 9, limit=2 * 3)
     best = found(instance)
     assert best.objective == best.bound
-    monkeypatch.setattr(trips, "SWEEPS", ((40, True), (40, False)))
+    monkeypatch.setattr(trips, "SWEEPS", ((40, ALL), (40, BEST), (40, MERGED)))
     few = found(instance)
-    assert (few.bound or 0) < (best.objective or 0) <= (few.objective or 0)
+    assert 0 < (few.bound or 0) <= (best.objective or 0) <= (few.objective or 0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_merged_labels_are_bounds(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(trips, "SWEEPS", ((2, MERGED),))
+    instance = chain(seed)
+    assert 0 < (found(instance).bound or 0) <= (optimum(instance) or 0)
 
 
 def test_labels_made_in_small_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
