@@ -120,6 +120,10 @@ def solve(
         bool,
         option(OUTPUT, "And the waits for them, which PyTorch asks for since 2.15.", "--waits"),
     ] = False,
+    backward: Annotated[
+        bool,
+        option(OUTPUT, "And backward passes of inference, which PyTorch asks for.", "--backward"),
+    ] = False,
 ) -> None:
     """Solve one instance; the answer is checked and carries a proved bound."""
     from stagepack.claims.proof import require_provable
@@ -127,9 +131,9 @@ def solve(
     from stagepack.solve import solve as run
 
     require_writable(output, plot, trace, export, proof, source=instance)
-    form = Form.of(as_, communication=communication or waits, waits=waits)
+    form = Form.of(as_, communication=communication or waits, waits=waits, backward=backward)
     if export is None and (form.tool or form.options):
-        said = "--as" if form.tool else "--communication"
+        said = "--as" if form.tool else f"--{next(iter(form.options))}"
         raise InputError("needs a file", field=said, remedy="name it: --export FILE")
     problem = instance_of(instance, context)
     form = form.beside(problem, instance)

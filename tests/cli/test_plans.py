@@ -68,6 +68,8 @@ def test_a_schedule_is_solved_exported_and_checked(
     assert run("check", schedule, full).returncode == 0
     assert run("solve", schedule, "--export", full, "--waits").returncode == 0
     assert "WAIT_REDUCE_GRAD" in full.read_text()
+    done = run("solve", schedule, "--export", full, "--backward")
+    assert (done.returncode, "backward: has backward passes" in done.stderr) == (2, True)
     done = run("solve", phases, "--export", tmp_path / "x.json", "--communication")
     assert (done.returncode, "--communication" in done.stderr) == (2, True)
     assert all(rank.split(",").count("") == 0 for rank in ranks)

@@ -345,6 +345,7 @@ def dump(
     *,
     communication: bool = False,
     waits: bool = False,
+    backward: bool = False,
 ) -> bytes:
     """Return the order of work of each rank, to be run by ``torch.distributed.pipelining``.
 
@@ -360,6 +361,9 @@ def dump(
     waits : bool
         With waits for sends and reductions: torch 2.15 refuses files without, versions up to 2.14
         read ``0WAIT_SEND_F0`` as ``0W`` and refuse files with them.
+    backward : bool
+        Of inference: with the backward passes that torch asks for in every file, and leaves out
+        where it evaluates.
 
     Returns
     -------
@@ -368,7 +372,8 @@ def dump(
     Raises
     ------
     InputError
-        When the schedule is invalid, or the stages are no chain.
+        When the schedule is invalid, or the stages are no chain; for `backward` of training, or
+        beside sends and receives.
 
     Notes
     -----
@@ -382,6 +387,12 @@ def dump(
             "stages are no chain",
             field="edges",
             remedy="torch.distributed.pipelining runs stages 0, 1, 2, ... one after the other",
+        )
+    if backward and (instance.training or communication):
+        raise InputError(
+            "has backward passes" if instance.training else "goes without sends and receives",
+            field="backward",
+            remedy="say it of the order of inference alone: torch adds the rest",
         )
     violations = instance.check(solution)
     if violations:
@@ -398,6 +409,10 @@ def dump(
             rows[operations.device[v]].append(_spelt(instance, v))
     else:
         _with_communication(instance, by_start, rows, waits)
+    if backward:
+        for stage in reversed(range(instance.p)):
+            count = int(instance.microbatches[stage])
+            rows[instance.devices[stage]] += (f"{stage}B{i}" for i in range(count))
     return "".join(",".join(row) + "\n" for row in rows).encode()
 
 

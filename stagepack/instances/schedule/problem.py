@@ -12,7 +12,7 @@ PROBLEM = Problem(
     solution_fields=("start",),
     needs_instance=True,
     words=WORDS,
-    export=Export(".csv", options=("communication", "waits")),
+    export=Export(".csv", options=("communication", "waits", "backward")),
     tools={"torchtitan": Tool("torchtitan.order", "pipeline_parallel_schedule_csv of torchtitan")},
     public=dict.fromkeys(("PipelineSchedule", "ScheduleSolution"), ""),
 )

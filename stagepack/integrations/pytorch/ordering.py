@@ -46,7 +46,7 @@ def ordered(
     devices : sequence of int
         Of all stages.
     order : str
-        A line a process.
+        A line a process, with backward passes also where there is no loss.
 
     Raises
     ------
@@ -57,8 +57,6 @@ def ordered(
     given = {"scale_grads": False, "stage_index_to_group_rank": dict(enumerate(devices))}
     options = {key: given[key] for key in OPTIONS if key in _parameters(runtime, "__init__")}
     made = runtime(list(parts), microbatches, loss_fn=loss, **options)
-    if loss is None:
-        order = _with_backward(order, devices, microbatches)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "order.csv"
         path.write_text(order)
@@ -93,11 +91,3 @@ def _parameters(runtime: Any, method: str) -> set[str]:
     """Return the names of what a method takes, also of those classes above that it hands it to."""
     known = [vars(owner)[method] for owner in runtime.__mro__[:-1] if method in vars(owner)]
     return {name for one in known for name in inspect.signature(one).parameters}
-
-
-def _with_backward(order: str, devices: Sequence[int], microbatches: int) -> str:
-    """Return an order with the backward passes that torch asks for, which do nothing there."""
-    lines = order.splitlines()
-    for at in reversed(range(len(devices))):
-        lines[devices[at]] += "".join(f",{at}B{i}" for i in range(microbatches))
-    return "\n".join(lines)

@@ -141,7 +141,7 @@ class Running:
             parts[0].stage_index_to_group_rank = dict(enumerate(devices))
             self._runtime = ScheduleGPipe(parts[0], self._count)  # there is no other order
         else:
-            order = dump(plan, schedule).decode()
+            order = dump(plan, schedule, backward=loss is None).decode()
             self._runtime = ordered(parts, self._count, loss and self._lost, devices, order)
 
     def step(

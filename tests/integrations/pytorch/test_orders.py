@@ -100,6 +100,23 @@ def test_torch_simulates_orders_that_were_solved(shape: str, tmp_path: Path) -> 
     require_the_same(instance, solution, tmp_path / "order.csv")
 
 
+@pytest.mark.parametrize("devices", [[0, 1, 2], [0, 1, 0, 1], [0, 1, 1, 0]])
+def test_torch_takes_inference_with_backward_passes_that_it_asks_for(
+    devices: list[int], tmp_path: Path
+) -> None:
+    p, path = len(devices), tmp_path / "order.csv"
+    instance = PipelineSchedule.from_arrays([2] * p, devices=devices, microbatches=3)
+    solution = by_list(instance)
+    plain, whole = (
+        torch_schedule.dump(solution, instance, backward=backward).decode().splitlines()
+        for backward in (False, True)
+    )
+    assert all(line.startswith(f"{order},") for line, order in zip(whole, plain, strict=True))
+    text = "\n".join(whole).encode()
+    done = simulated(instance, loaded(instance, text, "compute_only", path))
+    assert done == dict(enumerate(line.split(",") for line in whole))
+
+
 def test_torch_refuses_in_lowering_what_we_refuse_in_reading(tmp_path: Path) -> None:
     """Both ranks wait: torch reads such a file, and only its lowering finds out."""
     instance = PipelineSchedule.from_arrays([1, 1], [1, 1], microbatches=2)
