@@ -45,8 +45,8 @@ HASTY = 3
 join, before the rest is placed."""
 
 LASTING = 4
-"""A core is improved at least so many times as long as placing the others takes, which a better one
-spares."""
+"""A core in which many meet is filled anew at least so many times as long as placing the others
+takes, which a better one spares."""
 
 MOST_LEGS = 96
 """Kernel calls of annealing in a round: twice as many as before when nothing joined."""
@@ -146,7 +146,7 @@ def _by_cores(
     greatest = int(blocks.load.max())
     core = heaviest >= CORE * greatest
     offsets = np.full(blocks.b, -1, dtype=np.int64)
-    legs, least = 6, None
+    legs, filling, least = 6, 0.0, None
     for turn in range(ROUNDS):
         if turn and not keep_going():
             return
@@ -157,6 +157,7 @@ def _by_cores(
             target,
             seed + turn,
             legs if turn else 2,
+            min(filling, MOST_LEGS * annealing.LEG),
             keep_going,
         )
         if packed is None:
@@ -198,8 +199,8 @@ def _by_cores(
         core[joining] = True
         if not len(joining):
             legs *= 2
-        legs = max(legs, int(LASTING * (effort.spent() - began) / annealing.LEG))
         legs = min(legs, MOST_LEGS)
+        filling = LASTING * (effort.spent() - began)
 
 
 def _part(blocks: Blocks, members: Array) -> Blocks:
@@ -215,11 +216,18 @@ def _part(blocks: Blocks, members: Array) -> Blocks:
 
 
 def _pack_core(
-    core: Blocks, before: Array, target: int, seed: int, legs: int, keep_going: KeepGoing
+    core: Blocks,
+    before: Array,
+    target: int,
+    seed: int,
+    legs: int,
+    filling: float,
+    keep_going: KeepGoing,
 ) -> Array | None:
     """Return the lowest packing of the core by dives, rules and, failing these, local search.
 
-    `before` is its packing in the last round, -1 for blocks not yet placed.
+    `before` is its packing in the last round, -1 for blocks not yet placed; `filling` seconds of
+    work, or more, go to valleys where many meet.
     """
     measures = Measures(core)
     found = _Found(core, None)
@@ -229,7 +237,7 @@ def _pack_core(
         _build(core, measures, target, keep_going, found)
     meetings = int(measures.meetings.sum())
     if found.offsets is not None and found.peak > target and meetings > MANY_MEETINGS:
-        _fill_anew(core, target, annealing.LEG * legs, keep_going, found)
+        _fill_anew(core, target, max(filling, annealing.LEG * legs), keep_going, found)
     if found.offsets is None or found.peak <= target or meetings > MOST_MEETINGS:
         return found.offsets
     return annealing.improve(

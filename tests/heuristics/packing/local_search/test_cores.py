@@ -57,7 +57,7 @@ def test_a_core_in_which_many_meet_is_filled_anew(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(cores, "MANY_MEETINGS", many)
         monkeypatch.setattr(cores, "MOST_MEETINGS", 0)
         with effort.counting():
-            packed = cores._pack_core(core, nothing, target, 0, 12, lambda: True)
+            packed = cores._pack_core(core, nothing, target, 0, 12, 0.0, lambda: True)
         assert packed is not None
         assert (packed >= 0).all()
         return int((packed + core.size).max()) - target
@@ -69,10 +69,10 @@ def test_what_was_built_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> N
     core = dense_core()
     target = int(core.load.max())
     nothing = np.full(core.b, -1, dtype=np.int64)
-    before = cores._pack_core(core, nothing, target, 0, 2, lambda: True)
+    before = cores._pack_core(core, nothing, target, 0, 2, 0.0, lambda: True)
     assert before is not None
     monkeypatch.setattr(cores, "place", lambda *_, **__: pytest.fail("built again"))
-    after = cores._pack_core(core, before, target, 1, 2, lambda: True)
+    after = cores._pack_core(core, before, target, 1, 2, 0.0, lambda: True)
     assert after is not None
     assert (after + core.size).max() <= (before + core.size).max()
 
