@@ -146,19 +146,6 @@ class Wait:
 
 KNOWN = (
     Wait(
-        kind="lmem-packing",
-        family="a-million",
-        seconds=0.3,
-        why="a first placement of a million buffers and its check are completed if time is over",
-    ),
-    Wait(
-        kind="pipeline-schedule",
-        family="stages-and-microbatches",
-        seconds=0.5,
-        why="a first schedule of eight million operations and its check are completed if time is "
-        "over",
-    ),
-    Wait(
         kind="pipeline-partition",
         method="cp-sat",
         family="fractions-of-cycles",
