@@ -200,7 +200,7 @@ def _by_cores(
         if not len(joining):
             legs *= 2
         legs = min(legs, MOST_LEGS)
-        filling = LASTING * (effort.spent() - began)
+        filling = max(filling, LASTING * (effort.spent() - began))
 
 
 def _part(blocks: Blocks, members: Array) -> Blocks:
