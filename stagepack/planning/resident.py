@@ -8,9 +8,10 @@ stage leaves too little, for the inputs of microbatches or for lack of a placeme
 asked for again with too little memory on the device for that stage.  The fastest plan wins.
 
 What none of that can prove do bounds on every partition and schedule: of chains of moderate length
-`StepStages`, whose stages come first, and which in the end names all those that may be faster than
-the best plan.  They are scheduled, too, those with the least bounds first; where none is left, the
-plan is optimal.  Where not even one microbatch's stash fits beside any stages, nothing fits.
+`StepStages`, whose stages come first, and which names all those that may be faster than the best
+plan.  They are scheduled, those with the least bounds first, before all others and after them;
+where none is left, the plan is optimal.  Where not even one microbatch's stash fits beside any
+stages, nothing fits.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ NEVER = 2**62
 MOST, FAR = 1000, 4
 """Partitions that are looked at as they may be faster than the best plan, or, where there is none,
 than so many times the bound."""
-ASKED, SHARE = 6, 0.4
-"""Times the limit of a question that they may take, and the part of it that each of them may."""
+ASKED, SHARE = 4, 0.4
+"""Times the limit of a question that they may take at once, and the part of it for each."""
 Stage = tuple[int, int, int]
 """Layers [first, end), and the device."""
 
@@ -93,13 +94,16 @@ class Resident(Tries):
             first = quick.solution
             if first is not None and not loosest.check(first) and not self.ends():
                 self._along(least, first)
+        left = bound if stages is None else self._rest(stages, least, bound)
+        self.enough = left
+        known = self.best
         for in_flight in self._in_flight():
             for objective in dict.fromkeys((str(self.model.objective), BALANCED)):
                 self._try(self._with_stashes(in_flight).replace(objective=objective))
-        if stages is not None and self.model.training and not self.ends():
-            left = self._rest(stages, least, bound)
-            if left > bound:
-                bound, source = left, "schedules of all stages that may be faster"
+        if stages is not None and self.best is not known:
+            left = max(left, self._rest(stages, least, bound))
+        if left > bound:
+            bound, source = left, "schedules of all stages that may be faster"
         return bound, source, ""
 
     def _stages(self) -> StepStages | None:
@@ -120,8 +124,9 @@ class Resident(Tries):
             Of the partition with the least bottleneck.
         bound : int
         """
+        if not self.model.training or self.ends():
+            return bound
         limit = self.limits["time_limit"]
-        self.share = SHARE
         if limit is not None:
             stages.ends = time.monotonic() + ASKED * limit
         best = FAR * bound if self.best is None else int(self.best[0])
@@ -133,7 +138,8 @@ class Resident(Tries):
             if time.monotonic() < stages.ends:
                 asked.append((bounds.bound(schedule, self._going)[0], solution))
         if len(asked) < len(found):
-            return 0
+            return bound
+        self.share = SHARE
         asked.sort(key=lambda one: one[0])
         for value, solution in asked:
             late = time.monotonic() > stages.ends or self.ends()
@@ -141,7 +147,8 @@ class Resident(Tries):
                 left = min(left, value)
                 break
             left = min(left, self._along(least, solution).bound)
-        return left if self.best is None else min(left, int(self.best[0]))
+        self.share = 1.0
+        return max(bound, left if self.best is None else min(left, int(self.best[0])))
 
     def _going(self, _: int) -> bool:
         return not self.ends()
