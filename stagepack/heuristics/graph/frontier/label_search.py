@@ -228,7 +228,7 @@ class LabelSearch:
             self._stretch(STRETCHED[self._far] * work)
             if self.bound >= self.value:
                 return
-            whole = self._move(turn, work if self._far else np.inf)
+            whole = self.move(turn, work if self._far else np.inf)
             if self.bound < self.value:
                 idle = not self._far and known == (self.bound, self.value)
                 self._aside((INSTEAD if idle else ASIDE[self._far]) * work)
@@ -237,7 +237,7 @@ class LabelSearch:
                 return
             turn, work = turn + whole if self.value == before[1] else 0, 2 * work
 
-    def _move(self, turn: int, work: float) -> bool:
+    def move(self, turn: int, work: float) -> bool:
         """Search windows for about so many seconds of work; return whether all of them were."""
         until = effort.spent() + work
         if self._moves is None or self._moved != self.value:
