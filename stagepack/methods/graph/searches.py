@@ -19,6 +19,7 @@ from stagepack.methods.graph import METHODS
 from stagepack.methods.graph.exact import LONG, CompactSearch, dp, linear_dp
 from stagepack.methods.graph.improve import on_engine, solve_model
 from stagepack.methods.models import load_engine
+from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress, Stopped
 
 GraphProgress = Progress[GraphSolution]
@@ -217,6 +218,8 @@ def _until_stopped(run: Run) -> Run:
 
     def runs(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
         try:
+            if not isinstance(settings.warm_start, str):  # before anything takes time
+                offer_start(instance, progress, settings, {})
             run(instance, progress, settings)
         except Stopped:
             if progress.solution is None and not progress.reason:
