@@ -93,7 +93,7 @@ def test_commands_of_the_readme_stand_on_pages_where_they_run() -> None:
 
 def test_every_public_name_has_its_place() -> None:
     listed = "".join(page.read_text() for page in sorted((DOCS / "api").glob("*.md")))
-    described = re.findall(r"^\.\. auto\w+:: ((?:plots\.)?\w+)$", listed, re.MULTILINE)
+    described = re.findall(r"^\.\. auto\w+:: ((?:stagepack\.plots\.)?\w+)$", listed, re.MULTILINE)
     public = {name for name in dir(sp) if name not in ("__version__", "plots")}
-    public |= {f"plots.{name}" for name in sp.plots.__all__ if name != "plot"}
+    public |= {f"stagepack.plots.{name}" for name in sp.plots.__all__ if name != "plot"}
     assert sorted(described) == sorted(public)
