@@ -83,6 +83,9 @@ class Resident(Tries):
         self.enough = bound
         if least.status is Status.INFEASIBLE:
             return bound, source, least.reason
+        began = time.monotonic()
+        bounds.warm_up()
+        self._began += time.monotonic() - began
         stages = self._stages()
         if stages is not None:
             quick = stages.least()

@@ -54,7 +54,9 @@ class Tries:
         """Solve one question."""
         limit = self.limits["time_limit"]
         given = limit if limit is None else self.share * limit
-        return solve(instance, **{**self.limits, "time_limit": given})
+        found = solve(instance, **{**self.limits, "time_limit": given})
+        self._began += found.setup_time
+        return found
 
     def ends(self) -> bool:
         """Whether no further question is asked: nothing is faster, or the time is over."""
