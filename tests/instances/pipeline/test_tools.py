@@ -137,7 +137,9 @@ def test_devices_without_a_stage_are_told(caplog: pytest.LogCaptureFixture) -> N
         )
 
 
-def test_values_that_skip_a_stage_are_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_values_that_skip_a_stage_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Of a mask, a skip connection and a result, the mask is the largest that passes stage 1."""
     reads_and_writes = {
         "emb": (("ids",), ("x", "mask", "kept")),
@@ -160,6 +162,11 @@ def test_values_that_skip_a_stage_are_named(caplog: pytest.LogCaptureFixture) ->
     assert written("megatron", instance, [0, 1, 2, 4], skips=True) == "E|t|ttL\n"
     assert "BEGINNING" in written("torch", instance, [0, 2, 3, 4])
     assert "several stages a rank refuse" in caplog.messages[-1]
+    sp.write(instance, tmp_path / "chain.json")  # has columns: what is carried, but not of whom
+    again = sp.read(tmp_path / "chain.json")
+    assert written("megatron", again, [0, 2, 3, 4]) == "Et|t|tL\n"
+    assert "up to 158 bytes may pass stage 1 by" in caplog.messages[-1]
+    caplog.clear()
     two = sp.PipelinePartition.from_profile(profile, sp.Cluster.uniform(2))
     assert written("vllm", two, [0, 2, 4]) == "VLLM_PP_LAYER_PARTITION=1,2\n"
 

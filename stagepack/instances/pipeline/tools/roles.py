@@ -208,9 +208,19 @@ def require_adjacent(
 
 
 def skipping(instance: PipelinePartition, solution: PipelineSolution) -> str | None:
-    """Return which value is read further on than in the next stage, the largest; None for none."""
+    """Return which value is read further on than in the next stage, the largest; None for none.
+
+    Where values are not known one by one, as of columns in a file, those that may be are told of.
+    """
     tensors = instance.tensors
     if tensors is None:
+        for stage, (first, end, _) in enumerate(solution.stages):
+            if first > 0 and end < instance.n and instance.carry[first:end].all():
+                nbytes = int(instance.carry[first:end].min())
+                log.warning(
+                    "up to %d bytes may pass stage %d by: the instance does not tell values one by "
+                    "one; take it from the profile to have them looked at", nbytes, stage,
+                )  # fmt: skip
         return None
     starts = np.array(solution.boundaries[:-1])
     home, last = (
