@@ -70,6 +70,9 @@ ROOM, STEPS = 60_000, 4_000_000
 SORTED = 20
 """Steps that sorting counts as, a label."""
 
+COST = 0.6
+"""Steps that a number of a label costs, written or compared."""
+
 PARENTS = 10_000_000
 """Labels of all steps together, at most, of a sweep: eight bytes each say where it comes from."""
 
@@ -270,7 +273,7 @@ class Trips:
         while state[0] < len(labels):
             state[2] = 0
             full = kernels.expand(self._chain, i, s, upper, labels, state, STEPS, *places)
-            self._going(int(state[2]))
+            self._going(int(COST * state[2]))
             yield
             if full:
                 state[1] = yield from self._needed(int(state[1]), width, way)
@@ -288,7 +291,7 @@ class Trips:
         while state[0] < made:
             state[2] = 0
             kernels.undominated(p, labels, order, key, keep, kept, state, STEPS)
-            self._going(int(state[2]))
+            self._going(int(COST * state[2]))
             yield
         order = order[keep[order]]
         if len(order) > width:
