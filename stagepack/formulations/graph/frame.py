@@ -157,7 +157,12 @@ class Frame:
     @property
     def limit(self) -> int | None:
         """Steps of the known solution, that no better one exceeds."""
-        return None if self.upper is None else self.upper // self.unit
+        return None if self.upper is None else self.upper // self.unit + self.excess
+
+    @property
+    def excess(self) -> int:
+        """Steps by which T, which is whole, may exceed a load that replicas share."""
+        return int(self.shared and (self.unit > 1 or self.compact.rounding > 0))
 
     @cached_property
     def members(self) -> list[list[int]]:

@@ -59,10 +59,7 @@ class GraphModel(Formulation[GraphPartition, GraphSolution]):
 
     def worth(self, steps: int) -> int:
         """Return the least ticks of a solution whose loads are so many steps."""
-        frame = self.frame
-        if frame.shared and (frame.unit > 1 or frame.compact.rounding):
-            steps -= 1  # T is whole, what replicas share need not be
-        return max(0, steps) * frame.unit
+        return max(0, steps - self.frame.excess) * self.frame.unit
 
     def decode(self, values: Array) -> GraphSolution:
         """Return the solution of values by column."""

@@ -14,6 +14,7 @@ from stagepack.formulations.graph.model import GraphModel
 from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.graph.compact import Compact
 from stagepack.result import Status
+from stagepack.solve import solve
 from tests.random_graphs import brute_force, random_instance
 
 MODELS = [(CpSat, "cp-sat"), (Milp, "highs")]
@@ -119,3 +120,23 @@ def test_like_devices_are_taken_in_turn_by_the_largest_blocks() -> None:
         assert model.decode(np.nan_to_num(values)).assignment.tolist() == [0, 2, 2, 1]
     unlike = GraphPartition.from_edges(4, accelerators=3, speeds=[1, 2, 2], **figures)
     assert [len(row) for row in CpSat(Compact.of(unlike)).placement.x] == [3, 2, 3, 3]
+
+
+def test_what_replicas_share_need_not_be_whole_steps() -> None:
+    # Two devices share 40 / 7 and exchange: no whole number of the steps that CP-SAT counts in.
+    instance = GraphPartition.from_arrays(
+        np.array([26, 14, 7, 7]) * (1 / 7),
+        parameters=[0, 2, 5, 0],
+        producer=[0, 1, 1],
+        consumers=[2, 2],
+        consumer_ptr=[0, 1, 2, 2],
+        traffic=np.array([13, 10, 4]) * (1 / 7),
+        colour=[2, 2, -1, -1],
+        accelerators=3,
+        objective="replicated",
+        contiguous=False,
+        empty_devices=False,
+    )
+    result = solve(instance, "cp-sat")
+    assert result.objective == pytest.approx(34 / 7)
+    assert result.bound == pytest.approx(34 / 7, rel=1e-6)
