@@ -332,6 +332,8 @@ def _parse_graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
     nodes = _in_order(_pruned(_read_nodes(strict.text(data))))
     whole = _two_passes(nodes, unit) if passes else _one_pass(nodes, unit, training)
     whole |= changes(given, whole)
+    if training:
+        whole.setdefault("microbatches", whole["accelerators"])
     if "levels" in given:
         whole["levels"] = [(units, _paced(pace, unit)) for units, pace in whole["levels"]]
     else:

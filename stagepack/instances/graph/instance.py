@@ -247,8 +247,9 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         profile : ModelProfile
         cluster : Cluster
         training : bool
-            Count backward passes and stashes; with the objective ``forward+backward`` they are
-            nodes of their own.
+            Count backward passes and stashes, of as many microbatches as accelerators where
+            `options` say no other number; with the objective ``forward+backward`` they are nodes
+            of their own.
         name : str, optional
             That of the profile when absent.
         **options
@@ -262,6 +263,8 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         passes = training and options.get("objective") == Objective.FORWARD_BACKWARD
         derived = profiled.columns(profile, training=training, passes=passes)
         derived |= profiled.machine(cluster)
+        if training:
+            derived["microbatches"] = derived["accelerators"]
         title = profile.name or "graph" if name is None else name
         return cls.from_arrays(**{**derived, "name": title, **options})
 

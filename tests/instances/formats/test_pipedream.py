@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.instances import formats
 from stagepack.instances.graph import GraphPartition
@@ -218,3 +219,11 @@ def test_bandwidths_of_profiles_have_units(tmp_path: Path) -> None:
         for bandwidth in ("10GB/s", "10", 10)
     ]
     assert [instance.bandwidth for instance in both] == [10_000, 10 * 2**30 / 1e6, 10 * 2**30 / 1e6]
+
+
+def test_training_fills_the_pipeline_of_a_graph(tmp_path: Path) -> None:
+    path = graph(tmp_path, *SMALL)
+    given: dict[str, Any] = {"kind": "graph-partition", "devices": 3, "bandwidth": 10}
+    assert sp.read(path, **given).microbatches == 1
+    assert sp.read(path, **given, training=True).microbatches == 3
+    assert sp.read(path, **given, training=True, microbatches=2).microbatches == 2

@@ -34,6 +34,7 @@ def test_columns_are_those_of_the_layers() -> None:
     assert graph.capacity is not None
     assert graph.capacity.tolist() == [64, 64]
     trained = sp.GraphPartition.from_profile(PROFILE, cluster, training=True)
+    assert trained.microbatches == len(cluster)
     assert trained.time.tolist() == [9, 12, 14]
     assert trained.traffic.tolist() == [20, 40, 4]
     assert trained.stash.tolist() == [5, 0, 0]
