@@ -85,6 +85,7 @@ def _read(text: str) -> Dump:
         )
     lives: dict[str, tuple[int, int]] = {}
     values: list[Value] = []
+    told: set[str] = set()
     begin: dict[int, int] = {}
     end, allocation = 0, -1
     section = ""
@@ -105,14 +106,24 @@ def _read(text: str) -> Dump:
             if allocation >= 0:
                 begin[allocation] = end
                 end += -(-int(block[2]) // ALIGNMENT) * ALIGNMENT
-        elif value is not None and allocation >= 0:
+        elif value is not None:
             name = value[1] if value[1].endswith("}") else f"{value[1]}{{}}"
+            told.add(name)
+            if allocation < 0:
+                continue
             phi = value[2] is not None
             values.append(Value(name, 0, -1, int(value[3]), allocation, int(value[4]), phi))
         elif line.lstrip().startswith(("allocation ", "value: ")) and value is None:
             raise _damaged(at, "is no allocation and no value")
         elif line and not line.startswith(" "):
             section = ""
+    lost = next((name for name in lives if name not in told), None)
+    if lost is not None and values:
+        raise InputError(
+            f"tells when {lost} lives, and not where it is: it was cut short",
+            field="assignment",
+            remedy="give the dumps of XLA, whole",
+        )
     return Dump([_alive(value, lives) for value in values if value.nbytes], begin)
 
 

@@ -149,6 +149,14 @@ def test_xla_dumps_live_ranges_beside_its_assignment(tmp_path: Path) -> None:
         sp.read(ranges)
 
 
+def test_an_assignment_that_was_cut_short_is_refused(tmp_path: Path) -> None:
+    """Between two lines, where each is whole."""
+    path = tmp_path / "dump.txt"
+    path.write_text(RANGES + ASSIGNMENT[: ASSIGNMENT.index("allocation 1")])
+    with pytest.raises(InputError, match=r"sum\{0\} lives, and not where it is: it was cut short"):
+        sp.read(path, kind="packing")
+
+
 LOOP_RANGES = """\
 HloLiveRange (max 32):
   BufferLiveRange:
