@@ -13,7 +13,7 @@ from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Termination
 
-RATE = 115_000_000
+RATE = 165_000_000
 """Steps in a second."""
 
 PART = 500_000
