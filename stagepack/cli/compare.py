@@ -268,7 +268,7 @@ def _announcement(problems: dict[str, Instance], methods: Methods, limit: float)
 def _exit_code(comparison: Comparison, rescue: Rescue) -> int:
     if comparison.contradictions or any(row["status"] == "error" for row in comparison.rows):
         return EXIT_INTERNAL
-    if rescue:
+    if rescue or comparison.unkept:
         return EXIT_INPUT
     found = any(result.solution is not None for result in comparison.results.values())
     return EXIT_INTERRUPTED if comparison.interrupted and not found else 0

@@ -9,6 +9,7 @@ import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from stagepack.compare.outcomes import Failure
@@ -22,10 +23,16 @@ from stagepack.result import Result
 DIED = Failure("error", "the worker process died (a crash, or out of memory)")
 NO_ROOM = Failure("n/a", NO_MEMORY)
 
-UNKEPT = "cannot be kept"
-"""How the reason begins of an answer that the store did not take."""
 
-Outcome = Result[Solution] | Failure
+@dataclass(frozen=True)
+class Unkept:
+    """An answer that the store did not take, and why not."""
+
+    result: Result[Solution]
+    reason: str
+
+
+Outcome = Result[Solution] | Failure | Unkept
 Kept = tuple[Path, JsonObject]
 """The store in which a cell is kept, and its question."""
 
@@ -67,7 +74,7 @@ def attempt(
     try:
         store.write(question, outcome)
     except (InputError, OSError) as error:
-        return Failure("error", f"{UNKEPT}: {error}")
+        return Unkept(outcome, str(error))
     return outcome
 
 

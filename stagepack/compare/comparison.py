@@ -37,6 +37,7 @@ class Comparison(Outcomes):
                 "runtime": round(self.runtime, 3),
                 "interrupted": self.interrupted,
                 "contradictions": self.contradictions,
+                "unkept": self.lost,
                 "versions": self.versions,
                 "rows": self.rows,
                 "results": [

@@ -60,6 +60,8 @@ class Outcomes(ShownRows):
         The :class:`stagepack.result.Result` of each cell ``(instance, method, seed)`` that has one.
     failures : dict
         The :class:`Failure` of each other cell.
+    unkept : dict
+        Of each cell whose result the store did not take, why not.
     settings : dict
         Keyword arguments that repeat the comparison.
     interrupted : bool
@@ -74,6 +76,7 @@ class Outcomes(ShownRows):
     cells: list[Cell]
     results: dict[tuple[str, str, int], Result[Solution]] = field(default_factory=dict)
     failures: dict[tuple[str, str, int], Failure] = field(default_factory=dict)
+    unkept: dict[tuple[str, str, int], str] = field(default_factory=dict)
     settings: JsonObject = field(default_factory=dict)
     interrupted: bool = False
     runtime: float = 0.0
@@ -98,6 +101,17 @@ class Outcomes(ShownRows):
     def complete(self) -> bool:
         """Whether every cell that can be solved ended in a status."""
         return not self.interrupted and all(f.status == "n/a" for f in self.failures.values())
+
+    @property
+    def lost(self) -> str:
+        """How many results the store did not take, and why: a line; "" where it took all."""
+        if not self.unkept:
+            return ""
+        number, reason = (
+            as_text.plural(len(self.results), "result"),
+            next(iter(self.unkept.values())),
+        )
+        return f"{len(self.unkept):,} of {number} not kept in the store: {reason}"
 
     @property
     def versions(self) -> dict[str, str]:

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stagepack.compare.cell import Outcome, Unkept
 from stagepack.compare.child import Limits
 from stagepack.compare.comparison import Comparison
 from stagepack.compare.outcomes import Cell, Failure
 from stagepack.compare.store import Store
 from stagepack.compare.workers import Run
-from stagepack.contracts import Instance, JsonObject, Solution
+from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError, suggest
-from stagepack.result import Result
 
 log = logging.getLogger("stagepack")
 
@@ -83,7 +83,8 @@ def compare(
         Bytes of data that the process of a cell may hold (Linux).
     store : path-like, optional
         A folder in which every result is kept as soon as it is there, and found again: cells that
-        are in it are not run.
+        are in it are not run.  Answers that it does not take (a full disk) are in the comparison
+        all the same, and are named in its ``unkept``.
     on_start : callable, optional
         Called with ``(cell, done, total)`` whenever a cell (instance, method, seed) begins, in
         the calling thread; on an `executor` all are told when they are handed over.
@@ -151,6 +152,8 @@ def compare(
     comparison.runtime = time.perf_counter() - began
     for contradiction in comparison.contradictions:
         log.error("contradiction: %s", contradiction)
+    if comparison.unkept:
+        log.error("error: %s", comparison.lost)
     return comparison
 
 
@@ -244,8 +247,11 @@ class _Told:
         if self.on_start is not None:
             self.on_start(cell, *self._standing)
 
-    def finish(self, cell: Cell, outcome: Result[Solution] | Failure) -> None:
+    def finish(self, cell: Cell, outcome: Outcome) -> None:
         comparison = self.comparison
+        if isinstance(outcome, Unkept):
+            comparison.unkept[cell] = outcome.reason
+            outcome = outcome.result
         if isinstance(outcome, Failure):
             comparison.failures[cell] = outcome
             if outcome.detail:

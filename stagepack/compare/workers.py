@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 
-from stagepack.compare.cell import DIED, UNKEPT, Kept, Outcome, attempt, run_cell, run_cells
+from stagepack.compare.cell import DIED, Kept, Outcome, attempt, run_cell, run_cells
 from stagepack.compare.child import Forked, Keeper, Limits, run_watched
 from stagepack.compare.outcomes import Cell, Failure
 from stagepack.compare.store import Store
@@ -102,7 +102,7 @@ class Run:
             outcome = attempt(self.solve, instance, self._arguments(cell), self._place(cell))
             if isinstance(outcome, Failure):
                 self.interrupted = outcome.status == "skipped"
-            else:
+            elif isinstance(outcome, Result):
                 self.interrupted = outcome.termination == Termination.INTERRUPTED
             self._end(cell, outcome)
 
@@ -252,12 +252,7 @@ class Run:
 
     def _end(self, cell: Cell, outcome: Outcome) -> None:
         """Tell what became of a cell; the store hears of one that failed."""
-        if (
-            self.store is not None
-            and isinstance(outcome, Failure)
-            and outcome.status == "error"
-            and not outcome.reason.startswith(UNKEPT)
-        ):
+        if isinstance(outcome, Failure) and outcome.status == "error" and self.store is not None:
             with contextlib.suppress(InputError, OSError):
                 self.store.note(self.questions[cell], outcome.status, outcome.reason)
         self.finish(cell, outcome)

@@ -132,7 +132,9 @@ def test_a_run_that_was_ended_goes_on_where_it_was(tmp_path: Path) -> None:
     assert plain(again) == plain(alone)
 
 
-def test_a_full_disk_costs_what_was_under_way(tmp_path: Path) -> None:
+def test_a_full_disk_costs_what_was_under_way(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     resource = pytest.importorskip("resource")
     store, before = tmp_path / "store", resource.getrlimit(resource.RLIMIT_FSIZE)
 
@@ -144,9 +146,11 @@ def test_a_full_disk_costs_what_was_under_way(tmp_path: Path) -> None:
         found, _ = cells(store, tmp_path, on_result=fill)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    told = [row["reason"] for row in found.rows if row["status"] == "error"]
-    assert len(told) == 18
-    assert all("cannot be kept" in reason for reason in told)
+    assert found.complete, "the answers are there"
+    assert len(found.unkept) == 18
+    assert all("cannot be written" in reason for reason in found.unkept.values())
+    assert [found.lost] == [one.message[7:] for one in caplog.records if one.levelname == "ERROR"]
+    assert found.lost.startswith("18 of 28 results not kept in the store: ")
     assert len([path for path in store.rglob("*") if path.is_file()]) == 10 + 1, "nothing torn"
     again, begun = cells(store, tmp_path)
     assert len(begun) == 18
