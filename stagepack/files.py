@@ -27,6 +27,10 @@ GZIP_MAGIC = b"\x1f\x8b"
 CHUNK = 2**20
 NO_MEMORY = "takes more memory than there is"
 
+MARK = "store.json"
+"""The file that says that a folder is a store, of what, and of which version."""
+
+_SCRATCH = ".stagepack-"
 _RAISE = f"raise the limit with --max-bytes, max_bytes= or {VARIABLE}"
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _ELSEWHERE = "choose a writable place"
@@ -218,7 +222,7 @@ def write(path: str | Path, content: str | bytes) -> None:
             with target.open("wb", buffering=0) as sink:
                 _pour(sink.fileno(), data)
             return
-        handle, scratch = tempfile.mkstemp(prefix=".stagepack-", dir=target.parent)
+        handle, scratch = tempfile.mkstemp(prefix=_SCRATCH, dir=target.parent)
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
         umask = os.umask(0)
@@ -289,9 +293,59 @@ def require_directory(path: str | Path, *files: str) -> None:
         raise _unwritable(path, error) from error
 
 
+def require_store(path: str | Path, holds: str, version: int, *, new: bool = True) -> Path:
+    """Make a folder a store, which a file in it says, or see that it is one that can be read.
+
+    Parameters
+    ----------
+    path : path-like
+    holds : str
+        What is kept there.
+    version : int
+        The newest that is known.
+    new : bool
+        Whether it may be made.
+
+    Returns
+    -------
+    pathlib.Path
+        The folder.
+
+    Raises
+    ------
+    InputError
+        When it cannot be used, holds something else, or is of a newer version.
+    """
+    folder = require_path(path)
+    mark = folder / MARK
+    if not mark.exists():
+        # What another process is writing beside its place is not yet there.
+        inside = os.listdir(folder) if folder.is_dir() else []
+        if not new or any(not name.startswith(_SCRATCH) for name in inside):
+            raise InputError(f"is no store of {holds}", file=path, remedy="name another folder")
+        require_directory(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        said = {"store": "stagepack", "holds": holds, "version": version}
+        write(mark, json.dumps(said) + "\n")
+    try:
+        said = json.loads(mark.read_text(encoding="utf-8"))
+        found = said["version"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError("cannot be read", file=mark, remedy="name another folder") from None
+    if said.get("holds", holds) != holds:
+        raise InputError(f"is no store of {holds}", file=path, remedy="name another folder")
+    if not isinstance(found, int) or found > version:
+        raise InputError(
+            f"version {found} is newer than {version}, the newest known here",
+            file=mark,
+            remedy="update Stagepack",
+        )
+    return folder
+
+
 def _probe(directory: Path) -> None:
     """Make a file in a directory and take it away: permissions alone do not tell."""
-    handle, scratch = tempfile.mkstemp(prefix=".stagepack-", dir=directory)
+    handle, scratch = tempfile.mkstemp(prefix=_SCRATCH, dir=directory)
     os.close(handle)
     os.unlink(scratch)
 

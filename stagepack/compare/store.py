@@ -23,8 +23,6 @@ from stagepack.result import Result, Termination
 from stagepack.solve import versions
 
 VERSION = 1
-MARK = "store.json"
-"""The file that says that a folder is a store, and of which version."""
 
 
 class Store:
@@ -44,25 +42,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path, *, new: bool = True) -> None:
-        self.path = files.require_path(path)
-        mark = self.path / MARK
-        if not mark.exists():
-            others = self.path.is_dir() and any(self.path.iterdir())
-            if not new or others:
-                raise InputError("is no store of results", file=path, remedy="name another folder")
-            files.require_directory(self.path)
-            self.path.mkdir(parents=True, exist_ok=True)
-            files.write(mark, json.dumps({"store": "stagepack", "version": VERSION}) + "\n")
-        try:
-            version = json.loads(mark.read_text(encoding="utf-8"))["version"]
-        except (OSError, ValueError, KeyError, TypeError):
-            raise InputError("cannot be read", file=mark, remedy="name another folder") from None
-        if not isinstance(version, int) or version > VERSION:
-            raise InputError(
-                f"version {version} is newer than {VERSION}, the newest known here",
-                file=mark,
-                remedy="update Stagepack",
-            )
+        self.path = files.require_store(path, "results", VERSION, new=new)
 
     def question(self, instance: Instance, label: str, arguments: JsonObject) -> JsonObject:
         """Return what the answer of a cell depends on.

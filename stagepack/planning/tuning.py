@@ -33,6 +33,8 @@ from stagepack.planning.search import plan_model
 from stagepack.planning.tuned import Evaluation, Tuning
 from stagepack.solve import versions
 
+VERSION = 1
+"""Of the files in a store of plans."""
 SEARCHES = ("bounds", "bisection", "grid")
 Options = JsonObject
 Make = Callable[..., PipelinePartition]
@@ -100,10 +102,7 @@ def tune(
     for name in rising:
         if not _rises(values[name]):
             raise InputError("do not rise", field=name, remedy="give them from small to large")
-    if store is not None:
-        files.require_directory(store)
-        Path(store).mkdir(parents=True, exist_ok=True)
-    kept = None if store is None else Path(store)
+    kept = None if store is None else files.require_store(store, "plans", VERSION)
     limits: JsonObject = {"split": split, "time_limit": time_limit, "seed": seed}
     tuner = _Tuner(make, values, rising, limits, kept, executor, width)
     return tuner.run(search)

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import stagepack as sp
+from stagepack import files
 from stagepack.compare import curves
 from stagepack.compare.curves import gap_steps, integral, mean_over_time
 from stagepack.compare.results import COLUMNS, StoredResults
-from stagepack.compare.store import MARK, Store
+from stagepack.compare.store import Store
 from tests.cli.shell import run
 
 SUITE = """
@@ -199,11 +200,14 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
         Store(tmp_path)
     newer = tmp_path / "newer"
     Store(newer)
-    (newer / MARK).write_text('{"version": 2}')
+    (newer / files.MARK).write_text('{"version": 2}')
     with pytest.raises(sp.InputError, match="newer"):
         sp.read_store(newer)
     with pytest.raises(sp.InputError, match="no store"):
         sp.read_store(tmp_path / "nothing")
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / ".stagepack-1").write_text("")  # another process makes it
+    assert sp.read_store(Store(tmp_path / "begun").path).rows == ()
 
 
 def row(digest: str, method: str, objective: float | None, seconds: float, status: str) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import stagepack as sp
+from stagepack import files
 from tests.cli.shell import run
 
 CYCLES = [5, 9, 4, 7, 6, 8]
@@ -72,6 +73,11 @@ def test_plans_are_kept_and_found_again(tmp_path: Path) -> None:
     mended = sp.tune(model, OPTIONS, "batch", store=store)
     assert sum(not one.cached for one in mended.evaluations) == 1
     assert json.loads(torn.read_text())["figures"]
+    with pytest.raises(sp.InputError, match="no store of results"):
+        sp.read_store(store)
+    (store / files.MARK).write_text('{"version": 2}')
+    with pytest.raises(sp.InputError, match="version 2 is newer than 1"):
+        sp.tune(model, OPTIONS, "batch", store=store)
 
 
 def test_several_plans_at_a_time_find_the_same() -> None:
