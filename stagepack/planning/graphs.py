@@ -7,11 +7,14 @@ branches may run side by side: the schedule's edges are those of the graph.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from stagepack.heuristics.graph.step_bound import step_bound
+from stagepack.heuristics.graph.step_bound import longest_chain, step_bound
+from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.instances.graph import GraphPartition, Objective
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.stages import Level, Structure, ticks
@@ -37,7 +40,7 @@ class Graphs(Tries):
 
     def find(self) -> ModelPlan:
         """Return the fastest plan that is found."""
-        bound = step_bound(self.model, self.microbatches, ticks(self.model))
+        bound, source = self._bound()
         self.enough = bound
         own = self.model.objective
         asked = dict.fromkeys((*(() if own in UNTIMED else (own,)), *ASKED))
@@ -58,7 +61,20 @@ class Graphs(Tries):
                     seen.add(result.solution)
                     cut = Level("partition", whole, result)
                     self.timed(Structure(cut, {}, self.microbatches, split=self.split), ())
-        return self.plan(bound, "work of the graph", "" if self.best is not None else reason)
+        return self.plan(bound, source, "" if self.best is not None else reason)
+
+    def _bound(self) -> tuple[int, str]:
+        """Return a bound on every plan: work, or the least step of the longest path."""
+        cycles = ticks(self.model)
+        bound = step_bound(self.model, self.microbatches, cycles)
+        path = longest_chain(self.model, cycles)
+        if path is not None:
+            limit = self.limits["time_limit"]
+            ends = math.inf if limit is None else time.monotonic() + limit
+            least = least_step(path, self.microbatches, split=self.split, ends=ends)
+            if least > bound:
+                return least, "least step of the longest path"
+        return bound, "work of the graph"
 
     def _in_flight(self) -> Iterator[int]:
         """Yield the numbers of microbatches in flight for which partitions are made, falling."""

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.heuristics.graph.step_bound import step_bound
+from stagepack.heuristics.graph.step_bound import longest_chain, step_bound
+from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.instances.groups.stage import stage_groups
 from stagepack.instances.phases.stage import at_clock
 from stagepack.planning import Level
@@ -223,6 +224,41 @@ def test_graphs_are_planned_as_they_are(seed: int, tmp_path: Path) -> None:
     shown = run("show", path)
     assert "node" in shown.stdout, shown.stderr
     assert run("check", path).returncode == 0
+
+
+@pytest.mark.parametrize(("seed", "split"), [(0, False), (1, True)])
+def test_no_stages_of_a_graph_are_faster_than_those_of_its_longest_path(
+    seed: int, split: bool
+) -> None:
+    model = graph(seed)
+    chain = longest_chain(model)
+    assert chain is not None
+    least, any_answer = least_step(chain, 4, split=split), sp.solve(model)
+    made = []
+    for chosen in itertools.product(range(2), repeat=6):
+        solution = sp.GraphSolution.of(model, (*chosen, *chosen))
+        if not model.check(solution):
+            level = Level("partition", model, expressed(model, solution, any_answer))
+            schedule = Structure(level, {}, 4, split=split).schedule()
+            made.append(sp.solve(schedule, time_limit=2).objective)
+    found = [objective for objective in made if objective is not None]
+    assert found
+    assert min(found) >= least
+
+
+def test_the_bound_of_a_graph_that_is_a_path_rises_with_its_microbatches() -> None:
+    n = 6
+    ahead = [(u, u + 1) for u in range(n - 1)]
+    back = [(n + v, n + u) for u, v in ahead]
+    model = sp.GraphPartition.from_edges(
+        2 * n, [*ahead, (n - 1, 2 * n - 1), *back], time=[1] * n + [2] * n, accelerators=3,
+        colour=[*range(n)] * 2, backward=[False] * n + [True] * n, stash=[1] * n + [0] * n,
+        microbatches=3,
+    )  # fmt: skip
+    for microbatches in (1, 3, 7):  # two nodes a device: all wait for two of them
+        plan = sp.plan_model(model, microbatches=microbatches)
+        assert plan.status == "OPTIMAL"
+        assert plan.bound == plan.objective == 6 * (microbatches + 2)
 
 
 def test_graphs_that_fit_no_device_are_proved() -> None:

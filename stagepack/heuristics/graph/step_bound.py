@@ -1,19 +1,26 @@
-"""A bound on the time of a step over all partitions of a graph, and all their schedules.
+"""Bounds on the time of a step over all partitions of a graph, and all their schedules.
 
 The device with most to do does at least its share of the work of all microbatches, and some device
 does all of the heaviest node.  The first microbatch passes along the longest path of the graph, on
 the fastest devices.  Traffic and memory are left out.  O(n + edges).
+
+Where stages follow one another, the nodes of one path, and what must be on their devices, are a
+chain: without all others no stage takes longer or more room, and the order of stages is that of the
+path.  So what bounds the steps of the chain bounds those of the graph.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from fractions import Fraction
 
 import numpy as np
 
 from stagepack.instances.graph import GraphPartition
-from stagepack.instances.profile import Array
+from stagepack.instances.graph.chain import sums
+from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.profile import Array, Cluster, Device
 
 SLACK = 1e-9
 """Relative, for sums of floats and quotients of speeds."""
@@ -31,8 +38,111 @@ def step_bound(instance: GraphPartition, microbatches: int, cycles: int = 1) -> 
     """
     least = _least(instance)
     share = microbatches * max(float(least.sum()) / instance.devices, float(least.max()))
-    longest = max(share, _longest_path(instance, least))
+    path = _longest_path(instance.edges, least)
+    longest = max(share, float(least[path].sum()))
     return max(0, math.floor(longest * cycles * (1 - SLACK)))
+
+
+def longest_chain(instance: GraphPartition, cycles: int = 1) -> PipelinePartition | None:
+    """Return the longest path of forward nodes as a chain whose steps are no longer.
+
+    A layer is a node with all nodes of its colour, or those alone that no node before it has
+    taken.  Its times are those on the fastest device, rounded down; devices are all as large as the
+    largest one, and may stay unused.  Of what crosses a cut only the tensors between its two nodes
+    count, on the fastest link.  O(n + edges).
+
+    Parameters
+    ----------
+    instance : GraphPartition
+    cycles : int
+        Of a unit of time.
+
+    Returns
+    -------
+    PipelinePartition or None
+        None where there are no forward nodes, or stages need not follow one another.
+    """
+    forward = np.flatnonzero(~instance.backward)
+    if not instance.contiguous or not len(forward):
+        return None
+    place = np.full(instance.n, -1, dtype=np.int64)
+    place[forward] = np.arange(len(forward))
+    inner = instance.edges[(~instance.backward)[instance.edges].all(axis=1)]
+    least = _least(instance)
+    path = forward[_longest_path(place[inner], least[forward])]
+    layer = _layers(instance, path)
+    passes = []
+    for which in (~instance.backward, instance.backward):
+        total = [Fraction(0)] * len(path)
+        for node in np.flatnonzero(which & (layer >= 0)).tolist():
+            total[layer[node]] += _exactly(instance, node)
+        passes.append([math.floor(time * cycles) for time in total])
+    there = layer >= 0
+    memory, stash = (
+        sums(figures[there], layer[there], len(path))
+        for figures in (instance.memory, instance.stash)
+    )
+    crossing = _crossing(instance, path, cycles)
+    table = np.broadcast_to(crossing, (instance.devices, len(crossing)))
+    return PipelinePartition.from_arrays(
+        passes[0],
+        backward=passes[1],
+        cluster=_largest(instance),
+        exclusive=memory,
+        stash=stash,
+        recv_cycles=table,
+        send_cycles=table,
+        training=bool(instance.backward.any()),
+        microbatches=1,
+        backward_transfers=False,
+        fewer_stages=True,
+        name=instance.name,
+    )
+
+
+def _layers(instance: GraphPartition, path: Array) -> Array:
+    """Return at which place of a path each node is, -1: at none, shape (n,)."""
+    layer = np.full(instance.n, -1, dtype=np.int64)
+    owner: dict[int, int] = {}
+    colours = instance.colour.tolist()
+    for at, node in enumerate(path.tolist()):
+        layer[node] = at
+        owner.setdefault(colours[node], at)
+    owner.pop(-1, None)
+    for node, colour in enumerate(colours):
+        if layer[node] < 0:
+            layer[node] = owner.get(colour, -1)
+    return layer
+
+
+def _exactly(instance: GraphPartition, node: int) -> Fraction:
+    """Return the least time of a node on any device, 0 for none."""
+    times = []
+    if instance.accelerator[node] and len(instance.speeds):
+        fastest = Fraction(str(instance.speeds.max().item()))
+        times.append(Fraction(instance.time[node].item()) / fastest)
+    if instance.cpus and instance.cpu[node]:
+        times.append(Fraction(instance.cpu_time[node].item()))
+    return min(times, default=Fraction(0))
+
+
+def _crossing(instance: GraphPartition, path: Array, cycles: int) -> list[int]:
+    """Return the least cycles in which what neighbours of a path share goes across each cut."""
+    next_one = np.full(instance.n, -1, dtype=np.int64)
+    next_one[path[:-1]] = path[1:]
+    tensor = np.repeat(np.arange(len(instance.producer)), np.diff(instance.consumer_ptr))
+    shared = next_one[instance.producer[tensor]] == instance.consumers
+    amounts = dict.fromkeys(path.tolist(), Fraction(0))
+    for which in np.unique(tensor[shared]).tolist():
+        amounts[int(instance.producer[which])] += Fraction(instance.traffic[which].item())
+    fastest = Fraction(str(np.max(instance.bandwidth).item()))
+    return [0, *(math.floor(amounts[node] / fastest * cycles) for node in path.tolist()[:-1]), 0]
+
+
+def _largest(instance: GraphPartition) -> Cluster:
+    """Return devices that are all as large as the largest one."""
+    known = None if instance.cpus or instance.capacity is None else int(instance.capacity.max())
+    return Cluster(devices=(Device(memory=known),) * instance.devices, clock=1)
 
 
 def _least(instance: GraphPartition) -> Array:
@@ -45,23 +155,31 @@ def _least(instance: GraphPartition) -> Array:
     return np.where(np.isfinite(time), time, 0.0)
 
 
-def _longest_path(instance: GraphPartition, least: Array) -> float:
-    """Return the time of the longest path."""
-    u, v = instance.edges.T
-    waiting = np.bincount(v, minlength=instance.n)
-    after: list[list[int]] = [[] for _ in range(instance.n)]
+def _longest_path(edges: Array, times: Array) -> Array:
+    """Return the nodes of the path that takes longest."""
+    n = len(times)
+    u, v = edges.T
+    waiting = np.bincount(v, minlength=n)
+    after: list[list[int]] = [[] for _ in range(n)]
     for source, target in zip(u.tolist(), v.tolist(), strict=True):
         after[source].append(target)
-    begin = [0.0] * instance.n
+    before = [-1] * n
+    begin = [0.0] * n
     ready = deque(np.flatnonzero(waiting == 0).tolist())
-    left, times, end = waiting.tolist(), least.tolist(), 0.0
+    left, lasting, end, last = waiting.tolist(), times.tolist(), -1.0, -1
     while ready:
         node = ready.popleft()
-        done = begin[node] + times[node]
-        end = max(end, done)
+        done = begin[node] + lasting[node]
+        if done >= end:
+            end, last = done, node
         for other in after[node]:
-            begin[other] = max(begin[other], done)
+            if done >= begin[other]:
+                begin[other], before[other] = done, node
             left[other] -= 1
             if not left[other]:
                 ready.append(other)
-    return end
+    path = []
+    while last >= 0:
+        path.append(last)
+        last = before[last]
+    return np.array(path[::-1], dtype=np.int64)

@@ -76,7 +76,13 @@ def affordable(instance: PipelinePartition) -> bool:
     return not tabular and instance.k * instance.n**2 <= LARGEST
 
 
-def least_step(instance: PipelinePartition, microbatches: int, *, split: bool = False) -> int:
+def least_step(
+    instance: PipelinePartition,
+    microbatches: int,
+    *,
+    split: bool = False,
+    ends: float = math.inf,
+) -> int:
     """Return the best bound known on the cycles of a step, of any partition and any schedule.
 
     Parameters
@@ -85,8 +91,11 @@ def least_step(instance: PipelinePartition, microbatches: int, *, split: bool = 
     microbatches : int
     split : bool
         Whether the backward pass is split into B and W.
+    ends : float
+        The clock (`time.monotonic`) at which it is enough.
     """
-    found = StepStages(instance, microbatches, split).least() if affordable(instance) else None
+    stages = StepStages(instance, microbatches, split, ends) if affordable(instance) else None
+    found = None if stages is None else stages.least()
     return step_bound(instance, microbatches, split=split) if found is None else found.bound
 
 
