@@ -52,10 +52,15 @@ def results(
     as_json: AsJson = False,
 ) -> None:
     """Show the results of a store: figures of each method, profiles, and what became worse."""
-    from stagepack.compare.results import changes_sheet, read_store
+    from stagepack.compare.results import changes_sheet, read_store, require_parquet
+    from stagepack.report.canvas import require_picture
 
     pictures = {"profile": profile, "cactus": cactus, "gap": gap, "integral": integral}
     require_writable(csv, parquet, *pictures.values())
+    if parquet is not None:
+        require_parquet(parquet)
+    for picture in filter(None, pictures.values()):
+        require_picture(picture)
     if html is not None:
         files.require_directory(html, "index.html")
         require_pages("--html")

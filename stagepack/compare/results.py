@@ -6,6 +6,7 @@ INFEASIBLE; times are those of solving.
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import math
 from collections.abc import Iterable, Sequence
@@ -44,6 +45,14 @@ NOTHING: JsonObject = {"objective": None, "trace": [], "runtime": None}
 """What a cell without an answer says."""
 SHIFT = 1.0  # seconds that are added to times before their geometric mean, and taken off again
 SLOWER, NOTICED = 1.5, 0.1  # a time that is so many times, and so many seconds, longer is told
+
+
+def require_parquet(path: str | Path) -> None:
+    """Refuse to write Parquet where what writes it is not installed."""
+    for package in ("pandas", "pyarrow"):
+        if importlib.util.find_spec(package) is None:
+            remedy = "pip install 'stagepack[parquet]'"
+            raise InputError(f"Parquet needs {package}", file=path, remedy=remedy)
 
 
 @dataclass(frozen=True)
@@ -201,13 +210,10 @@ class StoredResults(ShownRows):
         InputError
             When it cannot be written, or pandas or pyarrow is not installed.
         """
+        require_parquet(path)
         stream = io.BytesIO()
         table = self.to_dataframe().reindex(columns=list(COLUMNS))
-        try:
-            table.to_parquet(stream, index=False)
-        except ImportError:
-            remedy = "pip install 'stagepack[parquet]'"
-            raise InputError("Parquet needs pyarrow", file=path, remedy=remedy) from None
+        table.to_parquet(stream, engine="pyarrow", index=False)
         files.write(path, stream.getvalue())
 
     def to_html(self, directory: str | Path) -> Path:

@@ -315,6 +315,9 @@ def test_commands_fill_a_store_and_read_it(tmp_path: Path) -> None:
     assert shown.returncode == 0
     assert "14 cases, 28 cells" in shown.stdout
     assert run("compare", path, "--devices", "3").returncode == 2
+    unknown = run("results", store, "--profile", tmp_path / "profile.xyz")
+    assert (unknown.returncode, unknown.stdout) == (2, ""), "refused before the store is read"
+    assert "no name of a picture" in unknown.stderr
 
 
 @pytest.mark.parametrize("last", [2.5, 300.0])
