@@ -13,8 +13,6 @@ import os
 import sys
 import threading
 
-from stagepack.kinds import KINDS
-
 LOADED = (
     "highspy",
     "jinja2",
@@ -30,15 +28,18 @@ LOADED = (
     "stagepack.report.shown",
     "stagepack.solve",
     "typer.rich_utils",
-    *(f"stagepack.methods.{known.family}.searches" for known in KINDS.values()),
 )
 
 
 def serve() -> None:
     """Answer until stdin ends."""
     from stagepack.heuristics.pipeline.prober import load_kernels
+    from stagepack.methods import Deferred
+    from stagepack.solve import REGISTRY
 
-    for name in LOADED:
+    runs = [method.run for methods in REGISTRY.values() for method in methods]
+    late = {run.module: None for run in runs if isinstance(run, Deferred)}
+    for name in (*LOADED, *late):
         importlib.import_module(name)
     load_kernels()  # the first of a process takes a quarter of a second, whichever it is
     gc.freeze()  # a child that looks for garbage would copy all pages
