@@ -171,6 +171,7 @@ def test_the_catalog_is_typed_by_its_names() -> None:
         "layer-grouping": names.GroupingName,
         "graph-partition": names.GraphName,
     }
+    assert set(typed) == set(kinds.KINDS)
     for kind, literal in typed.items():
         assert set(typing.get_args(literal)) == {entry.name for entry in catalog.entries(kind)}
     literals = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any
 
+from stagepack.contracts import cached
 from stagepack.instances.documents import strict
 from stagepack.shown import Shown, ShownSolution
 from tests.toy_kind.instances.toy.words import KIND
@@ -47,7 +47,7 @@ class KnapsackData(Shown):
     def n(self) -> int:
         return len(self.sizes)
 
-    @cached_property
+    @cached
     def digest(self) -> str:
         known = [getattr(self, f.name) for f in fields(self) if f.name not in ("name", "source")]
         return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
