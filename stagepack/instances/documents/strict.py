@@ -61,7 +61,8 @@ def decode(data: bytes, shape: type[T]) -> T:
     ----------
     data : bytes
     shape : type
-        A type msgspec decodes to.
+        A type msgspec decodes to.  Its ``ELSEWHERE``, if it has one, says of names that people
+        expect where that is said.
 
     Raises
     ------
@@ -185,6 +186,9 @@ def _mismatch(message: str, shape: type, load: Callable[[], Any]) -> InputError:
         field = f"{field}.{lacking[2]}" if field else lacking[2]
         if lacking[1].startswith("missing"):
             return InputError("is missing", field=field, remedy="add it")
+        elsewhere: Mapping[str, str] = getattr(shape, "ELSEWHERE", {})
+        if field in elsewhere:
+            return InputError("unknown field", field=field, remedy=elsewhere[field])
         return _unknown(field, lacking[2], dict.fromkeys(_fields(shape)))
     if what == "Number out of range":
         return InputError("is a number out of range", field=field, remedy=_SMALLER)

@@ -8,7 +8,7 @@ All other fields are those of :class:`stagepack.instances.graph.GraphPartition`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -74,6 +74,10 @@ class Level(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A graph-partition instance."""
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        "stages": "leave it out: accelerators says how many there may be"
+    }
 
     problem: Literal["graph-partition"]
     version: Literal[1]

@@ -9,7 +9,8 @@ fields, their units and defaults are those of
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -87,6 +88,10 @@ class Document(
     `layers` as a list of objects goes with `tensors` (bytes by name) and `results` (tensors that
     return to the host); as an object of columns it goes with `variables`.
     """
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        "stages": "leave it out, and give --devices, or the cluster's devices: each takes a stage"
+    }
 
     problem: Literal["pipeline-partition"]
     version: Literal[1]

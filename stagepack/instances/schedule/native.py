@@ -7,7 +7,8 @@ device, a lone number stands for all.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -38,6 +39,10 @@ class Document(
     Cycles of `forward`, `backward` and `weight` for one microbatch, one a stage; `edges` are pairs
     (producer stage, consumer stage), the chain where they are left out.
     """
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        "stages": "leave it out: forward has a number for each stage"
+    }
 
     problem: Literal["pipeline-schedule"]
     version: Literal[1]

@@ -241,6 +241,7 @@ BAD: list[tuple[Any, str, str]] = [
     (altered(cluster={"devices": [{"speed": 1e-300}]}), "cluster.devices[0].speed", "range"),
     (altered(cluster={"devices": [{"recv": {"GBps": 1, "lag": 2}}]}),
      "cluster.devices[0].recv.lag", "unknown field"),
+    (altered(stages=2), "stages", "give --devices"),
     (altered(cluster={"devices": [{}], "clock": 10**400}), "cluster.clock", "out of range"),
     (columns(forward=[]), "layers.forward", "no layers"),
     (columns(forward=[1, -2, 3]), "layers.forward[1]", "is -2"),
