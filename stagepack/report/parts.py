@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from stagepack.contracts import JsonObject, Number, SolutionT
@@ -12,6 +13,8 @@ from stagepack.report.templating import part, render
 from stagepack.result import Result, Status
 
 TOP = 38  # pixels above a plot, for its buttons
+OTHER_PLOTS = ("colorscale", "geo", "map", "mapbox", "polar", "scene", "ternary")
+"""What plotly's template says of plots that pages have none of: most of its bytes."""
 
 
 @dataclass
@@ -134,6 +137,7 @@ def panel(
         filter(None, [of, layout.pop("title")["text"]])
     )  # a heading wraps where a plot's title would overlap
     layout["margin"]["t"] = TOP
+    _keep_what_is_used(layout["template"], {one["type"] for f in plain for one in f["data"]})
     drawn[name] = {"layout": layout}
     if several:
         drawn[name] |= {"choices": [f["data"] for f in plain], "start": start}
@@ -142,3 +146,11 @@ def panel(
     if rectangles:
         drawn[name]["rectangles"] = {**rectangles, "choice": start}
     return part("panel", name, title, layout["height"], several)
+
+
+def _keep_what_is_used(template: JsonObject, types: AbstractSet[str]) -> None:
+    """Drop from a template what no trace of these types looks up."""
+    looks = template.get("data", {})
+    template["data"] = {name: looks[name] for name in looks if name in types}
+    for name in OTHER_PLOTS:
+        template["layout"].pop(name, None)

@@ -104,6 +104,15 @@ def test_needs_no_network(page: Page) -> None:
     assert not any(tag in ("link", "iframe", "img") for tag, _ in page.tags)
 
 
+def test_fifty_instances_weigh_less_than_five_megabytes(page: Page) -> None:
+    figures = embedded(page)
+    looks = sum(len(json.dumps(figure["layout"]["template"])) for figure in figures.values())
+    assert looks < 3_000 * len(figures)  # plotly's own say what its other plots look like
+    sections = sum(tag == "section" for tag, _ in page.tags)
+    own = sum(len(script) for script in page.scripts if "plotly.js (basic" not in script[:300])
+    assert own + len(page.text) < 100_000 * sections
+
+
 def test_is_whole(page: Page) -> None:
     assert page.open == []
     assert len(page.scripts) == 3
