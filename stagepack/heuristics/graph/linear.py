@@ -182,7 +182,7 @@ class Hunt:
         self.best: Found | None = None
         self._staging, self._pause, self._offer = staging, pause, offer
         self._line = Line(staging, pause)
-        self._random = np.random.default_rng(seed)
+        self._seed, self._random = seed, np.random.default_rng(seed)
         costs = staging.blocks.cost
         self._unit = max(1.0, float(costs.mean())) if len(costs) else 1.0
         self._first = least_limit(staging.rooms, kernels.FIRST)
@@ -214,6 +214,8 @@ class Hunt:
     def along(self, rank: Array) -> bool:
         """Cut an order in which blocks of lower rank come last; whether that gave a better one.
 
+        The order is the same whatever was tried before.
+
         Parameters
         ----------
         rank : ndarray of int, shape (blocks,)
@@ -222,18 +224,23 @@ class Hunt:
         staging = self._staging
         from_tail = np.zeros(staging.n, dtype=np.int32)
         from_tail[staging.number[staging.kept]] = int(rank.max()) - rank[staging.kept]
-        order = self._order(from_tail, NARROW)
+        order = self._order(from_tail, NARROW, np.random.default_rng(self._seed))
         coarse = self._coarse > 1 and self.try_order(order, self._coarse)
         return self.try_order(order) or coarse
 
-    def _order(self, rank: Array, taste: tuple[float, float, float]) -> Array:
+    def _order(
+        self,
+        rank: Array,
+        taste: tuple[float, float, float],
+        random: np.random.Generator | None = None,
+    ) -> Array:
         """Return an order in which blocks of lower rank come first."""
         staging = self._staging
         n, nets = staging.n, len(staging.blocks.cost)
         order, ready = np.empty((2, n), dtype=np.int32)
         lower = np.concatenate(([0], np.cumsum(np.bincount(rank))[:-1]))
         missing, placed = staging.missing.copy(), np.zeros(nets, dtype=np.int32)
-        noise, end = self._random.random(n), lower.copy()
+        noise, end = (random or self._random).random(n), lower.copy()
         weights = np.array([taste[0], taste[1], taste[2] / self._unit])
         self._pause()
         state, done = np.zeros(2, dtype=np.int64), False

@@ -63,8 +63,8 @@ METHODS: tuple[GraphMethod, ...] = (
     TABLE.method(
         "auto",
         exact=True,
-        description="linear-dp and dp; local-search and frontier where these give up, cp-sat of "
-        "small graphs and where dp does not apply",
+        description="linear-dp and dp; metis, local-search and frontier where these give up, "
+        "cp-sat of small graphs and where dp does not apply",
         unproved=_nothing_exact,
         limited_by_work=True,
         default=False,

@@ -64,6 +64,10 @@ class CompactSearch:
 
     _unlisted = 0.0
     """Seconds of work in which not all ideals were listed, the last time."""
+    _pending: Found | None = None
+    """The best along orders that is not offered yet,"""
+    _source = ""
+    """and who found it."""
 
     def __init__(
         self, instance: GraphPartition, progress: GraphProgress, settings: Settings
@@ -140,6 +144,8 @@ class CompactSearch:
     def hunt(self, look: Callable[[Hunt], object], source: str) -> None:
         """Look for partitions along orders, and offer what is found.
 
+        All calls share one hunt: a later one goes on with other orders, from the best so far.
+
         Parameters
         ----------
         look : callable
@@ -150,25 +156,30 @@ class CompactSearch:
         with self.progress.setup("loading kernels"):
             load_kernels()
         self.least()
-        pending: list[Found] = []
-
-        def better(found: Found) -> None:
-            self.known = min(self.known, found.whole)
-            pending[:] = [found]
-            if self.progress.stale:
-                offer()
-
-        def offer() -> None:
-            while pending:
-                self.progress.offer(self.staging.solution(pending.pop()), source)
-
-        hunt = Hunt(self.staging, self.progress.require_time, better, self.settings.seed)
+        hunt, before = self._hunt, self._hunt.best
+        self._source = source
         try:
             look(hunt)
         finally:
-            if hunt.best is not None:  # how often one was offered before, the wall clock decides
+            if hunt.best is not before:  # how often one was offered, the wall clock decides
                 effort.spend(CHECKED * self._size)
-            offer()
+            self._offer_pending()
+
+    @functools.cached_property
+    def _hunt(self) -> Hunt:
+        return Hunt(self.staging, self.progress.require_time, self._better, self.settings.seed)
+
+    def _better(self, found: Found) -> None:
+        """Take what the hunt found; offer it at once unless others were offered just now."""
+        self.known = min(self.known, found.whole)
+        self._pending = found
+        if self.progress.stale:
+            self._offer_pending()
+
+    def _offer_pending(self) -> None:
+        found, self._pending = self._pending, None
+        if found is not None:
+            self.progress.offer(self.staging.solution(found), self._source)
 
     def hopeless(self, seconds: float) -> bool:
         """Return whether so much more work is no reason to list ideals that were too many."""

@@ -16,7 +16,7 @@ from stagepack.instances.graph import Compact, GraphPartition, GraphSolution, Ob
 from stagepack.methods import Settings
 from stagepack.methods.effort import counted
 from stagepack.methods.graph import METHODS
-from stagepack.methods.graph.exact import LONG, CompactSearch, dp, linear_dp
+from stagepack.methods.graph.exact import CompactSearch, dp, linear_dp
 from stagepack.methods.graph.improve import on_engine, solve_model
 from stagepack.methods.models import load_engine
 from stagepack.methods.starts import offer_start
@@ -43,7 +43,13 @@ ROUNDS_BEFORE = 2
 MODELLED, MODEL = 1_000, 0.5
 """Blocks times devices up to which CP-SAT has its share of what is left: this part."""
 ORDERS, ORDERS_ALONE = 0.1, 0.5
-"""The part of what is left for many orders of blocks; the same where labels do not apply."""
+"""The part of what is left for many orders of blocks; the same where labels do not apply;"""
+SHORT = 1.5, 0.75
+"""in short runs so many seconds of work, but at most this part;"""
+MANY = 20, 400
+"""how many more orders, and changes of the best that may fail in a row: the changes bring most."""
+MOST_PINS = 20_000
+"""Blocks and members of nets up to which `auto` asks METIS, too: in hundredths of a second."""
 Run = Callable[[GraphPartition, GraphProgress, Settings], None]
 
 
@@ -117,13 +123,18 @@ def _metis(instance: GraphPartition, progress: GraphProgress, settings: Settings
     search = CompactSearch(instance, progress, settings)
     if search.impossible:
         return
-    compact = search.compact
-    part = metis.parts(compact, compact.devices, settings.seed, progress.require_time)
-    if not instance.contiguous:
-        progress.offer_if_valid(compact.assignment(part, compact.device_class), "metis")
-    search.hunt(lambda hunt: hunt.along(metis.ranked(compact, part)), "metis")
+    _by_metis(search)
     if progress.solution is None:
         progress.reason = "metis: no stages along its parts fit"
+
+
+def _by_metis(search: CompactSearch) -> None:
+    """Offer METIS's parts, sorted into stages and cut again."""
+    compact, progress = search.compact, search.progress
+    part = metis.parts(compact, compact.devices, search.settings.seed, progress.require_time)
+    if not search.instance.contiguous:
+        progress.offer_if_valid(compact.assignment(part, compact.device_class), "metis")
+    search.hunt(lambda hunt: hunt.along(metis.ranked(compact, part)), "metis")
 
 
 def _pipedream(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
@@ -176,6 +187,8 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
         if most > GLANCE and (supports["frontier"] or not supports["dp"]):
             break  # labels, or models, need what is left
         if most == GLANCE and supports["dp"]:
+            if supports["metis"] and _few_pins(search.compact):
+                _by_metis(search)
             part = ORDERS if supports["frontier"] else ORDERS_ALONE
             _along_many_orders(search, part)
         rounds = ROUNDS if supports["dp"] else ROUNDS_BEFORE
@@ -195,11 +208,17 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     search.annealing.run()
 
 
+def _few_pins(compact: Compact) -> bool:
+    """Whether METIS takes next to no time."""
+    return compact.blocks + len(compact.net) <= MOST_PINS
+
+
 def _along_many_orders(search: CompactSearch, part: float) -> None:
     """Give many orders a part of what is left: of large graphs they bring more than small moves."""
-    progress, (orders, patience, _) = search.progress, LONG
+    progress = search.progress
     few, value, bound = progress.solution, progress.objective, progress.bound
-    search.along_orders(orders, patience, part * progress.remaining)
+    left = progress.remaining
+    search.along_orders(*MANY, max(part * left, min(SHORT[0], SHORT[1] * left)))
     if few is None or value is None or bound is None or progress.objective is None:
         return
     if value - progress.objective < LITTLE * (value - bound):

@@ -10,8 +10,11 @@ import pytest
 import stagepack as sp
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph.ideals import TooManyError
+from stagepack.heuristics.graph.linear import Hunt
 from stagepack.heuristics.graph.local_search import PartitionSearch
+from stagepack.heuristics.graph.staging import Found, Staging
 from stagepack.instances.graph import Compact, GraphSolution
+from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.graph.exact import CompactSearch as Exact
 from stagepack.progress import Progress
@@ -28,7 +31,7 @@ from tests.random_graphs import brute_force, random_instance
 )
 def test_stages_that_need_not_be_contiguous(data_dir: Path, name: str, optimum: float) -> None:
     instance = sp.read(data_dir / "dnn-partitioning" / f"{name}.json", contiguous=False)
-    result = sp.solve(instance, time_limit=4)
+    result = sp.solve(instance, time_limit=2, options={"deterministic": True})
     assert result.solution is not None
     assert result.objective is not None
     assert result.bound is not None
@@ -87,6 +90,38 @@ def test_forms_count_as_work_whether_they_are_kept_from_an_earlier_run_or_not() 
             assert Exact(instance, progress, Settings()).staging.n == 90
             spent.append(effort.spent())
     assert spent[0] == spent[1] > 0
+
+
+def test_many_orders_are_others_than_the_few_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[bytes] = []
+    cut = Hunt.try_order
+
+    def try_order(hunt: Hunt, order: Array, grain: int = 1) -> bool:
+        tried.append(order.tobytes())
+        return cut(hunt, order, grain)
+
+    monkeypatch.setattr(Hunt, "try_order", try_order)
+    instance = sp.load("graph/random/layered", operators=40, devices=4)
+    progress = Progress[GraphSolution](instance.evaluate, instance.check)
+    search = Exact(instance, progress, Settings())
+    for _ in range(2):
+        search.along_orders(orders=3, patience=0, seconds=9)
+    assert len(tried) == 8
+    assert len(set(tried)) == 7  # of eight; each call begins with the order of the graph
+
+
+def test_parts_are_cut_the_same_way_whatever_was_tried_before() -> None:
+    compact = Compact.of(sp.load("graph/random/layered", operators=40, devices=4))
+    rank = np.arange(compact.blocks) // 10
+    values = []
+    for orders in (0, 5):
+        found: list[Found] = []
+        hunt = Hunt(Staging.of(compact), lambda: None, found.append, seed=0)
+        hunt.search(orders, 0, 9)
+        hunt.best = None
+        hunt.along(rank)
+        values.append(found[-1].whole)
+    assert values[0] == values[1]
 
 
 def test_small_graphs_with_too_many_ideals_are_proved_by_cp_sat() -> None:
