@@ -226,7 +226,7 @@ class Phased(Tries):
         memory = self._on_chip[device]
         need = stage_memory(self._free, first, end, device, 0)
         if self.model.training:
-            each = int(self.model.stash[first:end].sum()) + int(self.model.in_bytes[first])
+            each = int(self.model.stash[first:end].sum()) + int(self.model.kept_bytes[first])
             need += flying * each
         return memory is None or need <= memory
 

@@ -252,7 +252,7 @@ class Resident(Tries):
             memory = partition.cluster.devices[device].memory
             if memory is not None and partition.training:
                 need = stage_memory(partition, first, end, device, 0)
-                need += int(partition.stash[first:end].sum()) + int(partition.in_bytes[first])
+                need += int(partition.stash[first:end].sum()) + int(partition.kept_bytes[first])
                 if need > memory:
                     found.append(at)
         return found

@@ -103,6 +103,24 @@ def test_inputs_of_microbatches_are_fed_back_to_the_partition(
     assert plan.check() == ()
 
 
+@pytest.mark.parametrize("stash", [0, 1])
+def test_terms_of_memory_mean_the_same_in_partition_and_schedule(
+    stash: int, tmp_path: Path
+) -> None:
+    """Neither what is left out nor inputs without stashes take room in a plan."""
+    instance = sp.PipelinePartition.from_arrays(
+        [4, 4], backward=[4, 4], devices=2, exclusive=[5, 5], stash=[stash] * 2, capacity=5 + stash,
+        in_bytes=[0, 9, 0], training=True, memory="exclusive,stash" if stash else None,
+    )  # fmt: skip
+    sp.write(instance, tmp_path / "chain.json")
+    for given in (instance, sp.read(tmp_path / "chain.json")):
+        assert given.digest == instance.digest
+        plan = sp.plan_model(given.replace(microbatches=1))
+        assert plan.status == "OPTIMAL"
+        assert plan.memories == [5 + stash] * 2
+        assert plan.check() == ()
+
+
 def test_stages_are_a_table() -> None:
     pytest.importorskip("pandas")
     plan = sp.plan_model(chain(0))

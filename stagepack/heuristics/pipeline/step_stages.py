@@ -174,7 +174,7 @@ class StepStages:
         if capacity is None or not given.training:
             return np.full((given.n + 1, given.n + 1), float(m))
         stash = np.concatenate(([0], np.cumsum(given.stash)))
-        each = stash[None, :] - stash[:, None] + given.in_bytes[:, None]
+        each = stash[None, :] - stash[:, None] + given.kept_bytes[:, None]
         room = capacity - costs.memory_matrix(device_class, 0)
         found = np.where(each > 0, room // np.maximum(each, 1), m)
         return np.clip(found, 0, m).astype(np.float64)

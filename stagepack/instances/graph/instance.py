@@ -43,7 +43,10 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
 
     @property
     def proviso(self) -> str:
-        """That the objective knows two passes, but the graph has one."""
+        """That few microbatches are in flight, or the objective knows two passes of one."""
+        m, most = self.microbatches, self.devices
+        if self.stash.any() and m < most:
+            return f"memory counts {m:,} of the {most:,} microbatches that fill the pipeline"
         if self.objective != Objective.FORWARD_BACKWARD or self.backward.any():
             return ""
         return "no node is of the backward pass, so that forward+backward is the same as sum"

@@ -22,7 +22,7 @@ from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.pipeline.words import KIND, Objective
 from stagepack.instances.profile import Array, Cluster, Lifetimes
 
-LATER = {"backward_transfers": False}
+LATER = {"backward_transfers": False, "received": True}
 """Fields that instances did not have at first, and what they were then: digests stay."""
 
 
@@ -97,6 +97,8 @@ class PartitionData:
     backward_transfers : bool
         What crosses a cut comes back over the same links as a gradient: receiving at its begin
         and sending at its end take a stage twice as long.  `recv_cycles` and `send_cycles` say all.
+    received : bool
+        Schedules keep what a stage receives, too, for each microbatch in flight; see `kept_bytes`.
     objective : Objective
         What to minimise.
     host_transfer : bool
@@ -132,6 +134,7 @@ class PartitionData:
     training: bool = False
     microbatches: int = 1
     backward_transfers: bool = False
+    received: bool = True
     objective: Objective = Objective.BOTTLENECK
     host_transfer: bool = False
     fewer_stages: bool = False
@@ -207,6 +210,16 @@ class PartitionData:
     def trips(self) -> int:
         """How often the links move what crosses a cut: there, and back as a gradient."""
         return 2 if self.training and self.backward_transfers else 1
+
+    @cached_property
+    def kept_bytes(self) -> Array:
+        """Bytes, shape (n + 1,), that a stage which begins at a cut keeps of what it receives.
+
+        For each microbatch in flight, as long as its stashes: in schedules and plans.  Partitions
+        do not count them, so that of two stages with one end the longer never needs less.
+        """
+        counts = self.training and self.received and bool(self.stash.any())
+        return self.in_bytes if counts else np.zeros_like(self.in_bytes)
 
     def layer_name(self, index: int) -> str:
         """Name of a layer for messages and plots."""

@@ -40,13 +40,15 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
 
     @property
     def proviso(self) -> str:
-        """That few microbatches are in flight, and that the chain is one order of a graph."""
+        """What was asked in vain, few microbatches in flight, orders that were not tried."""
         said = []
         if self.training and self.stash.any() and self.microbatches < self.k:
             said.append(
                 f"memory counts {self.microbatches:,} of the {self.k:,} microbatches that fill the "
                 "pipeline"
             )
+        if self.backward_transfers and not self.training:
+            said.append("backward_transfers counts in training only: no gradients come back")
         if self.order is not None:
             tried = self.order.tried
             chosen = f", the best of {tried} tried" if tried > 1 else ""
@@ -88,6 +90,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         microbatches: int | None = None,
         backward_transfers: bool | None = None,
         memory: str | Iterable[str] | None = None,
+        received: bool = True,
         objective: Objective | str = Objective.BOTTLENECK,
         host_transfer: bool = False,
         fewer_stages: bool = False,
@@ -139,7 +142,10 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             Count the gradients that come back over the links; when absent, in training.
         memory : str or iterable of str, optional
             The terms of memory that count, of ``exclusive`` (or categories of it), ``shared``,
-            ``temporary``, ``carry`` and ``stash``; as text with commas between.  All when absent.
+            ``temporary``, ``carry``, ``stash`` and, in schedules and plans, ``received``; as text
+            with commas between.  All when absent.
+        received : bool
+            False leaves ``received`` out, too.
         objective : Objective or str
         host_transfer, fewer_stages, free_order : bool
             Every device waits for the host's transfer; devices may stay unused; stages may run on
@@ -230,6 +236,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             training=bool(training),
             microbatches=_in_flight(microbatches, k if training else 1),
             backward_transfers=bool(training if backward_transfers is None else backward_transfers),
+            received=bool(received) and "received" in terms,
             objective=chosen,
             host_transfer=bool(host_transfer),
             fewer_stages=bool(fewer_stages),

@@ -22,7 +22,7 @@ from stagepack.instances.documents.lines import Rows, unless, unusual
 from stagepack.instances.pipeline.data import GraphOrder, Variable
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.shared import SharedBytes
-from stagepack.instances.pipeline.words import Objective
+from stagepack.instances.pipeline.words import MEMORY, Objective
 from stagepack.instances.profile import Array, Bytes, Cluster, LayerProfile, ModelProfile
 from stagepack.instances.words import Words
 
@@ -285,6 +285,7 @@ def dump(instance: PipelinePartition) -> JsonObject:
         "objective": str(instance.objective),
         **unusual(instance, Document, PLAIN),
         **_of_training(instance),
+        "memory": None if instance.received else [term for term in MEMORY if term != "received"],
         "cluster": _lean(instance.cluster),
         "order": instance.order and _lean(instance.order),
         "layers": Rows(columns),

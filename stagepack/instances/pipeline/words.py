@@ -22,8 +22,8 @@ class Objective(StrEnum):
     """The largest single term of compute, receive and send: transfers hide behind compute."""
 
 
-MEMORY = ("exclusive", "shared", "temporary", "carry", "stash")
-"""The terms of a stage's memory."""
+MEMORY = ("exclusive", "shared", "temporary", "carry", "stash", "received")
+"""The terms of a stage's memory; `received` counts in schedules and plans only."""
 
 WORDS = (
     Parameter(
@@ -49,7 +49,7 @@ WORDS = (
         "memory",
         str,
         "terms of memory that count: exclusive (or its categories), shared, temporary, carry, "
-        "stash, commas between; by default all",
+        "stash, received (in schedules and plans), commas between; by default all",
         option="machine",
     ),
     Parameter("fewer_stages", bool, "devices may stay unused", option="freedom"),

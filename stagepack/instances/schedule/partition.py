@@ -31,7 +31,7 @@ def arguments(
     cycles, rounded up too, are B; where split, half of them (rounded down) are W.  The latency
     of an edge is the time in which the tensors of its cut leave one device and enter the next,
     the slower of the two, rounded up.  F takes the stashes of the stage's layers and the tensors
-    it receives, nothing where stashes do not count; B releases them, or B and W half each where
+    it receives, nothing where these do not count; B releases them, or B and W half each where
     split.  The limit of a device is its memory less what its stages hold all the time.
 
     Parameters
@@ -105,7 +105,7 @@ def _backward(
             field="split",
             remedy="choose a finer unit, or do not split",
         )
-    kept = partition.in_bytes if partition.stash.any() else np.zeros_like(partition.in_bytes)
+    kept = partition.kept_bytes
     stash = [int(partition.stash[first:end].sum()) + int(kept[first]) for first, end, _ in stages]
     if not split:
         return {

@@ -105,6 +105,9 @@ class GraphView(View[GraphPartition, GraphSolution]):
         devices = as_text.plural(instance.accelerators, "accelerator")
         if instance.cpus:
             devices += f" and {as_text.plural(instance.cpus, 'CPU')}"
+        if instance.stash.any():
+            many = "es" if instance.microbatches > 1 else ""
+            devices += f", training with {instance.microbatches:,} microbatch{many} in flight"
         return f"{as_text.plural(instance.n, 'node')} on {devices}, {instance.objective}"
 
     def rows(self, instance: GraphPartition, solution: GraphSolution) -> list[JsonObject]:

@@ -230,6 +230,12 @@ def test_terms_of_memory_can_be_left_out() -> None:
     assert held("parameters, stash") == 20_003
     assert held(["shared", "temporary"]) == 1_100
     assert held(["carry"]) == 500
+    counting = PipelinePartition.from_arrays([1, 1], in_bytes=[7, 7, 7], **columns)
+    assert counting.kept_bytes.tolist() == [7, 7, 7]
+    alone = PipelinePartition.from_arrays(
+        [1, 1], in_bytes=[7, 7, 7], memory="exclusive,stash", **columns
+    )
+    assert not alone.kept_bytes.any()
     with pytest.raises(InputError, match="'code' is no term of it; choose among exclusive, shared"):
         held("exclusive,code")
     with pytest.raises(InputError, match="a table, which has no terms"):

@@ -74,8 +74,10 @@ def test_fused_and_inference() -> None:
 
 
 def test_what_is_received_is_kept_where_stashes_count() -> None:
-    counted = PipelineSchedule.from_partition(partition(memory="memory,stash"), CUTS)
+    counted = PipelineSchedule.from_partition(partition(memory="memory,stash,received"), CUTS)
     assert counted.memory_forward.tolist() == [3 + 2, 3 + 4, 9 + 5]
+    alone = PipelineSchedule.from_partition(partition(memory="memory,stash"), CUTS)
+    assert alone.memory_forward.tolist() == [3, 3, 9]
     left_out = PipelineSchedule.from_partition(partition(memory="memory"), CUTS)
     assert not left_out.memory_forward.any()
     assert not left_out.memory_backward.any()
