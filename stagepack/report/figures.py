@@ -24,7 +24,8 @@ LEGEND = {
     "traceorder": "normal",
 }
 """Above the right end of a figure."""
-WHITE_BORDER = {"color": "white", "width": 0.6}
+BORDER = {"color": MUTED, "width": 0.6}
+"""Around areas: without it, pale ones do not stand out from the page."""
 
 
 def graph_objects() -> ModuleType:

@@ -1,7 +1,9 @@
 """Colours and units, the same in all pictures.
 
 The colours are Paul Tol's *light* (areas, black text on them stays readable) and *bright* (lines)
-schemes, which people with any common colour blindness can tell apart.
+schemes, which people with any common colour blindness can tell apart; two lines are darker than
+there, so that all stand out from white three to one.  Areas are paler than that: where they are
+looked at on pages, an outline in `MUTED` stands out.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ LINES = (
     "#228833",
     "#aa3377",
     "#b8860b",
-    "#3aa6c4",
+    "#3399b5",
     "#555555",
-    "#e07b00",
+    "#de7a00",
 )
 INK = "#222222"
 MUTED = "#6b7280"

@@ -11,7 +11,7 @@ from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.graph.flows import Flow
 from stagepack.report import format as as_text
 from stagepack.report.extra import Figure
-from stagepack.report.figures import LEGEND, ZOOM, graph_objects, look, text
+from stagepack.report.figures import BORDER, LEGEND, ZOOM, graph_objects, look, text
 from stagepack.report.graph.layers import Layered, layered
 from stagepack.report.graph.numbers import (
     CROSSING,
@@ -243,7 +243,7 @@ def _times(drawn: PartitionDrawing) -> list[Figure]:
                 name=name, yaxis="y2", x=[at + width / 2 for at in left], width=width,
                 y=[bar.parts[part] for bar in drawn.bars],
                 base=[0 if drawn.apart else sum(bar.parts[:part]) for bar in drawn.bars],
-                marker={"color": colour, "line": {"color": "white", "width": 0.5}},
+                marker={"color": colour, "line": BORDER},
                 hovertext=[
                     f"{_device(drawn, bar.stage)}<br>{bar.name} {name.partition(' ')[0]}: "
                     f"{duration(drawn.instance, bar.parts[part])}"
@@ -262,7 +262,7 @@ def _memory(drawn: PartitionDrawing, largest: int) -> list[Figure]:
     stages = [load.stage for load in drawn.loads]
     bars = go.Bar(
         x=stages, y=[load.memory / factor for load in drawn.loads], width=0.76, yaxis="y3",
-        showlegend=False, marker={"color": drawn.colours, "line": {"color": "white", "width": 0.5}},
+        showlegend=False, marker={"color": drawn.colours, "line": BORDER},
         hovertext=[_device(drawn, stage) for stage in stages], hoverinfo="text",
     )  # fmt: skip
     x: list[float | None] = []

@@ -8,7 +8,7 @@ from stagepack.contracts import JsonObject
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.report import format as as_text
 from stagepack.report.extra import Figure
-from stagepack.report.figures import LEGEND, ZOOM, graph_objects, inside, look, text
+from stagepack.report.figures import BORDER, LEGEND, ZOOM, graph_objects, inside, look, text
 from stagepack.report.groups.numbers import (
     ALONE,
     ARCS,
@@ -67,7 +67,7 @@ def _map(drawn: PlanDrawing, last: int) -> Figure:
     groups, scale = drawn.groups, last / drawn.width
     traces = [
         go.Bar(
-            name=what, orientation="h", width=LANE, marker={"color": colour},
+            name=what, orientation="h", width=LANE, marker={"color": colour, "line": BORDER},
             y=[(TRANSFERS, COMPUTE)[what == "compute"] + LANE / 2] * len(groups),
             base=[g.start + (g.total("load") if what == "store" else 0) for g in groups],
             x=[g.total(what) for g in groups],
@@ -80,7 +80,7 @@ def _map(drawn: PlanDrawing, last: int) -> Figure:
         go.Bar(
             orientation="h", width=LANE, showlegend=False, y=[GROUPS + LANE / 2] * len(groups),
             base=[g.start for g in groups], x=[g.end - g.start for g in groups],
-            marker=_marker(groups, _edges(groups)),
+            marker=_marker(groups, BORDER),
             text=[g.labels[1] for g in groups], **inside(11), **_told(drawn),
         )
     )  # fmt: skip
@@ -122,7 +122,7 @@ def _connectors(groups: Sequence[Group], scale: float) -> list[Figure]:
 
 def _operators(drawn: PlanDrawing, scale: float) -> Figure:
     """Draw a cell for each operator, of the colour of its group."""
-    edge = {"color": "white", "width": 0.6 if drawn.width <= 120 else 0}
+    edge = BORDER if drawn.width <= 120 else {"width": 0}
     cells = [(at, g) for g in drawn.groups for at in range(g.left, g.right)]
     return graph_objects().Bar(
         orientation="h", width=LANE, showlegend=False, y=[OPERATORS + LANE / 2] * len(cells),
@@ -176,7 +176,7 @@ def _rows(drawn: PlanDrawing) -> Figure:
         go.Bar(
             x=[(g.left + g.right) / 2 for g in groups], width=[g.right - g.left for g in groups],
             y=[1] * len(groups), yaxis="y3", showlegend=False,
-            marker=_marker(groups, _edges(groups)),
+            marker=_marker(groups, BORDER),
             text=[g.labels[1] for g in groups], **inside(11), **_told(drawn),
         ),
         go.Bar(
@@ -238,7 +238,7 @@ def _memory(drawn: PlanDrawing, top: int, factor: int) -> list[Figure]:
             own = [box for box in drawn.boxes if box.role == role and box.resident == resident]
             if not own:
                 continue
-            marker: JsonObject = {"color": colour, "line": {"color": "white", "width": 0.6}}
+            marker: JsonObject = {"color": colour, "line": BORDER}
             found.append(
                 graph_objects().Bar(
                     name=f"{role}, for all slices" if resident else role, yaxis="y2",
@@ -279,11 +279,6 @@ def _marker(groups: Sequence[Group], line: JsonObject) -> JsonObject:
 
 def _tone(group: Group) -> str:
     return ALONE if group.alone else CONNECTORS[group.number % len(BANDS)]
-
-
-def _edges(groups: Sequence[Group]) -> JsonObject:
-    """Return the borders of groups; grey around those that run from global memory."""
-    return {"color": [MUTED if group.alone else "white" for group in groups], "width": 0.8}
 
 
 def _told(drawn: PlanDrawing) -> JsonObject:

@@ -8,8 +8,8 @@ from typing import Any
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.report.extra import Figure
 from stagepack.report.figures import (
+    BORDER,
     LEGEND,
-    WHITE_BORDER,
     ZOOM,
     graph_objects,
     inside,
@@ -76,7 +76,7 @@ def _figure(drawn: PhaseBars, last: int, top: int) -> Figure:
 
 def _marker(drawn: PhaseBars) -> dict[str, Any]:
     """Return how the bars of the phases look."""
-    return {"color": list(map(band_colour, range(len(drawn.bands)))), "line": WHITE_BORDER}
+    return {"color": list(map(band_colour, range(len(drawn.bands)))), "line": BORDER}
 
 
 def _phases(drawn: PhaseBars) -> Any:
@@ -101,7 +101,8 @@ def _engine(drawn: PhaseBars, what: str, colour: str) -> Any:
     """Return all that engines do of one sort."""
     own = drawn.of(what)
     return graph_objects().Bar(
-        name=what, orientation="h", width=0.8, marker={"color": colour},
+        name=what, orientation="h", width=0.8,
+        marker={"color": colour, "line": {"width": 0} if drawn.folded else BORDER},
         y=[row_of(e) for e in own], x=[e.end - e.start for e in own],
         base=[e.start for e in own], visible=True if own else "legendonly",
         showlegend=bool(own),

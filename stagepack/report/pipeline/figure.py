@@ -11,8 +11,8 @@ from stagepack.instances.pipeline.estimate import Estimate
 from stagepack.report import format as as_text
 from stagepack.report.extra import Figure
 from stagepack.report.figures import (
+    BORDER,
     LEGEND,
-    WHITE_BORDER,
     buttons,
     graph_objects,
     inside,
@@ -185,7 +185,7 @@ def _bars(
                 name=text(stack.name),
                 x=_labels(figures),
                 y=[height / factor for height in stack.heights],
-                marker={"color": stack.colour, "line": WHITE_BORDER},
+                marker={"color": stack.colour, "line": BORDER},
                 hovertemplate=f"%{{x}}<br>{text(stack.name)} %{{y:{form}<extra></extra>",
             )
             for stack in stacks

@@ -9,7 +9,16 @@ import numpy as np
 
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.report.extra import Figure
-from stagepack.report.figures import LEGEND, ZOOM, graph_objects, inside, limit_line, look, text
+from stagepack.report.figures import (
+    BORDER,
+    LEGEND,
+    ZOOM,
+    graph_objects,
+    inside,
+    limit_line,
+    look,
+    text,
+)
 from stagepack.report.schedule.numbers import (
     COLOURS,
     LABELLED,
@@ -56,7 +65,7 @@ def _figure(instance: PipelineSchedule, drawn: ScheduleBars, last: int) -> Figur
                     width=0.84,
                     marker={
                         "color": COLOURS[kind][tint % len(COLOURS[kind])],
-                        "line": {"color": "white", "width": 0.5},
+                        "line": BORDER,
                     },
                     text=[str(i) for i in drawn.microbatch[own].tolist()],
                     **inside(10),

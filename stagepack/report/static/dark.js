@@ -4,7 +4,7 @@
 var DARK = {
   "white": "#171c21", "#222222": "#e4e7eb", "#6b7280": "#a3adb9", "#e3e6ea": "#3a434d",
   "#2f6fb0": "#7db4ea", "#aa3377": "#e07ab4", "#4477aa": "#77aadd",
-  "#228833": "#55bb66", "#555555": "#b0b0b0"
+  "#228833": "#55bb66", "#555555": "#b0b0b0", "#f3f4f6": "#2b333c"
 };
 function darkLayout(value) {
   "use strict";
@@ -27,7 +27,9 @@ function darkTrace(trace) {
   if (trace.marker) {
     made.marker = Object.assign({}, trace.marker);
     if (trace.marker.line) { made.marker.line = darkLayout(trace.marker.line); }
-    if (trace.marker.color === "#e3e6ea") { made.marker.color = DARK["#e3e6ea"]; }
+    if (["#e3e6ea", "#f3f4f6"].includes(trace.marker.color)) {  // the palest, without text
+      made.marker.color = DARK[trace.marker.color];
+    }
   }
   var beside = trace.type === "scatter" && (trace.textposition || "").indexOf("top") === 0;
   if (beside && trace.textfont) { made.textfont = darkLayout(trace.textfont); }

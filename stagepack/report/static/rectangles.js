@@ -65,7 +65,7 @@ function rectanglePainter() {
       pen.fillStyle = p.colours[p.number[b] % p.colours.length];
       pen.fillRect(x, y, w, h);
       if (w > 3 && h > 3 && (borders || (w > 9 && h > 6))) {
-        pen.strokeStyle = "#ffffff"; pen.lineWidth = 1;
+        pen.strokeStyle = "#6b7280"; pen.lineWidth = 1;
         pen.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
       }
       if (p.marks.fixed.has(b) || c.marked.has(b)) { marked.push([x, y, w, h, b]); }

@@ -1,0 +1,47 @@
+"""Lines and outlines stand out from the page, light or dark, three to one (WCAG 2.2, 1.4.11)."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from stagepack.report import style
+from stagepack.report.figures import BORDER
+from tests.imports import ROOT
+
+STATIC = ROOT / "stagepack/report/static"
+LIGHT, DARK = re.findall(r"--page: (#\w+)", (STATIC / "page.css").read_text())
+DRESSED = dict(re.findall(r'"(#\w{6})": "(#\w{6})"', (STATIC / "dark.js").read_text()))
+MARKS = (*style.LINES, style.CAPACITY, style.INK, str(BORDER["color"]))
+
+
+def luminance(colour: str) -> float:
+    digits = colour[1:] * (2 if len(colour) == 4 else 1)
+    parts = (int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4))
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return sum(part * share for part, share in zip(linear, (0.2126, 0.7152, 0.0722), strict=True))
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted(map(luminance, (one, other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_contrast_is_that_of_the_standard() -> None:
+    assert contrast("#000000", "#fff") == pytest.approx(21)
+    assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.005)
+
+
+@pytest.mark.parametrize("colour", sorted(set(MARKS)))
+def test_lines_and_outlines_stand_out_from_both_pages(colour: str) -> None:
+    assert contrast(colour, LIGHT) >= 3
+    assert contrast(DRESSED.get(colour, colour), DARK) >= 3
+
+
+@pytest.mark.parametrize("colour", style.AREAS)
+def test_names_are_read_on_areas_and_areas_seen_on_dark_pages(colour: str) -> None:
+    assert contrast(style.INK, colour) >= 4.5
+    assert contrast(colour, DARK) >= 3
