@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -90,6 +90,7 @@ class Resident(Tries):
         if stages is not None:
             quick = stages.least()
             if quick is None:
+                self._refuse_workless(stages, least)
                 return bound, source, "no stages leave room for what one microbatch keeps"
             if quick.bound > bound:
                 bound, source = quick.bound, "least step of all stages"
@@ -115,7 +116,7 @@ class Resident(Tries):
             return None
         limit = self.limits["time_limit"]
         ends = {} if limit is None else {"ends": time.monotonic() + limit}
-        return StepStages(self.model, self.microbatches, self.split, **ends)
+        return StepStages(self.model, self.microbatches, self.split, **ends, workless=False)
 
     def _rest(self, stages: StepStages, least: Result[Any], bound: int) -> int:
         """Schedule all stages that may be faster than the best plan; return what bounds them.
@@ -220,6 +221,10 @@ class Resident(Tries):
             self.note(in_flight, lent, Status.INFEASIBLE, "inputs of microbatches do not fit")
             return Outcome(full, NEVER)
         given = Structure(cut, {}, self.microbatches, split=self.split)
+        idle = self._workless(partition, stages)
+        if idle:
+            self.note(in_flight, lent, Status.INFEASIBLE, f"stage {idle[0]} takes no cycles")
+            return Outcome([], NEVER)
         schedule = given.schedule()
         least = bounds.bound(schedule, self._going)[0]
         if self.best is not None and least >= self.best[0]:
@@ -256,6 +261,33 @@ class Resident(Tries):
                 if need > memory:
                     found.append(at)
         return found
+
+    def _refuse_workless(self, stages: StepStages, least: Result[Any]) -> None:
+        """Raise what schedules say of stages without cycles, where no others fit.
+
+        Raises
+        ------
+        InputError
+        """
+        found = replace(stages, workless=True).least()
+        if found is not None and found.solution is not None:
+            cut = self._cut(least, found.solution)
+            if not cut.instance.check(found.solution):
+                Structure(cut, {}, self.microbatches, split=self.split).schedule()
+
+    def _workless(self, partition: PipelinePartition, stages: list[Stage]) -> list[int]:
+        """Return the stages of which a pass takes no cycles, where layers say theirs."""
+        if partition.compute_table is not None:
+            return []
+        passes = [(partition.forward, 0)]
+        if partition.training:
+            passes.append((partition.backward, int(self.split)))
+        return [
+            at
+            for at, (first, end, device) in enumerate(stages)
+            for speed in (partition.cluster.devices[device].speed,)
+            if any(cycles[first:end].sum() <= least * speed for cycles, least in passes)
+        ]
 
 
 def _with_less(

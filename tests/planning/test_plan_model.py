@@ -121,6 +121,25 @@ def test_terms_of_memory_mean_the_same_in_partition_and_schedule(
         assert plan.check() == ()
 
 
+def test_stages_that_take_no_cycles_are_passed_over() -> None:
+    def layers(devices: int) -> sp.PipelinePartition:
+        """Return a chain whose cheapest cuts are around a layer that does nothing."""
+        return sp.PipelinePartition.from_arrays(
+            [4, 0, 4, 4], backward=[8, 0, 8, 8], devices=devices, stash=[1] * 4, capacity=20,
+            recv_cycles=[[0, 0, 0, 50, 0]] * devices, training=True,
+        )  # fmt: skip
+
+    plan = sp.plan_model(layers(3))
+    assert plan.status == "OPTIMAL"
+    assert [stage[:2] for stage in plan.level("partition").result.solution.stages] in (
+        [(0, 1), (1, 3), (3, 4)],
+        [(0, 2), (2, 3), (3, 4)],
+    )
+    assert plan.check() == ()
+    with pytest.raises(sp.InputError, match="takes no forward cycles"):
+        sp.plan_model(layers(4))
+
+
 def test_stages_are_a_table() -> None:
     pytest.importorskip("pandas")
     plan = sp.plan_model(chain(0))

@@ -112,6 +112,8 @@ class StepStages:
         Whether the backward pass is split into B and W.
     ends : float
         The clock (`time.monotonic`) at which it is enough.
+    workless : bool
+        Whether a pass through a stage may take no cycles, which no schedule can express.
     known : int
         :func:`.step_bound`.
     exact : bool
@@ -130,6 +132,7 @@ class StepStages:
     microbatches: int
     split: bool = False
     ends: float = math.inf
+    workless: bool = True
     known: int = field(init=False)
     exact: bool = field(init=False)
     alike: bool = field(init=False)
@@ -160,8 +163,11 @@ class StepStages:
             b = np.ceil(backward[speed] / 2) if self.split else backward[speed]
             step = (f if self.split else both) + trips * lags
             self.work.append(both)
-            self.passing.append(np.where(fits[c], step, np.inf))
-            rounds.append(np.where(fits[c], f + b + 2 * lags[:, None], np.inf))
+            fit = fits[c]
+            if not self.workless:
+                fit = fit & (f > 0) & (backward[speed] > self.split if given.training else True)
+            self.passing.append(np.where(fit, step, np.inf))
+            rounds.append(np.where(fit, f + b + 2 * lags[:, None], np.inf))
             parts.append((f, b, flying[c]))
         if given.training:
             behind = self._behind(rounds)
