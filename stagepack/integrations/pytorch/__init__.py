@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stagepack.errors import InputError
+from stagepack.instances.graph import GraphSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, ModelProfile
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from stagepack.integrations.pytorch.stages import Stages
     from stagepack.planning import ModelPlan
 
-Plan = PipelineSolution | Result[PipelineSolution] | Sequence[int]
+Plan = (
+    PipelineSolution | GraphSolution | Result[PipelineSolution] | Result[GraphSolution]
+    | Sequence[int]
+)  # fmt: skip
 """Stages of the layers of a profile: a solution, or where they begin, and their number."""
 
 
@@ -128,8 +132,9 @@ def build_stages(
     Parameters
     ----------
     module : torch.nn.Module
-    plan : PipelineSolution, Result or sequence of int
-        Of a chain of the layers that :func:`profile_model` finds with the same arguments.
+    plan : PipelineSolution, GraphSolution, Result or sequence of int
+        Of a chain, or the graph, of the layers that :func:`profile_model` finds with the same
+        arguments.  Devices of a graph are stages in the order in which they wait for one another.
     sample_inputs, kwargs, depth, basic_blocks
         As there.
 
@@ -142,30 +147,24 @@ def build_stages(
     Raises
     ------
     InputError
-        As :func:`profile_model`; for stages of other layers; for a parameter of several stages, or
-        a buffer that one of them writes; for a module with backward passes of its own (hooks,
-        functions), unless gradients are off, or with numbers that change whenever it runs.
+        As :func:`profile_model`; for stages of other layers, or of devices of a graph that wait for
+        one another; for a parameter of several stages, or a buffer that one of them writes; for a
+        module with backward passes of its own (hooks, functions), unless gradients are off, or with
+        numbers that change whenever it runs.
     """
     require_torch()
+    from stagepack.integrations.pytorch.rearranging import rearranged
     from stagepack.integrations.pytorch.stages import staged
     from stagepack.integrations.pytorch.tracing import trace
 
-    traced = trace(module, sample_inputs, kwargs or {}, depth, basic_blocks)
-    return staged(traced, _boundaries(plan))
-
-
-def _boundaries(plan: Plan) -> Sequence[int]:
-    """Return where the stages of a plan begin, and the number of layers.
-
-    Raises
-    ------
-    InputError
-        For a result without a solution.
-    """
     solution = plan.solution if isinstance(plan, Result) else plan
     if solution is None:
         raise InputError("holds no solution", field="plan", remedy="solve it for longer")
-    return solution.boundaries if isinstance(solution, PipelineSolution) else solution
+    traced = trace(module, sample_inputs, kwargs or {}, depth, basic_blocks)
+    if isinstance(solution, GraphSolution):
+        return staged(*rearranged(traced, solution.assignment.tolist(), solution.order))
+    boundaries = solution.boundaries if isinstance(solution, PipelineSolution) else solution
+    return staged(traced, boundaries)
 
 
 def pipe_model(
@@ -323,9 +322,9 @@ def measure_plan(
     Raises
     ------
     InputError
-        As :func:`build_stages` and :func:`run_pipeline`; for a plan without stages, a module that
-        cannot be handed to processes, a method that finds nothing, or where a process fails: the
-        first one that did is named, and the others are ended.
+        As :func:`build_stages` and :func:`run_pipeline`; for a plan without stages or
+        of a graph, a module that cannot be handed to processes, a method that finds nothing, or
+        where a process fails: the first one that did is named, and the others are ended.
     """
     require_torch()
     import torch
@@ -338,7 +337,10 @@ def measure_plan(
     if repeats < 1:
         raise InputError(f"{repeats} steps", field="repeats", remedy="give at least 1")
     cut: dict[str, Any] = {"depth": depth, "basic_blocks": basic_blocks}
-    cuts = _boundaries(plan.level("partition").result)
+    partition = plan.level("partition").result.solution
+    if not isinstance(partition, PipelineSolution):
+        raise InputError("is of no chain", field="plan", remedy="plan the chain of the profile")
+    cuts = partition.boundaries
     build_stages(module, cuts, sample_inputs, kwargs, **cut)
     answers = {"plan": plan.level("schedule").result.solution}
     for name in orders:

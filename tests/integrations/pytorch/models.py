@@ -208,3 +208,17 @@ class Apart(nn.Module):
             large = x @ x.T
             small = torch.exp(large) @ x
         return x * small
+
+
+class Fork(nn.Module):
+    """Two branches of one tensor; the second one may write into it."""
+
+    def __init__(self, right: nn.Module) -> None:
+        super().__init__()
+        self.stem, self.left, self.right = nn.Linear(8, 8), nn.Linear(8, 8), right
+        self.last = nn.Bilinear(8, 8, 8)
+
+    def forward(self, x: Any) -> Any:
+        y = self.stem(x)
+        left = self.left(y)
+        return self.last(left, self.right(y))

@@ -141,3 +141,48 @@ def test_a_module_is_piped_from_end_to_end(tmp_path: Path) -> None:
     assert own == set(module.state_dict())
     with pytest.raises(InputError, match="20 devices for 14 layers"):
         sp.pipe_model(module, inputs, 20)
+
+
+def forked(right: Any, *devices: int) -> tuple[Any, Any, Any]:
+    """Return a fork whose stem, left and right branch and end are on these devices, and its input.
+
+    In the order of the chain the left branch is before the right one.
+    """
+    module, inputs = models.Fork(right), (torch.randn(2, 8),)
+    profile = sp.profile_model(module, inputs)
+    graph = sp.GraphPartition.from_profile(profile, sp.Cluster.uniform(max(devices) + 1))
+    return module, sp.GraphSolution.of(graph, devices), inputs
+
+
+def test_devices_of_a_graph_are_stages() -> None:
+    module, inputs = models.ResNet(blocks=2).eval(), (torch.randn(2, 3, 8, 8),)
+    profile = sp.profile_model(module, inputs)
+    result = sp.solve(sp.GraphPartition.from_profile(profile, sp.Cluster.uniform(3)))
+    stages = sp.build_stages(module, result, inputs)
+    assert len(stages) == 3
+    torch.testing.assert_close(stages(*inputs), module(*inputs))
+    module, mixed, inputs = forked(torch.nn.Linear(8, 8), 2, 1, 2, 1)
+    stages = sp.build_stages(module, mixed, inputs)
+    assert stages.layers == (("stem", "right"), ("left", "last"))
+    expected = slopes(module, module(*inputs))
+    for key, value in slopes(module, stages(*inputs)).items():
+        torch.testing.assert_close(value, expected[key])
+
+
+@pytest.mark.parametrize(
+    ("right", "devices"),
+    [
+        (torch.nn.Linear(8, 8), (0, 1, 1, 0)),
+        (torch.nn.ReLU(inplace=True), (0, 1, 0, 1)),  # the left branch reads it before
+    ],
+)
+def test_devices_that_wait_for_one_another_are_no_stages(right: Any, devices: Any) -> None:
+    module, plan, inputs = forked(right, *devices)
+    with pytest.raises(InputError, match="assignment: devices 0 and 1 wait for one another"):
+        sp.build_stages(module, plan, inputs)
+    twice = sp.profile_model(module, inputs)
+    graph = sp.GraphPartition.from_profile(
+        twice, sp.Cluster.uniform(2), training=True, objective="forward+backward"
+    )
+    with pytest.raises(InputError, match="has 8 nodes, not the 4 layers of the module"):
+        sp.build_stages(module, sp.GraphSolution.of(graph, [0] * 8), inputs)
