@@ -135,6 +135,8 @@ class Progress(Generic[SolutionT]):
         Called with ``(bound, source)`` at each better bound.
     secondary : callable, optional
         Of solutions of equal objective the one with the least of this is kept.
+    by_clock : bool
+        Whether the clock may say when something is told; else equal runs tell, and stop, alike.
     """
 
     def __init__(
@@ -149,8 +151,10 @@ class Progress(Generic[SolutionT]):
         on_incumbent: Callable[[SolutionT, Number, Number | None], None] | None = None,
         on_bound: Callable[[Number, str], None] | None = None,
         secondary: Callable[[SolutionT], Number] | None = None,
+        by_clock: bool = True,
     ) -> None:
         self._evaluate = evaluate
+        self.by_clock = by_clock
         self._secondary = secondary
         self._second: Number | None = None  # of the solution that is kept, once it was asked for
         self._check = check
@@ -259,7 +263,8 @@ class Progress(Generic[SolutionT]):
 
         Nor may the checking of what it offers take more than a part of its time.
         """
-        return time.perf_counter() - self._offered >= max(0.05, 5 * self._checking)
+        past = time.perf_counter() - self._offered
+        return self.by_clock and past >= max(0.05, 5 * self._checking)
 
     def offer(self, solution: SolutionT, source: str) -> bool:
         """Check and evaluate `solution`; keep it if it is better.  Return whether it was."""
@@ -443,7 +448,12 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
         polishing: bool = False,
     ) -> None:
         super().__init__(
-            evaluate, check, time_limit=time_limit, on_bound=on_bound, secondary=secondary
+            evaluate,
+            check,
+            time_limit=time_limit,
+            on_bound=on_bound,
+            secondary=secondary,
+            by_clock=whole.by_clock,
         )
         self.whole, self._polishing = whole, polishing
 

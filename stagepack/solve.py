@@ -182,6 +182,7 @@ def solve(
         on_incumbent=on_incumbent,
         on_bound=on_bound,
         secondary=getattr(instance, "secondary", None),
+        by_clock=not settings.deterministic,
     )
     with _Interruptible(progress):
         chosen.run(instance, progress, settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import signal
 import threading
@@ -159,6 +160,22 @@ def test_same_seed_same_answer(method: str, monkeypatch: pytest.MonkeyPatch) -> 
     rare, often = ([(e.kind, e.value, e.source) for e in run.trace.incumbents] for run in runs)
     assert rare == [told for told in often if told in rare]
     assert rare[-1] == often[-1]
+
+
+@pytest.mark.parametrize("method", ["dp", "bisect"])
+def test_the_clock_does_not_say_where_a_run_limited_by_work_stops(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = chain(n=200, k=4, objective="bottleneck")
+    found = set()
+    for pace in (0, 1):  # seconds that pass from one look at the clock to the next
+        clock = itertools.count(step=pace)
+        monkeypatch.setattr("stagepack.progress.time.perf_counter", clock.__next__)
+        options = {"deterministic": True}
+        result = solve(instance, method, gap=0.5, warm_start=None, options=options)
+        assert result.solution is not None
+        found.add(result.objective)
+    assert len(found) == 1
 
 
 def hard() -> PipelinePartition:

@@ -60,17 +60,19 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
     if first is None:
         return False
     low, high = floor, first
-    while low < high:
-        if progress.stale:
-            within(high)
-            progress.offer(solution(), "bisect")
-        progress.require_time()
-        middle = (low + high) // 2
-        value = within(middle)
-        low, high = (middle + 1, high) if value is None else (low, max(low, value))
-        progress.raise_bound(costs.bound(low), "exhausted search")
-    within(high)
-    progress.offer(solution(), "bisect")
+    try:
+        while low < high:
+            if progress.stale:
+                within(high)
+                progress.offer(solution(), "bisect")
+            progress.require_time()
+            middle = (low + high) // 2
+            value = within(middle)
+            low, high = (middle + 1, high) if value is None else (low, max(low, value))
+            progress.raise_bound(costs.bound(low), "exhausted search")
+    finally:
+        within(high)
+        progress.offer(solution(), "bisect")
     progress.raise_bound(costs.bound(high), "exhausted search")
     return True
 
