@@ -25,6 +25,8 @@ from stagepack.instances.profile import Array
 WHOLE_BITS = 52
 """Bits of whole numbers of which float64 holds every sum."""
 ROUNDED = 1 - 2.0**-50
+ROOMIER = 1 + 2.0**-48
+"""Covers what prices that differ, and their products and sums, may be rounded by."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,13 @@ def _whole(room: _Room) -> _Room:
 
 
 def _share(devices: Array, prices: Array) -> Array:
-    """Return the sum of the prices of devices, of which an infinite one counts if it is there."""
+    """Return the sum of the prices of devices, of which an infinite one counts if it is there.
+
+    At least: where devices are alike there is nothing to round.
+    """
     shares = np.where(devices > 0, devices, 1) * prices
     total: Array = np.where(devices > 0, shares, 0.0).sum(axis=1)
-    return total
+    return total if (prices == prices[0]).all() else total * ROOMIER
 
 
 def _rooms(blocks: Blocks) -> Iterator[_Room]:
@@ -132,7 +137,7 @@ def _weights(time: Array, prices: Array) -> Array:
 def least_limit(found: Rooms, limit: int) -> int:
     """Return the least limit that the rooms of all devices leave, of `VALUE`, `FIRST` or `BYTES`.
 
-    Exact arithmetic: a partition that just fits has this value.
+    Exact arithmetic on shares that are rounded up: a partition that just fits has this value.
     """
     least = 0
     for r in np.flatnonzero(found.limit == limit).tolist():

@@ -23,6 +23,7 @@ from stagepack.heuristics.graph.ways import Automaton
 from stagepack.instances.graph import Compact, GraphPartition, Objective
 from stagepack.methods.graph import METHODS
 from stagepack.progress import Stopped
+from stagepack.solve import solve
 from tests.random_graphs import brute_force, random_instance
 
 UNSUPPORTED = {method.name: method.unsupported for method in METHODS}
@@ -373,3 +374,10 @@ def test_coarse_cuts_lie_at_multiples() -> None:
     assert fine.value == 17
     assert coarse.value == 19
     assert np.flatnonzero(np.diff(coarse.stage_of)).tolist() == [3, 7]
+
+
+def test_shares_of_unlike_devices_are_rounded_in_favour_of_partitions() -> None:
+    model = GraphPartition.from_edges(
+        4, [(2, 3)], time=[5, 13, 16, 8], accelerators=2, speeds=[1.5, 2.0]
+    )
+    assert solve(model).objective == 12
