@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -397,3 +398,28 @@ def test_operators_are_called_as_their_nodes_are(tmp_path: Path) -> None:
     path = model(tmp_path, nodes, {"x": [1, 4, 8, 8]}, weights, "t3")
     whole = sp.read(path, kind="layer-grouping")
     assert [op.name for op in whole.operators] == ["stem", "layer1", "layer2", "MaxPool_3"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux")
+def test_sizes_computed_from_more_values_than_memory_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import resource
+
+    monkeypatch.setattr("stagepack.instances.formats.onnx.model.MORE", 2**26)
+    nodes = [onnx.helper.make_node("Shape", ["x"], ["s0"])]
+    nodes += [
+        onnx.helper.make_node("Concat", [f"s{i}", f"s{i}"], [f"s{i + 1}"], axis=0)
+        for i in range(41)
+    ]
+    nodes.append(onnx.helper.make_node("Expand", ["x", "s41"], ["y"]))
+    make, tensor = onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
+    graph = onnx.helper.make_graph(
+        nodes, "g", [make("x", tensor, [2])], [onnx.helper.make_empty_tensor_value_info("y")]
+    )
+    path = tmp_path / "bomb.onnx"
+    onnx.save(onnx.helper.make_model(graph), str(path))
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with pytest.raises(InputError, match="take too much memory"):
+        sp.read(path, kind="lmem-packing")
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before

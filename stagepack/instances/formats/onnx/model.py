@@ -8,10 +8,12 @@ place.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stagepack.contracts import JsonObject
@@ -27,6 +29,8 @@ SIZES = {"Shape", "Size"}
 FEW = 8
 """Numbers of a constant that are read: sizes, axes, scales."""
 MOST_AXES = 64
+MORE, GROWTH = 2**30, 16
+"""Bytes that the following of shapes may take beside those of a model, and how many times these."""
 NAMES = {
     "batch": ("batch", "n", "b", "bs", "bsz"),
     "sequence": ("seq", "len", "token", "time", "t", "s"),
@@ -255,13 +259,21 @@ def _inferred(proto: ModelProto) -> tuple[ModelProto, list[NodeProto], list[str]
         del proto.graph.node[:]
         proto.graph.node.extend(order)
         while True:
-            proto = shape_inference.infer_shapes(proto, data_prop=True)
+            with _within(MORE + GROWTH * proto.ByteSize()):
+                proto = shape_inference.infer_shapes(proto, data_prop=True)
             order = list(proto.graph.node)
             fresh = _taken(proto.graph, order)
             if not fresh:
                 return proto, order, assumed
             assumed += [value.name for value in fresh]
             proto.graph.value_info.extend(fresh)
+    except MemoryError:
+        raise InputError(
+            "its shapes take too much memory to be followed: sizes are computed from too many"
+            " values",
+            field="graph",
+            remedy="export it again, with fixed shapes",
+        ) from None
     except (shape_inference.InferenceError, onnx.checker.ValidationError) as error:
         raise InputError(
             f"shapes contradict each other: {error}", field="graph", remedy="export it again"
@@ -270,6 +282,29 @@ def _inferred(proto: ModelProto) -> tuple[ModelProto, list[NodeProto], list[str]
         raise InputError(
             f"its shapes cannot be followed: {error}", field="graph", remedy="export it again"
         ) from None
+
+
+@contextlib.contextmanager
+def _within(more: int) -> Iterator[None]:
+    """Let the process take so many bytes more in the block, and no others, where that can be said.
+
+    Values from which sizes are computed are followed one by one, and a file of a thousand bytes
+    can say to double them forty times.
+    """
+    try:
+        import resource
+
+        data = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+    except (ImportError, OSError):  # not on Linux
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    known = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min([data + more, *known]), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def _taken(graph: GraphProto, order: Iterable[NodeProto]) -> list[Any]:
