@@ -182,7 +182,7 @@ class Frame:
     def stashes(self, slot: int) -> list[int]:
         """Return how many microbatches a slot may have in flight, rising."""
         most = min(self.compact.microbatches, self.slots - slot)
-        known = self.leading or (self.compact.exact_stages and not self.devices)
+        known = self.leading or self.compact.exact_stages
         if not self.compact.stash.any():
             return [0]
         return [most] if known else list(range(1, most + 1))

@@ -85,17 +85,17 @@ class PartitionSearch:
         pause: Callable[[], object] = lambda: None,
     ) -> None:
         self.compact = compact
-        self.classes, chosen = _slots(compact, np.asarray(stages), np.asarray(classes))
+        kinds, chosen, self._stage = _slots(compact, np.asarray(stages), np.asarray(classes))
+        self.classes = kinds if compact.sequence is None else compact.sequence.tolist()
         self._kind = {Objective.OVERLAP: OVERLAP, Objective.MEMORY: MEMORY}.get(
             compact.objective, SUM
         )
-        count = len(self.classes)
-        used = int(chosen.max()) + 1
+        count, used = len(kinds), int(chosen.max()) + 1
         # With stashes the number of stages counts: it stays as it is.
         self._keep = compact.exact_stages or bool(compact.stash.any())
         flying = np.minimum(compact.microbatches, np.maximum(1, used - np.arange(count)))
         self._blocks = Blocks(
-            np.ascontiguousarray(compact.time[:, self.classes]),
+            np.ascontiguousarray(compact.time[:, kinds]),
             compact.size,
             compact.stash,
             compact.before_ptr,
@@ -108,8 +108,8 @@ class PartitionSearch:
             compact.net_pass,
             compact.of_ptr,
             compact.of_net,
-            compact.class_pays[self.classes],
-            compact.class_memory[self.classes],
+            compact.class_pays[kinds],
+            compact.class_memory[kinds],
             flying if compact.stash.any() else np.zeros(count, dtype=np.int64),
         )
         self._placed = self._place(chosen, seed, pause)
@@ -133,7 +133,7 @@ class PartitionSearch:
     @property
     def stages(self) -> Array:
         """The best partition found, shape (blocks,)."""
-        return self._placed.best.copy()
+        return self._stage[self._placed.best]
 
     def warm_up(self) -> None:
         """Compile what a round needs."""
@@ -173,7 +173,7 @@ class PartitionSearch:
     def _place(self, stages: Array, seed: int, pause: Callable[[], object]) -> Placed:
         """Return what follows from where blocks are; a part of the nets between two pauses."""
         compact, blocks = self.compact, self._blocks
-        nets, count, passes = compact.nets, len(self.classes), compact.passes
+        nets, count, passes = compact.nets, len(self._blocks.room), compact.passes
         inside = np.zeros((nets, count), dtype=np.int64)
         spread = np.zeros(nets, dtype=np.int64)
         time, received, sent = (np.zeros((passes, count), dtype=np.int64) for _ in range(3))
@@ -226,14 +226,20 @@ class PartitionSearch:
         return placed
 
 
-def _slots(compact: Compact, stages: Array, classes: Array) -> tuple[list[int], Array]:
-    """Return classes and stages without gaps, then the devices that are left as empty stages."""
-    if compact.sequence is not None:
-        return compact.sequence.tolist(), stages
+def _slots(compact: Compact, stages: Array, classes: Array) -> tuple[list[int], Array, Array]:
+    """Return classes and stages that a search goes by, and which stage each of its stages is.
+
+    Without gaps, then the devices that are left as empty stages, where devices have no fixed order;
+    only stages that hold blocks where stashes depend on how many these are.
+    """
     used, chosen = np.unique(stages, return_inverse=True)
+    if compact.stash.any() or (compact.sequence is None and compact.exact_stages):
+        if compact.sequence is not None:
+            return compact.sequence[used].tolist(), chosen, used
+        return classes[used].tolist(), chosen, np.arange(len(used))
+    if compact.sequence is not None:
+        return compact.sequence.tolist(), stages, np.arange(len(compact.sequence))
     kinds = classes[used]
-    if compact.exact_stages or compact.stash.any():
-        return kinds.tolist(), chosen
     left = compact.class_count - np.bincount(kinds, minlength=len(compact.class_count))
     spare = np.repeat(np.arange(len(left)), left)
-    return [*kinds.tolist(), *spare.tolist()], chosen
+    return [*kinds.tolist(), *spare.tolist()], chosen, np.arange(len(kinds) + len(spare))

@@ -140,3 +140,14 @@ def test_what_replicas_share_need_not_be_whole_steps() -> None:
     result = solve(instance, "cp-sat")
     assert result.objective == pytest.approx(34 / 7)
     assert result.bound == pytest.approx(34 / 7, rel=1e-6)
+
+
+@pytest.mark.parametrize("method", ["milp", "cp-sat"])
+def test_stashes_of_devices_that_all_hold_nodes_go_by_their_places(method: str) -> None:
+    """On unlike links, the first of two devices keeps the stashes of two microbatches."""
+    graph = GraphPartition.from_edges(
+        2, [(0, 1)], time=[5, 5], traffic=[3, 0], memory=[4, 4], stash=[6, 6], capacity=15,
+        accelerators=2, bandwidth=[[0, 3], [4, 0]], device_order="fixed", empty_devices=False,
+        contiguous=False, microbatches=2,
+    )  # fmt: skip
+    assert solve(graph, method).status is Status.INFEASIBLE

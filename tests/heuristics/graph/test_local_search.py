@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import stagepack as sp
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph import local_search
 from stagepack.heuristics.graph.local_search import PartitionSearch
@@ -136,3 +137,15 @@ def test_a_move_of_which_nothing_hangs_is_work_too(monkeypatch: pytest.MonkeyPat
     with effort.counting(1e9):
         search.round(lambda: None)
         assert effort.spent() > 4_000 * local_search.TRIED
+
+
+def test_a_stage_of_fixed_devices_that_is_empty_stays_so_where_stashes_count() -> None:
+    """Another stage before it would keep the stashes of two more microbatches."""
+    graph = GraphPartition.from_edges(
+        5, [(2, 3), (3, 4)], time=[20, 21, 16, 5, 6], cpu_time=[0, 35, 51, 38, 59],
+        cpu=[False, True, True, True, True], traffic=[4, 0, 11, 14, 3], memory=[4, 1, 6, 11, 16],
+        stash=[3, 5, 4, 7, 7], colour=[-1, 0, -1, 1, -1], backward=[0, 0, 0, 0, 1], capacity=77,
+        accelerators=1, cpus=1, device_order="fixed", microbatches=4,
+    )  # fmt: skip
+    result = sp.solve(graph, "local-search")
+    assert result.objective == 68
