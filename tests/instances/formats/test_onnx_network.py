@@ -280,14 +280,14 @@ def test_bytes_that_were_cut_or_changed_are_refused_or_read(tmp_path: Path) -> N
     data = model(tmp_path, nodes, {"x": [1, 4, 8]}, weights).read_bytes()
     draw, read = random.Random(0), 0
     machine: dict[str, Any] = {"devices": 2}
-    for turn in range(120):
+    for turn in range(40):
         broken = bytearray(data[: draw.randrange(8, len(data))] if turn % 2 else data)
         for _ in range(turn % 5):
             broken[draw.randrange(8, len(broken))] = draw.randrange(256)
         path = tmp_path / "broken.onnx"
         path.write_bytes(broken)
-        for kind in ("graph", "groups"):
-            with contextlib.suppress(InputError):
-                sp.read(path, kind=kind, **(machine if kind == "graph" else {}))
-                read += 1
-    assert 0 < read < 120
+        kind = "graph" if turn % 4 < 2 else "groups"
+        with contextlib.suppress(InputError):
+            sp.read(path, kind=kind, **(machine if kind == "graph" else {}))
+            read += 1
+    assert 0 < read < 40

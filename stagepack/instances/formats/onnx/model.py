@@ -8,16 +8,16 @@ place.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
+from stagepack.instances.formats.onnx import shapes
+from stagepack.instances.formats.onnx.shapes import bodies, place, reads
 from stagepack.instances.words import LARGEST
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ SIZES = {"Shape", "Size"}
 FEW = 8
 """Numbers of a constant that are read: sizes, axes, scales."""
 MOST_AXES = 64
-MORE, GROWTH = 2**30, 16
-"""Bytes that the following of shapes may take beside those of a model, and how many times these."""
 NAMES = {
     "batch": ("batch", "n", "b", "bs", "bsz"),
     "sequence": ("seq", "len", "token", "time", "t", "s"),
@@ -185,8 +183,8 @@ def load(data: bytes, sizes: Mapping[str, int]) -> Model:
         raise InputError("has no nodes", field="graph", remedy="export it again")
     _require_text(proto.graph)
     _close(proto.graph, sizes)
-    proto, order, assumed = _inferred(proto)
-    return _Reading(proto, order, assumed).model()
+    proto, assumed = shapes.followed(proto)
+    return _Reading(proto, assumed).model()
 
 
 def _require_text(graph: GraphProto) -> None:
@@ -237,172 +235,11 @@ def _word(name: str, axis: int, rank: int) -> str:
     return "image" if rank == 4 and axis > 1 else "sequence"
 
 
-def _inferred(proto: ModelProto) -> tuple[ModelProto, list[NodeProto], list[str]]:
-    """Return a model with the shapes that follow, nodes in order, and outputs that were assumed.
-
-    What an operator writes that nobody knows is taken to be as the first tensor that it reads.
-
-    Raises
-    ------
-    InputError
-        For shapes that contradict each other, and circles.
-    """
-    import onnx
-    from google.protobuf.message import DecodeError, EncodeError
-    from onnx import inliner, shape_inference
-
-    assumed: list[str] = []
-    try:
-        if proto.functions:
-            proto = inliner.inline_local_functions(proto)
-        order = _in_order(proto.graph)
-        del proto.graph.node[:]
-        proto.graph.node.extend(order)
-        while True:
-            with _within(MORE + GROWTH * proto.ByteSize()):
-                proto = shape_inference.infer_shapes(proto, data_prop=True)
-            order = list(proto.graph.node)
-            fresh = _taken(proto.graph, order)
-            if not fresh:
-                return proto, order, assumed
-            assumed += [value.name for value in fresh]
-            proto.graph.value_info.extend(fresh)
-    except MemoryError:
-        raise InputError(
-            "its shapes take too much memory to be followed: sizes are computed from too many"
-            " values",
-            field="graph",
-            remedy="export it again, with fixed shapes",
-        ) from None
-    except (shape_inference.InferenceError, onnx.checker.ValidationError) as error:
-        raise InputError(
-            f"shapes contradict each other: {error}", field="graph", remedy="export it again"
-        ) from None
-    except (DecodeError, EncodeError, RuntimeError, ValueError, TypeError, IndexError) as error:
-        raise InputError(
-            f"its shapes cannot be followed: {error}", field="graph", remedy="export it again"
-        ) from None
-
-
-@contextlib.contextmanager
-def _within(more: int) -> Iterator[None]:
-    """Let the process take so many bytes more in the block, and no others, where that can be said.
-
-    Values from which sizes are computed are followed one by one, and a file of a thousand bytes
-    can say to double them forty times.
-    """
-    try:
-        import resource
-
-        data = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-    except (ImportError, OSError):  # not on Linux
-        yield
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    known = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_DATA, (min([data + more, *known]), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-
-
-def _taken(graph: GraphProto, order: Iterable[NodeProto]) -> list[Any]:
-    """Return what is written by operators that onnx does not know: as the first tensor read."""
-    from onnx import defs
-
-    known = {value.name: value for value in (*graph.input, *graph.output, *graph.value_info)}
-    typed = {name for name, value in known.items() if value.type.tensor_type.HasField("shape")}
-    found = []
-    for node in order:
-        source = next((known[name] for name in node.input if name in typed), None)
-        if source is None or defs.has(node.op_type, node.domain):
-            continue
-        for name in node.output:
-            if name and name not in typed:
-                taken = type(source)(name=name, type=source.type)
-                found.append(taken)
-                known[name] = taken
-                typed.add(name)
-    return found
-
-
-def _in_order(graph: GraphProto) -> list[NodeProto]:
-    """Return the nodes so that each follows those whose results it reads, else as they are.
-
-    Raises
-    ------
-    InputError
-        For a tensor that is written twice, and a circle, naming a node on it.
-    """
-    nodes = list(graph.node)
-    writer: dict[str, int] = {}
-    for at, node in enumerate(nodes):
-        for name in node.output:
-            if name in writer and name:
-                raise InputError(
-                    f"{name!r} is written twice", field=_place(node), remedy="export it again"
-                )
-            writer[name] = at
-    writer.pop("", None)
-    sources = [{writer[name] for name in _read(node) if name in writer} for node in nodes]
-    users: list[list[int]] = [[] for _ in nodes]
-    for at, read in enumerate(sources):
-        for source in read:
-            users[source].append(at)
-    waiting = [len(read) for read in sources]
-    if all(source < at for at, read in enumerate(sources) for source in read):
-        return nodes
-    ready = deque(at for at, count in enumerate(waiting) if count == 0)
-    order = []
-    while ready:
-        at = ready.popleft()
-        order.append(nodes[at])
-        for user in users[at]:
-            waiting[user] -= 1
-            if waiting[user] == 0:
-                ready.append(user)
-    if len(order) < len(nodes):
-        at = next(at for at, count in enumerate(waiting) if count)
-        for _ in nodes:  # back among the unfinished: this many steps end on a circle
-            at = next(source for source in sources[at] if waiting[source])
-        raise InputError(
-            "is on a circle", field=_place(nodes[at]), remedy="give a graph without circles"
-        )
-    return order
-
-
-def _place(node: NodeProto) -> str:
-    return f"graph.node {node.name or (node.output[0] if node.output else node.op_type)}"
-
-
-def _bodies(node: NodeProto) -> Iterator[GraphProto]:
-    """Yield the graphs inside of a node, and inside of these."""
-    for attribute in node.attribute:
-        for body in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            yield body
-            for inner in body.node:
-                yield from _bodies(inner)
-
-
-def _read(node: NodeProto) -> list[str]:
-    """Return what a node reads; what its bodies read from outside comes last."""
-    found = dict.fromkeys(node.input)
-    bodies = list(_bodies(node))
-    own = {value.name for body in bodies for value in (*body.input, *body.initializer)}
-    own |= {name for body in bodies for inner in body.node for name in inner.output}
-    for body in bodies:
-        names = [name for inner in body.node for name in inner.input]
-        names += [value.name for value in body.output]
-        found |= dict.fromkeys(name for name in names if name not in own)
-    return list(found) if bodies else list(node.input)
-
-
 class _Reading:
     """Makes a model of a proto whose shapes were followed."""
 
-    def __init__(self, proto: ModelProto, order: list[NodeProto], assumed: list[str]) -> None:
-        self._proto, self._order, self._assumed = proto, order, set(assumed)
+    def __init__(self, proto: ModelProto, assumed: list[str]) -> None:
+        self._proto, self._order, self._assumed = proto, list(proto.graph.node), set(assumed)
         self._tensors: dict[str, Tensor] = {}
         self._numbers: dict[str, tuple[Any, ...]] = {}
         self._parts: dict[str, str] = {}
@@ -419,7 +256,7 @@ class _Reading:
             self._know(sparse.values.name, tuple(sparse.dims), sparse.values.data_type)
         self._constants = {weight.name for weight in graph.initializer}
         self._constants |= {sparse.values.name for sparse in graph.sparse_initializer}
-        self._used = {name for node in order for name in _read(node)}
+        self._used = {name for node in self._order for name in reads(node)}
         self._used |= {value.name for value in graph.output}
 
     def model(self) -> Model:
@@ -475,23 +312,23 @@ class _Reading:
     def _node(self, proto: NodeProto) -> Node:
         from onnx import helper
 
-        bodies = list(_bodies(proto))
+        inside = list(bodies(proto))
         read = [name for name in proto.output if name in self._used]
-        held = [weight for body in bodies for weight in body.initializer]
+        held = [weight for body in inside for weight in body.initializer]
         inner = sum(math.ceil(math.prod(w.dims) * _type(w.data_type)[0]) for w in held)
         try:
             said = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
         except ValueError as error:
             raise InputError(
                 f"has an attribute that cannot be read: {error}",
-                field=_place(proto),
+                field=place(proto),
                 remedy="export it again",
             ) from None
         return Node(
             name=proto.name,
             kind=proto.op_type,
             domain="" if proto.domain == "ai.onnx" else proto.domain,
-            inputs=tuple(_read(proto)),
+            inputs=tuple(reads(proto)),
             outputs=tuple(dict.fromkeys(n for n in (*proto.output[:1], *read) if n)),
             said=said,
             inner=inner,

@@ -1,0 +1,244 @@
+"""Shapes that follow in an ONNX model, found in a process of its own.
+
+What follows shapes is C++ that trusts its input: values from which sizes are computed are followed
+one by one, and a file of a thousand bytes can say to double them forty times, or to put functions
+into functions.  The process may take so much memory and no more; where it dies, nobody dies with
+it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from stagepack.errors import InputError
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+
+MORE, GROWTH = 2**30, 16
+"""Bytes that the following of shapes may take beside those of a model, and how many times these."""
+NUMBERS = 4096
+"""Values of a weight from which shapes may be computed; those of larger ones are left out."""
+TOO_MUCH = "its shapes take too much memory to be followed: sizes are computed from too many values"
+RUN = "from stagepack.instances.formats.onnx.shapes import main; main()"
+
+
+def followed(proto: ModelProto) -> tuple[ModelProto, list[str]]:
+    """Return a model with the shapes that follow, nodes in order, and outputs that were assumed.
+
+    What an operator writes that nobody knows is taken to be as the first tensor that it reads.
+
+    Parameters
+    ----------
+    proto : ModelProto
+        Its large weights lose their values.
+
+    Raises
+    ------
+    InputError
+        For shapes that contradict each other, circles, and shapes that take too much memory.
+    """
+    from google.protobuf.message import EncodeError
+    from onnx import load_model_from_string
+
+    _lighten(proto.graph)
+    try:
+        data = proto.SerializeToString()
+    except (EncodeError, ValueError) as error:
+        _refuse(f"its shapes cannot be followed: {error}")
+    path = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(MORE + GROWTH * len(data))],
+        env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
+        input=data,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode > 0:
+        raise RuntimeError(done.stderr.decode(errors="replace"))
+    if done.returncode < 0:
+        died = signal.Signals(-done.returncode).name
+        _refuse(
+            f"its shapes cannot be followed: onnx dies of them ({died}): too much memory, or a"
+            " fault of its own"
+        )
+    said, _, model = done.stdout.partition(b"\n")
+    answer = json.loads(said)
+    if "problem" in answer:
+        raise InputError(answer["problem"], field=answer["field"], remedy=answer["remedy"])
+    return load_model_from_string(model), answer["assumed"]
+
+
+def _lighten(graph: GraphProto) -> None:
+    """Take the values out of weights from which no shape is computed."""
+    for weight in graph.initializer:
+        if math.prod(weight.dims) > NUMBERS:
+            for field, _ in weight.ListFields():
+                if field.name.endswith("_data"):
+                    weight.ClearField(field.name)
+
+
+def _refuse(problem: str, remedy: str = "export it again") -> NoReturn:
+    raise InputError(problem, field="graph", remedy=remedy) from None
+
+
+# ---------------------------------------------------------------------- in the child
+
+
+def main() -> None:
+    """Follow the shapes of the model that is read; write what was assumed, and the model."""
+    from onnx import load_model_from_string
+
+    proto = load_model_from_string(sys.stdin.buffer.read())
+    answer: dict[str, object]
+    model = b""
+    try:
+        _limit(int(sys.argv[1]))
+        model, assumed = _follow(proto)
+        answer = {"assumed": assumed}
+    except InputError as error:
+        answer = {"problem": error.problem, "field": error.field, "remedy": error.remedy}
+    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n" + model)
+
+
+def _limit(more: int) -> None:
+    """Let the process take so many bytes more, where that can be said."""
+    try:
+        import resource
+
+        data = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+    except (ImportError, OSError):  # not on Linux
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    known = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min([data + more, *known]), hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _follow(proto: ModelProto) -> tuple[bytes, list[str]]:
+    """Return what :func:`followed` does, the model as bytes; raises as it does."""
+    import onnx
+    from google.protobuf.message import DecodeError, EncodeError
+    from onnx import inliner, shape_inference
+
+    assumed: list[str] = []
+    try:
+        if proto.functions:
+            proto = inliner.inline_local_functions(proto)
+        order = _in_order(proto.graph)
+        del proto.graph.node[:]
+        proto.graph.node.extend(order)
+        while True:
+            proto = shape_inference.infer_shapes(proto, data_prop=True)
+            fresh = _taken(proto.graph)
+            if not fresh:
+                return proto.SerializeToString(), assumed
+            assumed += [value.name for value in fresh]
+            proto.graph.value_info.extend(fresh)
+    except MemoryError:
+        _refuse(TOO_MUCH, "export it again, with fixed shapes")
+    except (shape_inference.InferenceError, onnx.checker.ValidationError) as error:
+        _refuse(f"shapes contradict each other: {error}")
+    except (DecodeError, EncodeError, RuntimeError, ValueError, TypeError, IndexError) as error:
+        _refuse(f"its shapes cannot be followed: {error}")
+
+
+def _taken(graph: GraphProto) -> list[Any]:
+    """Return what is written by operators that onnx does not know: as the first tensor read."""
+    from onnx import defs
+
+    known = {value.name: value for value in (*graph.input, *graph.output, *graph.value_info)}
+    typed = {name for name, value in known.items() if value.type.tensor_type.HasField("shape")}
+    found = []
+    for node in graph.node:
+        source = next((known[name] for name in node.input if name in typed), None)
+        if source is None or defs.has(node.op_type, node.domain):
+            continue
+        for name in node.output:
+            if name and name not in typed:
+                taken = type(source)(name=name, type=source.type)
+                found.append(taken)
+                known[name] = taken
+                typed.add(name)
+    return found
+
+
+def _in_order(graph: GraphProto) -> list[NodeProto]:
+    """Return the nodes so that each follows those whose results it reads, else as they are.
+
+    Raises
+    ------
+    InputError
+        For a tensor that is written twice, and a circle, naming a node on it.
+    """
+    nodes = list(graph.node)
+    writer: dict[str, int] = {}
+    for at, node in enumerate(nodes):
+        for name in node.output:
+            if name in writer and name:
+                raise InputError(
+                    f"{name!r} is written twice", field=place(node), remedy="export it again"
+                )
+            writer[name] = at
+    writer.pop("", None)
+    sources = [{writer[name] for name in reads(node) if name in writer} for node in nodes]
+    users: list[list[int]] = [[] for _ in nodes]
+    for at, read in enumerate(sources):
+        for source in read:
+            users[source].append(at)
+    waiting = [len(read) for read in sources]
+    if all(source < at for at, read in enumerate(sources) for source in read):
+        return nodes
+    ready = deque(at for at, count in enumerate(waiting) if count == 0)
+    order = []
+    while ready:
+        at = ready.popleft()
+        order.append(nodes[at])
+        for user in users[at]:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                ready.append(user)
+    if len(order) < len(nodes):
+        at = next(at for at, count in enumerate(waiting) if count)
+        for _ in nodes:  # back among the unfinished: this many steps end on a circle
+            at = next(source for source in sources[at] if waiting[source])
+        raise InputError(
+            "is on a circle", field=place(nodes[at]), remedy="give a graph without circles"
+        )
+    return order
+
+
+def place(node: NodeProto) -> str:
+    """Return the field of a model that a node is."""
+    return f"graph.node {node.name or (node.output[0] if node.output else node.op_type)}"
+
+
+def bodies(node: NodeProto) -> Iterator[GraphProto]:
+    """Yield the graphs inside of a node, and inside of these."""
+    for attribute in node.attribute:
+        for body in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+            yield body
+            for inner in body.node:
+                yield from bodies(inner)
+
+
+def reads(node: NodeProto) -> list[str]:
+    """Return what a node reads; what its bodies read from outside comes last."""
+    found = dict.fromkeys(node.input)
+    inside = list(bodies(node))
+    own = {value.name for body in inside for value in (*body.input, *body.initializer)}
+    own |= {name for body in inside for inner in body.node for name in inner.output}
+    for body in inside:
+        names = [name for inner in body.node for name in inner.input]
+        names += [value.name for value in body.output]
+        found |= dict.fromkeys(name for name in names if name not in own)
+    return list(found) if inside else list(node.input)
