@@ -401,15 +401,24 @@ def test_operators_are_called_as_their_nodes_are(tmp_path: Path) -> None:
     assert [op.name for op in whole.operators] == ["stem", "layer1", "layer2", "MaxPool_3"]
 
 
-@pytest.mark.skipif(os.name != "posix", reason="processes die of signals on POSIX")
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        pytest.param(
+            "import os; os.kill(os.getpid(), 11)",
+            "SIGSEGV",
+            marks=pytest.mark.skipif(os.name != "posix", reason="signals are of POSIX"),
+        ),
+        ("import sys; sys.exit('no room')", "no room"),
+        ("import sys; sys.exit(127)", "exit code 127"),
+    ],
+)
 def test_a_model_of_which_onnx_dies_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "stagepack.instances.formats.onnx.shapes.RUN", "import os; os.kill(os.getpid(), 11)"
-    )
-    path = model(tmp_path, [onnx.helper.make_node("Relu", ["x"], ["y"])], {"x": [2]}, {}, "y")
-    with pytest.raises(InputError, match=r"graph: .*onnx dies of them \(SIGSEGV\)"):
+    monkeypatch.setattr("stagepack.instances.formats.onnx.shapes.RUN", run)
+    path = model(tmp_path, [onnx.helper.make_node("Relu", ["x"], ["y"])], {"x": [2]})
+    with pytest.raises(InputError, match=rf"graph: .*onnx dies of them \({said}\)"):
         sp.read(path, kind="lmem-packing")
 
 

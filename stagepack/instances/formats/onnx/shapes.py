@@ -63,19 +63,24 @@ def followed(proto: ModelProto) -> tuple[ModelProto, list[str]]:
         capture_output=True,
         check=False,
     )
-    if done.returncode > 0:
-        raise RuntimeError(done.stderr.decode(errors="replace"))
-    if done.returncode < 0:
-        died = signal.Signals(-done.returncode).name
+    if done.returncode:
         _refuse(
-            f"its shapes cannot be followed: onnx dies of them ({died}): too much memory, or a"
-            " fault of its own"
+            f"its shapes cannot be followed: onnx dies of them ({_last_word(done)}): too much"
+            " memory, or a fault of its own"
         )
     said, _, model = done.stdout.partition(b"\n")
     answer = json.loads(said)
     if "problem" in answer:
         raise InputError(answer["problem"], field=answer["field"], remedy=answer["remedy"])
     return load_model_from_string(model), answer["assumed"]
+
+
+def _last_word(done: subprocess.CompletedProcess[bytes]) -> str:
+    """Return the signal that a process died of, else the last line that it wrote."""
+    if done.returncode < 0:
+        return signal.Signals(-done.returncode).name
+    lines = done.stderr.decode(errors="replace").splitlines()
+    return lines[-1] if lines else f"exit code {done.returncode}"
 
 
 def _lighten(graph: GraphProto) -> None:
