@@ -25,6 +25,12 @@ MOST_PLACES = 2_000_000
 """Blocks times slots, and blocks in nets times slots, of the largest model."""
 MOST_ANCESTORS = 4_000
 """Blocks of which all ancestors are looked at."""
+MOST_PARTS = 100
+"""Parts of the least figure that may be the unit of all,"""
+NEARLY = 1e-10
+"""where each is so near to a multiple of it, in units."""
+MOST_SHARES = 12
+"""Replicas that may share what is a multiple of a unit."""
 
 
 class Frame:
@@ -54,6 +60,8 @@ class Frame:
         Some rows hold only if something was chosen.
     leading : bool
         Slots without blocks come before all others.
+    roaming : bool
+        Slots are devices of which it is chosen who comes before whom.
     turn : ndarray of int64, shape (slots,)
         Of slots that can be exchanged, how many are taken before; else 0.
     rank : ndarray of int64, shape (blocks,)
@@ -95,6 +103,7 @@ class Frame:
         self.classes = [every if chosen else [c] for c in compact.device_class.tolist()]
         empties = not compact.exact_stages or self.shared
         self.leading = empties and not fixed and not self.devices and (chosen or kinds == 1)
+        self.roaming = self.devices and ordered and not fixed
         counted = any(len(self.stashes(s)) > 1 for s in range(self.slots))
         self.chosen = chosen or counted or self.shared or self.devices
         self._alike = [] if ordered or self.devices else [self._slots_of_class(c) for c in every]
@@ -125,8 +134,12 @@ class Frame:
         unit = math.gcd(*(int(np.gcd.reduce(f, axis=None)) for f in figures if f.size)) or 1
         if self.shared:
             unit = 1  # loads are divided by squares of numbers of replicas
-        exact = total // unit < largest
-        self.unit = unit if exact else -(-total // largest)
+        nearly = 0
+        if total // unit >= largest:
+            nearly = self._near_unit(np.concatenate([f.ravel() for f in figures]))
+            unit = nearly if nearly and total // nearly < largest else -(-total // largest)
+        self.unit = unit
+        self._whole = unit == nearly
         largest_first = np.argsort(-time.max(axis=(0, 1)), kind="stable")
         self.rank = np.argsort(largest_first)
         # Every figure is rounded down, so that a slot's steps are at most its load.
@@ -134,6 +147,30 @@ class Frame:
         self.cost = compact.net_cost // self.unit
         self.stashed = compact.stash // self.unit
         self.level_cost = None if compact.level_cost is None else compact.level_cost // self.unit
+
+    def _near_unit(self, figures: Array) -> int:
+        """Return a unit of which all figures are multiples but for their last bits, 0 for none.
+
+        Times such as 3/7 have no decimal unit, yet hardly lose by being rounded down to this one.
+        Multiples of it can be divided by squares of numbers of replicas, where these share them.
+
+        Parameters
+        ----------
+        figures : ndarray of int64
+            Ticks, not negative.
+        """
+        found = figures[figures > 0]
+        if not len(found) or (self.shared and self.slots > MOST_SHARES):
+            return 0
+        shares = math.lcm(*range(1, self.slots + 1)) ** 2 if self.shared else 1
+        for parts in range(1, MOST_PARTS + 1):
+            ratios = found * (parts / int(found.min()))
+            multiples = np.rint(ratios).astype(np.int64)
+            if float(np.abs(ratios - multiples).max()) <= NEARLY:
+                unit = int((found // multiples).min()) // shares
+                fits = unit > 0 and bool((found // unit == multiples * shares).all())
+                return unit if fits else 0
+        return 0
 
     def _require_bytes(self, largest: int) -> None:
         """Refuse bytes that rows which hold only if something was chosen cannot count."""
@@ -162,7 +199,8 @@ class Frame:
     @property
     def excess(self) -> int:
         """Steps by which T, which is whole, may exceed a load that replicas share."""
-        return int(self.shared and (self.unit > 1 or self.compact.rounding > 0))
+        rounded = self.unit > 1 or self.compact.rounding > 0
+        return int(self.shared and rounded and not self._whole)
 
     @cached_property
     def members(self) -> list[list[int]]:
@@ -181,8 +219,8 @@ class Frame:
 
     def stashes(self, slot: int) -> list[int]:
         """Return how many microbatches a slot may have in flight, rising."""
-        most = min(self.compact.microbatches, self.slots - slot)
-        known = self.leading or self.compact.exact_stages
+        most = min(self.compact.microbatches, self.slots - (0 if self.roaming else slot))
+        known = self.leading or (self.compact.exact_stages and not self.roaming)
         if not self.compact.stash.any():
             return [0]
         return [most] if known else list(range(1, most + 1))

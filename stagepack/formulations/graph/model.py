@@ -12,7 +12,6 @@ from stagepack.formulations.graph.placement import Placement
 from stagepack.instances.graph.compact import Compact
 from stagepack.instances.graph.instance import GraphPartition
 from stagepack.instances.graph.solution import GraphSolution
-from stagepack.instances.graph.words import DeviceOrder
 from stagepack.linear import Array
 
 
@@ -48,14 +47,6 @@ class GraphModel(Formulation[GraphPartition, GraphSolution]):
     @abstractmethod
     def build(self) -> None:
         """Build the model, or find out that there is no place for a block."""
-
-    @staticmethod
-    def unsupported(instance: GraphPartition) -> str:
-        """Return what the model cannot express of an instance, '' if it expresses it."""
-        free = instance.device_order == DeviceOrder.ANY
-        if free and not instance.uniform and instance.microbatches > 1 and instance.stash.any():
-            return "stashes of stages on unlike links in any order have no model"
-        return ""
 
     def worth(self, steps: int) -> int:
         """Return the least ticks of a solution whose loads are so many steps."""

@@ -125,7 +125,7 @@ class Placement:
             return
         if self.frame.in_line:
             self._in_line()
-        elif self.frame.compact.contiguous:
+        elif self.frame.roaming:
             self._any_order()
 
     def _in_line(self) -> None:
@@ -155,7 +155,7 @@ class Placement:
                 self._at_most(so_far[v][s], so_far[u][s])
 
     def _any_order(self) -> None:
-        """An order of the slots in which no block is before what it reads."""
+        """An order of the slots; contiguous: in which no block is before what it reads."""
         slots = range(self.frame.slots)
         self.a = {pair: self._flag() for pair in permutations(slots, 2)}
         for s, t in self.a:
@@ -163,7 +163,7 @@ class Placement:
                 self.program.row({self.a[s, t].index: 1, self.a[t, s].index: 1}, low=1, high=1)
         for s, t, r in permutations(slots, 3):
             self._at_most(self.a[s, t] + self.a[t, r], 1 + self.a[s, r])
-        for u, v in self.frame.precedence:
+        for u, v in self.frame.precedence if self.frame.compact.contiguous else ():
             for s, t in self.a:
                 self._at_most(total((self._at(u, s), self._at(v, t))), 1 + self.a[s, t])
 
@@ -371,10 +371,23 @@ class Placement:
         if len(self.frame.stashes(s)) == 1 or r == 1:
             return []
         fewer = self._flag()
-        later = [used for used in self.used[s:] if used is not None]
+        later = self._later(s)
         # It may be 1 only where fewer than r do.
         self.program.at_most(total(later), r - 1 + len(later) * (1 - fewer))
         return [fewer]
+
+    def _later(self, s: int) -> list[Expression]:
+        """Return what adds up to the number of slots from s on that hold blocks."""
+        if not self.frame.roaming:
+            return [used for used in self.used[s:] if used is not None]
+        found: list[Expression] = [1]
+        for t, used in enumerate(self.used):
+            if t != s and used is not None:
+                found.append(self._flag())
+                self._at_most(total((self.a[s, t], used)), 1 + found[-1])
+            elif t != s:
+                found.append(self.a[s, t])
+        return found
 
     def _under(self, part: Expression, load: int, unless: list[Sum[float]], times: int = 1) -> None:
         """Add part <= times T, unless one of some variables is 1."""

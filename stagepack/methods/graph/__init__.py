@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.formulations import graph as formulations
 from stagepack.heuristics.graph.metis import unavailable
 from stagepack.instances.graph import KIND, GraphPartition, GraphSolution
 from stagepack.instances.graph.levels import levels_of
@@ -54,18 +53,12 @@ def _only_bounds(instance: GraphPartition) -> str:
     return model.unproved(instance)
 
 
-def _nothing_exact(instance: GraphPartition) -> str:
-    """Return why no exact method that `auto` ends with applies, or ""."""
-    return _unsupported(instance) and formulations.CpSat.unsupported(instance)
-
-
 METHODS: tuple[GraphMethod, ...] = (
     TABLE.method(
         "auto",
         exact=True,
         description="linear-dp and dp; metis, local-search and frontier where these give up, "
         "cp-sat of small graphs and where dp does not apply",
-        unproved=_nothing_exact,
         limited_by_work=True,
         default=False,
     ),
@@ -101,7 +94,6 @@ METHODS: tuple[GraphMethod, ...] = (
         "milp",
         exact=True,
         description="MILP: which blocks are on which stage, which tensors it receives and sends",
-        unsupported=lambda instance: formulations.Milp.unsupported(instance),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
         limited_by_work=True,
         default=False,
@@ -110,7 +102,6 @@ METHODS: tuple[GraphMethod, ...] = (
         "cp-sat",
         exact=True,
         description="CP-SAT: the same program in integers; also without contiguous stages",
-        unsupported=lambda instance: formulations.CpSat.unsupported(instance),
         engines=("cp-sat",),
         limited_by_work=True,
     ),

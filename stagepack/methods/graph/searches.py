@@ -170,7 +170,7 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     if search.impossible:
         return
     supports = {method.name: not method.unsupported(instance) for method in METHODS}
-    modelled = supports["cp-sat"] and search.compact.blocks * search.compact.devices <= MODELLED
+    modelled = search.compact.blocks * search.compact.devices <= MODELLED
     given_up = ""
     search.start()
     progress.require_time()
@@ -201,7 +201,7 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
         progress.require_time()
     if supports["frontier"]:
         search.by_labels()
-    elif modelled or (supports["cp-sat"] and not supports["dp"]):
+    elif modelled or not supports["dp"]:
         progress.reason = ""
         _by_cp_sat(search)
     progress.require_time()

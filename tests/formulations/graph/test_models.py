@@ -43,8 +43,6 @@ def run(model: GraphModel, name: str) -> tuple[Status, GraphSolution | None, int
 def test_models_find_the_optimum(formulation: type[GraphModel], engine: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     instance = random_instance(rng, int(rng.integers(1, 6)))
-    if formulation.unsupported(instance):
-        pytest.skip(formulation.unsupported(instance))
     compact, optimum = Compact.of(instance), brute_force(instance)
     model = formulation(compact)
     if optimum is None:
@@ -67,7 +65,7 @@ def test_a_known_solution_fits_the_model_it_bounds(
     for seed in range(30):
         instance = random_instance(np.random.default_rng(1000 + seed), 5)
         optimum = brute_force(instance)
-        if optimum is None or formulation.unsupported(instance):
+        if optimum is None:
             continue
         known = GraphSolution.from_dict(optimum[1], instance)
         compact = Compact.of(instance)
@@ -97,13 +95,7 @@ def test_large_figures_do_not_mislead_cp_sat() -> None:
         assert compact.bound(bound) <= float(optimum[0]) * (1 + 1e-12)
 
 
-def test_what_has_no_model_is_refused() -> None:
-    links = [[1, 2], [3, 4]]
-    figures: dict[str, Any] = {"time": [1, 1], "edges": [(0, 1)], "accelerators": 2}
-    instance = GraphPartition.from_edges(
-        2, bandwidth=links, stash=[1, 1], microbatches=2, traffic=[1, 1], **figures
-    )
-    assert "unlike links" in CpSat.unsupported(instance)
+def test_too_large_a_model_is_refused() -> None:
     large = GraphPartition.from_edges(300_000, [], time=np.ones(300_000, dtype=int), accelerators=8)
     with pytest.raises(InputError, match="too many for a model"):
         CpSat(Compact.of(large))
@@ -123,9 +115,19 @@ def test_like_devices_are_taken_in_turn_by_the_largest_blocks() -> None:
 
 
 def test_what_replicas_share_need_not_be_whole_steps() -> None:
-    # Two devices share 40 / 7 and exchange: no whole number of the steps that CP-SAT counts in.
-    instance = GraphPartition.from_arrays(
-        np.array([26, 14, 7, 7]) * (1 / 7),
+    # Two devices share 40 / 7 and exchange: no whole number of the steps that CP-SAT counts in,
+    # unless all figures are sevenths.
+    for last, status in ((7, Status.OPTIMAL), (0.1 + np.sqrt(2), Status.FEASIBLE)):
+        result = solve(_shared([26, 14, 7, last]), "cp-sat")
+        assert result.objective == pytest.approx(34 / 7)
+        assert result.bound == pytest.approx(34 / 7, rel=1e-6)
+        assert result.status is status
+
+
+def _shared(sevenths: list[float]) -> GraphPartition:
+    """Return a graph of four nodes, of which devices may share stages."""
+    return GraphPartition.from_arrays(
+        np.array(sevenths) * (1 / 7),
         parameters=[0, 2, 5, 0],
         producer=[0, 1, 1],
         consumers=[2, 2],
@@ -137,9 +139,20 @@ def test_what_replicas_share_need_not_be_whole_steps() -> None:
         contiguous=False,
         empty_devices=False,
     )
-    result = solve(instance, "cp-sat")
-    assert result.objective == pytest.approx(34 / 7)
-    assert result.bound == pytest.approx(34 / 7, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", [160424, 160465, 160613, 161430, 161832, 162267, 162272])
+def test_auto_proves_tiny_graphs_on_unlike_links(seed: int) -> None:
+    """With stashes whose number the order of devices decides, and with times like 3/7."""
+    rng = np.random.default_rng([seed, 4])
+    instance = random_instance(rng, int(rng.integers(4, 7)))
+    assert not instance.uniform
+    result, optimum = solve(instance, "auto", time_limit=30), brute_force(instance)
+    if optimum is None:
+        assert result.status is Status.INFEASIBLE
+    else:
+        assert result.status is Status.OPTIMAL
+        assert result.objective == pytest.approx(float(optimum[0]))
 
 
 @pytest.mark.parametrize("method", ["milp", "cp-sat"])
