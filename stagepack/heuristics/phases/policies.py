@@ -43,7 +43,7 @@ MOST_ENUMERATED = 243
 """Policies tried for a group one by one, where no rule finds the best ones."""
 AT_ONCE = 2**18
 """Layers of rows and what they read, examined or put together between two looks at the clock."""
-SORTED, EXAMINED = 2e-8, 1e-7
+SORTED, EXAMINED = 2e-8, 5e-8
 """Seconds of work to put together and to examine the policy of a layer."""
 GROUPS = 512
 """Groups between two looks at the clock."""
