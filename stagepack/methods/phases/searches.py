@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from stagepack.errors import InputError
 from stagepack.formulations import phases as formulations
 from stagepack.heuristics.phases import baselines, dp, effort
 from stagepack.heuristics.phases.cycles import UNLIMITED
@@ -87,8 +88,8 @@ RULES: dict[str, tuple[baselines.Policies, Cut]] = {
 }
 """How the naive rules choose policies, and how they cut."""
 
-STARTS = ("greedy-head", "sqrt-checkpoint", "keep-all")
-"""The rules that the start of choice applies."""
+STARTS = ("greedy-head", "sqrt-checkpoint", "keep-all", "layer-per-phase")
+"""The rules that the start of choice applies, the last one where the others find no plan."""
 
 
 def _apply_rule(name: str, pairs: Pairs) -> None:
@@ -269,17 +270,23 @@ class Choices:
                 value = self.raised(choice, UNLIMITED if upper is None else upper)
                 progress.raise_bound(value, f"{progress.engine or name} ({name})")
 
-        seconds = run_model(
-            engine,
-            lambda: build(upper),
-            name,
-            progress,
-            paced(settings, engine, progress.remaining),
-            start=start,
-            start_value=None if start is None else upper,
-            bound_value=lambda bound: self.raised(choice, bound) if safe else None,
-            conclude_infeasible=without,
-        )
+        try:
+            seconds = run_model(
+                engine,
+                lambda: build(upper),
+                name,
+                progress,
+                paced(settings, engine, progress.remaining),
+                start=start,
+                start_value=None if start is None else upper,
+                bound_value=lambda bound: self.raised(choice, bound) if safe else None,
+                conclude_infeasible=without,
+            )
+        except InputError as error:  # figures that the engine cannot hold
+            if progress.solution is None:
+                raise
+            progress.reason = str(error)  # what is known stays known
+            return
         effort.spend(seconds)
 
     def conclude(self, instance: PhaseSchedule) -> None:
@@ -424,7 +431,8 @@ def _warm_start(pairs: Pairs, settings: Settings, *, searched: bool = False) -> 
 
     def of_choice() -> None:
         for name in STARTS:
-            if not unsupported[name](instance):
+            spared = name == STARTS[-1] and progress.solution is not None
+            if not (spared or unsupported[name](instance)):
                 if name != STARTS[0]:
                     progress.require_time()
                 _apply_rule(name, pairs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
 import stagepack as sp
@@ -140,6 +141,18 @@ def test_a_model_that_would_not_get_far_leaves_its_time_to_the_search(
     result = sp.solve(instance, "milp", time_limit=60)
     assert (result.engine, result.status) == ("", Status.OPTIMAL)
     assert result.objective == sp.solve(instance, "enumerate").objective
+
+
+def test_a_layer_a_phase_is_the_start_where_other_rules_find_none() -> None:
+    random, n = np.random.default_rng(0), 24
+    unlike = {"state": random.integers(1, 99, n), "tape": random.integers(1, 20, n)}
+    tight = {"layer_class": np.arange(n) % 3, "graphs": 8, "memory": 400}
+    instance = training(n, prefetch=True, **unlike, **tight)
+    options = {"deterministic": True}
+    for name in ("greedy-head", "sqrt-checkpoint", "keep-all"):
+        assert sp.solve(instance, name, time_limit=0.1, options=options).solution is None
+    result = sp.solve(instance, time_limit=0.2, options=options)
+    assert result.trace.events[0].source == "layer-per-phase"
 
 
 def test_the_search_for_what_would_do_asks_at_every_pair() -> None:
