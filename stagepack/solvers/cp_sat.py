@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 # Printed before presolve, and only when every variable is hinted.
 HINT_IS_FEASIBLE = "The solution hint is complete and is feasible"
+
+# Its reasons where numbers, or what can become of them, are no int64.
+TOO_LARGE = re.compile("overflow|int64")
 
 
 class CpSatEngine(Engine):
@@ -168,6 +172,17 @@ def _incumbents(relay: Relay, has_objective: bool) -> CpSolverSolutionCallback:
     return Incumbents()
 
 
+def _rejected(why: str) -> StagepackError:
+    """Return the error for a model that CP-SAT does not take, by its own reason."""
+    if TOO_LARGE.search(why) is None:
+        return StagepackError(f"CP-SAT rejects the model: {why}")
+    return InputError(
+        "the figures of the CP-SAT model together go beyond 2**63",
+        field="size",
+        remedy="give the data in a coarser unit, or use another method",
+    )
+
+
 def _read(model: CpModel, solver: CpSolver) -> Outcome:
     """Return what the response says."""
     from ortools.sat.python import cp_model
@@ -175,7 +190,7 @@ def _read(model: CpModel, solver: CpSolver) -> Outcome:
     response = solver.response_proto
     status, outcome = response.status, Outcome(status=Status.UNKNOWN)
     if status == cp_model.MODEL_INVALID:
-        raise StagepackError(f"CP-SAT rejects the model: {model.validate() or 'invalid'}")
+        raise _rejected(model.validate() or "invalid")
     outcome.message = solver.status_name(status)
     outcome.nodes = int(response.num_branches)
     outcome.work = float(response.deterministic_time)

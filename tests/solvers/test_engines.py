@@ -203,6 +203,16 @@ def test_a_hint_without_values_counts_as_rejected(name: str, language: str) -> N
     assert outcome.hint_accepted is False
 
 
+@pytest.mark.parametrize("variables", [1, 20])
+def test_cp_sat_says_that_figures_are_too_large(variables: int) -> None:
+    cp_model = pytest.importorskip("ortools.sat.python.cp_model")
+    model = cp_model.CpModel()
+    x = [model.new_int_var(0, 2**60, "") for _ in range(variables)]
+    model.add((16 if variables == 1 else 1) * x[0] >= 0)
+    with pytest.raises(InputError, match="coarser unit"):
+        engine("cp-sat").solve(model)
+
+
 def test_the_cp_sat_model_is_left_alone() -> None:
     model = covering().cp_sat()
     engine("cp-sat").solve(model, hint=SIX)
