@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Annotated, Any, overload
 
 import msgspec
@@ -333,6 +334,22 @@ class Lifetimes:
         np.add.at(delta, self.born[live] + 1, self.nbytes[live])
         np.add.at(delta, self.last_use[live] + 1, -self.nbytes[live])
         return np.cumsum(delta)[: self.n + 1]
+
+    @property
+    def passing(self) -> Lifetimes:
+        """Those that a layer between neither writes nor reads last: all that `carried` counts."""
+        across = self.last_use > self.born + 1
+        return Lifetimes(
+            n=self.n,
+            born=self.born[across],
+            last_use=self.last_use[across],
+            nbytes=self.nbytes[across],
+            names=tuple(compress(self.names, across.tolist())),
+        )
+
+    def tell(self, carry: Array) -> bool:
+        """Whether `carry`, shape (layers,), is what these tensors make of it, or counts nothing."""
+        return self.n == len(carry) and (not carry.any() or np.array_equal(carry, self.carried()))
 
     def carried(self) -> Array:
         """Return, shape (n,), the bytes born before each layer and used after it.

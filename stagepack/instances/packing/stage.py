@@ -38,6 +38,8 @@ def stage_packing(
     first, end, device = stage
     if partition.tensors is None or partition.memory_table is not None:
         return None
+    if not np.array_equal(partition.tensors.carried(), partition.carry):
+        return None  # which does not count
     n = end - first
     passing = (partition.temporary + partition.carry)[first:end]
     held = stage_memory(partition, first, end, device, 0) - int(passing.max())

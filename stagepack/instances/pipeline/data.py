@@ -110,7 +110,7 @@ class PartitionData:
     order : GraphOrder, optional
         That the chain is one order of a graph which has others.
     tensors : Lifetimes, optional
-        Of the tensors of which `carry` is the sum; files do not keep them.
+        Of the tensors of which `carry` is the sum, or would be if it counted.
     """
 
     name: str

@@ -154,7 +154,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         order : GraphOrder, optional
             That the chain is one order of a graph which has others.
         tensors : Lifetimes, optional
-            Of the tensors whose sum is `carry`; left out with it.
+            Of the tensors whose sum is `carry`, if that counts; left out beside another one.
         name, source : str
             For tables and reports.
 
@@ -207,8 +207,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             raise InputError(
                 f"cannot be read ({error})", field="variables", remedy="write (name, first, last)"
             ) from None
-        if tensors is not None and (tensors.n != n or "carry" not in terms):
-            tensors = None
+        carried = arrays.whole_bytes(carry if "carry" in terms else None, "carry", (n,))
         instance = cls(
             name=name,
             forward=cycles,
@@ -220,9 +219,10 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
                 if terms & {"exclusive", key}
             },
             shared=shared if "shared" in terms else SharedBytes.of({}),
+            carry=carried,
             **{
                 term: arrays.whole_bytes(column if term in terms else None, term, (n,))
-                for term, column in (("temporary", temporary), ("carry", carry), ("stash", stash))
+                for term, column in (("temporary", temporary), ("stash", stash))
             },
             in_bytes=arrays.whole_bytes(in_bytes, "in_bytes", (n + 1,)),
             out_bytes=arrays.whole_bytes(out_bytes, "out_bytes", (n + 1,)),
@@ -243,7 +243,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             free_order=bool(free_order),
             layer_names=None if layer_names is None else tuple(map(str, layer_names)),
             order=order,
-            tensors=tensors,
+            tensors=tensors if tensors is None or tensors.tell(carried) else None,
             source=source,
         )
         validate.instance(instance)

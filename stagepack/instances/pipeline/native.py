@@ -23,7 +23,14 @@ from stagepack.instances.pipeline.data import GraphOrder, Variable
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.pipeline.words import MEMORY, Objective
-from stagepack.instances.profile import Array, Bytes, Cluster, LayerProfile, ModelProfile
+from stagepack.instances.profile import (
+    Array,
+    Bytes,
+    Cluster,
+    LayerProfile,
+    Lifetimes,
+    ModelProfile,
+)
 from stagepack.instances.words import Words
 
 Time = (
@@ -59,10 +66,24 @@ class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""
 
 
+class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tensors that layers pass on, by column: those that `carry` counts.
+
+    Layer `born` writes one, -1 for the host; layer `last_use` is the last that reads it, the number
+    of layers where the host does.
+    """
+
+    names: list[str]
+    born: list[Annotated[int, msgspec.Meta(ge=-1, le=2**62)]]
+    last_use: list[Index]
+    bytes: list[Bytes]
+
+
 class Columns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Layers by column: arrays with an entry a layer, `in_bytes` and `out_bytes` one a cut.
 
-    Cycles in `forward` and `backward`, bytes in all others; what is left out is 0.
+    Cycles in `forward` and `backward`, bytes in all others; what is left out is 0.  `passing` tells
+    one by one of what `carry` is the sum.
     """
 
     forward: list[Time]
@@ -75,6 +96,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     shared: dict[str, Shared] = {}
     in_bytes: list[Bytes] | None = None
     out_bytes: list[Bytes] | None = None
+    passing: Values | None = None
 
 
 class Document(
@@ -194,6 +216,7 @@ def _from_columns(
             )
     if not columns.forward:
         raise InputError("no layers", field="layers.forward", remedy="give at least one layer")
+    passing = _passing(columns)
     try:
         return PipelinePartition.from_arrays(
             columns.forward,
@@ -208,6 +231,7 @@ def _from_columns(
             out_bytes=columns.out_bytes,
             variables=[Variable(span.name, span.first, span.last) for span in document.variables],
             layer_names=columns.names,
+            tensors=passing,
             **options,
         )
     except InputError as error:
@@ -217,6 +241,46 @@ def _from_columns(
         elif at in Columns.__struct_fields__:
             error.field = f"layers.{error.field}"
         raise
+
+
+def _passing(columns: Columns) -> Lifetimes | None:
+    """Return the tensors that a file tells of.
+
+    Raises
+    ------
+    InputError
+        For unlike lengths, tensors that pass no layer, and others than those of `carry`.
+    """
+    told, n = columns.passing, len(columns.forward)
+    if told is None:
+        return None
+    if len({len(told.names), len(told.born), len(told.last_use), len(told.bytes)}) > 1:
+        raise InputError(
+            "its columns differ in length", field="layers.passing", remedy="give an entry a tensor"
+        )
+    for name, born, last in zip(told.names, told.born, told.last_use, strict=True):
+        if not born + 1 < last <= n:
+            raise InputError(
+                f"{name[:60]!r} is born in layer {born} and last used in {last}, of {n} layers",
+                field="layers.passing",
+                remedy="leave out what passes no layer; n is the host",
+            )
+    _require_small_sum(told.bytes, "layers.passing.bytes")
+    found = Lifetimes(
+        n=n,
+        born=np.array(told.born, dtype=np.int64),
+        last_use=np.array(told.last_use, dtype=np.int64),
+        nbytes=np.array(told.bytes, dtype=np.int64),
+        names=tuple(told.names),
+    )
+    carry = columns.carry
+    if carry is not None and len(carry) == n and not found.tell(np.array(carry)):
+        raise InputError(
+            "is not the sum of the tensors in passing",
+            field="layers.carry",
+            remedy="leave out one of the two",
+        )
+    return found
 
 
 def _table(rows: list[Any] | None, name: str) -> Array | None:
@@ -280,6 +344,7 @@ def dump(instance: PipelinePartition) -> JsonObject:
         "shared": _shared_object(instance.shared),
         "in_bytes": unless(instance.in_bytes),
         "out_bytes": unless(instance.out_bytes),
+        "passing": None if instance.tensors is None else _values(instance.tensors.passing),
     }
     return {
         "objective": str(instance.objective),
@@ -296,6 +361,15 @@ def dump(instance: PipelinePartition) -> JsonObject:
         "forbidden_cuts": list(instance.forbidden_cuts) or None,
         "fixed_cuts": list(instance.fixed_cuts) or None,
         **{name: getattr(instance, name) for name in TABLES},
+    }
+
+
+def _values(tensors: Lifetimes) -> JsonObject:
+    return {
+        "names": tensors.names,
+        "born": tensors.born,
+        "last_use": tensors.last_use,
+        "bytes": tensors.nbytes,
     }
 
 

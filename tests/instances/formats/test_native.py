@@ -81,6 +81,9 @@ def test_layers_by_hand(tmp_path: Path) -> None:
     assert not instance.check(PipelineSolution.in_order([0, 2, 3]))
 
 
+PASSING = {"names": ["a", "b"], "born": [0, -1], "last_use": [2, 3], "bytes": [16, 4]}
+
+
 def full() -> PipelinePartition:
     link = Link(GBps=7, idle=2.5)
     return PipelinePartition.from_arrays(
@@ -180,6 +183,17 @@ def test_any_columns_round_trip(tmp_path_factory: pytest.TempPathFactory, data: 
     assert formats.read(path).name == instance.name
 
 
+@pytest.mark.parametrize("carry", [[4, 20, 4], None])
+def test_columns_tell_tensors_that_pass_layers(tmp_path: Path, carry: list[int] | None) -> None:
+    path = saved(tmp_path, columns(passing=PASSING, carry=carry))
+    instance = formats.read(path)
+    assert instance.carry.tolist() == (carry or [0, 0, 0])
+    assert instance.tensors is not None
+    assert instance.tensors.carried().tolist() == [4, 20, 4]
+    formats.write(instance, path)
+    assert json.loads(path.read_text())["layers"]["passing"] == PASSING
+
+
 def test_a_long_chain_is_columns(tmp_path: Path) -> None:
     n = 100_000
     instance = PipelinePartition.from_arrays(
@@ -255,6 +269,11 @@ BAD: list[tuple[Any, str, str]] = [
     (columns(exclusive={"code": [1.5, 2, 3]}), "layers.exclusive.code[0]", "is 1.5"),
     (columns(shared={"code": {"bytes": 1, "layers": [3]}}), "layers.shared", "outside"),
     (columns(temprary=[1, 2, 3]), "layers.temprary", "did you mean temporary?"),
+    (columns(passing=PASSING | {"bytes": [1]}), "layers.passing", "differ in length"),
+    (columns(passing=PASSING | {"last_use": [1, 3]}), "layers.passing", "leave out what passes no"),
+    (columns(passing=PASSING | {"born": [0, -2]}), "layers.passing.born[1]", "is -2"),
+    (columns(passing=PASSING | {"bytes": [2**62, 1]}), "layers.passing.bytes", "sum"),
+    (columns(passing=PASSING, carry=[4, 21, 4]), "layers.carry", "not the sum of the tensors"),
     ({**columns(), "tensors": {"a": 1}}, "tensors", "list of layers"),
     ({**columns(), "recv_cycles": [[1, 2, 3, 4]]}, "recv_cycles", "shape"),
     ({**columns(), "compute_table": [[1, 2], [3]]}, "compute_table", ""),

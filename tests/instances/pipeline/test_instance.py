@@ -43,7 +43,11 @@ def test_from_profile_derives_crossings_carries_and_spans() -> None:
     assert instance.shared.layer.tolist() == [1, 2]
     assert instance.name == "skip"
     assert instance.tensors is not None
-    assert PipelinePartition.from_profile(profile, instance.cluster, memory="stash").tensors is None
+    assert instance.tensors.passing.names == ("h", "mask")
+    uncounted = PipelinePartition.from_profile(profile, instance.cluster, memory="stash")
+    assert not uncounted.carry.any()
+    assert uncounted.tensors is not None
+    assert instance.replace(carry=[1, 2, 3]).tensors is None  # of others
 
 
 @pytest.mark.parametrize(

@@ -162,10 +162,17 @@ def test_values_that_skip_a_stage_are_named(
     assert written("megatron", instance, [0, 1, 2, 4], skips=True) == "E|t|ttL\n"
     assert "BEGINNING" in written("torch", instance, [0, 2, 3, 4])
     assert "several stages a rank refuse" in caplog.messages[-1]
-    sp.write(instance, tmp_path / "chain.json")  # has columns: what is carried, but not of whom
-    again = sp.read(tmp_path / "chain.json")
-    assert written("megatron", again, [0, 2, 3, 4]) == "Et|t|tL\n"
-    assert "up to 158 bytes may pass stage 1 by" in caplog.messages[-1]
+    sp.write(instance, tmp_path / "chain.json")
+    for again in (
+        sp.read(tmp_path / "chain.json"),
+        sp.read(tmp_path / "chain.json", memory="stash"),
+    ):
+        with pytest.raises(InputError, match=r"tensors: 'mask' .* of stage 0 is read in stage 2: "):
+            written("megatron", again, [0, 2, 3, 4])
+    untold = instance.replace(tensors=None)  # columns tell how much is carried, but not of whom
+    with pytest.raises(InputError, match="carry: up to 158 bytes may pass stage 1 by: Megatron"):
+        written("megatron", untold, [0, 2, 3, 4])
+    assert written("megatron", untold, [0, 2, 3, 4], skips=True) == "Et|t|tL\n"
     caplog.clear()
     two = sp.PipelinePartition.from_profile(profile, sp.Cluster.uniform(2))
     assert written("vllm", two, [0, 2, 4]) == "VLLM_PP_LAYER_PARTITION=1,2\n"

@@ -169,7 +169,7 @@ def torch(instance: PipelinePartition, solution: PipelineSolution) -> str:
     skips = skipping(instance, solution)
     if skips is not None:
         log.warning(
-            "%s: GPipe and 1F1B of torch send it there, schedules of several stages a rank refuse",
+            "%s: GPipe and 1F1B of torch send it on, schedules of several stages a rank refuse",
             skips,
         )
     stages = _stages(instance, solution)

@@ -182,7 +182,7 @@ def require_in_order(instance: PipelinePartition, solution: PipelineSolution) ->
 def require_adjacent(
     instance: PipelinePartition, solution: PipelineSolution, skips: bool | str, tool: str
 ) -> None:
-    """Refuse values that are read further on than in the next stage; known of profiles alone.
+    """Refuse values that are read further on than in the next stage, or that may be.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def require_adjacent(
     if found is not None and not SKIPS.of(skips):
         raise InputError(
             f"{found}: {tool} hands a stage's result to the next one alone",
-            field="tensors",
+            field="carry" if instance.tensors is None else "tensors",
             remedy="cut elsewhere, or say skips=true where every rank has or makes it",
         )
 
@@ -210,18 +210,12 @@ def require_adjacent(
 def skipping(instance: PipelinePartition, solution: PipelineSolution) -> str | None:
     """Return which value is read further on than in the next stage, the largest; None for none.
 
-    Where values are not known one by one, as of columns in a file, those that may be are told of.
+    Where values are not told one by one, as of columns that people wrote, the stage that most bytes
+    may pass by.  O(layers + tensors log stages).
     """
     tensors = instance.tensors
     if tensors is None:
-        for stage, (first, end, _) in enumerate(solution.stages):
-            if first > 0 and end < instance.n and instance.carry[first:end].all():
-                nbytes = int(instance.carry[first:end].min())
-                log.warning(
-                    "up to %d bytes may pass stage %d by: the instance does not tell values one by "
-                    "one; take it from the profile to have them looked at", nbytes, stage,
-                )  # fmt: skip
-        return None
+        return _bypassed(instance, solution)
     starts = np.array(solution.boundaries[:-1])
     home, last = (
         np.searchsorted(starts, layers, side="right") - 1
@@ -236,6 +230,17 @@ def skipping(instance: PipelinePartition, solution: PipelineSolution) -> str | N
         f"{tensors.names[at]!r} ({tensors.nbytes[at]} bytes) of stage {home[at]} is read in "
         f"stage {last[at]}"
     )
+
+
+def _bypassed(instance: PipelinePartition, solution: PipelineSolution) -> str | None:
+    """Return the stage between others past all of whose layers most is carried; None for none."""
+    inner = [
+        (int(instance.carry[first:end].min()), stage)
+        for stage, (first, end, _) in enumerate(solution.stages)
+        if first > 0 and end < instance.n
+    ]
+    nbytes, stage = max(inner, default=(0, 0))
+    return f"up to {nbytes} bytes may pass stage {stage} by" if nbytes else None
 
 
 def ranks_of(stages: int, ranks: int | str | None) -> int:
