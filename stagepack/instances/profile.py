@@ -254,6 +254,21 @@ class ModelProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return f"<ModelProfile: {self.name!r}, {len(self.layers)} layers>"
 
 
+def inner_bytes(profile: ModelProfile) -> list[int]:
+    """Return the bytes, by layer, that only the layer itself needs as it runs.
+
+    What a layer writes, and what it reads for the last time, count among its temporary bytes, but
+    are tensors.
+    """
+    last = {tensor: at for at, layer in enumerate(profile.layers) for tensor in layer.inputs}
+    found = []
+    for at, layer in enumerate(profile.layers):
+        ending = [tensor for tensor in dict.fromkeys(layer.inputs) if last[tensor] == at]
+        around = sum(profile.tensors[tensor] for tensor in (*layer.outputs, *ending))
+        found.append(max(0, layer.temporary - around))
+    return found
+
+
 @dataclass(frozen=True)
 class Lifetimes:
     """Where tensors are born and last used along a chain of n layers.

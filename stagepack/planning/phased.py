@@ -25,7 +25,8 @@ from stagepack.contracts import JsonObject
 from stagepack.heuristics.pipeline.loaded_bound import SLACK, Loaded
 from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.instances.phases import PhaseSchedule
-from stagepack.instances.phases.stage import STAYS, at_clock, held_on_chip, stage_phases, variables
+from stagepack.instances.phases.chips import at_clock
+from stagepack.instances.phases.stage import STAYS, held_on_chip, stage_phases, variables
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import stage_memory
 from stagepack.instances.profile import Array, Chip

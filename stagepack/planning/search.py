@@ -20,7 +20,7 @@ from stagepack.instances.graph import GraphPartition
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.chips import CHIPS
 from stagepack.instances.groups.stage import as_chain
-from stagepack.instances.phases.catalog import preset as remote_chip
+from stagepack.instances.phases.chips import preset as remote_chip
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import Chip, Cluster, ModelProfile
 from stagepack.instances.schedule import PipelineSchedule

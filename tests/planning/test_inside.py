@@ -16,7 +16,7 @@ import stagepack as sp
 from stagepack.heuristics.graph.step_bound import longest_chain, step_bound
 from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.instances.groups.stage import stage_groups
-from stagepack.instances.phases.stage import at_clock
+from stagepack.instances.phases.chips import at_clock
 from stagepack.planning import Level
 from stagepack.planning.phased import Phased
 from stagepack.planning.stages import Structure

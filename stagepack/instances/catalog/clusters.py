@@ -209,13 +209,9 @@ def machine(given: Words) -> tuple[Preset, Cluster]:
     if isinstance(named, Cluster):
         known = any(re.fullmatch(name.replace("N", "[0-9]+"), named.name) for name in names())
         return preset(named.name if known else "generic-1"), asked(given, named.clock)
-    if named is not None:
-        base = preset(named)
-    elif devices is not None:
-        base = preset(f"generic-{min(devices, LARGEST_GENERIC)}")
-    else:
-        base = None
-    return base or preset("generic-1"), asked(given, 1e9, base.cluster if base else None)
+    base = preset(named or f"generic-{min(devices or 1, LARGEST_GENERIC)}")
+    own = base.cluster
+    return base, asked(given, own.clock, None if named is None and devices is None else own)
 
 
 def _at_clock(cluster: Cluster, clock: float) -> Cluster:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from stagepack import files
 from stagepack.contracts import Instance, JsonObject
@@ -208,7 +208,7 @@ def read_all(
         if not strict.holds_text(data):
             possible = known.every() if chosen is None else (chosen,)
             if not any(other.binary and other.sniff(data) for other in possible):
-                raise InputError("is not text", remedy="give a text file in a known format")
+                _refuse_bytes(file.name, chosen)
         chosen = chosen or known.by_content(data)
         found = chosen.kind_of(data, kind)
         parse = chosen.parsers.get(found, chosen.parse)
@@ -284,6 +284,25 @@ def dump(
     if path.name.lower().endswith(".gz"):
         data = gzip.compress(data, compresslevel=6, mtime=0)
     return data
+
+
+def _refuse_bytes(name: str, chosen: Format | None) -> NoReturn:
+    """Refuse what is no text, nor a file of a format of another kind.
+
+    Raises
+    ------
+    InputError
+        Naming the format that is asked for, or that the file is called after.
+    """
+    known_as = known.every() if chosen is None else (chosen,)
+    named = [one for one in known_as if one.binary and (chosen or one.ending(name))]
+    if named:
+        raise InputError(
+            f"is no {named[0].name} file: its first bytes are not those of one",
+            field="format",
+            remedy="write or fetch it again",
+        )
+    raise InputError("is not text", remedy="give a text file in a known format")
 
 
 def _said(given: Words, chosen: Format, kind: str) -> JsonObject:

@@ -2,8 +2,10 @@
 
 As a layer grouping a model is read by :mod:`.onnx.groups`; for all others it becomes a network of
 operators with their costs (:mod:`.onnx.network`), which is put on a machine: the preset that
-``cluster`` names, or ``generic-N`` for N ``devices``.  A packing is that of the activations; phases
-run on the chip of the catalog's.  Operators that nobody knows are named in a warning.
+``cluster`` names, or ``generic-N`` for N ``devices``.  Groups, packings and phases are those of one
+device of it; without a machine, of the generic chip, of the activations in no memory, and of the
+catalog's chip.  What a kind does not use of its machine, and operators that nobody knows, are named
+in a warning.
 """
 
 from __future__ import annotations
@@ -28,16 +30,18 @@ from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.chip import GENERIC
 from stagepack.instances.groups.native import GIVEN as GROUPS_GIVEN
 from stagepack.instances.groups.native import changed
+from stagepack.instances.groups.stage import on_device
 from stagepack.instances.packing import KIND as PACKING
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.activations import activations
 from stagepack.instances.phases import KIND as PHASES
 from stagepack.instances.phases import PhaseSchedule
-from stagepack.instances.phases.catalog import GC200
+from stagepack.instances.phases.chips import GC200
 from stagepack.instances.pipeline import KIND as PIPELINE
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.native import JOB, job
-from stagepack.instances.profile import ModelProfile
+from stagepack.instances.profile import Cluster, ModelProfile
+from stagepack.instances.schedule import KIND as SCHEDULE
+from stagepack.instances.schedule import PipelineSchedule
 from stagepack.instances.words import Words
 
 log = logging.getLogger("stagepack")
@@ -47,6 +51,9 @@ NETWORK = {*OPEN, "training", "bytes_per_value", "tied"}
 """Words that say what the network is."""
 WORK = {"utilisation", "state_bytes"}
 """Words that turn it into cycles and bytes."""
+AROUND = clusters.MACHINE - {"capacity"}
+"""Words that say on what machine a network of one device runs."""
+SCHEDULE_JOB = ("training", "microbatches", "split", "objective", "steps", "whole_first")
 MOMENTS = 2
 """Of an optimiser, as wide as the weights, where nothing is said of its state."""
 WIDE = 4
@@ -74,6 +81,28 @@ def _warn(unknown: Mapping[str, list[str]], model: Model, what: str) -> None:
         log.warning("what %s write is taken to be as large as what they read first", few)
 
 
+def _machine(given: Words, what: str) -> tuple[clusters.Preset, Cluster] | None:
+    """Return arithmetic and cluster of a kind of one device; None where no machine is given.
+
+    Parameters
+    ----------
+    given : mapping
+    what : str
+        What of the device counts, for people.
+
+    Raises
+    ------
+    InputError
+        As :func:`.clusters.machine`.
+    """
+    if not AROUND & given.keys():
+        return None
+    preset, cluster = clusters.machine(given)
+    title = shown(cluster.name) if cluster.name else "the cluster"
+    log.warning("of %s one device counts: %s; all else does not", title, what)
+    return preset, cluster
+
+
 def _network(data: bytes, given: Words, file: str) -> Network:
     """Return the network of a file, named after it."""
     model = _open(data, given)
@@ -95,7 +124,14 @@ def _profile(network: Network, preset: clusters.Preset, given: Words) -> ModelPr
 
 
 def _grouping(data: bytes, given: Words, file: str) -> list[LayerGrouping]:
-    """Return the network of a file on a chip, by default the generic one."""
+    """Return the network of a file on a chip, a device of a cluster, or the generic chip."""
+    if "chip" in given and AROUND & given.keys():
+        raise InputError(
+            f"is chip {given['chip']}, or a device of a cluster",
+            field="chip",
+            remedy="leave out " + " and ".join(sorted(AROUND & given.keys())),
+        )
+    machine = _machine(given, "its memory, speed and link to the host")
     model = _open(data, given)
     reader = groups.Reader(model, given.get("bytes_per_value", 1))
     _warn(reader.unknown, model, "stands alone")
@@ -108,7 +144,8 @@ def _grouping(data: bytes, given: Words, file: str) -> list[LayerGrouping]:
         name=stem_of(file),
         source=file,
     )
-    return [changed(instance, {name: given[name] for name in given if name in GROUPS_GIVEN})]
+    made = changed(instance, {name: given[name] for name in given if name in GROUPS_GIVEN})
+    return [made if machine is None else on_device(made, *machine, given.get("utilisation"))]
 
 
 def _times(model: Model, given: Words) -> int:
@@ -159,25 +196,49 @@ def _graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
 
 
 def _packing(data: bytes, given: Words, file: str) -> list[LmemPacking]:
-    """Return the activations of a file as buffers."""
+    """Return the activations of a file as buffers, on a device beside what layers hold."""
+    preset, cluster = _machine(given, "its memory") or (clusters.preset("generic-1"), None)
     network = _network(data, given, file)
-    made = activations(network, training=given.get("training", False))
-    changes = {name: given[name] for name in ("capacity", "objective") if name in given}
-    if "capacity" in changes:
-        changes.setdefault("objective", "fit")
-    return [made.replace(**changes, source=file)]
+    known = {name: given[name] for name in ("capacity", "objective") if name in given}
+    return [
+        LmemPacking.from_profile(
+            _profile(network, preset, given),
+            cluster,
+            training=given.get("training", False),
+            name=f"activations-{network.name}",
+            source=file,
+            **known,
+        )
+    ]
 
 
 def _phases(data: bytes, given: Words, file: str) -> list[PhaseSchedule]:
-    """Return the operators of a file on a chip that runs them in phases."""
-    training, batch = given.get("training", False), given.get("batch", 1)
-    profile = _profile(_network(data, given, file), clusters.preset("ipu-pod4"), given)
-    known = {"memory": given["capacity"]} if "capacity" in given else {}
-    if "objective" in given:
-        known["objective"] = given["objective"]
+    """Return the operators of a file on a chip, or device, that runs them in phases."""
+    machine = _machine(given, "its memory, speed and link to the host")
+    preset, chip = machine or (clusters.preset("ipu-pod4"), GC200)
+    words = {"capacity": "memory", "microbatches": "steps", "objective": "objective"}
     return [
         PhaseSchedule.from_profile(
-            profile, GC200, training=training, microbatch=batch, source=file, **known
+            _profile(_network(data, given, file), preset, given),
+            chip,
+            training=given.get("training", False),
+            microbatch=given.get("batch", 1),
+            source=file,
+            **{field: given[name] for name, field in words.items() if name in given},
+        )
+    ]
+
+
+def _schedule(data: bytes, given: Words, file: str) -> list[PipelineSchedule]:
+    """Return the operators of a file as stages of about equal cycles, one a device."""
+    preset, cluster = clusters.machine(given)
+    network = _network(data, given, file)
+    return [
+        PipelineSchedule.from_profile(
+            _profile(network, preset, given),
+            cluster,
+            source=file,
+            **{name: given[name] for name in SCHEDULE_JOB if name in given},
         )
     ]
 
@@ -187,9 +248,10 @@ FORMAT = Format(
     contexts={
         PIPELINE: clusters.MACHINE | NETWORK | WORK | {*JOB},
         GRAPH: clusters.MACHINE | NETWORK | WORK | {*GRAPH_JOB},
-        GROUPS: GROUPS_GIVEN | OPEN | {"bytes_per_value"},
-        PACKING: frozenset({*NETWORK, "capacity", "objective"}),
-        PHASES: frozenset({*NETWORK, *WORK, "capacity", "objective"}),
+        GROUPS: clusters.MACHINE | GROUPS_GIVEN | OPEN | {"bytes_per_value", "utilisation"},
+        PACKING: clusters.MACHINE | NETWORK | {"state_bytes", "objective"},
+        PHASES: clusters.MACHINE | NETWORK | WORK | {"microbatches", "objective"},
+        SCHEDULE: clusters.MACHINE | NETWORK | WORK | {*SCHEDULE_JOB},
     },
     extensions=(".onnx",),
     description="ONNX models: operators and shapes; weights need not be there",
@@ -201,6 +263,7 @@ FORMAT = Format(
         GROUPS: _grouping,
         PACKING: _packing,
         PHASES: _phases,
+        SCHEDULE: _schedule,
     },
     binary=True,
 )

@@ -12,17 +12,18 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.answer import Answered, Rules, require_instance
 from stagepack.instances.arrays import Given, integer, integers
-from stagepack.instances.packing import validate
+from stagepack.instances.packing import profiled, validate
 from stagepack.instances.packing.check import Measure, check, evaluate, shape
 from stagepack.instances.packing.check import measure as measured
 from stagepack.instances.packing.data import Allowed, Banks, Gap, Memory, PackingData
 from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.packing.words import KIND, Objective
+from stagepack.instances.profile import Cluster, ModelProfile
 from stagepack.result import Result
 
 
 class LmemPacking(PackingData, Answered[PackingSolution, int]):
-    """An instance of LMEM packing; use :meth:`from_arrays`.
+    """An instance of LMEM packing; use :meth:`from_arrays` or :meth:`from_profile`.
 
     What it makes are the fields of :class:`.data.PackingData`.
     """
@@ -141,6 +142,40 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         )
         validate.instance(built)
         return built
+
+    @classmethod
+    def from_profile(
+        cls,
+        profile: ModelProfile,
+        cluster: Cluster | None = None,
+        *,
+        training: bool = False,
+        name: str | None = None,
+        **options: Any,
+    ) -> LmemPacking:
+        """Build an instance from a model profile; see :mod:`.profiled`.
+
+        Parameters
+        ----------
+        profile : ModelProfile
+        cluster : Cluster, optional
+            Its first device is the memory: what layers hold for good is there beside the
+            activations, and all has to fit.  Without one it is the activations alone.
+        training : bool
+            Whether a backward pass follows.
+        name : str, optional
+            That of the profile when absent.
+        **options
+            What :meth:`from_arrays` takes; may replace what is derived.
+
+        Raises
+        ------
+        InputError
+            As :meth:`from_arrays`, and for what :class:`.Lifetimes` refuses.
+        """
+        derived = profiled.columns(profile, cluster, training=training)
+        title = profile.name or "packing" if name is None else name
+        return cls.from_arrays(**{**derived, "name": title, **options})
 
     def replace(self, **changes: Any) -> LmemPacking:
         """Return a copy with some fields changed, all validated anew as by :meth:`from_arrays`.

@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.profiled import HELD, Row, different
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.check import stage_memory
 from stagepack.instances.profile import Lifetimes
-
-Row = tuple[str, int, int, int]
-"""Name, bytes, [start, end) in steps."""
 
 
 def stage_packing(
@@ -44,7 +42,7 @@ def stage_packing(
     passing = (partition.temporary + partition.carry)[first:end]
     held = stage_memory(partition, first, end, device, 0) - int(passing.max())
     rows = [
-        ("held by the layers", held, 0, n),
+        (HELD, held, 0, n),
         ("microbatches in flight", in_flight, 0, n),
         *_carried(partition.tensors, first, end),
         *(
@@ -56,7 +54,7 @@ def stage_packing(
     if not rows:
         return None
     names, *columns = zip(*rows, strict=True)
-    return _buffers(partition, device, _different(names), columns)
+    return _buffers(partition, device, different(names), columns)
 
 
 def is_of_stage(
@@ -114,13 +112,3 @@ def _carried(tensors: Lifetimes, first: int, end: int) -> list[Row]:
         for name, born, last, nbytes in zip(tensors.names, *columns, strict=True)
         if max(born, first) < min(last, end)
     ]
-
-
-def _different(names: Sequence[str]) -> list[str]:
-    """Return names of which none comes twice."""
-    seen: dict[str, int] = {}
-    found = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        found.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return found

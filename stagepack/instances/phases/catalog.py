@@ -1,20 +1,8 @@
 """Phase schedules: networks on a chip like the GC200, the examples of the literature, generators.
 
-The chip ``gc200`` has the figures of Graphcore's GC200 in an IPU-M2000, all of them peaks:
-
-- 1472 tiles, 900 MB of memory, 250 TFLOP/s in half precision, which at 64 multiply-accumulates a
-  tile and cycle is a clock of 1.327 GHz (Graphcore, *IPU-M2000 datasheet*, 2021);
-- remote memory: the DRAM of the machine's gateway, which each pair of chips reaches over PCIe 4.0
-  with 8 lanes (block diagram in Graphcore's *BMC user guide*): 15.75 GB/s;
-- host: one 100 Gb/s network card for the machine's four chips (same diagram): 3.125 GB/s each;
-- other replicas: IPU-Link, 512 Gb/s (*Bow-2000 datasheet*, overview; the machines are alike);
-- a tile takes 4 bytes a cycle from the exchange: 8 TB/s for all tiles (*IPU-M2000 datasheet*);
-- I/O tiles: none, or an even number from 32 to 192, as PopTorch's ``numIOTiles`` takes;
-- 50,000 cycles before a phase: the idle cycles of a transfer through the gateway in the readme of
-  *Auto Pipeline*; for phases an assumption.
-
-GB are 10**9 bytes.  Networks are the chains of :mod:`.networks`, with the cycles of the presets in
-:mod:`.clusters` (equal tiles), their parameters as variables and their optimiser state.
+Networks are the chains of :mod:`.networks`, with the cycles of the presets in :mod:`.clusters`
+(equal tiles; the chip is that of :mod:`.chips`), their parameters as variables and their optimiser
+state.
 """
 
 from __future__ import annotations
@@ -27,28 +15,12 @@ from typing import Any
 import numpy as np
 
 from stagepack.contracts import JsonObject
-from stagepack.errors import InputError, suggest
 from stagepack.instances.catalog import clusters, networks
 from stagepack.instances.catalog.networks.network import cycles
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, liveness
+from stagepack.instances.phases.chips import GC200
 from stagepack.instances.problem import Generator
-from stagepack.instances.profile import Chip
 
-GC200 = Chip(
-    name="gc200",
-    memory=900_000_000,
-    tiles=1472,
-    io_tiles=(32, 192),
-    io_tile_step=2,
-    io_tiles_optional=True,
-    remote_bandwidth=11.87,  # 15.75 GB/s at 1.327 GHz
-    host_bandwidth=2.355,  # 3.125 GB/s
-    tile_bandwidth=4,
-    gather_bandwidth=48.2,  # 64 GB/s
-    startup=50_000,
-    clock=1_327_000_000,
-)
-CHIPS = {GC200.name: GC200}
 PRESET = "ipu-pod4"  # its devices have the arithmetic of the GC200's tiles
 TRAINED = {"training": True, "policies": "stash,keep,recompute"}
 JOB = {
@@ -147,19 +119,6 @@ def _six_layers(capacity: int) -> PhaseSchedule:
         modes=["compute"],
         name="six-layers",
     )
-
-
-def preset(name: str) -> Chip:
-    """Return a chip with remote memory by name.
-
-    Raises
-    ------
-    InputError
-        For an unknown one.
-    """
-    if name not in CHIPS:
-        raise InputError(f"unknown chip {name!r}", field="remote", remedy=suggest(name, CHIPS))
-    return CHIPS[name]
 
 
 # ---------------------------------------------------------------------- generators

@@ -13,11 +13,12 @@ from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.arrays import Given, integer, integers, whole_bytes
 from stagepack.instances.phases import validate
 from stagepack.instances.phases.check import check, evaluate, shape
+from stagepack.instances.phases.chips import of_device, whole_cycles
 from stagepack.instances.phases.data import PhaseData, Policy
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.phases.words import Objective
-from stagepack.instances.profile import Chip, ModelProfile
+from stagepack.instances.profile import Chip, Cluster, ModelProfile
 
 
 class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
@@ -179,7 +180,7 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
 
     @classmethod
     def from_profile(
-        cls, profile: ModelProfile, chip: Chip, *, name: str | None = None, **options: Any
+        cls, profile: ModelProfile, chip: Chip | Cluster, *, name: str | None = None, **options: Any
     ) -> PhaseSchedule:
         """Build an instance from a model profile and a chip.
 
@@ -193,12 +194,18 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
         Parameters
         ----------
         profile : ModelProfile
-        chip : Chip
+        chip : Chip or Cluster
+            Of a cluster the first device, see :mod:`.chips`, at its speed.
         name : str, optional
         **options
             For :meth:`from_arrays` (training, microbatch, ...); they may replace what is derived.
         """
         derived = validate.derived(profile)
+        if isinstance(chip, Cluster):
+            speed = float(chip.devices[0].speed)
+            for passes in ("forward", "backward"):
+                derived[passes] = whole_cycles(np.asarray(derived[passes]), speed)
+            chip = of_device(chip)
         title = profile.name or "phases" if name is None else name
         return cls.from_arrays(**{**derived, "chip": chip, "name": title, **options})
 

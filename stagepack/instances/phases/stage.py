@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.instances.phases.chips import whole_cycles
 from stagepack.instances.phases.data import Policy
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode
@@ -29,23 +30,7 @@ STAYS = ("vertex state", "constants")
 """Categories of bytes that every phase needs on chip."""
 COUNTED = ("gradients", "optimiser state")
 """Those that phases count by themselves, or have no part in."""
-DIGITS = 6
-"""Of rates, which count by their decimal text."""
 MODES = (Mode.COMPUTE, Mode.IO, Mode.IO_OVERLAPPED)
-
-
-def at_clock(chip: Chip, clock: float) -> Chip:
-    """Return a chip whose rates and delays are counted in cycles of another clock."""
-    ratio = float(chip.clock) / float(clock)
-    if ratio == 1:
-        return chip
-    names = ("remote_bandwidth", "host_bandwidth", "tile_bandwidth", "gather_bandwidth")
-    rates = {
-        name: float(f"{value * ratio:.{DIGITS}g}")
-        for name in names
-        if (value := getattr(chip, name)) is not None
-    }
-    return msgspec.structs.replace(chip, clock=clock, startup=round(chip.startup / ratio), **rates)
 
 
 def held_on_chip(partition: PipelinePartition, first: int, end: int) -> int:
@@ -145,9 +130,9 @@ def stage_phases(
     loads[:kept] = 0
     return PhaseSchedule.from_arrays(
         loads,
-        _whole(partition.forward[layers], speed),
+        whole_cycles(partition.forward[layers], speed),
         crossing,
-        backward=_whole(partition.backward[layers], speed) if backward else None,
+        backward=whole_cycles(partition.backward[layers], speed) if backward else None,
         temporary=temporary,
         chip=msgspec.structs.replace(chip, host_bandwidth=chip.remote_bandwidth),
         modes=MODES,
@@ -158,10 +143,3 @@ def stage_phases(
         layer_names=[partition.layer_name(at) for at in range(first, end)],
         name=f"{partition.name}, {partition.device_name(device)}{' backward' if backward else ''}",
     )
-
-
-def _whole(cycles: Array, speed: float) -> Array:
-    """Return cycles on a device, rounded up for each layer."""
-    if speed == 1 and cycles.dtype.kind == "i":
-        return cycles
-    return np.ceil(cycles / speed).astype(np.int64)

@@ -12,7 +12,7 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.arrays import integer
 from stagepack.instances.phases.data import PhaseData
-from stagepack.instances.profile import Chip, Lifetimes, ModelProfile
+from stagepack.instances.profile import Chip, Lifetimes, ModelProfile, inner_bytes
 from stagepack.instances.words import LARGEST, Words
 
 WordT = TypeVar("WordT", bound=StrEnum)
@@ -308,19 +308,12 @@ def derived(profile: ModelProfile) -> JsonObject:
         if at > born.get(tensor, -1) + 1
     }
     read = [sum(profile.tensors[tensor] for tensor in set(layer.inputs)) for layer in layers]
-    last = {tensor: at for at, layer in enumerate(layers) for tensor in layer.inputs}
-    # A profile counts outputs, and inputs used for the last time, among what a layer needs as
-    # it runs; here they are live tensors.
-    around = [
-        sizes[at + 1] + sum(profile.tensors[t] for t in set(layer.inputs) if last[t] == at)
-        for at, layer in enumerate(layers)
-    ]
     return {
         "variables": [layer.exclusive.get("parameters", 0) for layer in layers],
         "state": [layer.exclusive.get(STATE, 0) for layer in layers],
         "forward": [layer.forward for layer in layers],
         "backward": [layer.backward for layer in layers],
-        "temporary": [max(0, layer.temporary - around[at]) for at, layer in enumerate(layers)],
+        "temporary": inner_bytes(profile),
         "tape": [max(0, layers[at].stash - read[at]) for at in range(n)],
         "activations": sizes,
         "skips": sorted(found),

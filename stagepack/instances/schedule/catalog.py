@@ -16,12 +16,11 @@ import numpy as np
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.catalog import networks
-from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline import catalog as pipelines
-from stagepack.instances.pipeline.check import stage_compute, stage_memory
 from stagepack.instances.problem import Generator
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.instances.schedule.instance import with_whole_first
+from stagepack.instances.schedule.partition import balanced
 from stagepack.instances.words import Words
 
 UNITS: Words = {"forward": 1, "backward": 1, "weight": 1, "latency": 0}
@@ -230,62 +229,6 @@ def _of_network(name: str, microbatches: int, split: bool, **parameters: Any) ->
     return PipelineSchedule.from_partition(
         partition, balanced(partition), split=split, name=f"{name}-{partition.k}x{microbatches}"
     )
-
-
-def balanced(partition: PipelinePartition) -> PipelineSolution:
-    """Return the partition of the least bottleneck, a stage a device in order.
-
-    Bisection on the bottleneck; for each, every stage takes as many layers as it can.  That is
-    exact where a stage's cycles and bytes only grow with its layers.
-
-    Raises
-    ------
-    InputError
-        When the layers do not fit the devices.
-    """
-    low, high = 0, int(partition.cycles.sum()) + 1
-    best = None
-    while low < high:
-        middle = (low + high) // 2
-        found = _filled(partition, middle)
-        if found is None:
-            low = middle + 1
-        else:
-            best, high = found, middle
-    best = best or _filled(partition, high)
-    if best is None:
-        raise InputError(
-            f"the layers do not fit {partition.k} devices",
-            field="devices",
-            remedy="give more devices, a larger cluster, a smaller batch or more capacity",
-        )
-    return PipelineSolution.in_order(best)
-
-
-def _filled(partition: PipelinePartition, bottleneck: int) -> tuple[int, ...] | None:
-    """Return boundaries of stages within `bottleneck`, each as long as can be."""
-    cuts = np.flatnonzero(partition.allowed_cuts).tolist()
-    k, at = partition.k, 0
-    boundaries = [0]
-    for device in range(k):
-        left = k - device - 1
-        longest = at
-        # Every later stage needs a layer of its own.
-        for index in range(at + 1, len(cuts) - left):
-            stage = (cuts[at], cuts[index], device)
-            speed = partition.cluster.devices[device]
-            if stage_compute(partition, *stage) > bottleneck:
-                break
-            if speed.memory is not None and stage_memory(partition, *stage, k - device) > (
-                speed.memory
-            ):
-                break
-            longest = index
-        if longest == at:
-            return None
-        at = longest
-        boundaries.append(cuts[at])
-    return tuple(boundaries) if boundaries[-1] == partition.n else None
 
 
 def _network_parameters(name: str) -> JsonObject:

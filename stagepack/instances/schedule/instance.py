@@ -15,13 +15,13 @@ from stagepack.instances.answer import Answered, Rules, require_instance
 from stagepack.instances.arrays import Given, integer, integers
 from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.profile import Array
+from stagepack.instances.profile import Array, Cluster, ModelProfile
 from stagepack.instances.schedule import graph, validate
 from stagepack.instances.schedule.check import Measure, check, evaluate, shape
 from stagepack.instances.schedule.check import measure as measured
 from stagepack.instances.schedule.data import ScheduleData
 from stagepack.instances.schedule.operations import Operations
-from stagepack.instances.schedule.partition import arguments
+from stagepack.instances.schedule.partition import arguments, balanced
 from stagepack.instances.schedule.solution import ScheduleSolution
 from stagepack.instances.schedule.words import KIND, Objective
 from stagepack.result import Result
@@ -189,6 +189,47 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
             When the partition is invalid or does not say what a schedule needs.
         """
         return cls.from_arrays(**arguments(partition, solution, microbatches, split, options))
+
+    @classmethod
+    def from_profile(
+        cls,
+        profile: ModelProfile,
+        cluster: Cluster,
+        *,
+        training: bool = False,
+        microbatches: int | None = None,
+        split: bool = True,
+        **options: Any,
+    ) -> PipelineSchedule:
+        """Build an instance from a model profile and a cluster: a stage a device, balanced.
+
+        The stages are those of the least bottleneck, see :func:`.partition.balanced`.
+
+        Parameters
+        ----------
+        profile : ModelProfile
+        cluster : Cluster
+        training : bool
+            Count backward passes and stashes.
+        microbatches : int, optional
+            As many as devices when absent.
+        split : bool
+            Split the backward cycles into B and W, half each.
+        **options
+            Arguments of :meth:`from_arrays` that replace what is derived.
+
+        Raises
+        ------
+        InputError
+            When the layers do not fit the devices, and for what :meth:`from_partition` refuses.
+        """
+        count = len(cluster) if microbatches is None else microbatches
+        chain = PipelinePartition.from_profile(
+            profile, cluster, training=training, microbatches=count
+        )
+        return cls.from_partition(
+            chain, balanced(chain), microbatches=count, split=split and training, **options
+        )
 
     @classmethod
     def from_graph(

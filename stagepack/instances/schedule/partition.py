@@ -13,7 +13,7 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance, valid_solution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.check import stage_memory
+from stagepack.instances.pipeline.check import stage_compute, stage_memory
 from stagepack.instances.profile import Array, Link
 from stagepack.result import Result
 
@@ -212,3 +212,59 @@ def _name(partition: PipelinePartition, first: int, end: int) -> str:
     if end == first + 1:
         return partition.layer_name(first)
     return f"{partition.layer_name(first)} to {partition.layer_name(end - 1)}"
+
+
+def balanced(partition: PipelinePartition) -> PipelineSolution:
+    """Return the partition of the least bottleneck, a stage a device in order.
+
+    Bisection on the bottleneck; for each, every stage takes as many layers as it can.  That is
+    exact where a stage's cycles and bytes only grow with its layers.
+
+    Raises
+    ------
+    InputError
+        When the layers do not fit the devices.
+    """
+    low, high = 0, int(partition.cycles.sum()) + 1
+    best = None
+    while low < high:
+        middle = (low + high) // 2
+        found = _filled(partition, middle)
+        if found is None:
+            low = middle + 1
+        else:
+            best, high = found, middle
+    best = best or _filled(partition, high)
+    if best is None:
+        raise InputError(
+            f"the layers do not fit {partition.k} devices",
+            field="devices",
+            remedy="give more devices, a larger cluster, a smaller batch or more capacity",
+        )
+    return PipelineSolution.in_order(best)
+
+
+def _filled(partition: PipelinePartition, bottleneck: int) -> tuple[int, ...] | None:
+    """Return boundaries of stages within `bottleneck`, each as long as can be."""
+    cuts = np.flatnonzero(partition.allowed_cuts).tolist()
+    k, at = partition.k, 0
+    boundaries = [0]
+    for device in range(k):
+        left = k - device - 1
+        longest = at
+        # Every later stage needs a layer of its own.
+        for index in range(at + 1, len(cuts) - left):
+            stage = (cuts[at], cuts[index], device)
+            speed = partition.cluster.devices[device]
+            if stage_compute(partition, *stage) > bottleneck:
+                break
+            if speed.memory is not None and stage_memory(partition, *stage, k - device) > (
+                speed.memory
+            ):
+                break
+            longest = index
+        if longest == at:
+            return None
+        at = longest
+        boundaries.append(cuts[at])
+    return tuple(boundaries) if boundaries[-1] == partition.n else None

@@ -9,7 +9,8 @@ import pytest
 from stagepack.errors import InputError
 from stagepack.instances import catalog
 from stagepack.instances.phases import Mode, PhaseSchedule, PhaseSolution, Policy
-from stagepack.instances.phases.catalog import GC200, GENERATORS
+from stagepack.instances.phases.catalog import GENERATORS
+from stagepack.instances.phases.chips import GC200
 from stagepack.instances.phases.least import infeasibility
 from stagepack.instances.phases.plan import plan
 

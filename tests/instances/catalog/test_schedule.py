@@ -12,7 +12,7 @@ from stagepack.instances.catalog.networks import NETWORKS
 from stagepack.instances.pipeline import catalog as pipelines
 from stagepack.instances.pipeline.check import stage_compute
 from stagepack.instances.schedule import PipelineSchedule, least_memory, measure
-from stagepack.instances.schedule.catalog import balanced
+from stagepack.instances.schedule.partition import balanced
 from stagepack.instances.schedule.reasons import reasons
 from tests.instances.catalog.exact import optimum
 from tests.random_schedules import by_list

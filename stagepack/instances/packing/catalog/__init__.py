@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from stagepack.contracts import JsonObject
+from stagepack.instances.catalog import clusters
 from stagepack.instances.catalog.networks import NETWORKS, network
-from stagepack.instances.packing.activations import activations
 from stagepack.instances.packing.catalog import (
     adversarial,
     dissections,
@@ -34,7 +34,11 @@ def _shape(name: str) -> JsonObject:
 
 def _activations(name: str, *, training: bool, **shape: Any) -> LmemPacking:
     """Return the activations of a network; `shape` is what its recipe takes."""
-    return activations(network(name, training=training, **shape), training=training)
+    made = network(name, training=training, **shape)
+    profile = made.profile(
+        clusters.preset("generic-1"), bytes_per_value=1, training=training, state_bytes=0
+    )
+    return LmemPacking.from_profile(profile, training=training, name=f"activations-{made.name}")
 
 
 def _limited(
