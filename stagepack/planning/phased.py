@@ -2,11 +2,13 @@
 
 Partitions are asked for as if devices had room for all.  For every number of microbatches that goes
 through phases at a time, a divisor of those of a step, what a stage of the partition cannot keep on
-its device runs in phases, forward and backward; in inference the variables of its first layers may
-stay, as many of them as make the phases short.  Their cycles are those of the stage's operations in
-the schedule.  Where they differ from what the partition went by, layers of a stage count by as much
-more, and the partition is asked for again.  Plans whose stages all stay on their devices come
-first.
+its device runs in phases, forward and backward; in inference the variables of some layers may stay,
+as many of them as make the phases short, and those of the next phase are loaded while one computes.
+Their cycles are those of the stage's operations in the schedule.  Where they differ from what the
+partition went by, that is added to what is thought of stages on this device (in long chains, layers
+count by as much more), and the partition is asked for again.  Bundles come in the order of their
+bounds, and those that cannot be faster are left out.  Plans whose stages all stay on their devices
+come first.
 
 Neither phases nor bundles do less than a pipeline of stages that all stay.
 """
@@ -14,6 +16,7 @@ Neither phases nor bundles do less than a pipeline of stages that all stay.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +26,8 @@ import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.heuristics.pipeline.loaded_bound import SLACK, Loaded
-from stagepack.heuristics.pipeline.step_stages import least_step
+from stagepack.heuristics.pipeline.loaded_steps import Passes, least_passes
+from stagepack.heuristics.pipeline.step_stages import LeastStep, StepStages, affordable, least_step
 from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.phases.chips import at_clock
 from stagepack.instances.phases.stage import STAYS, held_on_chip, stage_phases, variables
@@ -33,7 +37,7 @@ from stagepack.instances.profile import Array, Chip
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.resident import BALANCED, Resident, Stage
 from stagepack.planning.stages import Level, Structure
-from stagepack.planning.tries import ROUNDS, Tries, expressed
+from stagepack.planning.tries import ROUNDS, Tries, expressed, quickest
 from stagepack.result import Result, Status
 
 
@@ -54,7 +58,9 @@ def phased(
     resident = Resident(model.name, microbatches, split, limits, model=model)
     resident.search()
     chip = at_clock(remote, float(model.cluster.clock))
-    search = Phased(model.name, microbatches, False, limits, model=model, chip=chip)
+    search = Phased(
+        model.name, microbatches, False, limits, model=model, chip=chip, whole=not split
+    )
     search.attempts, search.best = resident.attempts, resident.best
     bound, source = search.unlimited(split), "least step of all stages"
     loads = search.bound()
@@ -65,8 +71,13 @@ def phased(
     return search.plan(bound, source, reason)
 
 
-PARTS = (0.95, 0.85, 0.7, 0.5, 0.3)
-"""Of a device's memory, for variables that stay beside phases; fewer as long as that is better."""
+PARTS = (0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7)
+"""Of variables for which there is room, those that are loaded nevertheless; more as long as that is
+better."""
+AHEAD = 64
+"""Layers of a stage up to which phases load variables of the next one."""
+PATIENCE = 3
+"""Partitions in a row that may be no better before others are begun with."""
 
 
 @dataclass
@@ -78,13 +89,17 @@ class Phased(Tries):
     model : PipelinePartition
     chip : Chip
         In cycles of the model's cluster.
+    whole : bool
+        Whether backward passes are never split, not even those of stages that stay.
     """
 
     model: PipelinePartition = field(kw_only=True)
     chip: Chip = field(kw_only=True)
+    whole: bool = True
     _phases: dict[tuple[Stage, int, bool], tuple[PhaseSchedule, Result[Any]]] = field(
         default_factory=dict
     )
+    _steps: dict[int, LeastStep] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         devices = self.model.cluster.devices
@@ -92,41 +107,81 @@ class Phased(Tries):
             self.model.cluster,
             devices=tuple(msgspec.structs.replace(device, memory=None) for device in devices),
         )
-        self._free = self.model.replace(cluster=cluster)
+        self.free = self.model.replace(cluster=cluster)
         self._on_chip = tuple(device.memory for device in devices)
 
     def search(self) -> str:
         """Try partitions and bundles; return why none can fit, where that is proved."""
         if all(memory is None for memory in self._on_chip):
             return ""
-        first = self.ask(self._free)
+        first = self.ask(self.free)
         if first.solution is None:
             return first.reason if first.status is Status.INFEASIBLE else ""
-        for bundle in _divisors(self.microbatches):
-            mixed = self._loaded(bundle, sure=True).boundaries()
-            for boundaries in dict.fromkeys((mixed, first.solution.boundaries)):
+        for bundle in sorted(_divisors(self.microbatches), key=lambda one: self.of(one).bound):
+            if self.best is not None and self.best[0] <= self.of(bundle).bound:
+                break
+            least = self.of(bundle).solution
+            begins = [self._loaded(bundle, sure=True).boundaries()]
+            begins.append(first.solution.boundaries if least is None else least.boundaries)
+            for boundaries in dict.fromkeys(begins):
                 self._try(first, bundle, boundaries)
         return "" if self.best is not None else self._too_large()
 
     def unlimited(self, split: bool) -> int:
         """Return a bound on all plans: that of stages on devices with room for everything."""
-        return least_step(self._free, self.microbatches, split=split)
+        return least_step(self.free, self.microbatches, split=split)
 
     def bound(self) -> int:
-        """Return a bound on all plans: each stage stays, or loads variables for each pass.
+        """Return a bound on all plans: each stage stays, or loads variables for each pass."""
+        return min(self.of(bundle).bound for bundle in _divisors(self.microbatches))
 
-        For every bundle: the first one passes all stages, which load at least what they have no
-        room for together, and the busiest one works on.
+    def of(self, bundle: int) -> LeastStep:
+        """Return a bound on plans with such bundles, and stages that have it.
+
+        The first bundle passes all stages, which load at least what they have no room for, and the
+        busiest one works on.  Of chains of moderate length that is the least of all partitions.
         """
-        return min(map(self._bound, _divisors(self.microbatches)))
+        if bundle not in self._steps:
+            self._steps[bundle] = self._least(bundle)
+        return self._steps[bundle]
 
-    def _bound(self, bundle: int) -> int:
-        """Return a bound on plans with such bundles."""
+    def _least(self, bundle: int) -> LeastStep:
+        """Return what :meth:`of` keeps."""
+        together = self._together(bundle)
+        if not affordable(self.model):
+            return LeastStep(together)
+        found = self.stages(bundle, least_passes(self.model, bundle, self.chip)).least()
+        if found is None:
+            return LeastStep(together)
+        return LeastStep(max(together, found.bound), found.solution)
+
+    def stages(self, bundle: int, passes: Passes) -> StepStages:
+        """Return all stages for a bundle, with what passes through them take at least.
+
+        Parameters
+        ----------
+        bundle : int
+        passes : list of (ndarray, ndarray)
+            F and B of all ranges of layers, by device.
+        """
+        model, limit = self.model, self.limits["time_limit"]
+        given = self.free.replace(
+            forward=bundle * model.forward, backward=bundle * model.backward, microbatches=1
+        )
+        ends = math.inf if limit is None else time.monotonic() + limit
+        # Stages that stay may split their passes.
+        split = not self.whole and bundle == 1
+        return StepStages(given, self.microbatches // bundle, split, ends, passes=passes)
+
+    def _together(self, bundle: int) -> int:
+        """Return a bound on plans with such bundles from what all stages load together."""
         chain = self._loaded(bundle, sure=False)
         count = self.microbatches // bundle
-        own = max(1.0, float(variables(self._free).sum()))
+        own = max(1.0, float(variables(self.free).sum()))
         share = max(0.0, 1 - chain.stages * chain.room / own)
-        once = math.floor((chain.work[-1] + share * chain.loads[-1]) / count * (1 - SLACK))
+        work, loads = chain.work[-1], share * chain.loads[-1]
+        once = work + loads if self.model.training else max(work, loads)
+        once = math.floor(once / count * (1 - SLACK))
         busiest = chain.bound()
         if self.model.training:
             return max(once, busiest)
@@ -141,7 +196,7 @@ class Phased(Tries):
         sure : bool
             Count all that a stage may hold, so that what fits does; otherwise what it must.
         """
-        chip, free, known = self.chip, self._free, self._on_chip
+        chip, free, known = self.chip, self.free, self._on_chip
         rooms = [memory for memory in known if memory is not None]
         room = float(max(rooms)) if len(rooms) == len(known) else math.inf
         own = variables(free)
@@ -166,38 +221,44 @@ class Phased(Tries):
         self, first: Result[PipelineSolution], bundle: int, boundaries: tuple[int, ...]
     ) -> None:
         """Cut the chain for a bundle, again and again with what the last stages took."""
-        weights = self._weights(bundle)
+        guess = self._guess(bundle)
         begin = PipelineSolution.in_order(boundaries)
-        if self._free.check(begin):
+        if self.free.check(begin):
             return
         solution: PipelineSolution | None = begin
         seen = set()
+        better, made = 0, math.inf
         for lent in range(ROUNDS):
-            if self.ends() or solution is None or solution in seen:
+            if self.ends() or solution is None or solution in seen or lent - better > PATIENCE:
                 return
             seen.add(solution)
-            cut = Level("partition", self._free, expressed(self._free, solution, first))
+            cut = Level("partition", self.free, expressed(self.free, solution, first))
             given = self._inside(cut, bundle, lent)
             if given is not None:
                 self.timed(given, (), lent)
-                _adjust(weights, given, bundle)
-            solution = self.ask(self._weighted(weights)).solution
+                takes = quickest(given.schedule())
+                if takes < made:
+                    better, made = lent, takes
+                guess.learn(given)
+            solution = guess.next()
+
+    def _guess(self, bundle: int) -> _Measured | _Weighted:
+        """Return what partitions go by before it is known how long phases take."""
+        if not affordable(self.model):
+            return _Weighted(self, bundle, self._weights(bundle))
+        passes = least_passes(self.model, bundle, self.chip, apart=True)
+        work = least_passes(self.free, bundle, self.chip)
+        return _Measured(self, bundle, passes, work)
 
     def _weights(self, bundle: int) -> Array:
         """Return the cycles that layers may take for a microbatch: compute, or loads if more."""
         rate = self.chip.remote_bandwidth
-        cycles = self._free.cycles.astype(np.float64)
+        cycles = self.free.cycles.astype(np.float64)
         if rate is None:
             return cycles
         passes = 1 + 2 * self.model.training
-        loads = passes * variables(self._free) / (float(rate) * bundle)
+        loads = passes * variables(self.free) / (float(rate) * bundle)
         return np.asarray(np.maximum(cycles, loads))
-
-    def _weighted(self, weights: Array) -> PipelinePartition:
-        """Return the chain with other cycles, all of them forward."""
-        whole = np.maximum(1, np.rint(weights)).astype(np.int64)
-        none = np.zeros_like(whole)
-        return self._free.replace(forward=whole, backward=none, objective=BALANCED)
 
     def _inside(self, cut: Level, bundle: int, lent: int) -> Structure | None:
         """Return the stages of a partition with their phases; None where some have none."""
@@ -225,7 +286,7 @@ class Phased(Tries):
         """Whether a stage can stay on its device with so many microbatches in flight."""
         first, end, device = stage
         memory = self._on_chip[device]
-        need = stage_memory(self._free, first, end, device, 0)
+        need = stage_memory(self.free, first, end, device, 0)
         if self.model.training:
             each = int(self.model.stash[first:end].sum()) + int(self.model.kept_bytes[first])
             need += flying * each
@@ -237,18 +298,21 @@ class Phased(Tries):
         """Return the phases of a stage; None where nothing is left of its memory."""
         memory = self._on_chip[stage[2]]
         assert memory is not None
-        left = memory - held_on_chip(self._free, *stage[:2])
+        left = memory - held_on_chip(self.free, *stage[:2])
         if left <= 0:
             return None
         key = stage, bundle, backward
         if key in self._phases:
             return self._phases[key]
+        ahead = not self.model.training and stage[1] - stage[0] <= AHEAD
         for kept, nbytes in self._kept(stage, left):
             known = self._phases.get(key)
             if known is not None and self.ends():
                 break
             chip = msgspec.structs.replace(self.chip, memory=left - nbytes)
-            instance = stage_phases(self._free, stage, chip, bundle, backward=backward, kept=kept)
+            instance = stage_phases(
+                self.free, stage, chip, bundle, backward=backward, kept=kept, ahead=ahead
+            )
             found = self.ask(instance)
             if known is None or known[1].solution is None or _sooner(found, known[1]):
                 self._phases[key] = instance, found
@@ -256,16 +320,21 @@ class Phased(Tries):
                 break
         return self._phases[key]
 
-    def _kept(self, stage: Stage, left: int) -> Iterator[tuple[int, int]]:
-        """Yield how many first layers of a stage may keep their variables, and these bytes."""
-        running = np.cumsum(variables(self._free)[stage[0] : stage[1]])
-        tried = {0}
+    def _kept(self, stage: Stage, left: int) -> Iterator[tuple[Array | None, int]]:
+        """Yield of which layers of a stage variables may stay, and these bytes; None: of none."""
+        layers = slice(*stage[:2])
+        own = variables(self.free)[layers]
+        beside = own + (self.free.temporary + self.free.carry)[layers]
+        forced = max(0.0, 1 - left / max(1, int(own.sum())))
+        tried = set()
         for part in () if self.model.training else PARTS:
-            kept = int(np.searchsorted(running, part * left, side="right"))
-            if kept not in tried:
-                tried.add(kept)
-                yield kept, int(running[kept - 1])
-        yield 0, 0
+            loaded = _spread(own, forced + part * (1 - forced))
+            nbytes = int(own[~loaded].sum())
+            most = int(beside[loaded].max(initial=0))
+            if nbytes + most <= left and loaded.tobytes() not in tried:
+                tried.add(loaded.tobytes())
+                yield ~loaded, nbytes
+        yield None, 0
 
     def _too_large(self) -> str:
         """Return which layer no device can run, not even in a phase of its own; "" for none."""
@@ -273,16 +342,16 @@ class Phased(Tries):
         if None in self._on_chip:
             return ""
         for at in range(self.model.n):
-            left = largest - held_on_chip(self._free, at, at + 1)
+            left = largest - held_on_chip(self.free, at, at + 1)
             name = self.model.layer_name(at)
             if left <= 0:
                 return f"the code of {name} alone exceeds {largest:,} bytes"
-            if stage_memory(self._free, at, at + 1, 0, 0) <= largest:
+            if stage_memory(self.free, at, at + 1, 0, 0) <= largest:
                 continue
             if not self.model.allowed_cuts[[at, at + 1]].all():
                 continue
             chip = msgspec.structs.replace(self.chip, memory=left)
-            alone = stage_phases(self._free, (at, at + 1, 0), chip, 1)
+            alone = stage_phases(self.free, (at, at + 1, 0), chip, 1)
             if self.ask(alone).status is Status.INFEASIBLE:
                 return f"{name} does not fit {largest:,} bytes, not even in a phase of its own"
         return ""
@@ -295,17 +364,99 @@ def _sooner(one: Result[Any], other: Result[Any]) -> bool:
     return bool(one.objective < other.objective)
 
 
+def _spread(nbytes: Array, part: float) -> Array:
+    """Return which layers are loaded so that everywhere about a part of the bytes is."""
+    found = np.zeros(len(nbytes), dtype=bool)
+    due = 0.0
+    for at, own in enumerate(nbytes.tolist()):
+        due += part * own
+        if 0 < own <= due:
+            found[at], due = True, due - own
+    return found
+
+
 def _divisors(count: int) -> list[int]:
     """Return the divisors of a number, rising."""
     return [size for size in range(1, count + 1) if count % size == 0]
 
 
-def _adjust(weights: Array, given: Structure, bundle: int) -> None:
-    """Let the layers of each stage count together as much as the stage takes."""
-    schedule = given.schedule()
-    taken = schedule.forward if schedule.backward is None else schedule.forward + schedule.backward
-    for (first, end, _), cycles in zip(given.cut.result.solution.stages, taken, strict=True):
-        layers = slice(first, end)
-        own = weights[layers].sum()
-        if own > 0:
-            weights[layers] *= float(cycles) / bundle / own
+@dataclass
+class _Measured:
+    """Guesses what stages take by their work and loads, and what others took beside that.
+
+    Attributes
+    ----------
+    search : Phased
+    bundle : int
+    passes, work : list of (ndarray, ndarray)
+        F and B of all ranges of layers, by device: as guessed, and of stages that stay.
+    more : dict
+        By device, cycles of F and B beside the guess.
+    """
+
+    search: Phased
+    bundle: int
+    passes: Passes
+    work: Passes
+    more: dict[int, tuple[float, ...]] = field(default_factory=dict)
+
+    def learn(self, given: Structure) -> None:
+        """Note what the stages of a plan take, those with phases."""
+        schedule = given.schedule()
+        taken = schedule.forward, schedule.backward
+        for at, (first, end, device) in enumerate(given.cut.result.solution.stages):
+            if (at, False) in given.inside:
+                self.more[device] = tuple(
+                    0.0 if cycles is None else float(cycles[at]) - float(table[first, end])
+                    for cycles, table in zip(taken, self.passes[device], strict=True)
+                )
+
+    def next(self) -> PipelineSolution | None:
+        """Return the best stages, for all that is known."""
+        passes: Passes = []
+        for device, (guessed, least) in enumerate(zip(self.passes, self.work, strict=True)):
+            more = self.more.get(device, (0.0, 0.0))
+            f, b = (
+                np.where(cycles > own, np.maximum(own, cycles + extra), own)
+                for cycles, own, extra in zip(guessed, least, more, strict=True)
+            )
+            passes.append((f, b))
+        found = self.search.stages(self.bundle, passes).least()
+        return None if found is None else found.solution
+
+
+@dataclass
+class _Weighted:
+    """Lets the layers of each stage count together as much as the stage takes.
+
+    Attributes
+    ----------
+    search : Phased
+    bundle : int
+    weights : ndarray of float, shape (n,)
+        Cycles of a microbatch.
+    """
+
+    search: Phased
+    bundle: int
+    weights: Array
+
+    def learn(self, given: Structure) -> None:
+        """Note what the stages of a plan take."""
+        schedule = given.schedule()
+        taken = schedule.forward
+        taken = taken if schedule.backward is None else taken + schedule.backward
+        for (first, end, _), cycles in zip(given.cut.result.solution.stages, taken, strict=True):
+            layers = slice(first, end)
+            own = self.weights[layers].sum()
+            if own > 0:
+                self.weights[layers] *= float(cycles) / self.bundle / own
+
+    def next(self) -> PipelineSolution | None:
+        """Return the stages that are balanced best."""
+        whole = np.maximum(1, np.rint(self.weights)).astype(np.int64)
+        chain = self.search.free.replace(
+            forward=whole, backward=np.zeros_like(whole), objective=BALANCED
+        )
+        solution: PipelineSolution | None = self.search.ask(chain).solution
+        return solution

@@ -278,12 +278,18 @@ class Structure:
                 chip = level.instance.chip
                 memory = self.memory(stage[2])
                 kept, nbytes = kept_on_chip(partition, stage[0], level.instance)
-                kept, nbytes = (0, 0) if partition.training else (kept, nbytes)
                 if memory is not None:
-                    memory -= held_on_chip(partition, *stage[:2]) + nbytes
+                    memory -= held_on_chip(partition, *stage[:2])
+                    memory -= 0 if partition.training else nbytes
                 chip = msgspec.structs.replace(chip, memory=memory)
                 expected = stage_phases(
-                    partition, stage, chip, self.bundle, backward=backward, kept=kept
+                    partition,
+                    stage,
+                    chip,
+                    self.bundle,
+                    backward=backward,
+                    kept=None if partition.training else kept,
+                    ahead=level.instance.prefetch and not partition.training,
                 )
                 if partition.training and (at, not backward) not in self.inside:
                     yield Violation(f"{name}: instance", "the other pass has no phases")

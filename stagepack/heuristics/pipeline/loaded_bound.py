@@ -1,12 +1,13 @@
 """Stages of a chain of which each stays on its device or is loaded into it, and a bound on them.
 
 A stage whose bytes fit keeps them; any other one loads variables at least once for every bundle of
-microbatches (:mod:`stagepack.instances.phases.stage`), beside its work and not below it: all of
-them, or, where some may stay, those for which there is no room.  So its device is busy for
+microbatches (:mod:`stagepack.instances.phases.stage`): all of them, beside its work and not below
+it, or, where some may stay and others are loaded while it computes, those for which there is no
+room.  So its device is busy for
 
-    work(a, b),                                         where bytes(a, b) <= room,
-    work(a, b) + loads(a, b)                            otherwise, or
-    work(a, b) + cycles a byte * (bytes(a, b) - room)   where variables may stay.
+    work(a, b),                                             where bytes(a, b) <= room,
+    work(a, b) + loads(a, b)                                otherwise, or
+    max(work(a, b), cycles a byte * (bytes(a, b) - room))   where variables may stay.
 
 All rise with the range.  For a limit each stage in turn takes as many layers as it can, and
 bisection finds the least limit: O(k log n) a probe.
@@ -95,8 +96,10 @@ class Loaded:
     def _least(self) -> tuple[float, tuple[int, ...]]:
         """Return a limit within which no stages are, and stages next to it."""
         loads = self.loads if self.each is None else [self.each * held for held in self.held]
-        both = [work + load for work, load in zip(self.work, loads, strict=True)]
-        low, high = 0.0, both[-1]
+        both = loads
+        if self.each is None:
+            both = [work + load for work, load in zip(self.work, loads, strict=True)]
+        low, high = 0.0, max(self.work[-1], both[-1])
         best = self._within(high * (1 + SLACK) + 1, both)
         for _ in range(PROBES):
             middle = (low + high) / 2

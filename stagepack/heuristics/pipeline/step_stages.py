@@ -114,6 +114,8 @@ class StepStages:
         The clock (`time.monotonic`) at which it is enough.
     workless : bool
         Whether a pass through a stage may take no cycles, which no schedule can express.
+    passes : list of (ndarray, ndarray), optional
+        By device, least cycles of F and B on [a, b) where that is more than their work.
     known : int
         :func:`.step_bound`.
     exact : bool
@@ -133,6 +135,7 @@ class StepStages:
     split: bool = False
     ends: float = math.inf
     workless: bool = True
+    passes: list[tuple[Array, Array]] | None = None
     known: int = field(init=False)
     exact: bool = field(init=False)
     alike: bool = field(init=False)
@@ -143,24 +146,28 @@ class StepStages:
     def __post_init__(self) -> None:
         given, m = self.instance, self.microbatches
         self.known = step_bound(given, m, split=self.split)
-        cluster = _alike(given.cluster) if given.free_order else given.cluster
+        cluster = alike(given.cluster) if given.free_order else given.cluster
         costs = RangeCosts(given.replace(cluster=cluster, objective="bottleneck"))
         lags = least_latencies(given).astype(np.float64)
         lags[-1] = 0
         speeds = [device.speed for device in cluster.devices]
         most = float(given.cycles.sum()) / float(min(speeds)) * (m + 1)
+        for ahead, back in self.passes or ():
+            most += (m + 1) * (float(ahead[0, -1]) + float(back[0, -1]))
         self.exact = most + (m + 1) * 2 * given.k * (1 + float(lags.max())) < EXACT
         self.alike = len({device.kind for device in given.cluster.devices}) == 1
         classes = costs.device_class.tolist()
         columns = given.forward, given.backward * int(given.training)
-        forward, backward = ({s: _ranges(c, s) for s in set(speeds)} for c in columns)
+        forward, backward = ({s: ranges(c, s) for s in set(speeds)} for c in columns)
         flying = {c: self._flying(costs, c) for c in set(classes)}
         fits = {c: costs.fits_matrix(c, 0) & (flying[c] >= 1) for c in flying}
         trips = 1 + (given.training and not self.split)
         rounds, parts = [], []
-        for c, speed in zip(classes, speeds, strict=True):
-            f, both = forward[speed], forward[speed] + backward[speed]
-            b = np.ceil(backward[speed] / 2) if self.split else backward[speed]
+        for at, (c, speed) in enumerate(zip(classes, speeds, strict=True)):
+            f, whole = forward[speed], backward[speed]
+            if self.passes is not None:
+                f, whole = map(np.maximum, (f, whole), self.passes[at])
+            both, b = f + whole, np.ceil(whole / 2) if self.split else whole
             step = (f if self.split else both) + trips * lags
             self.work.append(both)
             fit = fits[c]
@@ -372,8 +379,19 @@ def _solution(path: Path) -> PipelineSolution:
     return PipelineSolution((0, *(end for _, _, end in path)), devices)
 
 
-def _ranges(cycles: Array, speed: float) -> Array:
-    """Return the cycles of all ranges of layers, rounded up on a device of a speed."""
+def ranges(cycles: Array, speed: float) -> Array:
+    """Return the cycles of all ranges of layers, rounded up on a device of a speed.
+
+    Parameters
+    ----------
+    cycles : ndarray, shape (n,)
+    speed : float
+
+    Returns
+    -------
+    ndarray of float, shape (n + 1, n + 1)
+        Of [a, b); meaningless for b <= a.
+    """
     running = np.concatenate(([0.0], np.cumsum(cycles, dtype=np.float64)))
     found = running[None, :] - running[:, None]
     if speed == 1 and cycles.dtype.kind == "i":
@@ -381,8 +399,13 @@ def _ranges(cycles: Array, speed: float) -> Array:
     return np.asarray(np.ceil(found / float(speed) * (1 - ROUNDING)))
 
 
-def _alike(cluster: Cluster) -> Cluster:
-    """Return a cluster each of whose devices is as fast and as large as any."""
+def alike(cluster: Cluster) -> Cluster:
+    """Return a cluster each of whose devices is as fast and as large as any.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    """
     memories = [device.memory for device in cluster.devices]
     known = [memory for memory in memories if memory is not None]
     memory = max(known) if len(known) == len(memories) else None

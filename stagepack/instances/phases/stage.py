@@ -2,9 +2,9 @@
 
 What a stage cannot hold it keeps in remote memory, and runs through its layers phase by phase for
 some microbatches at a time.  Of the layers' bytes, variables are loaded and dropped; code and
-vertex state stay on chip, which has so much less room; in inference so may the variables of its
-first layers.  A chain of layers is all that is known here: at a cut between phases everything that
-crosses it is stored and loaded again.
+vertex state stay on chip, which has so much less room; in inference so may the variables of some
+layers, and those of the next phase may be loaded while a phase computes.  A chain of layers is all
+that is known here: at a cut between phases everything that crosses it is stored and loaded again.
 
 Forward, a stage takes its inputs out of remote memory, where the link has put them, and leaves
 there what it sends.  Backward, it computes forward once more from the inputs that it kept there
@@ -61,8 +61,8 @@ def variables(partition: PipelinePartition) -> Array:
 
 def kept_on_chip(
     partition: PipelinePartition, first: int, phases: PhaseSchedule
-) -> tuple[int, int]:
-    """Return how many first layers of a stage do not load variables, and the bytes of these.
+) -> tuple[Array, int]:
+    """Return the layers of a stage that do not load variables, and the bytes of these.
 
     Parameters
     ----------
@@ -71,10 +71,14 @@ def kept_on_chip(
         Layer with which the stage begins.
     phases : PhaseSchedule
         Those of the stage.
+
+    Returns
+    -------
+    kept : ndarray of bool, shape (layers of the stage,)
+    nbytes : int
     """
-    loaded = np.flatnonzero(phases.variables)
-    kept = int(loaded[0]) if len(loaded) else phases.n
-    return kept, int(variables(partition)[first : first + kept].sum())
+    kept = phases.variables == 0
+    return kept, int(variables(partition)[first : first + phases.n][kept].sum())
 
 
 def stage_phases(
@@ -84,7 +88,8 @@ def stage_phases(
     steps: int,
     *,
     backward: bool = False,
-    kept: int = 0,
+    kept: Array | None = None,
+    ahead: bool = False,
 ) -> PhaseSchedule:
     """Return the phases of a stage, forward or backward, for some microbatches.
 
@@ -99,8 +104,10 @@ def stage_phases(
     steps : int
         Microbatches that go through a phase before the next one begins.
     backward : bool
-    kept : int
-        First layers whose variables stay on chip, beside its memory.
+    kept : ndarray of bool, shape (layers of the stage,), optional
+        Layers whose variables stay on chip, beside its memory.
+    ahead : bool
+        Whether variables may be loaded while the phase before computes.
 
     Raises
     ------
@@ -127,7 +134,8 @@ def stage_phases(
     cuts = np.flatnonzero(partition.allowed_cuts)
     inside = cuts[(cuts >= first) & (cuts <= end)] - first
     loads = variables(partition)[layers]
-    loads[:kept] = 0
+    if kept is not None:
+        loads[kept] = 0
     return PhaseSchedule.from_arrays(
         loads,
         whole_cycles(partition.forward[layers], speed),
@@ -138,6 +146,7 @@ def stage_phases(
         modes=MODES,
         steps=steps,
         training=backward,
+        prefetch=ahead,
         policies=tuple(Policy) if backward else (Policy.STASH,),
         fixed_boundaries=None if len(inside) == end - first + 1 else inside.tolist(),
         layer_names=[partition.layer_name(at) for at in range(first, end)],
