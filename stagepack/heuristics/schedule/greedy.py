@@ -226,12 +226,17 @@ class OrderSearch:
         interrupted.  Once there is a solution, lists with fixed sequences and a cooling come
         before, and policies that `work` does not suffice for, in seconds, are left for climbs.
         """
+        spans = self.instance.objective is Objective.SPAN
         with self.progress.setup("loading kernels"):
-            warm_up(self.instance.objective is Objective.SPAN)
+            timing.warm_up(spans)
         end = spent() + work
         self._merge(spent() + work / 4)
         with contextlib.suppress(Stopped), lending(1, work / 4):
             self.anneal()
+        if self.progress.solution is not None and not self.progress.keep_going():
+            return
+        with self.progress.setup("loading kernels"):  # where fixed sequences do not suffice
+            warm_up(spans)
         lower = self.progress.bound
         known = None if lower is None else int(lower)
         for careful in (True, False):

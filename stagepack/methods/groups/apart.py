@@ -168,7 +168,8 @@ def _search(
         return
     with progress.setup("loading cp-sat"), counting():
         engine.load()
-        warm_up("sharing")  # what checks its answers
+        if any(in_place(known[name].table) for name in names):
+            warm_up("sharing")  # what checks its answers
     until = spent() + max(PART * (settings.time_limit or USUAL), spent())
     while names:
         share = (until - spent()) / len(names)

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+import stagepack as sp
 from stagepack.heuristics.schedule import annealing, greedy
 from stagepack.heuristics.schedule.policies import policies
 from stagepack.heuristics.schedule.timing import Timing
@@ -27,6 +28,15 @@ def test_published_cases_are_solved_and_proved(instance: PipelineSchedule, value
     progress = run(greedy.search, instance, deterministic=True)
     assert progress.objective == value
     assert progress.outcome()[0] is Status.OPTIMAL
+
+
+def test_kernels_of_lists_are_not_compiled_where_annealing_suffices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They take two seconds at first use."""
+    monkeypatch.delattr(greedy, "warm_up")
+    result = sp.solve(sp.load("schedule/zero-bubble/small"), "auto")
+    assert result.status is Status.OPTIMAL
 
 
 @pytest.mark.parametrize("limit", range(16, 33, 2))

@@ -285,6 +285,13 @@ def test_as_few_pairs_share_a_bank_as_can_be(method: str) -> None:
     assert "in one bank: 1, the fewest with these groups and timesteps" in together.reason
 
 
+def test_checks_of_what_may_share_are_not_compiled_where_nothing_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(banks_apart, "warm_up")
+    assert sp.solve(crowded(2), "layerwise").status is sp.Status.FEASIBLE
+
+
 @pytest.mark.parametrize("method", ["dp", "dp-first-fit"])
 def test_what_the_rule_for_banks_leaves_is_searched(method: str) -> None:
     """VGG-19 on the BM1688: by the rule 14 pairs share a bank, where none has to."""
