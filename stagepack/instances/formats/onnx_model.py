@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from stagepack.errors import InputError, shown
 from stagepack.instances.catalog import clusters
 from stagepack.instances.catalog.networks import Network
-from stagepack.instances.formats.onnx import groups
+from stagepack.instances.formats.onnx import costs, groups
 from stagepack.instances.formats.onnx.model import Model, load
 from stagepack.instances.formats.onnx.network import read_network
 from stagepack.instances.formats.registry import Format, stem_of
@@ -81,6 +81,23 @@ def _warn(unknown: Mapping[str, list[str]], model: Model, what: str) -> None:
         log.warning("what %s write is taken to be as large as what they read first", few)
 
 
+def _warn_of_flows(unknown: Mapping[str, list[str]], model: Model) -> None:
+    """Name branches of which any may run, and loops of which nobody knows how often they do."""
+    flows = [
+        one
+        for node in model.nodes
+        if node.bodies and node.kind not in unknown
+        for one in (node, *costs.inside(node))
+    ]
+    for said, found in (
+        ("counted by its dearer branch", [one for one in flows if len(one.bodies) > 1]),
+        ("counted once, as nobody knows how often it runs", [o for o in flows if o.turns is None]),
+    ):
+        if found:
+            few = ", ".join(shown(node.name or node.outputs[0]) for node in found[:LISTED])
+            log.warning("%s%s is %s", few, ", ..." * (len(found) > LISTED), said)
+
+
 def _machine(given: Words, what: str) -> tuple[clusters.Preset, Cluster] | None:
     """Return arithmetic and cluster of a kind of one device; None where no machine is given.
 
@@ -108,6 +125,7 @@ def _network(data: bytes, given: Words, file: str) -> Network:
     model = _open(data, given)
     network, unknown = read_network(model, stem_of(file), given)
     _warn(unknown, model, "is counted by the values that it reads and writes")
+    _warn_of_flows(unknown, model)
     return network
 
 

@@ -324,6 +324,7 @@ def test_broken_bytes(tmp_path: Path) -> None:
         ("cut.json.gz", gzip.compress(json.dumps(BY_HAND).encode())[:-20], "broken gzip"),
         ("bad.json.gz", b"\x1f\x8b" + bytes(40), "broken gzip"),
         ("junk.json", bytes(range(256)), "is not text"),
+        ("junk.onnx", bytes(range(255, 0, -1)), "is no onnx file: its first bytes are not those"),
         ("wide.json", json.dumps(BY_HAND).encode("utf-16"), "is not text"),
         ("latin.json", json.dumps(altered(name="?")).encode().replace(b"?", b"\xe9"), "UTF-8"),
     ):

@@ -231,9 +231,83 @@ def test_loops_count_what_they_hold_and_read(tmp_path: Path) -> None:
     found, unknown = read_network(
         load(model(tmp_path, nodes, {"x": [3, 8]}).read_bytes(), {}), "net", {}
     )
-    assert unknown == {"If": ["y"]}
+    assert unknown == {}
     assert found.blocks[-1].constants == 2 * 32
+    assert found.blocks[-1].values == 3 * 8
     assert set(found.blocks[-1].inputs) == {"whether", "x"}
+
+
+FLOAT, BOOL, INT64 = (onnx.TensorProto.DataType.Value(name) for name in ("FLOAT", "BOOL", "INT64"))
+
+
+def body(nodes: list[Any], reads: dict[str, int], writes: dict[str, int]) -> Any:
+    """Return a graph of operators; what it reads and writes by type, without shapes."""
+    make = onnx.helper.make_tensor_value_info
+    given, made = ([make(name, known[name], None) for name in known] for known in (reads, writes))
+    return onnx.helper.make_graph(nodes, "body", given, made)
+
+
+@pytest.mark.parametrize("when", [None, True, False])
+def test_of_branches_the_taken_one_counts_or_the_dearer(
+    tmp_path: Path, when: bool | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    little = body([node("Relu", "x", "a")], {}, {"a": FLOAT})
+    much = body([node("MatMul", "x w", "b"), node("Relu", "b", "c")], {}, {"c": FLOAT})
+    branch = onnx.helper.make_node("If", ["when"], ["y"], then_branch=little, else_branch=much)
+    weights = {"w": [8, 8]}
+    path = model(tmp_path, [branch], {"x": [3, 8]}, weights, infer=False)
+    whole = onnx.load(path)
+    if when is None:
+        whole.graph.input.append(onnx.helper.make_tensor_value_info("when", BOOL, []))
+    else:
+        whole.graph.initializer.append(onnx.helper.make_tensor("when", BOOL, [], [when]))
+    onnx.save(whole, path)
+    block = only(path)
+    macs = 0 if when else 3 * 8 * 8
+    assert (block.flops, block.values, block.weights) == (2 * macs, 24, 64)
+    assert block.scratch == (0 if when else 96)
+    sp.read(path, kind="graph", devices=1)
+    assert ("y is counted by its dearer branch" in caplog.text) == (when is None)
+
+
+@pytest.mark.parametrize("turns", [5, 2**62, None])
+def test_a_loop_counts_as_often_as_it_runs(
+    tmp_path: Path, turns: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it carries has no shape inside, nor what it writes: they are as it begins."""
+    step = body(
+        [node("MatMul", "c w", "d"), node("Tanh", "d", "e"), node("Identity", "go", "on")],
+        {"i": INT64, "go": BOOL, "c": FLOAT},
+        {"on": BOOL, "e": FLOAT},
+    )
+    nodes = [onnx.helper.make_node("Loop", ["most", "", "x"], ["z"], name="loop", body=step),
+             node("MatMul", "z w", "y")]  # fmt: skip
+    path = model(tmp_path, nodes, {"x": [3, 8]}, {"w": [8, 8]}, infer=False)
+    whole = onnx.load(path)
+    if turns is None:
+        whole.graph.input.append(onnx.helper.make_tensor_value_info("most", INT64, []))
+    else:
+        whole.graph.initializer.append(onnx.helper.make_tensor("most", INT64, [], [turns]))
+    onnx.save(whole, path)
+    found = network(path)
+    assert [block.flops for block in found.blocks] == [2 * 192 * (5 if turns == 5 else 1), 2 * 192]
+    assert found.blocks[0].scratch == 96
+    sp.read(path, kind="graph", devices=1)
+    said = "loop is counted once, as nobody knows how often it runs"
+    assert (said in caplog.text) == (turns != 5)
+
+
+def test_a_scan_counts_for_all_that_it_goes_along(tmp_path: Path) -> None:
+    step = body(
+        [node("MatMul", "row w", "d"), node("Add", "state d", "next"), node("Tanh", "next", "out")],
+        {"state": FLOAT, "row": FLOAT},
+        {"next": FLOAT, "out": FLOAT},
+    )
+    scan = onnx.helper.make_node("Scan", ["s", "x"], ["last", "y"], body=step, num_scan_inputs=1)
+    path = model(tmp_path, [scan], {"s": [8], "x": [7, 8]}, {"w": [8, 8]}, infer=False)
+    found, unknown = read_network(load(path.read_bytes(), {}), "net", {})
+    assert unknown == {}
+    assert (found.macs, found.blocks[0].values) == (7 * 64, 7 * 2 * 8)
 
 
 # ---------------------------------------------------------------------- bad input

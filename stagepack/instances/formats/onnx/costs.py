@@ -12,13 +12,17 @@ Pointwise work is passes over the values that an operator reads or writes, which
 for norms and softmax, 1 for activations, poolings, sums of two, and whatever only moves values;
 views cost nothing.  Of an operator that nobody knows, all values that it reads and writes count.
 
-Working bytes: the scores of an attention, the gates of a recurrent layer; others need none.
+Of branches the dearer one counts, or the one that is always taken; a loop as often as it runs at
+most, and once where that is not known.
+
+Working bytes: the scores of an attention, the gates of a recurrent layer, what is alive inside of a
+branch or loop; others need none.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from stagepack.errors import InputError
 from stagepack.instances.formats.onnx.model import Model, Node, Shape
@@ -34,6 +38,8 @@ PRODUCTS = {
 """Products, and which of their inputs is the right factor."""
 RECURRENT = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """Recurrent layers, and how many gates they have."""
+FLOWS = {"If", "Loop", "Scan"}
+"""Branches and loops."""
 ATTENTIONS = {"Attention", "GroupQueryAttention", "MultiHeadAttention"}
 VIEWS = {"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"}
 """What moves nothing."""
@@ -81,7 +87,36 @@ def known(node: Node) -> bool:
     """Whether it is known what an operator costs."""
     kind = node.kind
     own = node.domain in ("", "com.microsoft")
+    if kind in FLOWS:
+        return own and bool(node.bodies)
     return own and (kind in MACS or kind in PASSES or kind in SUMS or kind in VIEWS)
+
+
+def inside(node: Node) -> Iterator[Node]:
+    """Yield the operators inside of branches and loops, and inside of these."""
+    for body in node.bodies:
+        for one in body.nodes:
+            yield one
+            yield from inside(one)
+
+
+def work(node: Node, model: Model) -> tuple[int, int]:
+    """Return the multiply-accumulates of an operator, and the values that it passes over.
+
+    Raises
+    ------
+    InputError
+        For shapes that do not fit it, or are not known.
+    """
+    if not node.bodies:
+        return macs(node, model), values(node, model)
+    found = []
+    for body in node.bodies:
+        parts = [work(one, body) for one in body.nodes]
+        found.append((sum(one[0] for one in parts), sum(one[1] for one in parts)))
+    most, passed = max(found)
+    turns = 1 if node.turns is None else node.turns
+    return turns * most, turns * passed
 
 
 def values(node: Node, model: Model) -> int:
@@ -123,7 +158,23 @@ def working_values(node: Node, model: Model) -> int:
     if node.kind in ATTENTIONS:
         q, k = _lengths(node, model)
         return _heads(node, model) * model.shape(node.inputs[0], node)[0] * q * k
-    return 0
+    return max(map(_alive, node.bodies), default=0)
+
+
+def _alive(body: Model) -> int:
+    """Return the most values that are alive inside of a body at a time, besides its results."""
+    last = {name: at for at, node in enumerate(body.nodes) for name in node.inputs}
+    ending: dict[int, int] = {}
+    alive = most = 0
+    for at, node in enumerate(body.nodes):
+        for name in set(node.outputs).difference(body.outputs):
+            own = body.tensor(name, node).values
+            alive += own
+            end = last.get(name, at)
+            ending[end] = ending.get(end, 0) + own
+        most = max(most, alive + working_values(node, body))
+        alive -= ending.pop(at, 0)
+    return most
 
 
 # ---------------------------------------------------------------------- one kind each

@@ -21,7 +21,7 @@ from stagepack.instances.formats.onnx.shapes import bodies, place, reads
 from stagepack.instances.words import LARGEST
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import GraphProto, NodeProto
 
 Shape = tuple[int, ...]
 SIZES = {"Shape", "Size"}
@@ -29,6 +29,8 @@ SIZES = {"Shape", "Size"}
 FEW = 8
 """Numbers of a constant that are read: sizes, axes, scales."""
 MOST_AXES = 64
+ENDLESS = 2**31
+"""Turns of a loop that only its condition ends."""
 NAMES = {
     "batch": ("batch", "n", "b", "bs", "bsz"),
     "sequence": ("seq", "len", "token", "time", "t", "s"),
@@ -62,7 +64,8 @@ class Node:
 
     Of what it writes, the first is there, and what else somebody reads.  `domain` is "" for the
     operators of ONNX itself; `inner` are bytes of constants inside of its bodies, for loops and
-    branches.
+    branches.  Of these, `bodies` are those that may run, and `turns` says how often (None: not
+    known).
     """
 
     name: str
@@ -72,6 +75,8 @@ class Node:
     outputs: tuple[str, ...]
     said: JsonObject
     inner: int = 0
+    bodies: tuple[Model, ...] = ()
+    turns: int | None = 1
 
     @property
     def place(self) -> str:
@@ -184,7 +189,8 @@ def load(data: bytes, sizes: Mapping[str, int]) -> Model:
     _require_text(proto.graph)
     _close(proto.graph, sizes)
     proto, assumed = shapes.followed(proto)
-    return _Reading(proto, assumed).model()
+    opset = max((given.version for given in proto.opset_import), default=1)
+    return _Reading(proto.graph, opset, set(assumed)).model()
 
 
 def _require_text(graph: GraphProto) -> None:
@@ -236,14 +242,31 @@ def _word(name: str, axis: int, rank: int) -> str:
 
 
 class _Reading:
-    """Makes a model of a proto whose shapes were followed."""
+    """Makes a model of a graph whose shapes were followed.
 
-    def __init__(self, proto: ModelProto, assumed: list[str]) -> None:
-        self._proto, self._order, self._assumed = proto, list(proto.graph.node), set(assumed)
+    Parameters
+    ----------
+    graph : GraphProto
+    opset : int
+    assumed : set of str
+        Tensors whose shapes were.
+    outer : _Reading, optional
+        Of the graph in which it is a body.
+    """
+
+    def __init__(
+        self, graph: GraphProto, opset: int, assumed: set[str], outer: _Reading | None = None
+    ) -> None:
+        self._graph, self._opset, self._assumed = graph, opset, assumed
+        self._order = list(graph.node)
+        self._used = {name for node in self._order for name in reads(node)}
+        self._used |= {value.name for value in graph.output}
         self._tensors: dict[str, Tensor] = {}
         self._numbers: dict[str, tuple[Any, ...]] = {}
         self._parts: dict[str, str] = {}
-        graph = proto.graph
+        self._constants: set[str] = set()
+        if outer is not None:
+            self._see(outer)
         for value in (*graph.value_info, *graph.input, *graph.output):
             kind = value.type.tensor_type
             if kind.HasField("shape"):
@@ -254,14 +277,23 @@ class _Reading:
             self._remember(weight.name, weight)
         for sparse in graph.sparse_initializer:
             self._know(sparse.values.name, tuple(sparse.dims), sparse.values.data_type)
-        self._constants = {weight.name for weight in graph.initializer}
+        self._constants -= {value.name for value in graph.input}
+        self._constants |= {weight.name for weight in graph.initializer}
         self._constants |= {sparse.values.name for sparse in graph.sparse_initializer}
-        self._used = {name for node in self._order for name in reads(node)}
-        self._used |= {value.name for value in graph.output}
+
+    def _see(self, outer: _Reading) -> None:
+        """Know of the graph around it what is read here."""
+        for name in self._used & outer._tensors.keys():
+            self._tensors[name] = outer._tensors[name]
+        for name in self._used & outer._numbers.keys():
+            self._numbers[name] = outer._numbers[name]
+        for name in self._used & outer._parts.keys():
+            self._parts[name] = outer._parts[name]
+        self._constants = self._used & outer._constants
 
     def model(self) -> Model:
         """Return the model."""
-        graph = self._proto.graph
+        graph = self._graph
         inputs = tuple(v.name for v in graph.input if v.name not in self._constants)
         nodes = []
         for proto in self._order:
@@ -278,7 +310,7 @@ class _Reading:
             numbers=self._numbers,
             inputs=inputs,
             outputs=tuple(value.name for value in graph.output),
-            opset=max((given.version for given in self._proto.opset_import), default=1),
+            opset=self._opset,
             assumed=tuple(n for n in nodes if self._assumed & found.intersection(n.outputs)),
         )
 
@@ -332,7 +364,37 @@ class _Reading:
             outputs=tuple(dict.fromkeys(n for n in (*proto.output[:1], *read) if n)),
             said=said,
             inner=inner,
+            **self._run(proto),
         )
+
+    def _run(self, proto: NodeProto) -> dict[str, Any]:
+        """Return which bodies of a node may run, and how often, as fields of a node."""
+        graphs = {given.name: given.g for given in proto.attribute if given.HasField("g")}
+        turns: int | None = 1
+        first = self._numbers.get(proto.input[0], ()) if proto.input else ()
+        if proto.op_type == "If":
+            if first:
+                taken = "then_branch" if first[0] else "else_branch"
+                graphs = {taken: graphs[taken]} if taken in graphs else {}
+        elif proto.op_type == "Loop":
+            turns = int(first[0]) if first and 0 <= first[0] < ENDLESS else None
+        elif proto.op_type == "Scan":
+            turns = self._scanned(proto)
+        else:
+            return {}
+        inside = [_Reading(one, self._opset, set(), self).model() for one in graphs.values()]
+        return {"bodies": tuple(inside), "turns": turns}
+
+    def _scanned(self, proto: NodeProto) -> int | None:
+        """Return how long what a scan goes along is."""
+        said = {given.name: given for given in proto.attribute}
+        many = said["num_scan_inputs"].i if "num_scan_inputs" in said else 0
+        axes = said["scan_input_axes"].ints if "scan_input_axes" in said else ()
+        along = self._tensors.get(proto.input[-1]) if 0 < many <= len(proto.input) else None
+        axis = axes[-1] if axes else 0
+        if along is None or not -len(along.shape) <= axis < len(along.shape):
+            return None
+        return along.shape[axis] or None
 
     def _is_constant(self, node: Node, proto: NodeProto) -> bool:
         """Whether a node makes constants; they are remembered as such."""

@@ -11,15 +11,15 @@ none.  Those of two axes or more that several operators read are one variable, w
 (`tied`), or a copy each; vectors are always copied, as exporters merge all that are alike.  Means
 and variances of batch norms, and constants of other types, are held, but not trained.
 
-For the backward pass operators with weights, products, norms, poolings by maximum and activations
-but `Relu` keep what they read; others keep nothing.
+For the backward pass operators with weights, products, norms, poolings by maximum, activations but
+`Relu`, branches and loops keep what they read; others keep nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stagepack.errors import InputError
 from stagepack.instances.catalog.networks import Block, Network
@@ -33,6 +33,8 @@ JOINS = {*costs.VALUES, NORM, "Add", "Div", "Mul", "Sub"}
 """What joins the operator before it, where all else that it reads are constants."""
 SMOOTH = costs.VALUES - {"Relu", "Dropout", "Cast"}
 """Activations whose backward pass needs what they read."""
+KEEP = {*costs.KEPT, *SMOOTH, *costs.FLOWS}
+"""Operators whose backward pass needs what they read."""
 FEW = 16
 """Values up to which a constant of another type than floating is a size or an axis."""
 
@@ -163,24 +165,42 @@ class NetworkReader:
         if len(given) == 1 and node.kind in JOINS and self._joins(node, given[0]):
             self._join(node, given[0])
             return
-        if not costs.known(node):
-            self.unknown.setdefault(node.kind, []).append(node.name or node.outputs[0])
+        node, macs, values, scratch = self._work(node)
         width = self._nbytes(node.outputs[0]) / max(1, model.tensor(node.outputs[0], node).values)
         draft = Draft(
             name=self._called(node),
             kind=node.kind,
-            macs=costs.macs(node, model),
-            values=self._passed(node),
+            macs=macs,
+            values=values,
             inputs=dict.fromkeys(given),
             outputs=list(node.outputs),
-            scratch=round(costs.working_values(node, model) * width),
+            scratch=round(scratch * width),
             held=node.inner,
         )
-        if node.kind in costs.KEPT or node.kind in SMOOTH or not costs.known(node):
+        if node.kind in KEEP or not costs.known(node):
             draft.kept = dict.fromkeys(given)
         self._hold(draft, node)
         self._drafts.append(draft)
         self._writer |= dict.fromkeys(node.outputs, draft)
+
+    def _work(self, node: Node) -> tuple[Node, int, int, int]:
+        """Return a node, its multiply-accumulates, the values that it passes over and holds.
+
+        Branches and loops inside of which shapes are not known come without what is inside.
+        """
+        model = self._model
+        try:
+            macs, values = costs.work(node, model)
+            scratch = costs.working_values(node, model)
+        except InputError:
+            if not node.bodies:
+                raise
+            node = replace(node, bodies=())
+            macs, values, scratch = 0, costs.values(node, model), 0
+        for one in (node, *costs.inside(node)):
+            if not costs.known(one):
+                self.unknown.setdefault(one.kind, []).append(one.name or one.outputs[0])
+        return node, macs, values if node.bodies else self._passed(node), scratch
 
     def _called(self, node: Node) -> str:
         """Return a name that no operator has yet."""

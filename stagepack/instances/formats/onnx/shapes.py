@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections import deque
+from collections import ChainMap, deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -35,7 +35,8 @@ RUN = "from stagepack.instances.formats.onnx.shapes import main; main()"
 def followed(proto: ModelProto) -> tuple[ModelProto, list[str]]:
     """Return a model with the shapes that follow, nodes in order, and outputs that were assumed.
 
-    What an operator writes that nobody knows is taken to be as the first tensor that it reads.
+    What an operator writes that nobody knows is taken to be as the first tensor that it reads,
+    what a loop carries to stay as it begins.
 
     Parameters
     ----------
@@ -145,7 +146,7 @@ def _follow(proto: ModelProto) -> tuple[bytes, list[str]]:
         while True:
             proto = shape_inference.infer_shapes(proto, data_prop=True)
             fresh = _taken(proto.graph)
-            if not fresh:
+            if not _carry(proto.graph, ChainMap()) and not fresh:
                 return proto.SerializeToString(), assumed
             assumed += [value.name for value in fresh]
             proto.graph.value_info.extend(fresh)
@@ -175,6 +176,48 @@ def _taken(graph: GraphProto) -> list[Any]:
                 known[name] = taken
                 typed.add(name)
     return found
+
+
+def _carry(graph: GraphProto, outer: ChainMap[str, Any]) -> bool:
+    """Give what loops carry the shapes with which they begin; return whether any was not known.
+
+    Parameters
+    ----------
+    graph : GraphProto
+    outer : ChainMap of str to TypeProto
+        What is known around it.
+    """
+    from onnx import TensorProto, helper
+
+    own = {value.name: value for value in (*graph.input, *graph.output, *graph.value_info)}
+    known = outer.new_child(
+        {
+            weight.name: helper.make_tensor_type_proto(weight.data_type, weight.dims)
+            for weight in graph.initializer
+        }
+    )
+    known.update({name: value.type for name, value in own.items() if _is_shaped(value)})
+    fresh, scalar = False, helper.make_tensor_type_proto(TensorProto.BOOL, ())
+    for node in graph.node:
+        inside = [given.g for given in node.attribute if given.HasField("g")]
+        begins = [scalar, scalar, *map(known.get, node.input[2:])]
+        for at, kind in enumerate(begins if node.op_type == "Loop" else ()):
+            if kind is None:
+                continue
+            carried = [value for body in inside for value in body.input[at : at + 1]]
+            written = node.output[at - 2 : at - 1] if at > 1 else ()
+            carried += [own[name] for name in written if name in own]
+            for value in carried:
+                if value.type.HasField("tensor_type") and not _is_shaped(value):
+                    value.type.tensor_type.shape.CopyFrom(kind.tensor_type.shape)
+                    fresh = True
+        for body in inside:
+            fresh |= _carry(body, known)
+    return fresh
+
+
+def _is_shaped(value: Any) -> bool:
+    return bool(value.type.tensor_type.HasField("shape"))
 
 
 def _in_order(graph: GraphProto) -> list[NodeProto]:
