@@ -94,7 +94,7 @@ def best(
     found.report = on_solution
     goal = bound if target is None else max(target, bound)
     measures = Measures(blocks)
-    if found.peak > goal and blocks.b <= LARGE:
+    if found.offsets is None and blocks.b <= LARGE:
         # Something soon; the first core of more blocks takes hardly longer than this.
         rule = RULES[COMPLETING[0]]
         order = rule.order(measures)
@@ -226,13 +226,14 @@ def _pack_core(
 ) -> Array | None:
     """Return the lowest packing of the core by dives, rules and, failing these, local search.
 
-    `before` is its packing in the last round, -1 for blocks not yet placed; `filling` seconds of
-    work, or more, go to valleys where many meet.
+    `before` is where its blocks were in the last round, those that have joined too high; -1: there
+    was none.  `filling` seconds of work, or more, go to valleys where many meet.
     """
     measures = Measures(core)
     found = _Found(core, None)
-    if (before >= 0).all():  # no block has joined: what was built would be built again
+    if (before >= 0).all():  # what was built would be built again
         found.offer(before, "last round")
+        _lower(core, measures, target, keep_going, found)
     else:
         _build(core, measures, target, keep_going, found)
     meetings = int(measures.meetings.sum())
@@ -243,6 +244,18 @@ def _pack_core(
     return annealing.improve(
         core, found.offsets, target=target, seed=seed, legs=legs, keep_going=keep_going
     )
+
+
+def _lower(
+    core: Blocks, measures: Measures, target: int, keep_going: KeepGoing, found: _Found
+) -> None:
+    """Place the few blocks that stick out around the others, which costs least where it does."""
+    assert found.offsets is not None
+    high = found.offsets + core.size > target
+    if 0 < np.count_nonzero(high) <= FEW:
+        placed = np.where(high, -1, found.offsets)
+        for _, _, offsets in _complete(core, measures, placed, target, keep_going):
+            found.offer(offsets, "lowered")
 
 
 def _build(
