@@ -40,9 +40,12 @@ LARGEST_PAIRS = 10_000_000
 PATIENT = 8
 """So many times in a row the bound goes up by the least step before leaps begin."""
 
-BEAMED, SHARE, TURN = 0.1, 1.0, 0.01
-"""Seconds of work after which beams begin, how many times as long as the search of a round they
-take, and the seconds of a turn: they find what has hardly any room, and prove nothing."""
+QUICK, EARLY, LATE = 2, 0.005, 0.1
+"""Once so many rounds are over, beams begin after so many seconds of work; before, after more."""
+
+SHARE, TURN = 1.0, 0.01
+"""How many times as long as the search of a round beams take, and the seconds of a turn: they find
+what has hardly any room, and prove nothing."""
 
 SHAPED = 50
 """How many times as much a pair takes where blocks are not of full height at all times."""
@@ -329,13 +332,14 @@ class _Effort:
         self._portfolio = portfolio
         self._nodes, self._steps = nodes - portfolio.searched, steps - portfolio.search.steps
         began, beamed = clock.spent(), 0.0
+        soonest = LATE if number < QUICK else EARLY
 
         def beside(least: float = TURN) -> int:
             nonlocal beamed
             now = clock.spent()
             ordered = now - began - beamed
             due = SHARE * ordered - beamed
-            if due <= least or portfolio.seconds + ordered < BEAMED:
+            if due <= least or portfolio.seconds + ordered < soonest:
                 return state.LIMIT
             outcome = portfolio.beam(capacity, due, self.go_on, self._before_beams)
             beamed += clock.spent() - now

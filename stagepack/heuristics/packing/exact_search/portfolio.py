@@ -65,24 +65,27 @@ By descending largest load in a section (T), duration (W), number of sections (S
 component falls apart.
 """
 
-ALWAYS, IN_TURN, QUICK = 2, 4, 6
+LOWEST = sum(focus != state.HARDEST_SECTION for focus, _ in ORDERS)
+"""So many of the orders, the first, find packings; the others are for proofs."""
+
+ALWAYS, IN_TURN, QUICK = 2, 4, 3
 """So many of the orders are tried in every one of so many rounds, and so many others in turn."""
 
-LITTLE = (0.02, 0.1, 0.02)
-"""Deviations of the logarithm of what their first key is multiplied by, in turn, from the third
-round on: near ties break in ever new ways."""
+LITTLE = 0.02
+"""Deviation of the logarithm of what their first key is multiplied by in the last of these rounds:
+near ties break in new ways."""
 
-NOISE = (0.05, 0.1, 0.2, 0.3)
+NOISE = (0.02, 0.05, 0.1, 0.2, 0.3)
 """The same for orders that are drawn."""
 
-DRAWING, DRAWN, LEVELS, SHORTEST = 5, 2, (1, 3, 5), 512
-"""From this round on so many orders are drawn for searches of all of its limit of nodes; as much
-work goes to searches with the limits of each of these rounds, but for those of fewer nodes.
+DRAWN, LEVELS, SHORTEST = 2, (1, 2, 4), 512
+"""After these rounds so many orders are drawn for searches of all of a round's limit of nodes; as
+much work goes to searches with the limits of each of these rounds, but for those of fewer nodes.
 
-Which order solves an instance is hard to foresee, and a search that does not end soon mostly does
-not end at all, but near to orders that fail are some that pack in a few nodes a block.  Equal work
-for limits of many lengths is never far from the best, see Luby, Sinclair and Zuckerman, "Optimal
-Speedup of Las Vegas Algorithms", 1993.
+Which order solves an instance is hard to foresee.  A search that finds a packing mostly ends within
+two to four nodes a block, or does not end at all, and near to orders that fail are some that pack.
+Equal work for limits of many lengths is never far from the best, see Luby, Sinclair and Zuckerman,
+"Optimal Speedup of Las Vegas Algorithms", 1993.
 """
 
 
@@ -289,7 +292,7 @@ class CanonicalPortfolio(Portfolio):
         if self._beams is None:
             if before is not None:
                 before()
-            self._beams = beam.Beams(self.component)
+            self._beams = beam.Beams(self.component, seed=int(self._is_merged))
         until = effort.spent() + seconds
         outcome = self._beams.run(capacity, lambda: effort.spent() < until and keep_going())
         if outcome == beam_state.FOUND:
@@ -368,12 +371,13 @@ class CanonicalPortfolio(Portfolio):
     ) -> Iterator[tuple[int, tuple[int, str], float]]:
         """Yield level, focus with order, and noise of each search of a round."""
         if number < QUICK:
-            turn, first = ORDERS[ALWAYS:], IN_TURN * number
-            in_turn = (turn[at % len(turn)] for at in range(first, first + IN_TURN) if turn)
-            for order in (*ORDERS[:ALWAYS], *in_turn):
-                yield number, order, LITTLE[number % len(LITTLE)] if number > 1 else 0.0
-        for level in sorted({*LEVELS, number}) if number >= DRAWING else ():
-            if level == number or self.component.b << level >= SHORTEST:
+            first = ALWAYS + IN_TURN * number
+            for order in (*ORDERS[:ALWAYS], *ORDERS[first : first + IN_TURN]):
+                yield number, order, LITTLE if number == QUICK - 1 else 0.0
+            return
+        for level in sorted({*LEVELS, number}):
+            if level == number or (level < number and self.component.b << level >= SHORTEST):
+                of = len(ORDERS) if level == number else LOWEST
                 for _ in range(DRAWN << number - level):
-                    at, noise = random.integers(len(ORDERS)), random.integers(len(NOISE))
+                    at, noise = random.integers(of), random.integers(len(NOISE))
                     yield level, ORDERS[at], NOISE[noise]

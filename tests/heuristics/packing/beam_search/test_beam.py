@@ -129,12 +129,18 @@ def test_few_blocks_need_no_wide_beam() -> None:
     assert search.widest == beam.ORDERS * 6
 
 
-def test_draws_widen_the_beam_and_start_where_they_were() -> None:
+def test_draws_widen_the_beam_in_turns_and_start_where_they_were() -> None:
     component = Packing(Blocks.of(planted(np.random.default_rng(3), 40, 64, 60))).components[0]
-    beams = beam.Beams(component)
+    beams, widths = beam.Beams(component), []
     too_low = component.capacity(64) - 1
-    assert beams.run(too_low, draws=len(beam.FIRST)) == state.DEAD
-    assert beams.search.width == beam.NARROW
-    assert beams.run(too_low, draws=1) == state.DEAD
-    assert beams.search.width == 2 * beam.NARROW
+    for _ in range(len(beam.FIRST) + 7):
+        assert beams.run(too_low, draws=1) == state.DEAD
+        widths.append(beams.search.width // beam.NARROW)
+    assert widths == [1, 2] * (len(beam.FIRST) // 2) + [1, 1, 2, 1, 1, 2, 4]
     assert beams.run(too_low + 1) == state.FOUND
+
+
+def test_seeds_begin_with_unlike_settings() -> None:
+    component = Packing(Blocks.of(planted(np.random.default_rng(3), 40, 64, 60))).components[0]
+    first = [beam.Beams(component, seed)._draw(0)[0] for seed in range(len(beam.FIRST))]
+    assert first == list(beam.FIRST)

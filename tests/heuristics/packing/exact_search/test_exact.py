@@ -52,7 +52,8 @@ def test_beams_find_what_the_orders_do_not(seed: int, monkeypatch: pytest.Monkey
     high = exact.decide(blocks, 1_000).offsets
     monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_: 1)
     assert exact.decide(blocks, 64, node_limit=1_000).status is Status.UNKNOWN
-    monkeypatch.setattr(exact, "BEAMED", 0)
+    monkeypatch.setattr(exact, "LATE", 0)
+    monkeypatch.setattr(exact, "EARLY", 0)
     loaded: list[bool] = []
     decision = exact.decide(blocks, 64, before_beams=lambda: loaded.append(True))
     assert decision.status is Status.FEASIBLE
@@ -90,7 +91,8 @@ def test_beams_that_are_handed_on_try_other_settings(monkeypatch: pytest.MonkeyP
     blocks = Blocks.of(above_load(ABOVE_LOAD[0]))
     load = int(blocks.load.max())
     monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_: 1)
-    monkeypatch.setattr(exact, "BEAMED", 0)
+    monkeypatch.setattr(exact, "LATE", 0)
+    monkeypatch.setattr(exact, "EARLY", 0)
     tried: list[tuple[object, int]] = []
     start = beam.BeamSearch.start
 
@@ -103,8 +105,8 @@ def test_beams_that_are_handed_on_try_other_settings(monkeypatch: pytest.MonkeyP
     for turn in range(2):
         exact.decide(blocks, load, keep_going=_asked(60 * (turn + 1)), searches=searches)
     assert len(tried) > len(beam.FIRST)
-    assert tried[: len(beam.FIRST)] == [(setting, beam.NARROW) for setting in beam.FIRST]
-    assert (beam.FIRST[0], beam.NARROW) not in tried[1:]  # nothing begins anew
+    assert [setting for setting, _ in tried[: len(beam.FIRST)]] == list(beam.FIRST)
+    assert tried[0] not in tried[1:]  # nothing begins anew
 
 
 def test_rounds_are_of_orders_in_turn_then_of_drawn_ones_with_equal_work_for_each_limit(
@@ -116,7 +118,8 @@ def test_rounds_are_of_orders_in_turn_then_of_drawn_ones_with_equal_work_for_eac
     first, second, tenth = (list(searches._plan(number, random)) for number in (0, 1, 10))
     assert len(set(first + second)) == 2 * (portfolio.ALWAYS + portfolio.IN_TURN)
     assert not any(noise for _, _, noise in first + second)
-    assert {order for _, order, _ in tenth} == set(portfolio.ORDERS)
+    short = {order for level, order, _ in tenth if level == 1}
+    assert short == set(portfolio.ORDERS[: portfolio.LOWEST])
     limits = [searches._limit(level) for level, _, _ in tenth]
     works = {limit: limits.count(limit) * limit for limit in limits}
     assert len(works) == len(portfolio.LEVELS) + 1
@@ -129,7 +132,7 @@ def test_hardly_any_drawn_orders_are_alike() -> None:
     searches, number = portfolio.CanonicalPortfolio(component), portfolio.QUICK + 1
     ranks = [
         tuple(searches.search._state.blocks["rank"])
-        for at in (number, number + 1)
+        for at in range(number, number + 4)
         for _ in searches._starts(64, at)
     ]
     assert len(ranks) > 4 * portfolio.DRAWN
