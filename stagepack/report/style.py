@@ -2,8 +2,8 @@
 
 The colours are Paul Tol's *light* (areas, black text on them stays readable) and *bright* (lines)
 schemes, which people with any common colour blindness can tell apart; two lines are darker than
-there, so that all stand out from white three to one.  Areas are paler than that: where they are
-looked at on pages, an outline in `MUTED` stands out.
+there, so that all stand out from white three to one.  Areas are paler than that: an outline in
+`MUTED` stands out, on pages and in pictures, where areas are not too many for it.
 """
 
 from __future__ import annotations

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
+import stagepack as sp
 from stagepack.report import style
 from stagepack.report.figures import BORDER
 from tests.imports import ROOT
@@ -45,3 +47,31 @@ def test_lines_and_outlines_stand_out_from_both_pages(colour: str) -> None:
 def test_names_are_read_on_areas_and_areas_seen_on_dark_pages(colour: str) -> None:
     assert contrast(style.INK, colour) >= 4.5
     assert contrast(colour, DARK) >= 3
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        ("profile", "greedy"),
+        ("graph", "equal-work"),
+        ("schedule", "auto"),
+        ("phases", "greedy-head"),
+        ("groups", "layerwise"),
+        ("buffers", "first-fit-size"),
+    ],
+)
+def test_areas_of_pictures_are_outlined(name: str, method: str) -> None:
+    collections = pytest.importorskip("matplotlib.collections")
+    colours = pytest.importorskip("matplotlib.colors")
+    instance = sp.read(ROOT / "examples" / f"{name}.json")
+    drawn = sp.plot(instance, sp.solve(instance, method)).figure
+    edges = [
+        colours.to_hex(colour)
+        for ax in drawn.axes
+        for shape in (*ax.patches, *ax.collections)
+        if not isinstance(shape, collections.LineCollection)
+        for colour in colours.to_rgba_array(shape.get_edgecolor())
+        if colour[3] and np.max(shape.get_linewidth()) > 0
+    ]
+    assert edges
+    assert min(contrast(colour, "#ffffff") for colour in edges) >= 3

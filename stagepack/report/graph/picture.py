@@ -259,7 +259,7 @@ def _bars(ax: Axes, drawn: PartitionDrawing) -> None:
         colours = (drawn.colours[bar.stage], RECEIVED, SENT)
         for part, colour in zip(bar.parts, colours, strict=True):
             ax.bar(
-                left, part, width, floor, align="edge", color=colour, edgecolor="white",
+                left, part, width, floor, align="edge", color=colour, edgecolor=MUTED,
                 linewidth=0.5,
             )  # fmt: skip
             if drawn.apart:
@@ -272,8 +272,8 @@ def _bars(ax: Axes, drawn: PartitionDrawing) -> None:
     ax.set_ylabel(drawn.time if passes == 1 else f"{drawn.time}\n(forward, backward)")
     handles = [
         Patch(facecolor="white", edgecolor=MUTED, label="computing (in colour)"),
-        Patch(color=RECEIVED, label="receiving"),
-        Patch(color=SENT, label="sending"),
+        Patch(facecolor=RECEIVED, edgecolor=MUTED, label="receiving"),
+        Patch(facecolor=SENT, edgecolor=MUTED, label="sending"),
     ]
     ax.legend(
         handles=handles,
@@ -287,7 +287,7 @@ def _memory(ax: Axes, drawn: PartitionDrawing) -> None:
     count = len(drawn.loads)
     ax.bar(
         range(count), [load.memory / factor for load in drawn.loads], width=0.76,
-        color=drawn.colours, edgecolor="white", linewidth=0.5,
+        color=drawn.colours, edgecolor=MUTED, linewidth=0.5,
     )  # fmt: skip
     limited = [(at, limit / factor) for at, limit in enumerate(drawn.limits) if limit is not None]
     quiet(ax, "y")

@@ -158,7 +158,7 @@ def _map(ax: Axes, drawn: PlanDrawing) -> None:
         start, end = group.start * scale, group.end * scale
         low, high = GROUPS + LANE, OPERATORS
         bars = [_box(start, end, GROUPS, low), _box(group.left, group.right, high, high + LANE)]
-        _fill(ax, bars, colour, edge=MUTED if group.alone else "white")
+        _fill(ax, bars, colour)
         joint = [(start, low), (end, low), (group.right, high), (group.left, high)]
         _fill(ax, [joint], ALONE if group.alone else CONNECTORS[group.number % len(BANDS)])
         text = _fitting((end - start) / drawn.width * POINTS, *group.labels)
@@ -227,7 +227,7 @@ def _rows(ax: Axes, drawn: PlanDrawing, span: Span) -> None:
             foot = column.load if what == "store" else 0
             left = at + (0.1 if what == "compute" else 0.5)
             bars.append(_box(left, left + 0.4, foot, foot + getattr(column, what)))
-        _fill(ax, bars, colour, edge="none")
+        _fill(ax, bars, colour)
     top = row_limit([column.cycles for _, column in columns])
     for at, column in columns:
         if column.cycles > top:
@@ -239,8 +239,8 @@ def _rows(ax: Axes, drawn: PlanDrawing, span: Span) -> None:
     ax.set_ylim(0, top)
     engineering(ax.yaxis)
     ax.set_ylabel("Cycles of a row,\nall slices")
-    handles = [Patch(color=colour, label=what) for what, colour in WORK.items()]
-    _legend(ax, [*handles, Patch(color=GRID, label="the row")])
+    shown = {**WORK, "the row": GRID}
+    _legend(ax, [Patch(facecolor=c, edgecolor=MUTED, label=what) for what, c in shown.items()])
 
 
 def _memory(ax: Axes, drawn: PlanDrawing, shown: Sequence[Group], span: Span) -> None:
@@ -271,7 +271,9 @@ def _memory(ax: Axes, drawn: PlanDrawing, shown: Sequence[Group], span: Span) ->
         ax.axhline(chip.memory / factor, color=CAPACITY, linewidth=1.4)
     ax.yaxis.set_major_locator(MultipleLocator(byte_step(top) / factor))
     ax.set_ylabel(f"Address in a lane ({unit})")
-    handles: list[Patch | Line2D] = [Patch(color=ROLES[role], label=role) for role in present]
+    handles: list[Patch | Line2D] = [
+        Patch(facecolor=ROLES[role], edgecolor=MUTED, label=role) for role in present
+    ]
     if any(box.resident for box in boxes):
         handles.append(
             Patch(facecolor="white", edgecolor=MUTED, hatch="////", label="for all slices")
@@ -324,16 +326,14 @@ def _box(left: float, right: float, low: float, high: float) -> Corners:
     return [(left, low), (right, low), (right, high), (left, high)]
 
 
-def _fill(
-    ax: Axes, shapes: Sequence[Corners], colour: str, *, edge: str = "white", hatch: str = ""
-) -> None:
+def _fill(ax: Axes, shapes: Sequence[Corners], colour: str, *, hatch: str = "") -> None:
     from matplotlib.collections import PolyCollection
 
     if shapes:
         width = 0.5 if len(shapes) <= MANY else 0.2
         ax.add_collection(
             PolyCollection(
-                shapes, facecolors=colour, edgecolors=edge, linewidths=width, hatch=hatch or None,
+                shapes, facecolors=colour, edgecolors=MUTED, linewidths=width, hatch=hatch or None,
             ),
             autolim=False,
         )  # fmt: skip

@@ -100,8 +100,8 @@ def _rectangles(ax: Axes, instance: LmemPacking, drawn: MemoryMap, factor: int) 
         PolyCollection(
             list(corners),
             facecolors=colours[drawn.shown.buffer % len(colours)],
-            edgecolors="white" if few else "none",
-            linewidths=0.6 if few else 0,
+            edgecolors=MUTED if few else "none",
+            linewidths=0.5 if few else 0,
             antialiased=few,
             rasterized=not few,  # an SVG of 30,000 shapes is no use to anybody
         ),

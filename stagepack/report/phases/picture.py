@@ -24,7 +24,7 @@ from stagepack.report.phases.numbers import (
     phase_bars,
     row_of,
 )
-from stagepack.report.style import GRID, INK, byte_unit
+from stagepack.report.style import GRID, INK, MUTED, byte_unit
 
 if TYPE_CHECKING:
     from stagepack.instances.phases import PhaseSchedule, PhaseSolution
@@ -74,7 +74,7 @@ def _engines(ax: Axes, drawn: PhaseBars) -> None:
     for index, band in enumerate(drawn.bands):
         width = band.width
         ax.barh(
-            0, width, left=band.start, height=0.8, color=band_colour(index), edgecolor="white",
+            0, width, left=band.start, height=0.8, color=band_colour(index), edgecolor=MUTED,
             linewidth=0.6,
         )  # fmt: skip
         room = 95 * width / max(1, drawn.end_time)  # letters
@@ -83,15 +83,16 @@ def _engines(ax: Axes, drawn: PhaseBars) -> None:
         if len(text) <= room:
             middle = band.start + width / 2
             ax.text(middle, 0, text, ha="center", va="center", fontsize=7, color=INK)
+    thin = drawn.end_time / 400  # outlines would hide what is no wider
     for what, colour in COLOURS.items():
         own = drawn.of(what)
         for row in (1, 2):
             bars = [(e.start, e.end - e.start) for e in own if row_of(e) == row]
             if bars:
-                few = not drawn.folded
+                wide = [not drawn.folded and width > thin for _, width in bars]
                 ax.broken_barh(
-                    bars, (row - 0.4, 0.8), facecolor=colour,
-                    edgecolor="white" if few else "none", linewidth=0.3 if few else 0,
+                    bars, (row - 0.4, 0.8), facecolor=colour, edgecolor=MUTED,
+                    linewidth=[0.4 if outlined else 0 for outlined in wide],
                 )  # fmt: skip
     quiet(ax, "x")
     ax.set_xlim(0, drawn.end_time)
@@ -100,7 +101,8 @@ def _engines(ax: Axes, drawn: PhaseBars) -> None:
     engineering(ax.xaxis)
     present = [what for what in COLOURS if drawn.of(what)]
     ax.legend(
-        handles=[Patch(color=COLOURS[what], label=what) for what in present], loc="lower right",
+        handles=[Patch(facecolor=COLOURS[what], edgecolor=MUTED, label=what) for what in present],
+        loc="lower right",
         bbox_to_anchor=(1.0, 1.0), ncols=len(present), frameon=False, fontsize=8,
         handlelength=1.2, columnspacing=1.0,
     )  # fmt: skip
@@ -112,7 +114,7 @@ def _memory(below: Axes, drawn: PhaseBars) -> None:
     for index, band in enumerate(drawn.bands):
         below.bar(
             band.start, band.peak / factor, width=band.width, align="edge",
-            color=band_colour(index), edgecolor="white", linewidth=0.6,
+            color=band_colour(index), edgecolor=MUTED, linewidth=0.6,
         )  # fmt: skip
     if drawn.capacity is not None:
         limit_line(below, drawn.capacity / factor, "capacity")

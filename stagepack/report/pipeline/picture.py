@@ -76,6 +76,8 @@ def stage_map(
             left=[s.left for s in row.segments],
             height=0.72,
             color=[area_colour(s.stage) for s in row.segments],
+            edgecolor=MUTED,
+            linewidth=0.6,
         )
         for s in row.segments:
             share = (s.right - s.left) / span
@@ -229,7 +231,7 @@ def _stack(ax: Axes, stacks: Sequence[Stack], factor: int = 1) -> None:
         heights = [height / factor for height in stack.heights]
         ax.bar(
             range(len(heights)), heights, bottom=floor, width=0.7, color=stack.colour,
-            label=stack.name, edgecolor="white", linewidth=0.6,
+            label=stack.name, edgecolor=MUTED, linewidth=0.6,
         )  # fmt: skip
         floor = [a + b for a, b in zip(floor, heights, strict=True)]
 

@@ -28,7 +28,7 @@ from stagepack.report.schedule.numbers import (
     limits,
     schedule_bars,
 )
-from stagepack.report.style import INK, line_colour
+from stagepack.report.style import INK, MUTED, line_colour
 
 if TYPE_CHECKING:
     from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
@@ -98,7 +98,7 @@ def _bars(ax: Axes, drawn: ScheduleBars) -> None:
         PolyCollection(
             list(corners),
             facecolors=list(drawn.colours()),
-            edgecolors="white" if few else "none",
+            edgecolors=MUTED if few else "none",
             linewidths=0.5 if few else 0,
             antialiased=few,
             rasterized=not few,  # an SVG of thousands of shapes is no use to anybody
@@ -132,7 +132,10 @@ def _finish(ax: Axes, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
     engineering(ax.xaxis)
     several = len(np.unique(drawn.tint)) > 1
     kinds = np.unique(drawn.kind).tolist()
-    handles = [Patch(color=COLOURS[kind][0], label=kind_name(instance, kind)) for kind in kinds]
+    handles = [
+        Patch(facecolor=COLOURS[kind][0], edgecolor=MUTED, label=kind_name(instance, kind))
+        for kind in kinds
+    ]
     note = ", tints by stage" if several else ""
     ax.legend(
         handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, frameon=False,
