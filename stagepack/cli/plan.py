@@ -241,13 +241,16 @@ def _value(text: str) -> Any:
 def _model(model: str, context: JsonObject, local: str | None) -> tuple[Any, JsonObject]:
     """Return what is planned for, and what else is said of it: a cluster of chips, a step."""
     from stagepack.instances.catalog import clusters
-    from stagepack.planning.search import GROUPS, KINDS, LOCAL
+    from stagepack.planning.search import GRAPH, GROUPS, KINDS, LOCAL
 
     kind = _kind(model, context, KINDS, "" if local is None else GROUPS)
     if kind != GROUPS:
         if local is not None:
             raise InputError(f"does not go with a {kind}", field="--local", remedy="leave it out")
-        return _named(model, {**context, "kind": kind}), {}
+        step = STEP[:1] if kind == GRAPH else ()
+        said = {name: value for name, value in context.items() if name in step}
+        own = {name: value for name, value in context.items() if name not in step}
+        return _named(model, {**own, "kind": kind}), said
     around = {name: context[name] for name in AROUND if name in context}
     inside = {name: value for name, value in context.items() if name not in (*AROUND, *STEP)}
     if local is not None:
@@ -258,7 +261,7 @@ def _model(model: str, context: JsonObject, local: str | None) -> tuple[Any, Jso
             )
     if not around:
         raise InputError("is missing", field="--cluster", remedy="name one, or give --devices N")
-    said: JsonObject = {"cluster": clusters.machine(around)[1]}
+    said = {"cluster": clusters.machine(around)[1]}
     said |= {name: context[name] for name in STEP if name in context}
     return _named(model, {**inside, "kind": kind}), said
 

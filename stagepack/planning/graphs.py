@@ -42,6 +42,11 @@ class Graphs(Tries):
         """Return the fastest plan that is found."""
         bound, source = self._bound()
         self.enough = bound
+        reason = self.search()
+        return self.plan(bound, source, "" if self.best is not None else reason)
+
+    def search(self) -> str:
+        """Try every number of microbatches in flight; return why none fits, if that is proved."""
         own = self.model.objective
         asked = dict.fromkeys((*(() if own in UNTIMED else (own,)), *ASKED))
         reason = ""
@@ -61,7 +66,7 @@ class Graphs(Tries):
                     seen.add(result.solution)
                     cut = Level("partition", whole, result)
                     self.timed(Structure(cut, {}, self.microbatches, split=self.split), ())
-        return self.plan(bound, source, "" if self.best is not None else reason)
+        return reason
 
     def _bound(self) -> tuple[int, str]:
         """Return a bound on every plan: work, or the least step of the longest path."""

@@ -167,7 +167,7 @@ class ModelPlan(Shown):
     @property
     def seconds(self) -> float | None:
         """Of a step; None, too, where times are in no known unit."""
-        clock = pace(self.levels[0]) if self.levels else None
+        clock = pace(self.levels[0].instance) if self.levels else None
         return None if self.objective is None or clock is None else self.objective / clock
 
     @property

@@ -17,9 +17,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -28,16 +26,16 @@ from stagepack.contracts import JsonObject
 from stagepack.heuristics.pipeline.loaded_bound import SLACK, Loaded
 from stagepack.heuristics.pipeline.loaded_steps import Passes, least_passes
 from stagepack.heuristics.pipeline.step_stages import LeastStep, StepStages, affordable, least_step
-from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.phases.chips import at_clock
 from stagepack.instances.phases.stage import STAYS, held_on_chip, stage_phases, variables
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import stage_memory
 from stagepack.instances.profile import Array, Chip
+from stagepack.planning.loading import Loading, divisors
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.resident import BALANCED, Resident, Stage
 from stagepack.planning.stages import Level, Structure
-from stagepack.planning.tries import ROUNDS, Tries, expressed, quickest
+from stagepack.planning.tries import ROUNDS, expressed, quickest
 from stagepack.result import Result, Status
 
 
@@ -71,34 +69,23 @@ def phased(
     return search.plan(bound, source, reason)
 
 
-PARTS = (0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7)
-"""Of variables for which there is room, those that are loaded nevertheless; more as long as that is
-better."""
-AHEAD = 64
-"""Layers of a stage up to which phases load variables of the next one."""
 PATIENCE = 3
 """Partitions in a row that may be no better before others are begun with."""
 
 
 @dataclass
-class Phased(Tries):
+class Phased(Loading):
     """Plans with phases.
 
     Attributes
     ----------
     model : PipelinePartition
-    chip : Chip
-        In cycles of the model's cluster.
     whole : bool
         Whether backward passes are never split, not even those of stages that stay.
     """
 
     model: PipelinePartition = field(kw_only=True)
-    chip: Chip = field(kw_only=True)
     whole: bool = True
-    _phases: dict[tuple[Stage, int, bool], tuple[PhaseSchedule, Result[Any]]] = field(
-        default_factory=dict
-    )
     _steps: dict[int, LeastStep] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -117,7 +104,7 @@ class Phased(Tries):
         first = self.ask(self.free)
         if first.solution is None:
             return first.reason if first.status is Status.INFEASIBLE else ""
-        for bundle in sorted(_divisors(self.microbatches), key=lambda one: self.of(one).bound):
+        for bundle in sorted(divisors(self.microbatches), key=lambda one: self.of(one).bound):
             if self.best is not None and self.best[0] <= self.of(bundle).bound:
                 break
             least = self.of(bundle).solution
@@ -133,7 +120,7 @@ class Phased(Tries):
 
     def bound(self) -> int:
         """Return a bound on all plans: each stage stays, or loads variables for each pass."""
-        return min(self.of(bundle).bound for bundle in _divisors(self.microbatches))
+        return min(self.of(bundle).bound for bundle in divisors(self.microbatches))
 
     def of(self, bundle: int) -> LeastStep:
         """Return a bound on plans with such bundles, and stages that have it.
@@ -271,7 +258,9 @@ class Phased(Tries):
             for backward in (False, True)[: 1 + self.model.training]:
                 if self.ends():
                     return None
-                found = self._of_stage(stage, bundle, backward)
+                memory = self._on_chip[stage[2]]
+                assert memory is not None
+                found = self.phases(self.free, stage, memory, bundle, backward=backward)
                 if found is None or found[1].solution is None:
                     status = Status.INFEASIBLE if found is None else found[1].status
                     reason = "code does not fit" if found is None else found[1].reason
@@ -292,50 +281,6 @@ class Phased(Tries):
             need += flying * each
         return memory is None or need <= memory
 
-    def _of_stage(
-        self, stage: Stage, bundle: int, backward: bool
-    ) -> tuple[PhaseSchedule, Result[Any]] | None:
-        """Return the phases of a stage; None where nothing is left of its memory."""
-        memory = self._on_chip[stage[2]]
-        assert memory is not None
-        left = memory - held_on_chip(self.free, *stage[:2])
-        if left <= 0:
-            return None
-        key = stage, bundle, backward
-        if key in self._phases:
-            return self._phases[key]
-        ahead = not self.model.training and stage[1] - stage[0] <= AHEAD
-        for kept, nbytes in self._kept(stage, left):
-            known = self._phases.get(key)
-            if known is not None and self.ends():
-                break
-            chip = msgspec.structs.replace(self.chip, memory=left - nbytes)
-            instance = stage_phases(
-                self.free, stage, chip, bundle, backward=backward, kept=kept, ahead=ahead
-            )
-            found = self.ask(instance)
-            if known is None or known[1].solution is None or _sooner(found, known[1]):
-                self._phases[key] = instance, found
-            elif found.solution is not None:
-                break
-        return self._phases[key]
-
-    def _kept(self, stage: Stage, left: int) -> Iterator[tuple[Array | None, int]]:
-        """Yield of which layers of a stage variables may stay, and these bytes; None: of none."""
-        layers = slice(*stage[:2])
-        own = variables(self.free)[layers]
-        beside = own + (self.free.temporary + self.free.carry)[layers]
-        forced = max(0.0, 1 - left / max(1, int(own.sum())))
-        tried = set()
-        for part in () if self.model.training else PARTS:
-            loaded = _spread(own, forced + part * (1 - forced))
-            nbytes = int(own[~loaded].sum())
-            most = int(beside[loaded].max(initial=0))
-            if nbytes + most <= left and loaded.tobytes() not in tried:
-                tried.add(loaded.tobytes())
-                yield ~loaded, nbytes
-        yield None, 0
-
     def _too_large(self) -> str:
         """Return which layer no device can run, not even in a phase of its own; "" for none."""
         largest = max(memory for memory in self._on_chip if memory is not None)
@@ -355,29 +300,6 @@ class Phased(Tries):
             if self.ask(alone).status is Status.INFEASIBLE:
                 return f"{name} does not fit {largest:,} bytes, not even in a phase of its own"
         return ""
-
-
-def _sooner(one: Result[Any], other: Result[Any]) -> bool:
-    """Whether an answer takes less time than another, or is one where that is none."""
-    if one.objective is None or other.objective is None:
-        return one.objective is not None
-    return bool(one.objective < other.objective)
-
-
-def _spread(nbytes: Array, part: float) -> Array:
-    """Return which layers are loaded so that everywhere about a part of the bytes is."""
-    found = np.zeros(len(nbytes), dtype=bool)
-    due = 0.0
-    for at, own in enumerate(nbytes.tolist()):
-        due += part * own
-        if 0 < own <= due:
-            found[at], due = True, due - own
-    return found
-
-
-def _divisors(count: int) -> list[int]:
-    """Return the divisors of a number, rising."""
-    return [size for size in range(1, count + 1) if count % size == 0]
 
 
 @dataclass

@@ -1,8 +1,8 @@
 """The door to plans: what the model is decides which levels there are.
 
-A chain of layers is cut into stages (:mod:`.resident`), which with remote memory run in phases
-where they do not fit (:mod:`.phased`); a network of operators on chips with local memory has groups
-inside its stages (:mod:`.grouped`); a graph is cut as it is (:mod:`.graphs`).
+A chain of layers is cut into stages (:mod:`.resident`), and a graph as it is (:mod:`.graphs`); with
+remote memory, stages run in phases where they do not fit (:mod:`.phased`, :mod:`.phased_graphs`).
+A network of operators on chips with local memory has groups inside its stages (:mod:`.grouped`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from stagepack.planning.graphs import Graphs
 from stagepack.planning.grouped import Grouped
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.phased import phased
+from stagepack.planning.phased_graphs import phased_graph
 from stagepack.planning.resident import Resident
 
 if TYPE_CHECKING:
@@ -35,9 +36,11 @@ if TYPE_CHECKING:
 
 KIND = PipelinePartition.kind
 """The kind of instances that are planned for where nothing is said."""
+GRAPH = GraphPartition.kind
+"""That of graphs, which are cut as they are."""
 GROUPS = LayerGrouping.kind
 """That of networks on chips with local memory."""
-KINDS = (KIND, GraphPartition.kind, GROUPS)
+KINDS = (KIND, GRAPH, GROUPS)
 DRAWN = PipelineSchedule.kind
 """The kind of the level that is the picture of a plan."""
 LOCAL = tuple(CHIPS)
@@ -77,8 +80,8 @@ def plan_model(
         Split the backward pass into B and W; backward passes in phases stay whole.
     remote : Chip or str, optional
         What every device is where it has remote memory, by itself or by its name in the catalog
-        ("gc200"): its rates and tiles count; its memory is that of the device.  Stages of a chain
-        that do not fit their devices run in phases.
+        ("gc200"): its rates and tiles count; its memory is that of the device.  Stages that do
+        not fit their devices run in phases; of a graph those with bytes as traffic.
     time_limit : float, optional
         Seconds of each question; after 20 times as many none is begun.
     seed, threads : int
@@ -104,9 +107,9 @@ def plan_model(
     many = usual if microbatches is None else integer(microbatches, "microbatches")
     if many < 1:
         raise InputError(f"{many}", field="microbatches", remedy="give at least one")
-    if remote is not None and not isinstance(given, PipelinePartition):
+    if remote is not None and isinstance(given, tuple):
         raise InputError(
-            "goes with a chain of layers", field="remote", remedy="leave it out, or give a chain"
+            "is not for chips with local memory", field="remote", remedy="leave it out"
         )
     if split and not _trains(given):
         raise InputError(
@@ -115,10 +118,12 @@ def plan_model(
     limits: JsonObject = {"time_limit": time_limit, "seed": seed, "threads": threads}
     if isinstance(given, tuple):
         return Grouped(given[0].name, many, False, limits, chain=given[0], network=given[1]).find()
+    remote = remote_chip(remote) if isinstance(remote, str) else remote
     if isinstance(given, GraphPartition):
+        if remote is not None:
+            return phased_graph(given, many, split, limits, remote)
         return Graphs(given.name, many, split, limits, model=given).find()
     if remote is not None:
-        remote = remote_chip(remote) if isinstance(remote, str) else remote
         return phased(given, many, split, limits, remote)
     search = Resident(given.name, many, split, limits, model=given)
     return search.plan(*search.search())

@@ -16,9 +16,11 @@ import msgspec
 import numpy as np
 
 from stagepack.contracts import Instance
+from stagepack.errors import InputError
 from stagepack.instances.graph import GraphPartition
 from stagepack.instances.graph.chain import sums
 from stagepack.instances.graph.check import loads
+from stagepack.instances.graph.layers import device_layers
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.stage import as_chain, stage_groups
 from stagepack.instances.packing import LmemPacking
@@ -123,11 +125,46 @@ class Structure:
 
     def memory(self, device: int) -> int | None:
         """Return the bytes of a device's own memory."""
-        partition: Any = self.cut.instance
         if self.on_chip:
             return self.on_chip[device]
+        partition: Any = self.cut.instance
+        if isinstance(partition, GraphPartition):
+            sizes = partition.capacity
+            limited = sizes is not None and device < partition.accelerators
+            return int(sizes[device]) if sizes is not None and limited else None
         known: int | None = partition.cluster.devices[device].memory
         return known
+
+    def layers(self, at: int) -> tuple[PipelinePartition, tuple[int, int, int]]:
+        """Return the layers of a stage: a chain, its stage [first, end), and the device.
+
+        Those of a graph are the nodes of one device.
+
+        Parameters
+        ----------
+        at : int
+
+        Raises
+        ------
+        InputError
+            For nodes that are no layers.
+        """
+        partition, answer = self.cut.instance, self.cut.result.solution
+        if isinstance(partition, GraphPartition):
+            device = self.places[at]
+            chain = device_layers(partition, answer, device, cycles=ticks(partition))
+            return chain, (0, chain.n, 0)
+        assert isinstance(partition, PipelinePartition)
+        return partition, answer.stages[at]
+
+    @property
+    def places(self) -> list[int]:
+        """The devices with work, in the order of those of the schedule."""
+        answer = self.cut.result.solution
+        if isinstance(self.cut.instance, GraphPartition):
+            used: list[int] = np.unique(answer.assignment).tolist()
+            return used
+        return [device for _, _, device in answer.stages]
 
     # ------------------------------------------------------------------ the schedule
 
@@ -139,34 +176,29 @@ class Structure:
         InputError
             Where the partition is invalid, or a device too small for what its stages hold.
         """
-        partition, answer = self.cut.instance, self.cut.result.solution
-        if isinstance(partition, GraphPartition):
-            return PipelineSchedule.from_graph(
-                partition,
-                answer,
-                cycles=ticks(partition),
-                microbatches=self.microbatches,
-                split=self.split,
-            )
-        assert isinstance(partition, PipelinePartition)
         usual = self.bundle == 1 and not self.on_chip
-        if usual and not any(self._times(stage) for stage in range(len(answer.stages))):
-            return PipelineSchedule.from_partition(
-                partition, answer, microbatches=self.microbatches, split=self.split
-            )
-        return self._in_bundles(partition, answer)
+        if usual and not any(self._times(at) for at in range(len(self.places))):
+            return self._as_it_is(self.microbatches)
+        return self._in_bundles()
+
+    def _as_it_is(self, microbatches: int, **given: Any) -> PipelineSchedule:
+        """Return the schedule that the partition leads to, but for what is given."""
+        partition, answer = self.cut.instance, self.cut.result.solution
+        given |= {"microbatches": microbatches, "split": self.split}
+        if isinstance(partition, GraphPartition):
+            return PipelineSchedule.from_graph(partition, answer, cycles=ticks(partition), **given)
+        assert isinstance(partition, PipelinePartition)
+        return PipelineSchedule.from_partition(partition, answer, **given)
 
     def _times(self, stage: int) -> bool:
         """Whether cycles of a stage are those of what is inside it."""
         level = self.inside.get((stage, False))
         return level is not None and not isinstance(level.instance, LmemPacking)
 
-    def _in_bundles(self, partition: PipelinePartition, answer: Any) -> PipelineSchedule:
+    def _in_bundles(self) -> PipelineSchedule:
         """Return the schedule of bundles of microbatches, with the cycles of what is inside."""
         count = self.microbatches // self.bundle
-        usual = PipelineSchedule.from_partition(
-            partition, answer, microbatches=count, split=self.split, limit=UNLIMITED
-        )
+        usual = self._as_it_is(count, limit=UNLIMITED)
         given: dict[str, Any] = {"latency": self.bundle * usual.latency, "limit": None}
         for name in ("forward", "backward", "weight"):
             cycles = getattr(usual, name)
@@ -175,27 +207,40 @@ class Structure:
         for name in ("memory_forward", "memory_backward", "memory_weight"):
             given[name] = (self.bundle * getattr(usual, name)).tolist()
         limits = []
-        for at, (first, end, device) in enumerate(answer.stages):
+        for at, (device, held) in enumerate(zip(self.places, self._held(), strict=True)):
             memory = self.memory(device)
             phased = False
             for backward in (False, True):
                 level = self.inside.get((at, backward))
                 if level is None or isinstance(level.instance, LmemPacking):
                     continue
-                given["backward" if backward else "forward"][at] = max(
+                turns = np.flatnonzero(usual.devices == at).tolist()
+                if len(turns) > 1:
+                    raise InputError(
+                        "runs in several turns, which phases do not",
+                        field=usual.device_name(at),
+                        remedy="give a contiguous partition",
+                    )
+                stage = turns[0]
+                given["backward" if backward else "forward"][stage] = max(
                     1, int(level.result.objective or 0)
                 )
                 phased = isinstance(level.instance, PhaseSchedule)
-            if phased:
                 for name in ("memory_forward", "memory_backward", "memory_weight"):
-                    given[name][at] = 0
-            held = stage_memory(partition, first, end, device, 0)
+                    given[name][stage] *= not phased
             limits.append(UNLIMITED if phased or memory is None else max(0, memory - held))
         if any(limit < UNLIMITED for limit in limits):
             given["limit"] = limits
-        return PipelineSchedule.from_partition(
-            partition, answer, microbatches=count, split=self.split, **given
-        )
+        return self._as_it_is(count, **given)
+
+    def _held(self) -> list[int]:
+        """Return the bytes that each device with work holds all the time, if its stage stays."""
+        partition, answer = self.cut.instance, self.cut.result.solution
+        if isinstance(partition, GraphPartition):
+            held = sums(partition.memory, answer.assignment, partition.devices)
+            return [int(held[device]) for device in self.places]
+        assert isinstance(partition, PipelinePartition)
+        return [stage_memory(partition, first, end, at, 0) for first, end, at in answer.stages]
 
     # ------------------------------------------------------------------ the stages
 
@@ -211,36 +256,42 @@ class Structure:
             held, capacity = stage.memory - stage.stash, self.memory(stage.device)
             phased = [level for level in inner if isinstance(level.instance, PhaseSchedule)]
             if phased:
-                held = held_on_chip(self.cut.instance, stage.first, stage.end)
-                held += max(self._peak(stage.first, level) for level in phased)
+                held = self._on_chip(stage.stage)
             span = as_text.span(stage.first, stage.end)
             how = _how(inner)
             found.append(PlannedStage(span, stage.device_name, held, capacity, how))
         return found
 
-    def _peak(self, first: int, level: Level) -> int:
-        """Return the most bytes that phases need, I/O buffers and variables that stay included."""
-        assert isinstance(self.cut.instance, PipelinePartition)
-        assert isinstance(level.instance, PhaseSchedule)
-        _, kept = kept_on_chip(self.cut.instance, first, level.instance)
-        phases = phase_plan(level.instance, level.result).phases
-        return kept + max(phase.peak + phase.buffer_bytes for phase in phases)
+    def _on_chip(self, at: int) -> int:
+        """Return the most bytes that a stage with phases needs, what stays included."""
+        chain, (first, end, _) = self.layers(at)
+        peaks = []
+        for backward in (False, True):
+            level = self.inside.get((at, backward))
+            if level is not None:
+                assert isinstance(level.instance, PhaseSchedule)
+                _, kept = kept_on_chip(chain, first, level.instance)
+                phases = phase_plan(level.instance, level.result).phases
+                peaks.append(kept + max(phase.peak + phase.buffer_bytes for phase in phases))
+        return held_on_chip(chain, first, end) + max(peaks)
 
     def _of_graph(self, graph: GraphPartition) -> list[PlannedStage]:
         solution = self.cut.result.solution
         own = {load.device: load for load in loads(graph, solution)}
         held = sums(graph.memory, solution.assignment, graph.devices)
         found = []
-        for device in sorted(own):
+        for at, device in enumerate(self.places):
+            levels = [self.inside.get((at, backward)) for backward in (False, True)]
+            inner = [level for level in levels if level is not None]
             inference = not graph.backward.any()
-            limited = graph.capacity is not None and device < graph.accelerators
+            usual = own[device].memory if inference else int(held[device])
             found.append(
                 PlannedStage(
                     as_text.plural(own[device].nodes, "node"),
                     graph.device_name(device),
-                    own[device].memory if inference else int(held[device]),
-                    int(graph.capacity[device]) if limited and graph.capacity is not None else None,
-                    "resident",
+                    self._on_chip(at) if inner else usual,
+                    self.memory(device),
+                    _how(inner),
                 )
             )
         return found
@@ -258,9 +309,7 @@ class Structure:
             Bytes that microbatches in flight keep at most, by stage.
         """
         partition = self.cut.instance
-        if not isinstance(partition, PipelinePartition):
-            return
-        if network is not None:
+        if network is not None and isinstance(partition, PipelinePartition):
             assert isinstance(network.instance, LayerGrouping)
             chain = as_chain(network.instance, partition.cluster)
             same = chain.layer_names == partition.layer_names
@@ -268,43 +317,66 @@ class Structure:
                 yield Violation("network", "it is not that of the partition")
                 return
         for (at, backward), level in self.inside.items():
-            name = level.name
-            expected: PhaseSchedule | LayerGrouping | None = None
-            if not 0 <= at < min(len(self.cut.result.solution.stages), len(flying)):
-                yield Violation(f"{name}: instance", "there is no such stage")
+            name = f"{level.name}: instance"
+            if not 0 <= at < min(len(self.places), len(flying)):
+                yield Violation(name, "there is no such stage")
                 continue
-            stage = self.cut.result.solution.stages[at]
+            trouble = ""
             if isinstance(level.instance, PhaseSchedule):
-                chip = level.instance.chip
-                memory = self.memory(stage[2])
-                kept, nbytes = kept_on_chip(partition, stage[0], level.instance)
-                if memory is not None:
-                    memory -= held_on_chip(partition, *stage[:2])
-                    memory -= 0 if partition.training else nbytes
-                chip = msgspec.structs.replace(chip, memory=memory)
-                expected = stage_phases(
-                    partition,
-                    stage,
-                    chip,
-                    self.bundle,
-                    backward=backward,
-                    kept=None if partition.training else kept,
-                    ahead=level.instance.prefetch and not partition.training,
-                )
-                if partition.training and (at, not backward) not in self.inside:
-                    yield Violation(f"{name}: instance", "the other pass has no phases")
+                trouble = self._other_phases(at, backward, level.instance)
             elif isinstance(level.instance, LayerGrouping):
-                if network is None:
-                    yield Violation(f"{name}: instance", "nothing says of which network it is")
-                    continue
-                assert isinstance(network.instance, LayerGrouping)
-                expected = stage_groups(network.instance, *stage[:2])
-            elif isinstance(level.instance, LmemPacking) and not is_of_stage(
-                level.instance, partition, stage, flying[at]
+                trouble = self._other_groups(at, level.instance, network)
+            elif isinstance(level.instance, LmemPacking) and not self._keeps(
+                at, level.instance, flying[at]
             ):
-                yield Violation(f"{name}: instance", "it is not what the stage keeps")
-            if expected is not None and expected.digest != level.instance.digest:
-                yield Violation(f"{name}: instance", "it is not that of the stage")
+                trouble = "it is not what the stage keeps"
+            if trouble:
+                yield Violation(name, trouble)
+
+    def _other_phases(self, at: int, backward: bool, given: PhaseSchedule) -> str:
+        """Return what is wrong with phases, which must be those of a stage; "" for nothing."""
+        try:
+            chain, stage = self.layers(at)
+        except InputError as error:
+            return str(error)
+        memory = self.memory(self.places[at])
+        kept, nbytes = kept_on_chip(chain, stage[0], given)
+        if len(kept) != stage[1] - stage[0]:
+            return "it is not that of the stage"
+        if memory is not None:
+            memory -= held_on_chip(chain, *stage[:2])
+            memory -= 0 if chain.training else nbytes
+        expected = stage_phases(
+            chain,
+            stage,
+            msgspec.structs.replace(given.chip, memory=memory),
+            self.bundle,
+            backward=backward,
+            kept=None if chain.training else kept,
+            ahead=given.prefetch and not chain.training,
+        )
+        if chain.training and (at, not backward) not in self.inside:
+            return "the other pass has no phases"
+        return "" if expected.digest == given.digest else "it is not that of the stage"
+
+    def _other_groups(self, at: int, given: LayerGrouping, network: Level | None) -> str:
+        """Return what is wrong with groups, which must be those of a stage; "" for nothing."""
+        if network is None:
+            return "nothing says of which network it is"
+        if isinstance(self.cut.instance, GraphPartition):
+            return "stages of a graph have none"
+        assert isinstance(network.instance, LayerGrouping)
+        stage = self.cut.result.solution.stages[at]
+        expected = stage_groups(network.instance, *stage[:2])
+        return "" if expected.digest == given.digest else "it is not that of the stage"
+
+    def _keeps(self, at: int, given: LmemPacking, flying: int) -> bool:
+        """Whether buffers are those of a stage."""
+        if isinstance(self.cut.instance, GraphPartition):
+            return False
+        assert isinstance(self.cut.instance, PipelinePartition)
+        stage = self.cut.result.solution.stages[at]
+        return is_of_stage(given, self.cut.instance, stage, flying)
 
 
 def ticks(graph: GraphPartition) -> int:
@@ -312,13 +384,19 @@ def ticks(graph: GraphPartition) -> int:
     return 1 if graph.whole else FRACTIONS
 
 
-def pace(cut: Level) -> float | None:
-    """Return how many cycles of a schedule there are in a second; None where nobody knows."""
-    if isinstance(cut.instance, PipelinePartition):
-        return float(cut.instance.cluster.clock)
-    assert isinstance(cut.instance, GraphPartition)
-    unit = SECONDS.get(cut.instance.time_unit)
-    return None if unit is None else ticks(cut.instance) / unit
+def pace(cut: Instance) -> float | None:
+    """Return how many cycles of a schedule there are in a second; None where nobody knows.
+
+    Parameters
+    ----------
+    cut : PipelinePartition or GraphPartition
+        What is cut into stages.
+    """
+    if isinstance(cut, PipelinePartition):
+        return float(cut.cluster.clock)
+    assert isinstance(cut, GraphPartition)
+    unit = SECONDS.get(cut.time_unit)
+    return None if unit is None else ticks(cut) / unit
 
 
 def _how(levels: Sequence[Level]) -> str:

@@ -98,7 +98,7 @@ def test_variables_that_stay_beside_phases_save_time(monkeypatch: pytest.MonkeyP
     level = Level(plan.levels[at].name, more, sp.solve(more))
     altered = replace(plan, levels=(*plan.levels[:at], level, *plan.levels[at + 1 :]))
     assert f"{level.name}: instance" in [one.rule for one in altered.check()]
-    monkeypatch.setattr("stagepack.planning.phased.PARTS", ())
+    monkeypatch.setattr("stagepack.planning.loading.PARTS", ())
     loaded = sp.plan_model(model, remote=REMOTE)
     assert plan.objective is not None
     assert loaded.objective is not None
@@ -291,7 +291,7 @@ def test_names_and_files_say_what_is_planned(tmp_path: Path) -> None:
     path = tmp_path / "graph.json"
     sp.write(graph(1), path)
     for model in (path, "graph/random/branchy"):
-        done = run("plan", model, "--json", "-t", "1")
+        done = run("plan", model, "--json", "-t", "0.1")
         assert done.returncode == 0, done.stderr
         first = json.loads(done.stdout)["levels"][0]["instance"]
         assert first["problem"] == "graph-partition"
