@@ -81,9 +81,9 @@ def preset(name: str) -> Preset:
     raise InputError(f"unknown cluster {name!r}", field="cluster", remedy=suggest(name, names()))
 
 
-def cluster(name: str) -> Cluster:
-    """Return the cluster called `name`; see :func:`preset`."""
-    return preset(name).cluster
+def cluster(name: str | Cluster) -> Cluster:
+    """Return the cluster called `name`, see :func:`preset`; one that is given itself as it is."""
+    return preset(name).cluster if isinstance(name, str) else name
 
 
 def changed(
@@ -168,9 +168,7 @@ def asked(given: Words, clock: float, base: Cluster | None = None) -> Cluster:
     if base is not None:
         _check(base)
     named, devices = given.get("cluster"), given.get("devices")
-    if isinstance(named, str):
-        named = cluster(named)
-    found = base if named is None else _at_clock(named, clock)
+    found = base if named is None else _at_clock(cluster(named), clock)
     if found is None:
         if devices is None:
             raise InputError(

@@ -12,6 +12,7 @@ from stagepack.errors import InputError
 from stagepack.instances import arrays
 from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.arrays import Given
+from stagepack.instances.catalog import clusters
 from stagepack.instances.graph import profiled, validate
 from stagepack.instances.graph.check import check, evaluate, shape
 from stagepack.instances.graph.data import GraphData
@@ -237,7 +238,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
     def from_profile(
         cls,
         profile: ModelProfile,
-        cluster: Cluster,
+        cluster: Cluster | str,
         *,
         training: bool = False,
         name: str | None = None,
@@ -248,7 +249,8 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         Parameters
         ----------
         profile : ModelProfile
-        cluster : Cluster
+        cluster : Cluster or str
+            By itself, or by its name in the catalog; the layers count cycles of its clock.
         training : bool
             Count backward passes and stashes, of as many microbatches as accelerators where
             `options` say no other number; with the objective ``forward+backward`` they are nodes
@@ -265,7 +267,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         """
         passes = training and options.get("objective") == Objective.FORWARD_BACKWARD
         derived = profiled.columns(profile, training=training, passes=passes)
-        derived |= profiled.machine(cluster)
+        derived |= profiled.machine(clusters.cluster(cluster))
         if training:
             derived["microbatches"] = derived["accelerators"]
         title = profile.name or "graph" if name is None else name

@@ -12,6 +12,7 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.answer import Answered, Rules, require_instance
 from stagepack.instances.arrays import Given, integer, integers
+from stagepack.instances.catalog import clusters
 from stagepack.instances.packing import profiled, validate
 from stagepack.instances.packing.check import Measure, check, evaluate, shape
 from stagepack.instances.packing.check import measure as measured
@@ -147,7 +148,7 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
     def from_profile(
         cls,
         profile: ModelProfile,
-        cluster: Cluster | None = None,
+        cluster: Cluster | str | None = None,
         *,
         training: bool = False,
         name: str | None = None,
@@ -158,9 +159,10 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         Parameters
         ----------
         profile : ModelProfile
-        cluster : Cluster, optional
-            Its first device is the memory: what layers hold for good is there beside the
-            activations, and all has to fit.  Without one it is the activations alone.
+        cluster : Cluster or str, optional
+            By itself, or by its name in the catalog.  Its first device is the memory: what layers
+            hold for good is there beside the activations, and all has to fit.  Without one it is
+            the activations alone.
         training : bool
             Whether a backward pass follows.
         name : str, optional
@@ -173,7 +175,8 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         InputError
             As :meth:`from_arrays`, and for what :class:`.Lifetimes` refuses.
         """
-        derived = profiled.columns(profile, cluster, training=training)
+        memory = None if cluster is None else clusters.cluster(cluster)
+        derived = profiled.columns(profile, memory, training=training)
         title = profile.name or "packing" if name is None else name
         return cls.from_arrays(**{**derived, "name": title, **options})
 

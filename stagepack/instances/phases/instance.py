@@ -11,6 +11,7 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.arrays import Given, integer, integers, whole_bytes
+from stagepack.instances.catalog import clusters
 from stagepack.instances.phases import validate
 from stagepack.instances.phases.check import check, evaluate, shape
 from stagepack.instances.phases.chips import of_device, whole_cycles
@@ -180,7 +181,12 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
 
     @classmethod
     def from_profile(
-        cls, profile: ModelProfile, chip: Chip | Cluster, *, name: str | None = None, **options: Any
+        cls,
+        profile: ModelProfile,
+        chip: Chip | Cluster | str,
+        *,
+        name: str | None = None,
+        **options: Any,
     ) -> PhaseSchedule:
         """Build an instance from a model profile and a chip.
 
@@ -194,14 +200,16 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
         Parameters
         ----------
         profile : ModelProfile
-        chip : Chip or Cluster
-            Of a cluster the first device, see :mod:`.chips`, at its speed.
+        chip : Chip, Cluster or str
+            Of a cluster, by itself or by its name in the catalog, the first device at its speed,
+            see :mod:`.chips`.
         name : str, optional
         **options
             For :meth:`from_arrays` (training, microbatch, ...); they may replace what is derived.
         """
         derived = validate.derived(profile)
-        if isinstance(chip, Cluster):
+        if not isinstance(chip, Chip):
+            chip = clusters.cluster(chip)
             speed = float(chip.devices[0].speed)
             for passes in ("forward", "backward"):
                 derived[passes] = whole_cycles(np.asarray(derived[passes]), speed)

@@ -12,6 +12,7 @@ from stagepack.errors import InputError
 from stagepack.instances import arrays
 from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.arrays import Given
+from stagepack.instances.catalog import clusters
 from stagepack.instances.pipeline import validate
 from stagepack.instances.pipeline.check import check, evaluate, shape
 from stagepack.instances.pipeline.data import GraphOrder, PartitionData, Variable
@@ -251,7 +252,12 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
 
     @classmethod
     def from_profile(
-        cls, profile: ModelProfile, cluster: Cluster, *, name: str | None = None, **options: Any
+        cls,
+        profile: ModelProfile,
+        cluster: Cluster | str,
+        *,
+        name: str | None = None,
+        **options: Any,
     ) -> PipelinePartition:
         """Build an instance from a model profile and a cluster.
 
@@ -262,7 +268,8 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         Parameters
         ----------
         profile : ModelProfile
-        cluster : Cluster
+        cluster : Cluster or str
+            By itself, or by its name in the catalog; the layers count cycles of its clock.
         name : str, optional
             That of the profile when absent.
         **options
@@ -306,7 +313,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         }
         return cls.from_arrays(
             [layer.forward for layer in layers],
-            cluster=cluster,
+            cluster=clusters.cluster(cluster),
             name=profile.name or "pipeline" if name is None else name,
             **{**derived, **options},
         )

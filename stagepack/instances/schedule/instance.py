@@ -13,6 +13,7 @@ from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances.answer import Answered, Rules, require_instance
 from stagepack.instances.arrays import Given, integer, integers
+from stagepack.instances.catalog import clusters
 from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Array, Cluster, ModelProfile
@@ -194,7 +195,7 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
     def from_profile(
         cls,
         profile: ModelProfile,
-        cluster: Cluster,
+        cluster: Cluster | str,
         *,
         training: bool = False,
         microbatches: int | None = None,
@@ -208,7 +209,8 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
         Parameters
         ----------
         profile : ModelProfile
-        cluster : Cluster
+        cluster : Cluster or str
+            By itself, or by its name in the catalog; the layers count cycles of its clock.
         training : bool
             Count backward passes and stashes.
         microbatches : int, optional
@@ -223,6 +225,7 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
         InputError
             When the layers do not fit the devices, and for what :meth:`from_partition` refuses.
         """
+        cluster = clusters.cluster(cluster)
         count = len(cluster) if microbatches is None else microbatches
         chain = PipelinePartition.from_profile(
             profile, cluster, training=training, microbatches=count

@@ -31,6 +31,8 @@ END = re.compile(
 """Where torch goes on with what helps nobody here."""
 BRANCHES = ("data-dependent", "dynamic control flow", ".item()", "numpy()")
 """What torch says of control flow that depends on values."""
+INNER = ("torch._", "torch.nn.modules._functions")
+"""Modules of torch's own functions that are traced as they are, or told of otherwise."""
 DEVICES = ("same device", "meta tensor", "device")
 
 
@@ -166,13 +168,14 @@ def _remedy(error: Exception) -> str:
 def _functions() -> Iterator[list[str]]:
     """Yield a list that is filled with functions that have a backward pass of their own.
 
-    Torch traces what they do forward, and differentiates that.
+    Torch traces what they do forward, and differentiates that.  Those of its inner parts are its
+    own operators; others, such as of checkpoints, it traces without gradients.
     """
     owner, found = torch.autograd.Function, list[str]()
     known = vars(owner)["apply"]
 
     def apply(cls: type, *args: Any, **kwargs: Any) -> Any:
-        if not cls.__module__.startswith("torch."):
+        if not cls.__module__.startswith(INNER):
             found.append(f"{cls.__qualname__}: backward()")
         return known.__get__(None, cls)(*args, **kwargs)
 

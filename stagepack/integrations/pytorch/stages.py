@@ -144,8 +144,8 @@ def staged(traced: Traced, boundaries: Sequence[int]) -> Stages:
         raise InputError(
             f"has backward passes of its own, which stages do not: {', '.join(traced.slopes)}",
             field="module",
-            remedy="register them by torch.library (register_autograd), or build stages of "
-            "inference below torch.no_grad()",
+            remedy="register them by torch.library (register_autograd), checkpoint with "
+            "use_reentrant=False, or build stages of inference below torch.no_grad()",
         )
     if traced.moving:
         raise InputError(

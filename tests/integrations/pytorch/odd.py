@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 X = torch.linspace(-1, 1, 16).reshape(2, 8)
 
@@ -155,6 +157,11 @@ def own_slopes() -> Any:
     return Of(lambda m, x: m.second(Own.apply(m.first(x)))), (X,)
 
 
+def checkpoints_by_a_function() -> Any:
+    run = partial(checkpoint, use_reentrant=True)
+    return Of(lambda m, x: m.second(run(m.first, x))), (X,)
+
+
 def counts_turns() -> Any:
     def run(m: Any, x: Any) -> Any:
         m.turns += 1
@@ -177,6 +184,7 @@ def buffer_of_two_stages() -> Any:
 NO_STAGES = {
     backward_hook: "module: has backward passes of its own, .*: 1: a backward hook; register",
     own_slopes: r"module: has backward passes of its own, .*: Own: backward\(\); register",
+    checkpoints_by_a_function: r"passes of its own, .*: CheckpointFunction: backward\(\); register",
     counts_turns: "module: counts in numbers of its own, .*: turns; register them as buffers",
     buffer_of_two_stages: "'mean' is used by 'first' of stage 0 and by 'second' of stage 1; keep",
 }

@@ -302,3 +302,18 @@ def test_modules_are_planned_directly() -> None:
     assert (plan.objective, plan.bound) == (same.objective, same.bound)
     with pytest.raises(InputError, match="sample_inputs"):
         sp.plan_model(net, "generic-2")
+
+
+def test_a_profile_becomes_every_kind_that_is_made_of_layers() -> None:
+    profile = sp.profile_model(models.encoder(layers=1), TOKENS, machine="ipu-pod2")
+    kinds: Any = (sp.PipelinePartition, sp.GraphPartition, sp.PipelineSchedule, sp.PhaseSchedule,
+                  sp.LmemPacking)  # fmt: skip
+    made = [kind.from_profile(profile, "ipu-pod2", training=True) for kind in kinds]
+    assert [instance.name for instance in made] == [profile.name] * len(kinds)
+    cycles = [2 * layer.forward for layer in profile.layers]
+    assert made[0].backward.tolist() == made[3].backward.tolist() == cycles
+    assert made[2].backward.sum() + made[2].weight.sum() == sum(cycles)
+    own = made[0].cluster.devices[0].memory
+    assert (made[3].chip.memory, made[4].capacity, made[1].capacity.tolist()) == (
+        own, own, [own, own],
+    )  # fmt: skip
