@@ -181,6 +181,7 @@ class Progress(Generic[SolutionT]):
         self.infeasible_reason: str | None = None
         self.reason = ""
         self.engine = ""
+        self.has_start = False  # what was given to start from was looked at
 
     @property
     def setup_time(self) -> float:
@@ -265,6 +266,10 @@ class Progress(Generic[SolutionT]):
         """
         past = time.perf_counter() - self._offered
         return self.by_clock and past >= max(0.05, 5 * self._checking)
+
+    def take_start(self) -> None:
+        """Note that the run starts from what it was given."""
+        self.has_start = True
 
     def offer(self, solution: SolutionT, source: str) -> bool:
         """Check and evaluate `solution`; keep it if it is better.  Return whether it was."""
@@ -469,6 +474,11 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
         else:
             ended = self.whole.stop_reason()
         return ended or super().stop_reason()
+
+    def take_start(self) -> None:
+        """Note that the run starts from what it was given, and so does the whole."""
+        super().take_start()
+        self.whole.take_start()
 
     def _count_setup(self, seconds: float) -> None:
         super()._count_setup(seconds)

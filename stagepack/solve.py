@@ -219,7 +219,7 @@ def _result(
     reason = progress.infeasible_reason or progress.reason
     if status is Status.UNKNOWN and not reason:
         reason = NOTHING[termination]
-    said = [reason, getattr(instance, "proviso", "")]
+    said = [reason, getattr(instance, "proviso", ""), _unused_start(progress, run)]
     result: Result[SolutionT] = Result(
         status=status,
         termination=termination,
@@ -241,6 +241,17 @@ def _result(
         trace=progress.trace,
     )
     return result.of(instance)
+
+
+def _unused_start(progress: Progress[SolutionT], run: JsonObject) -> str:
+    """Return that the start that was asked for was left alone; "" where it was not."""
+    if run["warm_start"] in ("auto", "none", None) or progress.has_start:
+        return ""
+    if progress.infeasible_reason:
+        return ""
+    return (
+        f"{run['method']} has not used the warm start: it begins with nothing, or was done before"
+    )
 
 
 KEYWORDS = tuple(inspect.signature(solve).parameters)[1:]

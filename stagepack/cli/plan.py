@@ -153,7 +153,9 @@ def tune(
     monotone: Annotated[
         list[str] | None,
         option(
-            METHOD, "An option of which more is better, until it does not fit: batch; repeatable."
+            METHOD,
+            "An option of which more is better, until it does not fit: batch in inference (in "
+            "training the largest that fits may be slower); repeatable.",
         ),
     ] = None,
     search: Annotated[

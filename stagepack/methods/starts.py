@@ -43,6 +43,7 @@ def offer_start(
     wanted = settings.warm_start
     if wanted is None:
         return
+    progress.take_start()
     if not isinstance(wanted, str):
         violations = instance.check(wanted)
         if violations:

@@ -39,6 +39,7 @@ class _Document(msgspec.Struct, frozen=True):
     reason: str | None = None
     bundle: Count = 1
     on_chip: list[int | None] | None = None
+    note: str | None = None
 
 
 def is_plan(path: str | Path) -> bool:
@@ -86,6 +87,7 @@ def read_plan(path: str | Path) -> ModelPlan:
         reason=found.reason or "",
         bundle=found.bundle,
         on_chip=tuple(found.on_chip or ()),
+        note=found.note or "",
     )
 
 

@@ -85,6 +85,8 @@ class ModelPlan(Shown):
         Microbatches that go through a stage with phases before the next ones.
     on_chip : tuple of (int or None)
         Bytes of every device's own memory where there is remote memory, too; else empty.
+    note : str
+        What the plan says nothing about, such as other orders of the layers.
     """
 
     name: str
@@ -97,6 +99,7 @@ class ModelPlan(Shown):
     reason: str = ""
     bundle: int = 1
     on_chip: tuple[int | None, ...] = ()
+    note: str = ""
 
     # ------------------------------------------------------------------ figures
 
@@ -262,6 +265,7 @@ class ModelPlan(Shown):
             "memory": self.memory,
             "binds": dict(self.binds()) if made else {},
             "reason": self.reason or None,
+            "note": self.note or None,
             "violations": [str(violation) for violation in self.check()],
             "attempts": [{**vars(one), "status": str(one.status)} for one in self.attempts],
             "versions": versions(),
@@ -358,6 +362,8 @@ class ModelPlan(Shown):
         if placed:
             words = as_text.plural(placed, "stage")
             lines.append(("addresses", f"every buffer of {words} has its place"))
+        if self.note:
+            lines.append(("note", self.note))
         return [
             Head([(f"{self.name}:", str(self.status))], figures),
             Account(lines),

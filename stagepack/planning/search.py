@@ -7,6 +7,7 @@ A network of operators on chips with local memory has groups inside its stages (
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -116,6 +117,18 @@ def plan_model(
             "there is no backward pass", field="split", remedy="leave it out, or plan training"
         )
     limits: JsonObject = {"time_limit": time_limit, "seed": seed, "threads": threads}
+    found = _planned(given, many, split, limits, remote)
+    return dataclasses.replace(found, note=_note(chain))
+
+
+def _planned(
+    given: PipelinePartition | GraphPartition | tuple[PipelinePartition, LayerGrouping],
+    many: int,
+    split: bool,
+    limits: JsonObject,
+    remote: Chip | str | None,
+) -> ModelPlan:
+    """Return the plan of what is planned for."""
     if isinstance(given, tuple):
         return Grouped(given[0].name, many, False, limits, chain=given[0], network=given[1]).find()
     remote = remote_chip(remote) if isinstance(remote, str) else remote
@@ -127,6 +140,12 @@ def plan_model(
         return phased(given, many, split, limits, remote)
     search = Resident(given.name, many, split, limits, model=given)
     return search.plan(*search.search())
+
+
+def _note(model: PipelinePartition | GraphPartition) -> str:
+    """Return what a plan of a model says nothing about: its microbatches are those of the step."""
+    devices = model.k if isinstance(model, PipelinePartition) else model.devices
+    return model.replace(microbatches=max(devices, model.microbatches)).proviso
 
 
 def _instance(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +92,23 @@ class Tuning(ShownRows):
         return self.bisection - len(self.evaluations)
 
     @property
+    def doubts(self) -> tuple[str, ...]:
+        """Where more of an option was not better, although it was declared monotone."""
+        found = []
+        for name in self.monotone:
+            last: dict[str, Evaluation] = {}
+            for one in sorted(self.evaluations, key=lambda one: one.options[name]):
+                others = {key: value for key, value in one.options.items() if key != name}
+                before = last.setdefault(repr(others), one)
+                last[repr(others)] = one
+                pair = f"{name} {before.options[name]} and {one.options[name]}"
+                if before.throughput is None and one.throughput is not None:
+                    found.append(f"{pair}: there is a plan with the larger one only")
+                elif (one.throughput or math.inf) < (before.throughput or 0.0):
+                    found.append(f"{pair}: fewer samples a second with the larger one")
+        return tuple(found)
+
+    @property
     def front(self) -> tuple[Evaluation, ...]:
         """Evaluations of which none has more samples a second in less memory, by rising memory."""
         found: list[Evaluation] = []
@@ -111,6 +129,7 @@ class Tuning(ShownRows):
                 "configurations": self.configurations,
                 "bisection": self.bisection,
                 "saved": self.saved,
+                "doubts": list(self.doubts),
                 "best": None if best is None else best.to_row(),
                 "front": [one.to_row() for one in self.front],
                 "evaluations": [one.to_row() for one in self.evaluations],
@@ -167,6 +186,10 @@ class Tuning(ShownRows):
             f"{as_text.plural(made, 'plan')} for {self.configurations:,} configurations",
             f"bisection in each point of the grid makes at least {self.bisection:,}",
         ]
+        if self.doubts:
+            told = f"not monotone as declared: {self.doubts[0]}"
+            more = len(self.doubts) - 1
+            figures.append(f"{told}, and {more:,} more" if more else told)
         rows = [
             [
                 *(str(value) for value in one.options.values()),

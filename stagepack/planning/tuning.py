@@ -64,7 +64,10 @@ def tune(
         The values of each option.
     monotone : str or sequence of str, optional
         Options of which more is better, until it does not fit; their values rise.  Each is so
-        whatever the others are.
+        whatever the others are.  Nobody checks that: in training a larger batch keeps more, which
+        may leave fewer microbatches under way and so fewer samples a second.  Where plans that
+        were made tell otherwise, the answer says so; without it every value counts, and bounds
+        skip most.
     search : str
         "bounds"; or, to compare, "bisection" within every point of the grid, or the whole "grid".
     split, time_limit, seed

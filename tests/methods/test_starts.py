@@ -88,3 +88,12 @@ def test_no_method_is_worse_than_the_solution_given(instance: Any) -> None:
             for limit in (1e-9, 0.1):
                 kept = sp.solve(instance, info.name, warm_start=best.solution, time_limit=limit)
                 assert kept.objective == best.objective, (info.name, limit)
+
+
+def test_a_method_that_begins_with_nothing_says_so() -> None:
+    first = sp.solve(PACKING).solution
+    for method, unused in (("best-fit-area", True), ("exact", False), ("auto", False)):
+        for given in (first, "portfolio"):
+            result = sp.solve(PACKING, method, warm_start=given)
+            assert ("has not used the warm start" in result.reason) == unused
+    assert sp.solve(PACKING, "best-fit-area").reason == ""

@@ -279,3 +279,17 @@ def test_plans_are_pages_and_exports(tmp_path: Path) -> None:
     with pytest.raises(sp.InputError, match="megatron"):
         plan.export(orders, as_="megaton")
     assert run("plan", tmp_path / "model.json", "--as", "vllm").returncode == 2
+
+
+def test_what_a_plan_says_nothing_about_is_told(tmp_path: Path) -> None:
+    chain = sp.PipelinePartition.from_arrays(
+        [3, 4, 5], devices=2, training=True, backward=[1, 1, 1], stash=[1, 1, 1], microbatches=1
+    )
+    assert "microbatch" in chain.proviso
+    assert sp.plan_model(chain).note == ""  # its schedule knows how many there are
+    plan = sp.plan_model(chain.replace(training=False, backward_transfers=True))
+    assert plan.note.startswith("backward_transfers counts in training only")
+    assert plan.note in " ".join(str(plan).split())
+    path = tmp_path / "plan.json"
+    plan.to_json(str(path))
+    assert sp.read_plan(path).note == plan.note

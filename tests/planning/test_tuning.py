@@ -146,3 +146,19 @@ def test_several_monotone_options_find_the_best_of_the_grid() -> None:
         assert found.best.throughput == pytest.approx(whole.best.throughput)
     assert len(bounded.evaluations) <= len(both.evaluations) < len(alone.evaluations)
     assert both.to_dict()["monotone"] == ["microbatches", "batch"]
+
+
+def test_options_that_are_not_monotone_as_declared_are_told_of() -> None:
+    def make(batch: int) -> sp.PipelinePartition:
+        return model(batch).replace(
+            forward=[batch**2] * 6, exclusive={"all": [100 if batch == 2 else 1] * 6}
+        )
+
+    found = sp.tune(make, {"batch": range(1, 5)}, "batch", search="grid")
+    assert found.doubts == (
+        "batch 2 and 3: there is a plan with the larger one only",
+        "batch 3 and 4: fewer samples a second with the larger one",
+    )
+    assert "not monotone as declared: batch 2 and 3" in str(found)
+    usual = sp.tune(model, {"batch": range(1, 5)}, "batch", search="grid")
+    assert usual.doubts == ()
