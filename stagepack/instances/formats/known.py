@@ -89,8 +89,7 @@ def by_content(data: bytes) -> Format:
             field="format",
             remedy="name the format (--format)",
         )
-    raise InputError(
-        "is in no format that is known here",
-        field="format",
-        remedy="known are " + ", ".join(known.name for known in every()),
-    )
+    known = "known are " + ", ".join(known.name for known in every())
+    if b"," in data[:4096].partition(b"\n")[0]:
+        known += "; tables begin with names of columns: forward, ... or lower, upper, size, ..."
+    raise InputError("is in no format that is known here", field="format", remedy=known)

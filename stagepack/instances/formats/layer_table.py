@@ -43,9 +43,10 @@ def _named(line: Sequence[str]) -> list[str]:
 
 
 def _sniff(data: bytes) -> bool:
-    """Whether the first line of `data` names times of layers."""
+    """Whether the first line of `data` names times of layers, be it with a unit: forward_ms."""
     line = data[:4096].lstrip().partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf")
-    return "forward" in _named(line.decode(errors="replace").replace('"', "").split(","))
+    names = _named(line.decode(errors="replace").replace('"', "").split(","))
+    return any(name.startswith("forward") for name in names)
 
 
 def _parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:

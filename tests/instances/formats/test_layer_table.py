@@ -63,3 +63,14 @@ def test_mistakes_are_named(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(sp.InputError) as error:
         sp.read(write(tmp_path / "net.csv", text), format="layer_table", devices=1)
     assert told in str(error.value)
+
+
+def test_times_with_a_unit_in_their_name_are_a_table_too(tmp_path: Path) -> None:
+    table = write(tmp_path / "net.csv", "layer,forward_ms\na,1\n")
+    with pytest.raises(sp.InputError, match=r"unknown column 'forward_ms'.*did you mean forward"):
+        sp.read(table, devices=1)
+
+
+def test_tables_that_nothing_knows_are_told_what_columns_are_called(tmp_path: Path) -> None:
+    with pytest.raises(sp.InputError, match=r"no format.*forward, \.\.\. or lower, upper, size"):
+        sp.read(write(tmp_path / "net.csv", "layer,ms\na,1\n"))
