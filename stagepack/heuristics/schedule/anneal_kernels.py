@@ -1,7 +1,11 @@
 """Compiled annealing over the orders of devices: one critical operation moves at a time.
 
-What it minimises is the objective and a little of how much is critical.  Cost: O(n + arcs) a move.
-Source: see :mod:`.annealing`.
+Where it passes one of its kind, the two may change places on the devices before and behind, too:
+of two microbatches that come through devices one after the other, the second comes first
+everywhere or nowhere.
+
+What it minimises is the objective and a little of how much is critical.  Cost: see
+:mod:`.paths_kernels`.  Source: see :mod:`.annealing`.
 """
 
 from __future__ import annotations
@@ -11,12 +15,21 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.random_kernels import draw
-from stagepack.heuristics.schedule.timing_kernels import Graph, backward, forward
+from stagepack.heuristics.schedule import paths_kernels as kernels
+from stagepack.heuristics.schedule.paths_kernels import EARLY, LATE, Limits, Paths
+from stagepack.heuristics.schedule.timing_kernels import Graph
+from stagepack.heuristics.schedule.timing_kernels import target as reached
 from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 DRAWN, TRIED = 60, 20
 """Operations drawn until one is critical, and critical ones tried until one can move."""
+
+SLACK = 0.001
+"""Part of all excess by which a move may exceed what is allowed, on its way to be within it."""
+
+DRAW, MOVE = 3, 35
+"""Steps of looking whether an operation can move, and of any move."""
 
 
 class Walk(NamedTuple):
@@ -24,95 +37,29 @@ class Walk(NamedTuple):
 
     Attributes
     ----------
-    order, ptr, position : ndarray, shape (n,), (d + 1,), (n,)
-        What each device runs, and where each operation is in `order`.
+    paths : Paths
+        The orders, and longest paths.
     stage, kind, microbatch : ndarray, shape (n,)
-    into_first, into_row, into_lag : ndarray, shape (rows + 1,), (arcs,), (arcs,)
-        What the operations of row r wait for, beside those of the row: into_first[r] .. .
-    follower, visit, waits : ndarray of int32, shape (n,)
-        Scratch of the longest paths.
-    early, late : ndarray, shape (2, n)
-        Earliest starts, and latest ones of the same ends: in row side[0] those of `order`, in the
-        other those of the orders that are tried.
-    ends, span : ndarray, shape (d,), (2, d)
-        The ends of devices; what counts from each in the objective.
-    side : ndarray, shape (1,)
+    swapped : ndarray, shape (n,)
+        Places in the order of operations that changed places with the next one, in turn.
     best : ndarray, shape (n,)
         The orders of least value met.
     value : ndarray, shape (2,)
-        Objective value of `order` and of `best`; negative: to be found.
+        Objective value of the orders and of `best`; negative: to be found.
     energy : ndarray of float64, shape (1,)
     random : ndarray of uint64, shape (1,)
         State of the generator.
-    spans : int
-        1: the objective is the longest span, 0: the makespan.
-    work : ndarray, shape (1,)
-        Steps of all loops so far.
     """
 
-    order: Array
-    ptr: Array
-    position: Array
+    paths: Paths
     stage: Array
     kind: Array
     microbatch: Array
-    into_first: Array
-    into_row: Array
-    into_lag: Array
-    follower: Array
-    visit: Array
-    waits: Array
-    early: Array
-    late: Array
-    ends: Array
-    span: Array
-    side: Array
+    swapped: Array
     best: Array
     value: Array
     energy: Array
     random: Array
-    spans: int
-    work: Array
-
-
-@step
-def _value(graph: Graph, walk: Walk, side: int) -> int:
-    """Return the objective value of the orders, -1 in a deadlock; find times and spans of `side`.
-
-    Spans are those of the earliest ends with the latest first starts, which is no less than what
-    the orders allow.
-    """
-    devices = len(walk.ptr) - 1
-    early, late, span = walk.early[side], walk.late[side], walk.span[side]
-    walk.work[0] += 4 * (len(walk.order) + graph.arcs) // 3
-    if not forward(graph, walk.order, walk.follower, early, walk.visit, walk.waits):
-        return -1
-    most = 0
-    for d in range(devices):
-        last = walk.order[walk.ptr[d + 1] - 1]
-        walk.ends[d] = early[last] + graph.duration[graph.row[last]]
-        most = max(most, walk.ends[d] + graph.rest[d])
-    if walk.spans == 0:
-        for d in range(devices):
-            span[d] = most
-            walk.ends[d] = most - graph.rest[d]
-    backward(graph, walk.follower, walk.visit, walk.ends, late, 0, len(walk.visit))
-    if walk.spans == 1:
-        most = 0
-        for d in range(devices):
-            span[d] = walk.ends[d] + graph.rest[d] - late[walk.order[walk.ptr[d]]]
-            most = max(most, span[d])
-    return most
-
-
-@step
-def _excess(graph: Graph, walk: Walk, side: int, least: int) -> float:
-    """Return by how much longest paths through operations exceed `least`, in the mean."""
-    early, late, span = walk.early[side], walk.late[side], walk.span[side]
-    total = 0.0
-    for v in range(len(early)):
-        total += max(0, span[graph.device[graph.row[v]]] + early[v] - late[v] - least)
-    return total / len(early)
 
 
 @step
@@ -130,11 +77,13 @@ def _shift(order: Array, position: Array, source: int, target: int) -> None:
 
 
 @step
-def _fits(graph: Graph, order: Array, low: int, high: int, limit: int) -> bool:
-    """Whether the device that runs order[low:high] keeps within its memory."""
-    held = 0
+def _fits(graph: Graph, paths: Paths, d: int) -> bool:
+    """Whether a device keeps within its memory."""
+    held, limit = 0, graph.limit[d]
+    low, high = paths.ptr[d], paths.ptr[d + 1]
+    paths.work[0] += (high - low) // 4
     for at in range(low, high):
-        held += graph.delta[graph.row[order[at]]]
+        held += graph.delta[graph.row[paths.order[at]]]
         if held > limit:
             return False
     return True
@@ -143,40 +92,16 @@ def _fits(graph: Graph, order: Array, low: int, high: int, limit: int) -> bool:
 @step
 def _critical(graph: Graph, walk: Walk, threshold: int) -> int:
     """Return an operation on a path of at least `threshold`; -1 when none was drawn."""
-    side = walk.side[0]
-    early, late, span = walk.early[side], walk.late[side], walk.span[side]
-    if walk.spans == 1 and draw(walk.random, 2) == 0:
-        return draw(walk.random, len(walk.order))
+    paths = walk.paths
+    if paths.spans == 1 and draw(walk.random, 2) == 0:
+        return draw(walk.random, len(paths.order))
     for _ in range(DRAWN):
-        v = draw(walk.random, len(walk.order))
-        if span[graph.device[graph.row[v]]] + early[v] - late[v] >= threshold:
+        v = draw(walk.random, len(paths.order))
+        paths.work[0] += 1
+        length = paths.span[graph.device[graph.row[v]]] + paths.early[v] - paths.late[v]
+        if length >= threshold:
             return v
     return -1
-
-
-@step
-def _arrival(graph: Graph, walk: Walk, v: int) -> int:
-    """Return when all is there that operation v waits for beside its device."""
-    early, row = walk.early[walk.side[0]], graph.row[v]
-    found = 0
-    for arc in range(walk.into_first[row], walk.into_first[row + 1]):
-        before = walk.into_row[arc]
-        u = graph.origin[before] + v - graph.origin[row]
-        found = max(found, early[u] + graph.duration[before] + walk.into_lag[arc])
-    return found
-
-
-@step
-def _due(graph: Graph, walk: Walk, v: int) -> int:
-    """Return when operation v must have ended for what waits for it beside its device."""
-    late, row = walk.late[walk.side[0]], graph.row[v]
-    found = 1 << 62
-    for arc in range(graph.first[row], graph.first[row + 1]):
-        after = graph.after[arc]
-        if after != row:
-            u = graph.origin[after] + v - graph.origin[row]
-            found = min(found, late[u] - graph.lag[arc])
-    return found
 
 
 @step
@@ -187,10 +112,11 @@ def _place(graph: Graph, walk: Walk, v: int) -> int:
     where no gap is, and does not pass what it could not start before, or what could not start
     before its end; for spans, whose devices may start later, times say less.
     """
-    early, late = walk.early[walk.side[0]], walk.late[walk.side[0]]
-    source: int = walk.position[v]
+    paths = walk.paths
+    early, late = paths.early, paths.late
+    source: int = paths.position[v]
     device = graph.device[graph.row[v]]
-    low, high = walk.ptr[device], walk.ptr[device + 1]
+    low, high = paths.ptr[device], paths.ptr[device + 1]
     left = draw(walk.random, 2) == 1
     reach = 1 + draw(walk.random, 4)
     if draw(walk.random, 4) == 0:
@@ -198,16 +124,16 @@ def _place(graph: Graph, walk: Walk, v: int) -> int:
     step = -1 if left else 1
     if not low <= source + step < high:
         return source
-    beside = walk.order[source + step]
-    limit = 0 if left else 1 << 62
-    if walk.spans == 0:
+    beside = paths.order[source + step]
+    limit = -(1 << 62) if left else 1 << 62
+    if paths.spans == 0:
         first, second = (beside, v) if left else (v, beside)
         if early[first] + graph.duration[graph.row[first]] < early[second]:
             return source
-        limit = _arrival(graph, walk, v) if left else _due(graph, walk, v)
+        limit = kernels.arrival(graph, paths, v) if left else kernels.due(graph, paths, v)
     target = source
     while reach > 0 and low <= target + step < high:
-        other = walk.order[target + step]
+        other = paths.order[target + step]
         if walk.stage[other] == walk.stage[v] and (
             walk.kind[other] == walk.kind[v] or walk.microbatch[other] == walk.microbatch[v]
         ):
@@ -224,30 +150,140 @@ def _place(graph: Graph, walk: Walk, v: int) -> int:
 @step
 def _move(graph: Graph, walk: Walk, threshold: int) -> tuple[int, int]:
     """Move a critical operation within memory; return from where to where, the same: none."""
+    paths = walk.paths
     for _ in range(TRIED):
         v = _critical(graph, walk, threshold)
         if v < 0:
             break
-        source, target = walk.position[v], _place(graph, walk, v)
-        walk.work[0] += 20
+        source, target = paths.position[v], _place(graph, walk, v)
+        paths.work[0] += DRAW
         if target == source:
             continue
-        _shift(walk.order, walk.position, source, target)
-        d = graph.device[graph.row[v]]
-        walk.work[0] += (walk.ptr[d + 1] - walk.ptr[d]) // 4
-        if _fits(graph, walk.order, walk.ptr[d], walk.ptr[d + 1], graph.limit[d]):
+        _shift(paths.order, paths.position, source, target)
+        if _fits(graph, paths, graph.device[graph.row[v]]):
             return source, target
-        _shift(walk.order, walk.position, target, source)
+        _shift(paths.order, paths.position, target, source)
     return 0, 0
+
+
+@step
+def _joined(graph: Graph, walk: Walk, v: int, onward: bool) -> int:
+    """Return an operation of the kind of v that waits for it, or that it waits for; -1: none."""
+    row, paths = graph.row[v], walk.paths
+    if onward:
+        for arc in range(graph.first[row], graph.first[row + 1]):
+            u = reached(graph, v, row, arc)
+            if graph.after[arc] != row and walk.kind[u] == walk.kind[v]:
+                return u
+        return -1
+    for arc in range(paths.into_first[row], paths.into_first[row + 1]):
+        other: int = graph.origin[paths.into_row[arc]] + v - graph.origin[row]
+        if walk.kind[other] == walk.kind[v]:
+            return other
+    return -1
+
+
+@step
+def _along(graph: Graph, walk: Walk, place: int) -> tuple[int, int]:
+    """Let operations change places on other devices as two have at a place.
+
+    Return how many do on devices before, and in all.
+    """
+    paths, count, before = walk.paths, 0, 0
+    for onward in range(2):
+        first, second = paths.order[place], paths.order[place + 1]
+        if walk.kind[first] != walk.kind[second]:
+            return 0, 0
+        while count < len(walk.swapped):
+            paths.work[0] += DRAW
+            first = _joined(graph, walk, first, onward == 1)
+            second = _joined(graph, walk, second, onward == 1)
+            if first < 0 or second < 0 or paths.position[first] != paths.position[second] + 1:
+                break
+            at, d = paths.position[second], graph.device[graph.row[first]]
+            if graph.device[graph.row[second]] != d:
+                break
+            _shift(paths.order, paths.position, at, at + 1)
+            alike = graph.delta[graph.row[first]] == graph.delta[graph.row[second]]
+            if not (alike or _fits(graph, paths, d)):
+                _shift(paths.order, paths.position, at, at + 1)
+                break
+            walk.swapped[count] = at
+            count += 1
+        if onward == 0:
+            before = count
+    return before, count
+
+
+@step
+def _back(walk: Walk, source: int, place: int, together: int) -> None:
+    """Undo a move, and what has changed places with it."""
+    paths = walk.paths
+    for other in range(together - 1, -1, -1):
+        at = walk.swapped[other]
+        _shift(paths.order, paths.position, at, at + 1)
+    _shift(paths.order, paths.position, place, source)
+
+
+@step
+def _there(
+    graph: Graph, walk: Walk, low: int, high: int, before: int, together: int, side: int
+) -> int:
+    """Find starts where places have changed, device after device; return the longest path there.
+
+    That is for latest starts, which come after the earliest.
+    """
+    paths, longest = walk.paths, 0
+    for turn in range(-before, together - before + 1):
+        place = turn if side == EARLY else together - 2 * before - turn
+        first, last = low, high
+        if place != 0:
+            # Devices before this one are noted backward, then those behind.
+            first = walk.swapped[-place - 1 if place < 0 else before + place - 1]
+            last = first + 2
+        if side == EARLY:
+            kernels.earlier(graph, paths, first, last)
+        else:
+            longest = max(longest, kernels.later(graph, paths, first, last))
+    return longest
+
+
+@step
+def _found(
+    graph: Graph, walk: Walk, low: int, high: int, before: int, together: int, limits: Limits
+) -> bool:
+    """Find starts after a move of order[low:high]; whether they are within limits."""
+    paths = walk.paths
+    kernels.begin(paths)
+    _there(graph, walk, low, high, before, together, EARLY)
+    if _there(graph, walk, low, high, before, together, LATE) > limits.longest:
+        return False
+    for side in (EARLY, LATE):
+        kernels.wake(graph, paths, side, low, high)
+        for other in range(together):
+            at = walk.swapped[other]
+            kernels.wake(graph, paths, side, at, at + 2)
+        if side == LATE:
+            kernels.finish(graph, paths)
+        if not kernels.follow(graph, paths, side, limits):
+            return False
+    return True
 
 
 @compiled
 def anneal(
-    graph: Graph, walk: Walk, heat: float, ratio: float, weight: float, least: int, moves: int
-) -> None:
-    """Try random moves while it gets colder; end where no path exceeds `least`.
+    graph: Graph,
+    walk: Walk,
+    heat: float,
+    ratio: float,
+    weight: float,
+    least: int,
+    moves: int,
+    work: int,
+) -> int:
+    """Try random moves while it gets colder; return how many.
 
-    O(moves * (n + arcs)).
+    It ends where no path exceeds `least`.
 
     Parameters
     ----------
@@ -262,30 +298,42 @@ def anneal(
     least : int
         A bound on the objective: paths that are no longer need not be shorter.
     moves : int
+    work : int
+        Steps after which to return.
     """
-    n = len(walk.order)
+    paths = walk.paths
+    n, stop = len(paths.order), paths.work[0] + work
     if walk.value[0] < 0:
-        walk.value[0] = walk.value[1] = _value(graph, walk, walk.side[0])
-        walk.energy[0] = walk.value[0] + weight * _excess(graph, walk, walk.side[0], least)
-    for _ in range(moves):
+        walk.value[0] = walk.value[1] = kernels.whole(graph, paths, least)
+        walk.energy[0] = walk.value[0] + weight * paths.total[0] / n
+    for done in range(moves):
+        if walk.value[1] <= least or paths.work[0] >= stop:
+            return done
         heat *= ratio
-        if walk.value[1] <= least:
-            return
+        paths.work[0] += MOVE
         threshold = walk.value[0] - draw(walk.random, (walk.value[0] - least) // 2 + 1)
-        source, target = _move(graph, walk, threshold)
-        if target == source:
+        source, place = _move(graph, walk, threshold)
+        if place == source:
             continue
-        side = 1 - walk.side[0]
-        value = _value(graph, walk, side)
+        low, high, before, together = min(source, place), max(source, place) + 1, 0, 0
+        if high == low + 2 and draw(walk.random, 2) == 0:
+            before, together = _along(graph, walk, low)
         chance = (1 + draw(walk.random, 1 << 30)) / float(1 << 30)
         allowed = walk.energy[0] - heat * np.log(chance)
-        if 0 <= value <= allowed:
-            energy = value + weight * _excess(graph, walk, side, least)
+        most = n * (allowed - walk.value[0]) / weight + SLACK * paths.total[0]
+        limits = Limits(least, int(allowed), int(most))
+        if _found(graph, walk, low, high, before, together, limits):
+            value = kernels.settle(graph, paths, least)
+            energy = value + weight * paths.total[0] / n
             if energy <= allowed:
-                walk.energy[0], walk.value[0], walk.side[0] = energy, value, side
+                walk.energy[0], walk.value[0] = energy, value
                 if value < walk.value[1]:
                     walk.value[1] = value
+                    paths.work[0] += n // 4
                     for at in range(n):  # a slice takes two seconds to compile
-                        walk.best[at] = walk.order[at]
+                        walk.best[at] = paths.order[at]
                 continue
-        _shift(walk.order, walk.position, target, source)
+        _back(walk, source, place, together)
+        kernels.restore(graph, paths)
+        kernels.settle(graph, paths, least)
+    return moves

@@ -6,8 +6,8 @@ longest paths through operations exceed a bound, in the mean.  That leads across
 the mean end barely changes.  A move takes one operation of a long path to another place on its
 device.
 
-Cost: O(n + arcs) a move.  Source: own work; annealing over the orders of machines is usual for job
-shops.
+Cost: a move looks at what it changes, some percent of all operations; see :mod:`.paths_kernels`.
+Source: own work; annealing over the orders of machines is usual for job shops.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.schedule.anneal_kernels import Walk, anneal
+from stagepack.heuristics.schedule.paths_kernels import Paths
 from stagepack.heuristics.schedule.timing import Timing, entering
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule
 
 BUDGET = 2_000_000
-"""Operations and arcs looked at in a kernel call: less than a tenth of a second."""
+"""Steps of a kernel call, and operations and arcs of an instance: a hundredth of a second."""
 
 
 class Cooling(NamedTuple):
@@ -49,18 +50,29 @@ COOLED = 1 / 30
 KINDS = ((0.2, 4.0), (1.2, 2.0), (0.6, 1.0), (1.2, 1.0), (0.06, 4.0), (0.6, 4.0))
 """Heats and weights of coolings in turn."""
 
-CALLS = 50
+CALLS = 100
 """Kernel calls that a cooling of the first turn takes at most."""
+
+EACH = 10
+"""Moves of it for each operation, at least `Cooling.moves`."""
+
+MEAN = 1_000
+"""Operations from which on mean excess counts more, for each, as a move changes less of it."""
 
 LONGER = 1.7
 """How many times as many moves as those of one turn the coolings of the next have."""
 
 
 def cooling(number: int, timing: Timing) -> Cooling:
-    """Return the settings of a cooling by its number; moves get dear in large instances."""
+    """Return the settings of a cooling by its number.
+
+    Some percent of all operations are looked at in a move, which takes about as many steps as
+    there are.
+    """
     turn, kind = divmod(number, len(KINDS))
     heat, weight = KINDS[kind]
-    most = min(Cooling().moves, CALLS * BUDGET // (2 * (timing.n + timing.graph.arcs)))
+    most = min(max(Cooling().moves, EACH * timing.n), CALLS * BUDGET // timing.n)
+    weight *= max(1.0, timing.n / MEAN)
     return Cooling(heat, weight, int(max(1, most) * LONGER ** min(turn, 12)))
 
 
@@ -111,16 +123,13 @@ def improve(
     settings = settings or Cooling()
     heat = settings.heat * float(graph.duration[graph.row].mean())
     ratio = COOLED ** (1 / settings.moves)
-    together = max(1, BUDGET // (2 * (timing.n + graph.arcs)))
-    known = value
-    for done in range(0, settings.moves, together):
-        if value <= least or (keep_going is not None and not keep_going(0)):
-            break
-        before = int(walk.work[0])
-        moves = min(together, settings.moves - done)
-        anneal(graph, walk, heat * ratio**done, ratio, settings.weight, least, moves)
+    known, done = value, 0
+    while done < settings.moves and value > least and (keep_going is None or keep_going(0)):
+        before = int(walk.paths.work[0])
+        left, now = settings.moves - done, heat * ratio**done
+        done += anneal(graph, walk, now, ratio, settings.weight, least, left, BUDGET)
         if keep_going is not None:
-            keep_going(int(walk.work[0]) - before)
+            keep_going(int(walk.paths.work[0]) - before)
         if walk.value[1] < known:
             known = int(walk.value[1])
             found = timing.value(walk.best)
@@ -128,38 +137,55 @@ def improve(
                 value, best = found, walk.best.copy()
                 if on_order is not None:
                     on_order(best)
+        if walk.value[1] <= least:
+            break
     return best
 
 
 def _walk(timing: Timing, order: Array, seed: int) -> Walk:
     """Return a walk that begins at some orders."""
-    operations = timing.instance.operations
+    operations, n = timing.instance.operations, timing.n
     into_first, into_row, into_lag = entering(timing.instance)
-    follower, visit, waits = np.zeros((3, timing.n), dtype=np.int32)
-    return Walk(
+    follower, visit, waits = np.zeros((3, n), dtype=np.int32)
+    early, late, excess, heap, key, swapped = np.zeros((6, n), dtype=np.int64)
+    noted, before, stamp = np.zeros((3, 2, n), dtype=np.int64)
+    ends, span = np.zeros((2, timing.d), dtype=np.int64)
+    paths = Paths(
         order=order.copy(),
         ptr=timing.ptr,
         position=np.argsort(order),
-        stage=np.array(operations.stage),
-        kind=np.array(operations.kind),
-        microbatch=np.array(operations.microbatch),
         into_first=into_first,
         into_row=into_row,
         into_lag=into_lag,
+        early=early,
+        late=late,
+        ends=ends,
+        span=span,
+        excess=excess,
+        total=np.zeros(1, dtype=np.int64),
+        noted=noted,
+        before=before,
+        stamp=stamp,
+        heap=heap,
+        key=key,
+        inside=np.zeros(n, dtype=np.int8),
+        counts=np.zeros(4, dtype=np.int64),
         follower=follower,
         visit=visit,
         waits=waits,
-        early=np.zeros((2, timing.n), dtype=np.int64),
-        late=np.zeros((2, timing.n), dtype=np.int64),
-        ends=np.zeros(timing.d, dtype=np.int64),
-        span=np.zeros((2, timing.d), dtype=np.int64),
-        side=np.zeros(1, dtype=np.int64),
+        spans=int(timing.instance.objective is Objective.SPAN),
+        work=np.zeros(1, dtype=np.int64),
+    )
+    return Walk(
+        paths=paths,
+        stage=np.array(operations.stage),
+        kind=np.array(operations.kind),
+        microbatch=np.array(operations.microbatch),
+        swapped=swapped,
         best=order.copy(),
         value=np.full(2, -1, dtype=np.int64),
         energy=np.zeros(1),
         random=np.random.default_rng(seed).integers(1, 1 << 63, size=1, dtype=np.uint64),
-        spans=int(timing.instance.objective is Objective.SPAN),
-        work=np.zeros(1, dtype=np.int64),
     )
 
 

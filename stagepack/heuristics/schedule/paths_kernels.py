@@ -1,0 +1,398 @@
+"""Compiled longest paths that follow changes of orders: only what changes is looked at.
+
+After operations of a device have changed places, their starts are found anew, then those of what
+comes after them, earliest first, and of what comes before that, as far as any start changes:
+in schedules with gaps some percent of all.  What was before is noted, and can be had back.
+
+Cost: O(changes * log(changes)) a move, about; where it takes far more, it is given up.  Source:
+own work; Katriel, Michel and Van Hentenryck 2005, Maintaining longest paths incrementally.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stagepack.heuristics.schedule.timing_kernels import FAR, Graph, backward, forward
+from stagepack.heuristics.schedule.timing_kernels import target as reached
+from stagepack.instances.compiled import step
+from stagepack.instances.profile import Array
+
+EARLY, LATE = 0, 1
+MOVE, HEAPED = 2, 3
+"""Places of :attr:`Paths.counts`; the first two are numbers of notes."""
+
+PATIENCE = 2
+"""Operations looked at in a change, for each of all, from which on it is given up."""
+
+LOOK, SETTLE, DEVICE = 10, 4, 1
+"""Steps of looking at an operation, of finding its excess, and of the end of a device."""
+
+
+class Paths(NamedTuple):
+    """Orders of devices with their longest paths; int64 arrays unless stated otherwise.
+
+    Attributes
+    ----------
+    order, ptr, position : ndarray, shape (n,), (d + 1,), (n,)
+        What each device runs, and where each operation is in `order`.
+    into_first, into_row, into_lag : ndarray, shape (rows + 1,), (arcs,), (arcs,)
+        What the operations of row r wait for, beside those of the row: into_first[r] .. .
+    early, late : ndarray, shape (n,)
+        Earliest starts, and latest ones of ends that are no later; of makespans from their end on.
+    ends, span : ndarray, shape (d,)
+        By when each device is done in `late`, without what the objective adds; and what counts
+        beside `early` and `late` of its operations: 0 for makespans.
+    excess : ndarray, shape (n,)
+        By how much longest paths through operations exceed a bound.
+    total : ndarray, shape (1,)
+        The sum of these.
+    noted, before, stamp : ndarray, shape (2, n)
+        Operations whose `early`, or `late`, has changed in a move, what it was, and the last move
+        in which it has.
+    heap, key : ndarray, shape (n,)
+        Operations to be looked at, a heap, and what it goes by.
+    inside : ndarray of int8, shape (n,)
+        Whether they are in the heap.
+    counts : ndarray, shape (4,)
+        Notes on `early` and on `late`, moves, operations in the heap.
+    follower, visit, waits : ndarray of int32, shape (n,)
+        Scratch of :func:`whole`.
+    spans : int
+        1: the objective is the longest span, 0: the makespan.
+    work : ndarray, shape (1,)
+        Steps of all loops so far.
+    """
+
+    order: Array
+    ptr: Array
+    position: Array
+    into_first: Array
+    into_row: Array
+    into_lag: Array
+    early: Array
+    late: Array
+    ends: Array
+    span: Array
+    excess: Array
+    total: Array
+    noted: Array
+    before: Array
+    stamp: Array
+    heap: Array
+    key: Array
+    inside: Array
+    counts: Array
+    follower: Array
+    visit: Array
+    waits: Array
+    spans: int
+    work: Array
+
+
+class Limits(NamedTuple):
+    """What is not to be exceeded on the way: no more is looked at then.
+
+    Attributes
+    ----------
+    least : int
+        The bound of :attr:`Paths.excess`.
+    longest, total : int
+        The longest path through an operation, and the sum of all excess.
+    """
+
+    least: int
+    longest: int
+    total: int
+
+
+# ---------------------------------------------------------------------- what is to be looked at
+
+
+@step
+def _push(paths: Paths, v: int, key: int) -> None:
+    """Add an operation to the heap, unless it is there."""
+    if paths.inside[v] == 1:
+        return
+    paths.inside[v] = 1
+    place = paths.counts[HEAPED]
+    paths.counts[HEAPED] += 1
+    while place > 0:
+        above = (place - 1) >> 1
+        if paths.key[above] <= key:
+            break
+        paths.heap[place], paths.key[place] = paths.heap[above], paths.key[above]
+        place = above
+    paths.heap[place], paths.key[place] = v, key
+
+
+@step
+def _pop(paths: Paths) -> int:
+    """Return the operation of least key, no longer in the heap."""
+    found: int = paths.heap[0]
+    paths.inside[found] = 0
+    paths.counts[HEAPED] -= 1
+    size = paths.counts[HEAPED]
+    v, key, place = paths.heap[size], paths.key[size], 0
+    while 2 * place + 1 < size:
+        below = 2 * place + 1
+        if below + 1 < size and paths.key[below + 1] < paths.key[below]:
+            below += 1
+        if paths.key[below] >= key:
+            break
+        paths.heap[place], paths.key[place] = paths.heap[below], paths.key[below]
+        place = below
+    paths.heap[place], paths.key[place] = v, key
+    return found
+
+
+@step
+def _empty(paths: Paths) -> None:
+    """Take everything from the heap."""
+    for place in range(paths.counts[HEAPED]):
+        paths.inside[paths.heap[place]] = 0
+    paths.counts[HEAPED] = 0
+
+
+# ---------------------------------------------------------------------- starts of one operation
+
+
+@step
+def arrival(graph: Graph, paths: Paths, v: int) -> int:
+    """Return when all is there that operation v waits for beside its device."""
+    row = graph.row[v]
+    found = 0
+    for arc in range(paths.into_first[row], paths.into_first[row + 1]):
+        before = paths.into_row[arc]
+        u = graph.origin[before] + v - graph.origin[row]
+        found = max(found, paths.early[u] + graph.duration[before] + paths.into_lag[arc])
+    return found
+
+
+@step
+def due(graph: Graph, paths: Paths, v: int) -> int:
+    """Return when operation v must have ended for what waits for it beside its device."""
+    row = graph.row[v]
+    found = FAR
+    for arc in range(graph.first[row], graph.first[row + 1]):
+        after = graph.after[arc]
+        if after != row:
+            u = graph.origin[after] + v - graph.origin[row]
+            found = min(found, paths.late[u] - graph.lag[arc])
+    return found
+
+
+@step
+def _write(paths: Paths, side: int, v: int, start: int) -> bool:
+    """Note what a start was and change it; whether it does change."""
+    starts = paths.early if side == EARLY else paths.late
+    if starts[v] == start:
+        return False
+    if paths.stamp[side, v] != paths.counts[MOVE]:
+        paths.stamp[side, v] = paths.counts[MOVE]
+        place = paths.counts[side]
+        paths.noted[side, place], paths.before[side, place] = v, starts[v]
+        paths.counts[side] += 1
+    starts[v] = start
+    return True
+
+
+@step
+def _earliest(graph: Graph, paths: Paths, v: int) -> bool:
+    """Find the earliest start of an operation; whether it changes."""
+    place, found = paths.position[v], arrival(graph, paths, v)
+    if place > paths.ptr[graph.device[graph.row[v]]]:
+        u = paths.order[place - 1]
+        found = max(found, paths.early[u] + graph.duration[graph.row[u]])
+    return _write(paths, EARLY, v, found)
+
+
+@step
+def _latest(graph: Graph, paths: Paths, v: int) -> bool:
+    """Find the latest start of an operation; whether it changes."""
+    row = graph.row[v]
+    place, d = paths.position[v], graph.device[row]
+    found = min(due(graph, paths, v), paths.ends[d])
+    if place + 1 < paths.ptr[d + 1]:
+        found = min(found, paths.late[paths.order[place + 1]])
+    return _write(paths, LATE, v, found - graph.duration[row])
+
+
+@step
+def _wake_after(graph: Graph, paths: Paths, v: int) -> None:
+    """Let what waits for an operation be looked at."""
+    row = graph.row[v]
+    place = paths.position[v] + 1
+    if place < paths.ptr[graph.device[row] + 1]:
+        _push(paths, paths.order[place], paths.early[paths.order[place]])
+    for arc in range(graph.first[row], graph.first[row + 1]):
+        if graph.after[arc] != row:
+            u = reached(graph, v, row, arc)
+            _push(paths, u, paths.early[u])
+
+
+@step
+def _wake_before(graph: Graph, paths: Paths, v: int) -> None:
+    """Let what an operation waits for be looked at."""
+    row = graph.row[v]
+    place = paths.position[v] - 1
+    if place >= paths.ptr[graph.device[row]]:
+        _push(paths, paths.order[place], -paths.late[paths.order[place]])
+    for arc in range(paths.into_first[row], paths.into_first[row + 1]):
+        u = graph.origin[paths.into_row[arc]] + v - graph.origin[row]
+        _push(paths, u, -paths.late[u])
+
+
+# ---------------------------------------------------------------------- all that changes
+
+
+@step
+def begin(paths: Paths) -> None:
+    """Begin a move, of which nothing is noted."""
+    paths.counts[MOVE] += 1
+    paths.counts[EARLY] = paths.counts[LATE] = 0
+
+
+@step
+def earlier(graph: Graph, paths: Paths, low: int, high: int) -> None:
+    """Find earliest starts of order[low:high], whose places have changed."""
+    paths.work[0] += LOOK * (high - low)
+    for at in range(low, high):
+        _earliest(graph, paths, paths.order[at])
+
+
+@step
+def later(graph: Graph, paths: Paths, low: int, high: int) -> int:
+    """Find latest starts of order[low:high] after the earliest; return the longest path there."""
+    longest = 0
+    for at in range(high - 1, low - 1, -1):
+        v = paths.order[at]
+        _latest(graph, paths, v)
+        length = paths.span[graph.device[graph.row[v]]] + paths.early[v] - paths.late[v]
+        longest = max(longest, length)
+    return longest
+
+
+@step
+def wake(graph: Graph, paths: Paths, side: int, low: int, high: int) -> None:
+    """Let all that comes after order[low:high] be looked at; or before, for `LATE`."""
+    for at in range(low, high):
+        v = paths.order[at]
+        _push(paths, v, paths.early[v] if side == EARLY else -paths.late[v])
+        if side == EARLY:
+            _wake_after(graph, paths, v)
+        else:
+            _wake_before(graph, paths, v)
+
+
+@step
+def _exceed(graph: Graph, paths: Paths, v: int, least: int) -> None:
+    """Find by how much the longest path through an operation exceeds a bound."""
+    length = paths.span[graph.device[graph.row[v]]] + paths.early[v] - paths.late[v]
+    found = max(0, length - least)
+    paths.total[0] += found - paths.excess[v]
+    paths.excess[v] = found
+
+
+@step
+def follow(graph: Graph, paths: Paths, side: int, limits: Limits) -> bool:
+    """Look at all that is to be looked at, and what changes with it.
+
+    Returns
+    -------
+    bool
+        Whether it has an end, and is within limits.
+    """
+    looked, most = 0, PATIENCE * len(paths.order)
+    while paths.counts[HEAPED] > 0 and looked < most:
+        v = _pop(paths)
+        looked += 1
+        changed = _earliest(graph, paths, v) if side == EARLY else _latest(graph, paths, v)
+        if not changed:
+            continue
+        length = paths.span[graph.device[graph.row[v]]] + paths.early[v] - paths.late[v]
+        if length > limits.longest and (side == LATE or paths.spans == 0):
+            break
+        _exceed(graph, paths, v, limits.least)
+        if paths.total[0] > limits.total:
+            break
+        if side == EARLY:
+            _wake_after(graph, paths, v)
+        else:
+            _wake_before(graph, paths, v)
+    paths.work[0] += LOOK * looked
+    if paths.counts[HEAPED] == 0:
+        return True
+    _empty(paths)
+    return False
+
+
+@step
+def finish(graph: Graph, paths: Paths) -> None:
+    """Let latest starts follow earliest ends, for spans."""
+    if paths.spans == 0:
+        return
+    for d in range(len(paths.ends)):
+        v = paths.order[paths.ptr[d + 1] - 1]
+        end = paths.early[v] + graph.duration[graph.row[v]]
+        if end != paths.ends[d]:
+            paths.ends[d] = end
+            _push(paths, v, -paths.late[v])
+
+
+@step
+def settle(graph: Graph, paths: Paths, least: int) -> int:
+    """Return the value of the objective, once starts are found; find what exceeds a bound.
+
+    Spans are those of the earliest ends with the latest first starts, which is no less than what
+    the orders allow.
+    """
+    most = 0
+    for d in range(len(paths.ends)):
+        low, high = paths.ptr[d], paths.ptr[d + 1]
+        v = paths.order[high - 1]
+        value = paths.early[v] + graph.duration[graph.row[v]] + graph.rest[d]
+        if paths.spans == 1:
+            value -= paths.late[paths.order[low]]
+            if value != paths.span[d]:
+                paths.span[d] = value
+                paths.work[0] += SETTLE * (high - low)
+                for at in range(low, high):
+                    _exceed(graph, paths, paths.order[at], least)
+        most = max(most, value)
+    for side in range(2):
+        for place in range(paths.counts[side]):
+            _exceed(graph, paths, paths.noted[side, place], least)
+    changes = paths.counts[EARLY] + paths.counts[LATE]
+    paths.work[0] += DEVICE * len(paths.ends) + SETTLE * changes
+    return most
+
+
+@step
+def restore(graph: Graph, paths: Paths) -> None:
+    """Have the starts back that were before a move."""
+    for side in range(2):
+        starts = paths.early if side == EARLY else paths.late
+        for place in range(paths.counts[side]):
+            starts[paths.noted[side, place]] = paths.before[side, place]
+    if paths.spans == 1:
+        for d in range(len(paths.ends)):
+            v = paths.order[paths.ptr[d + 1] - 1]
+            paths.ends[d] = paths.early[v] + graph.duration[graph.row[v]]
+
+
+@step
+def whole(graph: Graph, paths: Paths, least: int) -> int:
+    """Return the value of the orders, all found anew; they do not contradict one another."""
+    n = len(paths.order)
+    paths.work[0] += 2 * (n + graph.arcs)
+    forward(graph, paths.order, paths.follower, paths.early, paths.visit, paths.waits)
+    for d in range(len(paths.ends)):
+        v = paths.order[paths.ptr[d + 1] - 1]
+        end = paths.early[v] + graph.duration[graph.row[v]]
+        paths.ends[d] = end if paths.spans == 1 else -graph.rest[d]
+    backward(graph, paths.follower, paths.visit, paths.ends, paths.late, 0, n)
+    paths.counts[EARLY] = paths.counts[LATE] = 0
+    value = settle(graph, paths, least)
+    for v in range(n):
+        _exceed(graph, paths, v, least)
+    return value
