@@ -146,14 +146,6 @@ class Wait:
 
 KNOWN = (
     Wait(
-        kind="pipeline-partition",
-        method="cp-sat",
-        family="fractions-of-cycles",
-        deterministic=True,
-        least=0.4,
-        why="CP-SAT counts twice as much work as it does where numbers are large",
-    ),
-    Wait(
         kind="layer-grouping",
         method="milp",
         family="branches-in-one-group",

@@ -83,7 +83,7 @@ FEW_COSTS = 2_000
 LARGEST_TABLE = 3_000_000
 """Tuples beyond which a model with tables is refused."""
 
-LOADING = 2e-5
+LOADING = 3e-5
 """Seconds that CP-SAT takes to load an entry of a lookup, in which it neither asks nor counts,"""
 
 LOADING_TUPLES = 4e-5

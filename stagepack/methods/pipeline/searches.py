@@ -27,11 +27,11 @@ from stagepack.progress import Progress
 PipelineProgress = Progress[PipelineSolution]
 Run = Callable[[PipelinePartition, PipelineProgress, Settings], None]
 
-OVERDUE = 1.2
+OVERDUE = 1.6
 """Part of the seconds that work stands for after which engines that count none are ended."""
 
-PACE = 1.4
-"""Work of CP-SAT in a second, once it has loaded a model of partitions."""
+PACE = 2.0
+"""Work of CP-SAT in a second, once it has loaded a model of partitions: 1.2 to 3.5."""
 
 PASSES = 1e-7
 """Seconds of work that a layer takes in its range costs,"""
