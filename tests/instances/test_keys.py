@@ -1,4 +1,4 @@
-"""Keys given twice: refused by name, in what people write and in large columns."""
+"""Keys given twice: refused by name, in what people write and in large documents."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from stagepack.errors import InputError
 from stagepack.instances.documents import keys
 
 PLAIN = '{"problem": "lmem-packing", "version": 1, "buffers": %s, "capacity": 9, "capacity": 8}'
-MANY = json.dumps({"size": [1] * keys.SMALL, "start": [0] * keys.SMALL, "end": [1] * keys.SMALL})
+LARGE = 2**16
+MANY = json.dumps({"size": [1] * LARGE, "start": [0] * LARGE, "end": [1] * LARGE})
+ROWS = json.dumps([{"size": 1, "start": 0, "end": 1}] * 2_000)
 
 
-@pytest.mark.parametrize("buffers", ['[{"size": 1, "start": 0, "end": 1}]', MANY])
+@pytest.mark.parametrize("buffers", ['[{"size": 1, "start": 0, "end": 1}]', MANY, ROWS])
 def test_files_with_a_key_given_twice_are_refused(buffers: str, tmp_path: Path) -> None:
     path = tmp_path / "twice.json"
     path.write_text(PLAIN % buffers)
@@ -40,7 +42,7 @@ def test_solutions_and_proofs_with_a_key_given_twice_are_refused(tmp_path: Path)
         (r'[{"a": 1}, {"e\\": 1, "a": {"a": 2}, "e\\" : "{"}]', r"e\\"),
     ],
 )
-@pytest.mark.parametrize("room", [0, 2 * keys.SMALL])
+@pytest.mark.parametrize("room", [0, 2 * LARGE])
 def test_what_is_twice_and_what_looks_like_it(text: str, key: str, room: int) -> None:
     data = f"[{text},{' ' * room}0]".encode()
     if key:
