@@ -9,7 +9,7 @@ import typer
 
 from stagepack.cli import completion
 from stagepack.cli.context import instance_and_solution, instance_of
-from stagepack.cli.export import Form
+from stagepack.cli.export import Form, export_solution, require_exportable
 from stagepack.cli.options import OUTPUT, As, AsJson, Instance, Solution, option
 from stagepack.cli.output import require_writable
 from stagepack.cli.picture import draw, require_drawable, require_pages
@@ -21,6 +21,8 @@ from stagepack.errors import InputError, shown
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from stagepack.contracts import Instance as Problem
+    from stagepack.contracts import Solution as Answer
     from stagepack.planning import ModelPlan
 
 
@@ -36,11 +38,12 @@ def show(
         option(OUTPUT, "Compare the estimate with measured values (JSON, CSV).", metavar="FILE"),
     ] = None,
     html: Annotated[
-        Path | None, option(OUTPUT, "Of a plan of a model: write its page.", metavar="FILE")
+        Path | None,
+        option(OUTPUT, "Write the page of a solution, or of a plan of a model.", metavar="FILE"),
     ] = None,
     export: Annotated[
         Path | None,
-        option(OUTPUT, "Of a plan: write it for other tools, as plan does.", metavar="FILE"),
+        option(OUTPUT, "Write a solution, or a plan, for other tools.", metavar="FILE"),
     ] = None,
     as_: As = None,
     as_json: AsJson = False,
@@ -51,21 +54,25 @@ def show(
     from stagepack.report.view import view
 
     held = plan_in(instance) if solution is None else None
+    form = Form.of(as_)
+    require_writable(html, export, source=instance)
+    if html is not None:
+        require_pages("--html")
+    if form.tool and export is None:
+        raise InputError("needs a file", field="--as", remedy="name it: --export FILE")
     if held is not None:
-        require_writable(html, export, source=instance)
-        if html is not None:
-            require_pages("--html")
-        _show_plan(held, html, export, Form.of(as_), as_json)
+        _show_plan(held, html, export, form, as_json)
         return
-    for name, given in (("--html", html), ("--export", export), ("--as", as_)):
-        if given is not None:
-            raise InputError("goes with a plan of a model", field=name, remedy="give its file")
     if solution is None:
+        for name, given in (("--html", html), ("--export", export)):
+            if given is not None:
+                raise InputError("needs a solution", field=name, remedy="name it, or give a plan")
         if measured is not None:
             raise InputError("needs a solution", field="--measured", remedy="name a solution file")
         problem, answer = instance_of(instance, context), None
     else:
         problem, answer = instance_and_solution(instance, solution, context)
+        _write(problem, answer, html, export, form.beside(problem, instance))
     kind = view(problem.kind)
     facts = summary.facts(problem)
     against = None if measured is None else kind.against(problem, answer, measured)
@@ -89,8 +96,6 @@ def _show_plan(
     held: ModelPlan, html: Path | None, export: Path | None, form: Form, as_json: bool
 ) -> None:
     """Show a plan, and write its page and its levels for other tools."""
-    if form.tool and export is None:
-        raise InputError("needs a file", field="--as", remedy="name it: --export FILE")
     if html is not None:
         held.to_html(html)
     if export is not None:
@@ -99,6 +104,43 @@ def _show_plan(
         print_json(held.to_dict())
     else:
         print_parts(held.contents())
+
+
+def _write(
+    problem: Problem, answer: Answer, html: Path | None, export: Path | None, form: Form
+) -> None:
+    """Write the page of a solution, and the solution for other tools; it must be valid."""
+    from stagepack.report.levels import write_page
+    from stagepack.report.shown import html as html_of
+    from stagepack.result import Result, Status, Termination
+
+    if html is None and export is None:
+        return
+    violations = problem.check(answer)
+    if violations:
+        raise InputError(
+            f"breaks {violations[0]}", field="SOLUTION", remedy="see all of it: stagepack check"
+        )
+    if export is not None:
+        require_exportable(problem, export, form)
+        export_solution(problem, answer, export, form)
+    if html is not None:
+        result: Result[Answer] = Result(
+            status=Status.FEASIBLE,
+            termination=Termination.FINISHED,
+            objective=problem.evaluate(answer),
+            bound=None,
+            bound_source="",
+            solution=answer,
+            method="solution",
+            kind=problem.kind,
+            instance=problem.name,
+            objective_name=str(problem.objective),
+            digest=problem.digest,
+        )
+        shown_name = problem.name or problem.kind
+        summary = html_of(result.of(problem))
+        write_page(html, shown_name, summary, [("solution", problem, result)])
 
 
 def plot(

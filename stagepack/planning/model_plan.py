@@ -22,10 +22,9 @@ from stagepack.instances.schedule.check import Measure, measure
 from stagepack.instances.violation import Violation
 from stagepack.planning.stages import Level, Structure, inside, pace
 from stagepack.report import format as as_text
-from stagepack.report.html import page
+from stagepack.report.levels import write_page
 from stagepack.report.shown import contents, html
 from stagepack.report.table import Account, Head, Sheet
-from stagepack.report.view import view
 from stagepack.result import Status, relative_gap
 from stagepack.shown import Shown, dataframe
 from stagepack.solve import versions
@@ -323,13 +322,8 @@ class ModelPlan(Shown):
         InputError
             When it cannot be written, or what draws is not installed.
         """
-        figures: JsonObject = {}
-        levels = [_section(level, f"level{at}", figures) for at, level in enumerate(self.levels)]
-        text = page(
-            "planning/templates/plan.html", f"Plan of {self.name or 'a model'}", figures,
-            summary=html(self), levels=levels,
-        )  # fmt: skip
-        files.write(path, text)
+        answers = ((level.name, level.instance, level.result) for level in self.levels)
+        write_page(path, f"Plan of {self.name or 'a model'}", html(self), answers)
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row a stage: its layers ``[first, end)``, device, busy cycles and memory.
@@ -433,21 +427,6 @@ def _document(level: Level) -> JsonObject:
     """Return a level as plain JSON data."""
     native = json.loads(dump(level.instance, "level.json"))
     return {"name": level.name, "instance": native, "result": level.result.to_dict()}
-
-
-def _section(level: Level, anchor: str, figures: JsonObject) -> JsonObject:
-    """Return what the page says of a level; its figures go to `figures`."""
-    kind, result = view(level.instance.kind), level.result
-    section = kind.section(level.instance, {result.method: result}, result, anchor)
-    figures.update(section.figures)
-    standing = as_text.standing(result.status, result.objective, level.instance)
-    worth = kind.worth_with_unit(level.instance, result.objective)
-    return {
-        "anchor": anchor,
-        "name": level.name,
-        "headline": f"{kind.headline(level.instance)} · {worth} · {standing}",
-        "html": section.html,
-    }
 
 
 @contents.register

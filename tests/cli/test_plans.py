@@ -179,3 +179,20 @@ def test_a_graph_is_exported_for_viewers_of_graphs(tmp_path: Path) -> None:
     done = run("solve", "graph/alexnet", "--export", tmp_path / "cut.json")
     assert done.returncode == 2
     assert ".graphml" in done.stderr
+
+
+def test_solutions_have_pages_and_other_forms_too(tmp_path: Path) -> None:
+    name = "packing/random/planted"
+    answer, page, table = (tmp_path / end for end in ("answer.json", "page.html", "offsets.csv"))
+    assert run("solve", name, "-o", answer).returncode == 0
+    done = run("show", name, answer, "--html", page, "--export", table)
+    assert done.returncode == 0, done.stderr
+    assert "<h3>solution</h3>" in page.read_text()
+    assert table.read_text().startswith("id,")
+    assert run("show", name, "--html", page).stderr.startswith("error: --html: needs a solution")
+    document = json.loads(answer.read_text())
+    document["solution"]["offsets"] = dict.fromkeys(document["solution"]["offsets"], 0)
+    answer.write_text(json.dumps(document))
+    wrong = run("show", name, answer, "--export", table)
+    assert wrong.returncode == 2
+    assert "SOLUTION: breaks" in wrong.stderr
