@@ -49,6 +49,7 @@ def test_the_list_of_formats() -> None:
             "layer-grouping",
             "lmem-packing",
             "phase-schedule",
+            "pipeline-schedule",
         ),
         "tflite": ("lmem-packing",),
         "vela": ("lmem-packing",),
