@@ -223,8 +223,15 @@ def balanced(partition: PipelinePartition) -> PipelineSolution:
     Raises
     ------
     InputError
-        When the layers do not fit the devices.
+        When the layers do not fit the devices, or cannot be cut into as many stages.
     """
+    most = int(np.count_nonzero(partition.allowed_cuts)) - 1
+    if most < partition.k:
+        raise InputError(
+            f"{partition.k} devices, but the layers are cut into {most} at most",
+            field="devices",
+            remedy="give fewer devices; layers that share variables stay in one stage",
+        )
     low, high = 0, int(partition.cycles.sum()) + 1
     best = None
     while low < high:

@@ -115,6 +115,9 @@ def test_a_schedule_has_a_stage_a_device(tmp_path: Path) -> None:
     assert made.digest == sp.PipelineSchedule.from_partition(chain, stages, split=False).digest
     with pytest.raises(InputError, match="the layers do not fit 2 devices"):
         imported(path, "schedule", capacity=1000)
+    tied = [node("MatMul", "x w", "a"), node("MatMul", "a w", "y")]
+    with pytest.raises(InputError, match="devices: 2 devices, but the layers are cut into 1 at"):
+        imported(model(tmp_path, tied, {"x": [3, 8]}, {"w": [8, 8]}), "schedule")
 
 
 def test_what_does_not_count_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
