@@ -1,10 +1,12 @@
 """The linear order: stages are segments of a topological order, and the best cuts of it are exact.
 
 An order is cut by a dynamic program (:mod:`.linear_kernels`) that asks for something better than
-what is known, so that it looks at short segments alone.  Many orders are tried: random ones, depth
+what is known, so that it looks at short segments alone.  Some orders are tried: random ones, depth
 first, and such with little traffic across their cuts.  Then the best partition is kept stage by
 stage while blocks within stages are ordered anew: the program can cut where it did before, so that
-every step is as good, and now and then better.
+every step is as good, and now and then better.  Of two stages that are ordered as one it has to
+find the cut again, and what is as good as the best partition takes its place: else all changes
+soon fail.
 
 Cost: O(n * longest segment * (nets of a block + transitions)) an order.  Source: own work, after
 the linear orders of Tarnawski et al. (NeurIPS 2020).
@@ -151,6 +153,8 @@ def _go_on() -> None:
 
 DRAWN, DEEP, NARROW = (1.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.5, 0.0, 1.0)
 """Tastes of orders: at random, depth first, and with little traffic across cuts; see `arrange`."""
+JOINED = 0.5
+"""Part of the changed orders in which two stages are ordered as one."""
 FEW_PROBES = 6
 """Of the limits of one order, where forward and backward loads count apart."""
 FINE = 2_000
@@ -180,6 +184,8 @@ class Hunt:
         seed: int,
     ) -> None:
         self.best: Found | None = None
+        self._near: Found | None = None
+        self._drawn = False
         self._staging, self._pause, self._offer = staging, pause, offer
         self._line = Line(staging, pause)
         self._seed, self._random = seed, np.random.default_rng(seed)
@@ -189,27 +195,45 @@ class Hunt:
         self._value = least_limit(staging.rooms, kernels.VALUE)
         self._coarse = 1 + staging.n // FINE
 
-    def search(self, orders: int, patience: int, seconds: float) -> None:
+    def search(self, orders: int, patience: int, seconds: float, starts: int = 1) -> None:
         """Try orders of all tastes, then orders near the best, until `patience` have not helped.
 
         Parameters
         ----------
-        orders, patience : int
+        orders : int
+            Of a start; the first one is where the last call ended, if there was any.
+        patience : int
         seconds : float
             Of work, after which to end.
+        starts : int
+            How often to begin anew.
         """
         end = effort.spent() + seconds
         anywhere = np.zeros(self._staging.n, dtype=np.int32)
-        self.try_order(np.arange(self._staging.n, dtype=np.int32), self._coarse)
         tastes = (NARROW, DEEP, DRAWN)
-        for which in range(orders):
-            if effort.spent() > end:
-                return
-            self.try_order(self._order(anywhere, tastes[which % 3]), self._coarse)
-        failed = 0
-        while self.best is not None and failed < patience and effort.spent() <= end:
-            rank = len(self.best.ways) - 1 - self.best.stage_of
-            failed = 0 if self.try_order(self._order(rank, tastes[failed % 3])) else failed + 1
+        if self._near is None:
+            self.try_order(np.arange(self._staging.n, dtype=np.int32), self._coarse)
+        for start in range(starts):
+            drawn = orders if start or not self._drawn else 0
+            self._drawn = True
+            if start:
+                self._near = None
+            for which in range(drawn):
+                if effort.spent() > end:
+                    return
+                self.try_order(self._order(anywhere, tastes[which % 3]), self._coarse)
+            failed = 0
+            while self._near is not None and failed < patience and effort.spent() <= end:
+                order = self._order(self._stages_from_tail(self._near), tastes[failed % 3])
+                failed = 0 if self.try_order(order, ties=True) else failed + 1
+
+    def _stages_from_tail(self, found: Found) -> Array:
+        """Return the stage of each block, the last one first; two neighbours may count as one."""
+        rank = len(found.ways) - 1 - found.stage_of
+        last = int(rank.max())
+        if last and self._random.random() < JOINED:
+            rank = rank - (rank > int(self._random.integers(last)))
+        return rank
 
     def along(self, rank: Array) -> bool:
         """Cut an order in which blocks of lower rank come last; whether that gave a better one.
@@ -264,16 +288,18 @@ class Hunt:
             self._pause()
         return order
 
-    def try_order(self, order: Array, grain: int = 1) -> bool:
-        """Cut an order; return whether that gave a better partition.
+    def try_order(self, order: Array, grain: int = 1, *, ties: bool = False) -> bool:
+        """Cut an order; return whether that gave a better partition than the last ones did.
 
         Parameters
         ----------
         order : ndarray of int32, shape (n,)
         grain : int
             See :meth:`Line.cut`.
+        ties : bool
+            Whether an equal partition, which is no better, takes the place of the last.
         """
-        known = FAR if self.best is None else self.best.whole
+        known = FAR if self._near is None else self._near.whole
         if self._staging.mode == FORWARD_BACKWARD:
             found = least_sum(
                 lambda limit, first: self._line.cut(order, limit, first, grain),
@@ -282,15 +308,17 @@ class Hunt:
                 known,
                 FEW_PROBES,
             )
-        elif self.best is None:
+        elif self._near is None:
             found = self._first_cut(order, grain)
         else:
-            found = self._line.cut(order, known, grain=grain)
+            found = self._line.cut(order, known + int(ties), grain=grain)
         if found is None:
             return False
-        self.best = found
-        self._offer(found)
-        return True
+        self._near = found
+        if self.best is None or found.whole < self.best.whole:
+            self.best = found
+            self._offer(found)
+        return found.whole < known
 
     def _first_cut(self, order: Array, grain: int) -> Found | None:
         """Return the best cuts of an order, tried with limits near the bound first."""

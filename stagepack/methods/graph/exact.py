@@ -32,9 +32,9 @@ from stagepack.progress import Progress
 
 GraphProgress = Progress[GraphSolution]
 
-QUICK = 20, 20, 0.3
+QUICK = 12, 20, 0.3
 """Orders, orders near the best that may fail, and seconds of work, before an exact search;"""
-LONG = 60, 400, 60.0
+LONG = 12, 200, 60.0, 4
 """where orders are all that is looked at."""
 
 KEPT = 0.3
@@ -125,7 +125,7 @@ class CompactSearch:
             self.progress.require_time()
         return broken
 
-    def along_orders(self, orders: int, patience: int, seconds: float) -> None:
+    def along_orders(self, orders: int, patience: int, seconds: float, starts: int = 1) -> None:
         """Look for partitions along many orders, of which the first is cut in equal shares.
 
         Parameters
@@ -136,10 +136,12 @@ class CompactSearch:
             Changes of the best of them that may fail in a row.
         seconds : float
             Of work, after which to end.
+        starts : int
+            How often to begin anew; a later call goes on where the last one ended.
         """
         if self.progress.solution is None:
             self.equal_work()
-        self.hunt(lambda hunt: hunt.search(orders, patience, seconds), "linear-dp")
+        self.hunt(lambda hunt: hunt.search(orders, patience, seconds, starts), "linear-dp")
 
     def hunt(self, look: Callable[[Hunt], object], source: str) -> None:
         """Look for partitions along orders, and offer what is found.

@@ -16,7 +16,7 @@ from stagepack.instances.graph import Compact, GraphPartition, GraphSolution, Ob
 from stagepack.methods import Settings
 from stagepack.methods.effort import counted
 from stagepack.methods.graph import METHODS
-from stagepack.methods.graph.exact import CompactSearch, dp, linear_dp
+from stagepack.methods.graph.exact import LONG, CompactSearch, dp, linear_dp
 from stagepack.methods.graph.improve import on_engine, solve_model
 from stagepack.methods.models import load_engine
 from stagepack.methods.starts import offer_start
@@ -44,10 +44,8 @@ MODELLED, MODEL = 1_000, 0.5
 """Blocks times devices up to which CP-SAT has its share of what is left: this part."""
 ORDERS, ORDERS_ALONE = 0.1, 0.5
 """The part of what is left for many orders of blocks; the same where labels do not apply;"""
-SHORT = 1.5, 0.75
-"""in short runs so many seconds of work, but at most this part;"""
-MANY = 20, 400
-"""how many more orders, and changes of the best that may fail in a row: the changes bring most."""
+SHORT = 1.5, 0.9
+"""in short runs so many seconds of work, but at most this part."""
 MOST_PINS = 20_000
 """Blocks and members of nets up to which `auto` asks METIS, too: in hundredths of a second."""
 Run = Callable[[GraphPartition, GraphProgress, Settings], None]
@@ -218,7 +216,8 @@ def _along_many_orders(search: CompactSearch, part: float) -> None:
     progress = search.progress
     few, value, bound = progress.solution, progress.objective, progress.bound
     left = progress.remaining
-    search.along_orders(*MANY, max(part * left, min(SHORT[0], SHORT[1] * left)))
+    seconds = max(part * left, min(SHORT[0], SHORT[1] * left))
+    search.along_orders(*LONG[:2], seconds, *LONG[3:])
     if few is None or value is None or bound is None or progress.objective is None:
         return
     if value - progress.objective < LITTLE * (value - bound):

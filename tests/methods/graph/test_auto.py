@@ -10,9 +10,9 @@ import pytest
 import stagepack as sp
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph.ideals import TooManyError
-from stagepack.heuristics.graph.linear import Hunt
+from stagepack.heuristics.graph.linear import Hunt, load_kernels
 from stagepack.heuristics.graph.local_search import PartitionSearch
-from stagepack.heuristics.graph.staging import Found, Staging
+from stagepack.heuristics.graph.staging import Staging
 from stagepack.instances.graph import Compact, GraphSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
@@ -96,32 +96,52 @@ def test_many_orders_are_others_than_the_few_before_them(monkeypatch: pytest.Mon
     tried: list[bytes] = []
     cut = Hunt.try_order
 
-    def try_order(hunt: Hunt, order: Array, grain: int = 1) -> bool:
+    def try_order(hunt: Hunt, order: Array, grain: int = 1, *, ties: bool = False) -> bool:
         tried.append(order.tobytes())
-        return cut(hunt, order, grain)
+        return cut(hunt, order, grain, ties=ties)
 
+    load_kernels()  # by a hunt of its own
     monkeypatch.setattr(Hunt, "try_order", try_order)
     instance = sp.load("graph/random/layered", operators=40, devices=4)
     progress = Progress[GraphSolution](instance.evaluate, instance.check)
     search = Exact(instance, progress, Settings())
-    for _ in range(2):
-        search.along_orders(orders=3, patience=0, seconds=9)
-    assert len(tried) == 8
-    assert len(set(tried)) == 7  # of eight; each call begins with the order of the graph
+    for starts in (1, 2):  # the first start of the second call goes on where the first one ended
+        search.along_orders(orders=3, patience=0, seconds=9, starts=starts)
+    assert len(tried) == 7
+    assert len(set(tried)) == 7
 
 
-def test_parts_are_cut_the_same_way_whatever_was_tried_before() -> None:
+def test_parts_are_put_in_the_same_order_whatever_was_tried_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     compact = Compact.of(sp.load("graph/random/layered", operators=40, devices=4))
     rank = np.arange(compact.blocks) // 10
-    values = []
+    tried: list[bytes] = []
     for orders in (0, 5):
-        found: list[Found] = []
-        hunt = Hunt(Staging.of(compact), lambda: None, found.append, seed=0)
+        hunt = Hunt(Staging.of(compact), lambda: None, lambda _: None, seed=0)
         hunt.search(orders, 0, 9)
-        hunt.best = None
-        hunt.along(rank)
-        values.append(found[-1].whole)
-    assert values[0] == values[1]
+        with monkeypatch.context() as patch:
+            patch.setattr(hunt, "try_order", lambda order: tried.append(order.tobytes()))
+            hunt.along(rank)
+    assert len(tried) == 2
+    assert tried[0] == tried[1]
+
+
+def test_orders_go_on_from_an_equal_partition_that_nobody_is_told_of() -> None:
+    compact = Compact.of(sp.load("graph/random/layered", operators=40, devices=4))
+    told: list[int] = []
+    hunt = Hunt(Staging.of(compact), lambda: None, lambda found: told.append(found.whole), seed=0)
+    hunt.search(3, 0, 9)
+    best = hunt.best
+    assert best is not None
+    again = np.argsort(-best.stage_of, kind="stable").astype(np.int32)
+    before = list(told)
+    assert not hunt.try_order(again, ties=True)
+    assert told == before
+    assert hunt.best is best
+    hunt.search(3, 30, 9)
+    assert told[-1] < before[-1]
+    assert told == sorted(told, reverse=True)
 
 
 def test_small_graphs_with_too_many_ideals_are_proved_by_cp_sat() -> None:
