@@ -45,7 +45,7 @@ class Walk(NamedTuple):
     best : ndarray, shape (n,)
         The orders of least value met.
     value : ndarray, shape (2,)
-        Objective value of the orders and of `best`; negative: to be found.
+        Objective value of the orders and of `best`.
     energy : ndarray of float64, shape (1,)
     random : ndarray of uint64, shape (1,)
         State of the generator.
@@ -241,10 +241,7 @@ def _there(
             # Devices before this one are noted backward, then those behind.
             first = walk.swapped[-place - 1 if place < 0 else before + place - 1]
             last = first + 2
-        if side == EARLY:
-            kernels.earlier(graph, paths, first, last)
-        else:
-            longest = max(longest, kernels.later(graph, paths, first, last))
+        longest = max(longest, kernels.there(graph, paths, side, first, last))
     return longest
 
 
@@ -255,14 +252,13 @@ def _found(
     """Find starts after a move of order[low:high]; whether they are within limits."""
     paths = walk.paths
     kernels.begin(paths)
-    _there(graph, walk, low, high, before, together, EARLY)
-    if _there(graph, walk, low, high, before, together, LATE) > limits.longest:
-        return False
-    for side in (EARLY, LATE):
-        kernels.wake(graph, paths, side, low, high)
-        for other in range(together):
-            at = walk.swapped[other]
-            kernels.wake(graph, paths, side, at, at + 2)
+    for side in range(2):
+        if _there(graph, walk, low, high, before, together, side) > limits.longest:
+            return False
+    for side in range(2):
+        for other in range(-1, together):
+            at = low if other < 0 else walk.swapped[other]
+            kernels.wake(paths, side, at, high if other < 0 else at + 2)
         if side == LATE:
             kernels.finish(graph, paths)
         if not kernels.follow(graph, paths, side, limits):
@@ -303,9 +299,6 @@ def anneal(
     """
     paths = walk.paths
     n, stop = len(paths.order), paths.work[0] + work
-    if walk.value[0] < 0:
-        walk.value[0] = walk.value[1] = kernels.whole(graph, paths, least)
-        walk.energy[0] = walk.value[0] + weight * paths.total[0] / n
     for done in range(moves):
         if walk.value[1] <= least or paths.work[0] >= stop:
             return done
@@ -322,18 +315,22 @@ def anneal(
         allowed = walk.energy[0] - heat * np.log(chance)
         most = n * (allowed - walk.value[0]) / weight + SLACK * paths.total[0]
         limits = Limits(least, int(allowed), int(most))
-        if _found(graph, walk, low, high, before, together, limits):
+        good = _found(graph, walk, low, high, before, together, limits)
+        while True:
+            if not good:
+                _back(walk, source, place, together)
+                kernels.restore(graph, paths)
             value = kernels.settle(graph, paths, least)
             energy = value + weight * paths.total[0] / n
-            if energy <= allowed:
-                walk.energy[0], walk.value[0] = energy, value
-                if value < walk.value[1]:
-                    walk.value[1] = value
-                    paths.work[0] += n // 4
-                    for at in range(n):  # a slice takes two seconds to compile
-                        walk.best[at] = paths.order[at]
-                continue
-        _back(walk, source, place, together)
-        kernels.restore(graph, paths)
-        kernels.settle(graph, paths, least)
+            if not good or energy <= allowed:
+                break
+            good = False
+        if not good:
+            continue
+        walk.energy[0], walk.value[0] = energy, value
+        if value < walk.value[1]:
+            walk.value[1] = value
+            paths.work[0] += n // 4
+            for at in range(n):  # a slice takes two seconds to compile
+                walk.best[at] = paths.order[at]
     return moves

@@ -119,11 +119,11 @@ def improve(
     if value is None:
         raise ValueError("the orders contradict one another")
     best = order.copy()
-    graph, walk = timing.graph, _walk(timing, order, seed)
     settings = settings or Cooling()
+    graph, walk = timing.graph, _walk(timing, order, seed, least, settings.weight)
     heat = settings.heat * float(graph.duration[graph.row].mean())
     ratio = COOLED ** (1 / settings.moves)
-    known, done = value, 0
+    known, done = int(walk.value[1]), 0
     while done < settings.moves and value > least and (keep_going is None or keep_going(0)):
         before = int(walk.paths.work[0])
         left, now = settings.moves - done, heat * ratio**done
@@ -142,14 +142,26 @@ def improve(
     return best
 
 
-def _walk(timing: Timing, order: Array, seed: int) -> Walk:
-    """Return a walk that begins at some orders."""
+def _walk(timing: Timing, order: Array, seed: int, least: int, weight: float) -> Walk:
+    """Return a walk that begins at some orders, which do not contradict one another."""
     operations, n = timing.instance.operations, timing.n
+    graph, spans = timing.graph, timing.instance.objective is Objective.SPAN
     into_first, into_row, into_lag = entering(timing.instance)
-    follower, visit, waits = np.zeros((3, n), dtype=np.int32)
-    early, late, excess, heap, key, swapped = np.zeros((6, n), dtype=np.int64)
+    start = timing.earliest(order)
+    assert start is not None
+    early, device = start.copy(), graph.device[graph.row]
+    first, last = order[timing.ptr[:-1]], order[timing.ptr[1:] - 1]
+    ends = early[last] + graph.duration[graph.row[last]]
+    values = ends + graph.rest
+    if not spans:
+        ends = -graph.rest
+    late = timing.latest(ends).copy()
+    values -= late[first] if spans else 0
+    span = values.copy() if spans else np.zeros_like(ends)
+    excess = np.maximum(0, span[device] + early - late - least)
+    total, value = excess.sum(keepdims=True), np.full(2, values.max())
+    heap, key, swapped = np.zeros((3, n), dtype=np.int64)
     noted, before, stamp = np.zeros((3, 2, n), dtype=np.int64)
-    ends, span = np.zeros((2, timing.d), dtype=np.int64)
     paths = Paths(
         order=order.copy(),
         ptr=timing.ptr,
@@ -162,7 +174,7 @@ def _walk(timing: Timing, order: Array, seed: int) -> Walk:
         ends=ends,
         span=span,
         excess=excess,
-        total=np.zeros(1, dtype=np.int64),
+        total=total,
         noted=noted,
         before=before,
         stamp=stamp,
@@ -170,10 +182,7 @@ def _walk(timing: Timing, order: Array, seed: int) -> Walk:
         key=key,
         inside=np.zeros(n, dtype=np.int8),
         counts=np.zeros(4, dtype=np.int64),
-        follower=follower,
-        visit=visit,
-        waits=waits,
-        spans=int(timing.instance.objective is Objective.SPAN),
+        spans=int(spans),
         work=np.zeros(1, dtype=np.int64),
     )
     return Walk(
@@ -183,8 +192,8 @@ def _walk(timing: Timing, order: Array, seed: int) -> Walk:
         microbatch=np.array(operations.microbatch),
         swapped=swapped,
         best=order.copy(),
-        value=np.full(2, -1, dtype=np.int64),
-        energy=np.zeros(1),
+        value=value,
+        energy=value[:1] + weight * total / n,
         random=np.random.default_rng(seed).integers(1, 1 << 63, size=1, dtype=np.uint64),
     )
 

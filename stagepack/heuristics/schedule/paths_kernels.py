@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stagepack.heuristics.schedule.timing_kernels import FAR, Graph, backward, forward
-from stagepack.heuristics.schedule.timing_kernels import target as reached
+from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
 from stagepack.instances.compiled import step
 from stagepack.instances.profile import Array
 
 EARLY, LATE = 0, 1
 MOVE, HEAPED = 2, 3
 """Places of :attr:`Paths.counts`; the first two are numbers of notes."""
+
+MAYBE, SURELY = 1, 2
 
 PATIENCE = 2
 """Operations looked at in a change, for each of all, from which on it is given up."""
@@ -52,11 +53,9 @@ class Paths(NamedTuple):
     heap, key : ndarray, shape (n,)
         Operations to be looked at, a heap, and what it goes by.
     inside : ndarray of int8, shape (n,)
-        Whether they are in the heap.
+        0: not in the heap; `MAYBE` or `SURELY` their starts have changed.
     counts : ndarray, shape (4,)
         Notes on `early` and on `late`, moves, operations in the heap.
-    follower, visit, waits : ndarray of int32, shape (n,)
-        Scratch of :func:`whole`.
     spans : int
         1: the objective is the longest span, 0: the makespan.
     work : ndarray, shape (1,)
@@ -82,9 +81,6 @@ class Paths(NamedTuple):
     key: Array
     inside: Array
     counts: Array
-    follower: Array
-    visit: Array
-    waits: Array
     spans: int
     work: Array
 
@@ -109,11 +105,12 @@ class Limits(NamedTuple):
 
 
 @step
-def _push(paths: Paths, v: int, key: int) -> None:
+def _push(paths: Paths, side: int, v: int, why: int) -> None:
     """Add an operation to the heap, unless it is there."""
-    if paths.inside[v] == 1:
+    if paths.inside[v] != 0:
         return
-    paths.inside[v] = 1
+    paths.inside[v] = why
+    key = paths.early[v] if side == EARLY else -paths.late[v]
     place = paths.counts[HEAPED]
     paths.counts[HEAPED] += 1
     while place > 0:
@@ -127,9 +124,8 @@ def _push(paths: Paths, v: int, key: int) -> None:
 
 @step
 def _pop(paths: Paths) -> int:
-    """Return the operation of least key, no longer in the heap."""
+    """Return the operation of least key, whose place in the heap is another's then."""
     found: int = paths.heap[0]
-    paths.inside[found] = 0
     paths.counts[HEAPED] -= 1
     size = paths.counts[HEAPED]
     v, key, place = paths.heap[size], paths.key[size], 0
@@ -218,28 +214,18 @@ def _latest(graph: Graph, paths: Paths, v: int) -> bool:
 
 
 @step
-def _wake_after(graph: Graph, paths: Paths, v: int) -> None:
-    """Let what waits for an operation be looked at."""
+def _wake(graph: Graph, paths: Paths, side: int, v: int) -> None:
+    """Let what waits for an operation be looked at; or, for `LATE`, what it waits for."""
     row = graph.row[v]
-    place = paths.position[v] + 1
-    if place < paths.ptr[graph.device[row] + 1]:
-        _push(paths, paths.order[place], paths.early[paths.order[place]])
-    for arc in range(graph.first[row], graph.first[row + 1]):
-        if graph.after[arc] != row:
-            u = reached(graph, v, row, arc)
-            _push(paths, u, paths.early[u])
-
-
-@step
-def _wake_before(graph: Graph, paths: Paths, v: int) -> None:
-    """Let what an operation waits for be looked at."""
-    row = graph.row[v]
-    place = paths.position[v] - 1
-    if place >= paths.ptr[graph.device[row]]:
-        _push(paths, paths.order[place], -paths.late[paths.order[place]])
-    for arc in range(paths.into_first[row], paths.into_first[row + 1]):
-        u = graph.origin[paths.into_row[arc]] + v - graph.origin[row]
-        _push(paths, u, -paths.late[u])
+    d = graph.device[row]
+    beside = paths.position[v] + (1 if side == EARLY else -1)
+    if paths.ptr[d] <= beside < paths.ptr[d + 1]:
+        _push(paths, side, paths.order[beside], MAYBE)
+    arcs = graph.first if side == EARLY else paths.into_first
+    rows = graph.after if side == EARLY else paths.into_row
+    for arc in range(arcs[row], arcs[row + 1]):
+        if rows[arc] != row:
+            _push(paths, side, graph.origin[rows[arc]] + v - graph.origin[row], MAYBE)
 
 
 # ---------------------------------------------------------------------- all that changes
@@ -253,35 +239,32 @@ def begin(paths: Paths) -> None:
 
 
 @step
-def earlier(graph: Graph, paths: Paths, low: int, high: int) -> None:
-    """Find earliest starts of order[low:high], whose places have changed."""
-    paths.work[0] += LOOK * (high - low)
-    for at in range(low, high):
-        _earliest(graph, paths, paths.order[at])
+def there(graph: Graph, paths: Paths, side: int, low: int, high: int) -> int:
+    """Find starts of order[low:high], whose places have changed; the earliest come first.
 
-
-@step
-def later(graph: Graph, paths: Paths, low: int, high: int) -> int:
-    """Find latest starts of order[low:high] after the earliest; return the longest path there."""
+    Returns
+    -------
+    int
+        The longest path through any of them, for `LATE`.
+    """
     longest = 0
-    for at in range(high - 1, low - 1, -1):
-        v = paths.order[at]
-        _latest(graph, paths, v)
-        length = paths.span[graph.device[graph.row[v]]] + paths.early[v] - paths.late[v]
-        longest = max(longest, length)
+    paths.work[0] += LOOK * (high - low) // 2
+    for turn in range(high - low):
+        v = paths.order[low + turn if side == EARLY else high - 1 - turn]
+        if side == EARLY:
+            _earliest(graph, paths, v)
+        else:
+            _latest(graph, paths, v)
+            length = paths.span[graph.device[graph.row[v]]] + paths.early[v] - paths.late[v]
+            longest = max(longest, length)
     return longest
 
 
 @step
-def wake(graph: Graph, paths: Paths, side: int, low: int, high: int) -> None:
-    """Let all that comes after order[low:high] be looked at; or before, for `LATE`."""
+def wake(paths: Paths, side: int, low: int, high: int) -> None:
+    """Let all that is beside order[low:high] be looked at, as starts have changed there."""
     for at in range(low, high):
-        v = paths.order[at]
-        _push(paths, v, paths.early[v] if side == EARLY else -paths.late[v])
-        if side == EARLY:
-            _wake_after(graph, paths, v)
-        else:
-            _wake_before(graph, paths, v)
+        _push(paths, side, paths.order[at], SURELY)
 
 
 @step
@@ -307,6 +290,8 @@ def follow(graph: Graph, paths: Paths, side: int, limits: Limits) -> bool:
         v = _pop(paths)
         looked += 1
         changed = _earliest(graph, paths, v) if side == EARLY else _latest(graph, paths, v)
+        changed = changed or paths.inside[v] == SURELY
+        paths.inside[v] = 0
         if not changed:
             continue
         length = paths.span[graph.device[graph.row[v]]] + paths.early[v] - paths.late[v]
@@ -315,10 +300,7 @@ def follow(graph: Graph, paths: Paths, side: int, limits: Limits) -> bool:
         _exceed(graph, paths, v, limits.least)
         if paths.total[0] > limits.total:
             break
-        if side == EARLY:
-            _wake_after(graph, paths, v)
-        else:
-            _wake_before(graph, paths, v)
+        _wake(graph, paths, side, v)
     paths.work[0] += LOOK * looked
     if paths.counts[HEAPED] == 0:
         return True
@@ -336,7 +318,7 @@ def finish(graph: Graph, paths: Paths) -> None:
         end = paths.early[v] + graph.duration[graph.row[v]]
         if end != paths.ends[d]:
             paths.ends[d] = end
-            _push(paths, v, -paths.late[v])
+            _push(paths, LATE, v, MAYBE)
 
 
 @step
@@ -378,21 +360,3 @@ def restore(graph: Graph, paths: Paths) -> None:
         for d in range(len(paths.ends)):
             v = paths.order[paths.ptr[d + 1] - 1]
             paths.ends[d] = paths.early[v] + graph.duration[graph.row[v]]
-
-
-@step
-def whole(graph: Graph, paths: Paths, least: int) -> int:
-    """Return the value of the orders, all found anew; they do not contradict one another."""
-    n = len(paths.order)
-    paths.work[0] += 2 * (n + graph.arcs)
-    forward(graph, paths.order, paths.follower, paths.early, paths.visit, paths.waits)
-    for d in range(len(paths.ends)):
-        v = paths.order[paths.ptr[d + 1] - 1]
-        end = paths.early[v] + graph.duration[graph.row[v]]
-        paths.ends[d] = end if paths.spans == 1 else -graph.rest[d]
-    backward(graph, paths.follower, paths.visit, paths.ends, paths.late, 0, n)
-    paths.counts[EARLY] = paths.counts[LATE] = 0
-    value = settle(graph, paths, least)
-    for v in range(n):
-        _exceed(graph, paths, v, least)
-    return value

@@ -168,19 +168,23 @@ class Timing:
         for _ in range(self.d):
             later = np.where(length > -FAR, end[:, None] - span + length, -FAR).max(axis=0)
             end = np.maximum(end, later)
-        return span, self._latest(end - self.graph.rest)
+        return span, self._from_zero(end - self.graph.rest)
 
-    def _latest(self, deadline: Array) -> Array:
+    def latest(self, deadline: Array) -> Array:
         """Return the latest starts for devices that are done by `deadline`, shape (d,).
 
-        In the orders of the last call of :meth:`earliest`, whose starts become these; the least
-        of them is 0.
+        In the orders of the last call of :meth:`earliest`, whose starts become these.
         """
         n = self.n
         for low, high in self._parts():
             kernels.backward(
                 self.graph, self._follower, self._visit, deadline, self._start, n - high, n - low
             )
+        return self._start
+
+    def _from_zero(self, deadline: Array) -> Array:
+        """Return the latest starts for these deadlines, all as much earlier that the least is 0."""
+        self.latest(deadline)
         self._start -= self._start.min()
         return self._start
 
@@ -193,7 +197,7 @@ class Timing:
         if start is None:
             return None
         last = order[self.ptr[1:] - 1]
-        return self._latest(start[last] + self.graph.duration[self.graph.row[last]])
+        return self._from_zero(start[last] + self.graph.duration[self.graph.row[last]])
 
     @property
     def exact(self) -> bool:

@@ -12,7 +12,7 @@ from stagepack.instances.schedule import PipelineSchedule
 
 def walked(timing: Timing, order: np.ndarray, least: int, moves: int, seed: int = 0) -> Walk:
     """Return where so many hot moves lead."""
-    walk = annealing._walk(timing, order, seed)
+    walk = annealing._walk(timing, order, seed, least, 4.0)
     anneal(timing.graph, walk, 30.0, 1.0, 4.0, least, moves, 1 << 40)
     return walk
 
