@@ -17,7 +17,7 @@ import numpy as np
 from stagepack.heuristics.random_kernels import draw
 from stagepack.heuristics.schedule import paths_kernels as kernels
 from stagepack.heuristics.schedule.paths_kernels import EARLY, LATE, Limits, Paths
-from stagepack.heuristics.schedule.timing_kernels import Graph
+from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
 from stagepack.heuristics.schedule.timing_kernels import target as reached
 from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
@@ -315,6 +315,8 @@ def anneal(
         allowed = walk.energy[0] - heat * np.log(chance)
         most = n * (allowed - walk.value[0]) / weight + SLACK * paths.total[0]
         limits = Limits(least, int(allowed), int(most))
+        if paths.spans == 1:  # which are not known before the end
+            limits = Limits(least, FAR, FAR)
         good = _found(graph, walk, low, high, before, together, limits)
         while True:
             if not good:

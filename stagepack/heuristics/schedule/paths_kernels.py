@@ -295,7 +295,7 @@ def follow(graph: Graph, paths: Paths, side: int, limits: Limits) -> bool:
         if not changed:
             continue
         length = paths.span[graph.device[graph.row[v]]] + paths.early[v] - paths.late[v]
-        if length > limits.longest and (side == LATE or paths.spans == 0):
+        if length > limits.longest:
             break
         _exceed(graph, paths, v, limits.least)
         if paths.total[0] > limits.total:
