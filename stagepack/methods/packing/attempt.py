@@ -15,7 +15,7 @@ from stagepack.heuristics.packing.constructive import dive, greedy, spill, valle
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.exact_search.components import Packing
-from stagepack.heuristics.packing.local_search import annealing
+from stagepack.heuristics.packing.local_search import annealing, overlaps
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -197,8 +197,8 @@ def warm_up(*parts: str) -> None:
     *parts : str
         Out of "greedy", "valleys", "lists" (either for more than plain blocks), "sharing" (checks
         of what may lie over one another), "dive", "exact", "places" (exact and beam for more than
-        plain blocks), "general" (exact for blocks of any shape), "anneal", "beam", "relocation",
-        "spill".
+        plain blocks), "general" (exact for blocks of any shape), "anneal", "overlaps", "beam",
+        "relocation", "spill".
     """
     # Its load is 16 and its optimum 17, so that nothing is decided without a search.
     instance = LmemPacking.from_arrays(
@@ -231,6 +231,9 @@ def warm_up(*parts: str) -> None:
         exact.decide(Blocks.of(around), 16)
     if "anneal" in parts:
         annealing.improve(blocks, low, target=16, legs=1)
+    if "overlaps" in parts:
+        looks = iter([True] * 2)
+        overlaps.improve(blocks, low, target=16, keep_going=lambda: next(looks, False))
     if "spill" in parts:
         two = [Memory("near", 16, 1), Memory("far", None, 2)]
         apart = instance.replace(memories=two, accesses=[1] * 8, objective="spill")

@@ -53,6 +53,9 @@ LARGE, DENSE = 20_000, 3_000_000
 """Blocks, and pairs of them alive together, from which on `auto` keeps to methods whose cost grows
 like a sort and which list no pairs."""
 
+OVERLAPPING = 0.5
+"""What minimising overlaps gets of the time of annealing; where blocks are many it comes first."""
+
 PROPAGATED = 400
 """Blocks up to which a model takes turns with the exact search."""
 
@@ -275,7 +278,7 @@ def _at_scale(attempt: Attempt, settings: Settings) -> None:
 
 
 def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None:
-    """Take turns, each longer: exhaustive search, local search, bounds from windows of time.
+    """Take turns, each longer: exhaustive search, local searches, bounds from windows of time.
 
     Turns are measured in work, not in seconds, so that runs that end by themselves repeat.  Near
     the limit each search leaves half of what is left to those after it.
@@ -288,7 +291,12 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
         modelled = turn > 1 and blocks.b <= PROPAGATED if blocks.rigid else True
         if turn > 1:
             low = steps.search_rigid(attempt, low, _share(exactly) / 4)
+        elif blocks.b > steps.LITTLE:
+            steps.minimise_overlaps(attempt, seed, _share(OVERLAPPING * locally))
+            low = attempt.best
         steps.search_exactly(attempt, low, _share(exactly))
+        if turn > 1 or blocks.b <= steps.LITTLE:
+            steps.minimise_overlaps(attempt, seed + turn, _share(OVERLAPPING * locally))
         if annealed:
             steps.improve(attempt, attempt.best, seed + turn, _share(locally))
         if narrowed and attempt.keep_going():

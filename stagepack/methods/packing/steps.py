@@ -19,7 +19,7 @@ from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.heuristics.packing.exact_search.rigid import made_rigid
-from stagepack.heuristics.packing.local_search import annealing, cores, repair
+from stagepack.heuristics.packing.local_search import annealing, cores, overlaps, repair
 from stagepack.instances.packing import Objective
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
@@ -282,6 +282,32 @@ def improve(attempt: Attempt, low: Array | None, seed: int, seconds: float = mat
         )
         if effort.spent() == before:  # nothing can move
             return
+
+
+def minimise_overlaps(attempt: Attempt, seed: int, seconds: float) -> None:
+    """Lower the best placement by letting blocks overlap and moving them apart, where that applies.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    seed : int
+    seconds : float
+        Of work.
+    """
+    blocks, low = attempt.blocks.rounded, attempt.best
+    keep_going = attempt.for_a_while(seconds)
+    if low is None or attempt.too_dense or overlaps.unsupported(blocks) or not keep_going():
+        return
+    compile_kernels(attempt, "overlaps")
+    goal = attempt.instance.goal
+    overlaps.improve(
+        blocks,
+        low,
+        target=max(int(attempt.progress.bound or 0), 0 if goal is None else goal),
+        seed=seed,
+        keep_going=keep_going,
+        on_solution=lambda offsets: attempt.offer(offsets, "overlaps"),
+    )
 
 
 def search_beams(attempt: Attempt, low: Array | None, seed: int) -> None:

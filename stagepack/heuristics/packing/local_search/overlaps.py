@@ -1,0 +1,134 @@
+"""Overlap minimisation: let blocks overlap below a lower ceiling, then move them apart.
+
+From the best packing known the ceiling is lowered, half the way to the target at first; what was
+above ends below it, over other blocks.  One block that overlaps any, at random, goes where that
+costs least, until nothing overlaps; where no place is better, its overlaps cost more from then on
+(guided local search).  Where a ceiling resists, the next one is nearer to the packing, in turns.
+
+Cost: O(m log m) for a move of a block that meets m others; none looks at more.  Source: Voudouris
+and Tsang, "Guided local search and its application to the traveling salesman problem", 1999;
+Egeblad, Nielsen and Odgaard, "Fast neighborhood search for two- and three-dimensional nesting
+problems", 2007; ceilings and weights of pairs: own work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.constructive.greedy import KeepGoing
+from stagepack.heuristics.packing.local_search.overlaps_kernels import Overlaps, begin, separate
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+from stagepack.progress import Stopped
+
+BUDGET = 4_000_000
+"""Steps of a kernel call: less than a tenth of a second."""
+
+STEP, ENTRY = 4e-9, 3e-8
+"""Seconds of a step, and of an entry of the rows each time that what overlaps is listed."""
+
+TRY, NEAREST = 0.25, 1 / 500
+"""Seconds of work for a ceiling at first, and the least part of the way to the target by which one
+is lowered; then it all begins again, with twice the time."""
+
+
+def unsupported(blocks: Blocks) -> str:
+    """Return why overlaps are not minimised for `blocks`, or ''."""
+    if not blocks.rigid:
+        return "overlaps are minimised for blocks of full height at all times only"
+    if len(blocks.range_low):
+        return "overlaps are minimised for blocks that may lie anywhere only"
+    if (np.gcd.reduce(blocks.size) % blocks.alignment).any():
+        return "overlaps are minimised where all sizes are multiples of all alignments only"
+    return ""
+
+
+def improve(
+    blocks: Blocks,
+    offsets: Array,
+    *,
+    target: int,
+    seed: int = 0,
+    keep_going: KeepGoing,
+    on_solution: Callable[[Array], None] | None = None,
+) -> Array:
+    """Lower the peak of a packing.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Of the supported kind; their neighbours must fit in memory.
+    offsets : ndarray of int64, shape (b,)
+        A packing.
+    target : int
+        Stop at this peak: the best bound known, or any that will do.
+    seed : int
+    keep_going : callable
+        Asked several times a second; without a no there is no end but the target.
+    on_solution : callable, optional
+        Called with the offsets at every improvement.
+
+    Returns
+    -------
+    ndarray of int64, shape (b,)
+        Offsets of a peak no higher than before.
+    """
+    unit = math.gcd(int(np.gcd.reduce(blocks.size)), *offsets.tolist())
+    best, peak = offsets, int((offsets + blocks.size).max(initial=0)) // unit
+    target = -(-target // unit)
+    if peak <= target or (unit % blocks.alignment).any():
+        return best
+    try:
+        search = _search(blocks, unit, seed, keep_going)
+    except Stopped:
+        return best
+    part, seconds = 0.5, TRY
+    while peak > target:
+        ceiling = peak - max(1, int((peak - target) * part))
+        search.offsets[:] = np.minimum(best // unit, ceiling - search.size)
+        search.weight[:] = 1.0
+        begin(search)
+        effort.spend(effort.LOOK + ENTRY * len(search.other))
+        until = effort.spent() + seconds
+        while search.many[0] > 0 and effort.spent() < until:
+            if not keep_going():
+                return best
+            steps = min(BUDGET, int((until - effort.spent()) / STEP) + 1)
+            effort.spend(effort.LOOK + STEP * (steps - separate(ceiling, steps, search)))
+        if search.many[0] == 0:
+            best = search.offsets * unit
+            peak = int((search.offsets + search.size).max(initial=0))
+            if on_solution is not None:
+                on_solution(best)
+        elif part > NEAREST and peak - ceiling > 1:
+            part /= 2
+        else:
+            part, seconds = 0.5, 2 * seconds
+        if not keep_going():
+            return best
+    return best
+
+
+def _search(blocks: Blocks, unit: int, seed: int, keep_going: KeepGoing) -> Overlaps:
+    """Return a search, in units, that has not begun."""
+    ptr, other = blocks.neighbours(effort.pausing(keep_going))
+    effort.spend(ENTRY * len(other))
+    room = 4 * int(np.diff(ptr).max(initial=0)) + 2
+    return Overlaps(
+        ptr=ptr,
+        other=other,
+        weight=np.empty(len(other)),
+        size=blocks.size // unit,
+        offsets=np.empty(blocks.b, dtype=np.int64),
+        clashes=np.empty(blocks.b, dtype=np.int64),
+        listed=np.empty(blocks.b, dtype=np.int64),
+        place=np.empty(blocks.b, dtype=np.int64),
+        many=np.zeros(1, dtype=np.int64),
+        bend=np.empty(room, dtype=np.int64),
+        slope=np.empty(room),
+        random=np.random.default_rng(seed).integers(1, 1 << 63, size=1, dtype=np.uint64),
+    )

@@ -1,0 +1,194 @@
+"""Compiled kernel of overlap minimisation.
+
+Cost: O(m log m) for a block that is moved, of m that it meets.  Source: see :mod:`.overlaps`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stagepack.heuristics.random_kernels import draw
+from stagepack.instances.compiled import compiled, step
+from stagepack.instances.profile import Array
+
+MOVE, BEND = 40, 12
+"""Steps of a move, and of each of the four bends that a neighbour gives to what a place costs."""
+
+
+class Overlaps(NamedTuple):
+    """Blocks below a ceiling, some of which overlap; int64 arrays unless stated otherwise.
+
+    Attributes
+    ----------
+    ptr, other : ndarray, shape (b + 1,), (e,)
+        Rows of the blocks that meet each block.
+    weight : ndarray of float, shape (e,)
+        What a unit of overlap of two blocks costs; the same in both rows.
+    size, offsets : ndarray, shape (b,)
+    clashes : ndarray, shape (b,)
+        How many others each block overlaps.
+    listed, place : ndarray, shape (b,)
+        The blocks that overlap any, first `many[0]` entries; where each is there.
+    many : ndarray, shape (1,)
+    bend, slope : ndarray, shape (4 * most neighbours + 2,), the latter of float
+        Where what a place costs bends, and by how much.
+    random : ndarray of uint64, shape (1,)
+        State of the generator.
+    """
+
+    ptr: Array
+    other: Array
+    weight: Array
+    size: Array
+    offsets: Array
+    clashes: Array
+    listed: Array
+    place: Array
+    many: Array
+    bend: Array
+    slope: Array
+    random: Array
+
+
+@compiled
+def separate(ceiling: int, steps: int, search: Overlaps) -> int:
+    """Move blocks that overlap to where that costs least; return the steps that are left.
+
+    Where a move gains nothing, what the block overlaps costs more from then on.
+
+    Parameters
+    ----------
+    ceiling : int
+        No block ends above it.
+    steps : int
+    search : Overlaps
+    """
+    while steps > 0 and search.many[0] > 0:
+        i = search.listed[draw(search.random, search.many[0])]
+        now, at, least = _cheapest(i, ceiling, search)
+        if least == now:
+            _weigh(i, search)
+        if at != search.offsets[i]:
+            _recount(i, at, search)
+            search.offsets[i] = at
+        steps -= MOVE + 4 * BEND * (search.ptr[i + 1] - search.ptr[i])
+    return steps
+
+
+@compiled
+def begin(search: Overlaps) -> None:
+    """List the blocks that overlap any."""
+    search.many[0] = 0
+    search.clashes[:] = 0
+    for i in range(len(search.size)):
+        for r in range(search.ptr[i], search.ptr[i + 1]):
+            if _overlap(i, search.offsets[i], search.other[r], search) > 0:
+                search.clashes[i] += 1
+        if search.clashes[i] > 0:
+            search.place[i] = search.many[0]
+            search.listed[search.many[0]] = i
+            search.many[0] += 1
+
+
+@step
+def _overlap(i: int, at: int, j: int, search: Overlaps) -> int:
+    """Return by how much block i would overlap block j if it began there; 0 or less: not at all."""
+    low, high = search.offsets[j], search.offsets[j] + search.size[j]
+    return int(min(at + search.size[i], high) - max(at, low))
+
+
+@step
+def _cheapest(i: int, ceiling: int, search: Overlaps) -> tuple[float, int, float]:
+    """Return what the place of block i costs, the cheapest one, at random among equals, and that.
+
+    What a place costs is linear between bends, so that one of them is the cheapest, or an end.
+    """
+    size, offsets, bend, slope = search.size, search.offsets, search.bend, search.slope
+    now, end = 0.0, ceiling - size[i]
+    bend[0], slope[0] = 0, 0.0
+    bend[1], slope[1] = end, 0.0
+    k = 2
+    for r in range(search.ptr[i], search.ptr[i + 1]):
+        j, weight = search.other[r], search.weight[r]
+        low, high, both = offsets[j] - size[i], offsets[j] + size[j], min(size[i], size[j])
+        bend[k], slope[k] = low, weight
+        bend[k + 1], slope[k + 1] = low + both, -weight
+        bend[k + 2], slope[k + 2] = high - both, -weight
+        bend[k + 3], slope[k + 3] = high, weight
+        k += 4
+        now += weight * max(0, _overlap(i, offsets[i], j, search))
+    _sort(bend, slope, k)
+    cost, rising, ties = 0.0, 0.0, 1
+    best, least, before = offsets[i], now, bend[0]
+    for r in range(k):
+        here = bend[r]
+        cost += rising * (here - before)
+        rising += slope[r]
+        before = here
+        if here > end:
+            break
+        if here < 0 or here == offsets[i]:
+            continue
+        if cost < least:
+            best, least, ties = here, cost, 1
+        elif cost == least:
+            ties += 1
+            if draw(search.random, ties) == 0:
+                best = here
+    return now, best, least
+
+
+@step
+def _sort(bend: Array, slope: Array, many: int) -> None:
+    """Sort the first entries by bend, in place: Shell's sort, a few hundred of them mostly."""
+    gap = 1
+    while gap < many // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for r in range(gap, many):
+            at, more, q = bend[r], slope[r], r
+            while q >= gap and bend[q - gap] > at:
+                bend[q], slope[q] = bend[q - gap], slope[q - gap]
+                q -= gap
+            bend[q], slope[q] = at, more
+        gap //= 3
+
+
+@step
+def _weigh(i: int, search: Overlaps) -> None:
+    """Raise what it costs that block i overlaps those that it does, in both rows."""
+    for r in range(search.ptr[i], search.ptr[i + 1]):
+        j = search.other[r]
+        if _overlap(i, search.offsets[i], j, search) > 0:
+            search.weight[r] += 1.0
+            q = search.ptr[j]
+            while search.other[q] != i:
+                q += 1
+            search.weight[q] += 1.0
+
+
+@step
+def _recount(i: int, at: int, search: Overlaps) -> None:
+    """Count overlaps anew for a move of block i."""
+    for r in range(search.ptr[i], search.ptr[i + 1]):
+        j = search.other[r]
+        before = _overlap(i, search.offsets[i], j, search) > 0
+        after = _overlap(i, at, j, search) > 0
+        if before != after:
+            change = 1 if after else -1
+            _count(i, change, search)
+            _count(j, change, search)
+
+
+@step
+def _count(i: int, change: int, search: Overlaps) -> None:
+    """Change how many others block i overlaps; keep the list of those that overlap any."""
+    listed, place, many = search.listed, search.place, search.many
+    if search.clashes[i] == 0:
+        place[i], listed[many[0]] = many[0], i
+        many[0] += 1
+    search.clashes[i] += change
+    if search.clashes[i] == 0:
+        many[0] -= 1
+        last = listed[many[0]]
+        listed[place[i]], place[last] = last, place[i]
