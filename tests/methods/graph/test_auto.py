@@ -128,7 +128,7 @@ def test_parts_are_put_in_the_same_order_whatever_was_tried_before(
 
 
 def test_orders_go_on_from_an_equal_partition_that_nobody_is_told_of() -> None:
-    compact = Compact.of(sp.load("graph/random/layered", operators=40, devices=4))
+    compact = Compact.of(sp.load("graph/random/layered", operators=80, devices=4))
     told: list[int] = []
     hunt = Hunt(Staging.of(compact), lambda: None, lambda found: told.append(found.whole), seed=0)
     hunt.search(3, 0, 9)
