@@ -23,6 +23,7 @@ ROW = re.compile(
     r" *([0-9]{1,18}) *- *([0-9]{1,18}): *0x([0-9a-fA-F]{1,15}) *- *0x([0-9a-fA-F]{1,15}): *"
     r"([0-9]{1,18}):(.*)"
 )
+END = re.compile(r"Allocation Peak Tensor Size: *[0-9]+")
 RULE = "#" * 20
 ALIGNMENT = 16
 
@@ -34,6 +35,7 @@ class Table:
     name: str
     columns: int
     rows: dict[tuple[int, int, int, int], str] = field(default_factory=dict)
+    ended: bool = False
 
     def packing(self, given: Words, file: str) -> LmemPacking:
         """Return the instance, without Vela's addresses."""
@@ -62,7 +64,7 @@ def _tables(data: bytes) -> list[Table]:
     Raises
     ------
     InputError
-        Naming the line: no row of a table, or one whose ranges are none.
+        Naming the line: no row of a table, or one whose ranges are none; a table without its end.
     """
     lines = strict.text(data).splitlines()
     found: list[Table] = []
@@ -78,8 +80,13 @@ def _tables(data: bytes) -> list[Table]:
         elif table is not None and line.strip():
             if ROW.match(line) or re.match(r" *[0-9]+ *- *[0-9]", line):
                 raise _damaged(at, "is no row of the table")
+            table.ended = END.match(line) is not None
             table = None
-    return [table for table in found if table.rows]
+    found = [table for table in found if table.rows]
+    cut = next((table for table in found if not table.ended), None)
+    if cut is not None:
+        raise _damaged(len(lines) - 1, f"{cut.name[:60]!r} ends without its peak: it was cut short")
+    return found
 
 
 def _title(lines: list[str], header: int) -> str:

@@ -230,6 +230,7 @@ class Trap:
         (VELA.replace("0x0c0", "0x0c1"), "line 5: has no name, or ranges that are none"),
         (VELA.replace("128:          192: NHWC           :", "128"), "line 5"),
         (VELA[:600], "line 8: is no row of the table"),
+        (VELA[: VELA.index("         5 - ")], "Staging' ends without its peak: it was cut short"),
         (RANGES + ASSIGNMENT.replace("<81 dot @0>", "dot"), "line 13: is no allocation and no"),
         (RANGES.replace("4-6", "6-4") + ASSIGNMENT, "line 8: ends before it begins"),
         (RANGES + "BufferAssignment:\n", "holds no buffers to place"),
