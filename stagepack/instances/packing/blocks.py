@@ -68,7 +68,7 @@ class Blocks:
     linear : bool
         Sections follow one another in time: lifetimes that are neither circular nor a graph.
     looks : int
-        Questions whether to go on while cliques were sought, each after as much work.
+        Questions whether to go on while it was made, most of them after as much work.
     """
 
     block: Array
@@ -131,21 +131,23 @@ class Blocks:
             owner, end, time = block[buffer], first + 1, np.arange(cliques)
             low, high = np.zeros(len(owner), dtype=np.int64), instance.size[buffer]
             lasting = np.ones(len(owner), dtype=np.int64)
-        keep_going()  # of millions every pass takes a while: others hear of it
+        looks()  # of millions every pass takes a while: others hear of it
+        count = np.bincount(owner, minlength=b)
         duration = np.zeros(b, dtype=np.int64)
         np.add.at(duration, owner, lasting)
-        count = np.bincount(owner, minlength=b)
         if len(owner) > b or not np.array_equal(owner, np.arange(b)):
             order = _by_owner(owner, first, b)
-            first, end, low, high = first[order], end[order], low[order], high[order]
-        keep_going()
+            looks()
+            first, high, timed = first[order], high[order], instance.conflicts is None
+            end, low = (end[order], low[order]) if timed else (first + 1, low)
+        looks()
         pairs = _sharing(instance, block)
         ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
         load = np.zeros(len(time) + 1, dtype=np.int64)
         np.add.at(load, first, high - low)
         np.add.at(load, end, low - high)
         load = np.cumsum(load)[:-1]
-        keep_going()
+        looks()
         if len(pairs):
             load -= _shared(pairs, ptr, first, end, high - low, len(time))
         range_ptr, range_low, range_high = _ranges(instance, block, size, fixed)

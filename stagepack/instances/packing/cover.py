@@ -49,8 +49,10 @@ def clique_cover(
     if begin < end:  # what there is of a clique is one
         clique[begin:end] = count
         count += 1
+    keep_going()  # of millions every pass takes a while: others hear of it
     rest = np.flatnonzero(~found.covered)
     members = np.concatenate([node[:end], np.stack([low[rest], high[rest]], axis=1).ravel()])
+    keep_going()
     alone = np.flatnonzero(np.bincount(members, minlength=n) == 0)
     pairs, ones = np.split(count + np.arange(len(rest) + len(alone)), [len(rest)])
     numbers = np.concatenate([clique[:end], pairs.repeat(2), ones])

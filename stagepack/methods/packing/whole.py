@@ -53,6 +53,7 @@ def _require(name: str, instance: LmemPacking, progress: PackingProgress) -> Non
 
     made = Blocks.of(instance, look)
     effort.spend(max(0.0, spent(made.looks) - spent(looks)))  # of a form that was made before
+    effort.spend(AFTER * conflicts)
     method = next(method for method in METHODS if method.name == name)
     reason = method.declines(instance)
     if reason:
