@@ -327,7 +327,7 @@ def test_parts_of_kernels_count_references_only_where_they_must() -> None:
         if "stagepack.instances.compiled import" in path.read_text()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef) and node.returns is not None
-        if {"compiled", "inner", "step"} & set(map(ast.unparse, node.decorator_list))
+        if {"compiled", "inner", "step", "inlined"} & set(map(ast.unparse, node.decorator_list))
     ]
     returning = {
         (path, node.name)
@@ -339,7 +339,7 @@ def test_parts_of_kernels_count_references_only_where_they_must() -> None:
         called = {ast.unparse(part.func) for part in ast.walk(node) if isinstance(part, ast.Call)}
         makes = {"np.empty", "np.zeros", "np.ones", "np.full", "np.arange"} & called
         counts = bool(makes or returning & {(path, name) for name in {node.name, *called}})
-        for way in {"inner", "step"} & set(map(ast.unparse, node.decorator_list)):
+        for way in {"inner", "step", "inlined"} & set(map(ast.unparse, node.decorator_list)):
             found[way] += 1
             assert counts == (way == "inner"), f"{path}: {node.name}"
     assert min(found["inner"], found["step"]) > 3

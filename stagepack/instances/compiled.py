@@ -124,6 +124,16 @@ def step(function: FunctionT) -> FunctionT:
     return cast("FunctionT", _widened(numba.njit(**_STEP)(function)))
 
 
+def inlined(function: FunctionT) -> FunctionT:
+    """Compile `function` like :func:`step`, as a part of every function that calls it.
+
+    Where compilers leave it apart, tuples of many arrays are copied at every call: searches whose
+    loops call a few such parts then take two to four times as long.  Not for what is called from
+    many places, which would take long to compile.
+    """
+    return cast("FunctionT", _widened(numba.njit(forceinline=True, **_STEP)(function)))
+
+
 def _widened(kernel: Any) -> Any:
     """Let a kernel take all signed integers as 64 bits, constants as any others.
 

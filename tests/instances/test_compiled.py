@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from stagepack.instances import compiled
-from stagepack.instances.compiled import inner, step
+from stagepack.instances.compiled import inlined, inner, step
 from stagepack.progress import compilation
 
 
-@pytest.mark.parametrize("way", [inner, step])
+@pytest.mark.parametrize("way", [inner, step, inlined])
 def test_constants_and_widths_of_integers_do_not_compile_anew(way: Callable[..., Any]) -> None:
     @way
     def double(value: int, factor: int = 2) -> int:

@@ -37,7 +37,7 @@ from stagepack.heuristics.graph.stage_kernels import (
     shift,
     stay_out,
 )
-from stagepack.instances.compiled import compiled, step
+from stagepack.instances.compiled import compiled, inlined
 from stagepack.instances.profile import Array
 
 
@@ -77,7 +77,7 @@ class Ideals(NamedTuple):
 DONE, GO_ON, FULL = range(3)
 
 
-@step
+@inlined
 def _position(ideals: Ideals, i: int, v: int) -> int:
     """Return where block v stands among those that may follow ideal i, or the next higher one."""
     low: int = ideals.first[i]
@@ -91,7 +91,7 @@ def _position(ideals: Ideals, i: int, v: int) -> int:
     return low
 
 
-@step
+@inlined
 def _link(state: Array, budget: int, ideals: Ideals) -> int:
     """Go on writing where blocks lower than the last one lead; return what is left of `budget`."""
     i = state[LINKED]
@@ -197,7 +197,7 @@ def enumerate_ideals(
     return DONE if state[LINKED] == state[COUNT] else GO_ON
 
 
-@step
+@inlined
 def _add(
     count: int,
     parent: int,
@@ -315,7 +315,7 @@ class Ahead(NamedTuple):
 ) = range(9)
 
 
-@step
+@inlined
 def _look_beyond(count: int, ideals: Ideals, cells: Cells) -> None:
     """Write the states of cells beyond each ideal."""
     for i in range(count):
@@ -326,7 +326,7 @@ def _look_beyond(count: int, ideals: Ideals, cells: Cells) -> None:
         cells.beyond[ideals.parent[i]] |= cells.beyond[i]
 
 
-@step
+@inlined
 def find_live(state: Array, cells: Cells, live: Array) -> None:
     """Write the cells of an ideal that stages are added to.
 
@@ -346,7 +346,7 @@ def find_live(state: Array, cells: Cells, live: Array) -> None:
             state[LIVE] += 1
 
 
-@step
+@inlined
 def _next_ideal(
     state: Array,
     blocks: Blocks,
@@ -368,7 +368,7 @@ def _next_ideal(
     find_live(state, cells, live)
 
 
-@step
+@inlined
 def look_ahead(
     state: Array,
     count: int,
@@ -401,7 +401,7 @@ def look_ahead(
     )  # fmt: skip
 
 
-@step
+@inlined
 def _place(
     state: Array,
     count: int,

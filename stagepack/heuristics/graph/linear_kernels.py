@@ -26,7 +26,7 @@ from stagepack.heuristics.graph.stage_kernels import (
     set_least_work,
     shift,
 )
-from stagepack.instances.compiled import compiled, step
+from stagepack.instances.compiled import compiled, inlined
 from stagepack.instances.profile import Array
 
 # The fields of a search's state, an array of int64:
@@ -42,12 +42,12 @@ JOINED = 8
 """Elementary steps of a block that joins a stage and leaves it, beside those of its nets."""
 
 
-@step
+@inlined
 def _limits(state: Array, limits: Array) -> None:
     limits[0], limits[1], limits[2] = state[LIMIT] - 1, state[FIRST_LIMIT], 1
 
 
-@step
+@inlined
 def _sum_up(
     order: Array, blocks: Blocks, rooms: Rooms, sums: Array, crossing: Array, cut: Cut, rows: Array
 ) -> None:
@@ -177,7 +177,7 @@ class Nets(NamedTuple):
     cost: Array
 
 
-@step
+@inlined
 def _opened(nets: Nets, placed: Array, v: int) -> int:
     """Return by how much traffic across the cut grows when block v is placed next."""
     grows = 0

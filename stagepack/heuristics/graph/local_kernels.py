@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from stagepack.instances.compiled import compiled, step
+from stagepack.instances.compiled import compiled, inlined
 from stagepack.instances.profile import Array
 
 POWER = 8  # of the norm of loads that stands for their largest
@@ -92,7 +92,7 @@ class Placed(NamedTuple):
     state: Array
 
 
-@step
+@inlined
 def shift(v: int, b: int, blocks: Blocks, placed: Placed) -> None:
     """Move block v to stage b.
 
@@ -145,7 +145,7 @@ def shift(v: int, b: int, blocks: Blocks, placed: Placed) -> None:
     placed.stage[v] = b
 
 
-@step
+@inlined
 def gather(begin: int, v: int, b: int, heavy: int, blocks: Blocks, placed: Placed) -> int:
     """Write to `queue` what must move to stage b with block v; return its end, 0: too many.
 
@@ -201,7 +201,7 @@ def gather(begin: int, v: int, b: int, heavy: int, blocks: Blocks, placed: Place
     return size
 
 
-@step
+@inlined
 def bring(v: int, w: int, b: int, heavy: int, keep: bool, blocks: Blocks, placed: Placed) -> int:
     """Move block v to stage b and block w, if it is another one, from there to where v was.
 
@@ -245,7 +245,7 @@ def bring(v: int, w: int, b: int, heavy: int, keep: bool, blocks: Blocks, placed
     return moved
 
 
-@step
+@inlined
 def undo(size: int, blocks: Blocks, placed: Placed) -> None:
     """Move the first blocks in `queue` back to where they were.
 
@@ -261,7 +261,7 @@ def undo(size: int, blocks: Blocks, placed: Placed) -> None:
         shift(placed.queue[at], placed.origin[at], blocks, placed)
 
 
-@step
+@inlined
 def largest(kind: int, blocks: Blocks, placed: Placed) -> int:
     """Return the objective in ticks.
 
@@ -289,7 +289,7 @@ def largest(kind: int, blocks: Blocks, placed: Placed) -> int:
     return total
 
 
-@step
+@inlined
 def energy(kind: int, reference: float, blocks: Blocks, placed: Placed) -> float:
     """Return a norm of the loads that is little more than their largest, over `reference`.
 
@@ -320,7 +320,7 @@ def energy(kind: int, reference: float, blocks: Blocks, placed: Placed) -> float
     return total
 
 
-@step
+@inlined
 def drawn(placed: Placed, below: int) -> int:
     """Return a random number below `below`."""
     state = placed.state

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import step
+from stagepack.instances.compiled import inlined
 from stagepack.instances.profile import Array
 
 SUM, OVERLAP, REPLICATED, FORWARD_BACKWARD, MEMORY = range(5)
@@ -89,7 +89,7 @@ def unmarked(nets: int) -> Cut:
     return Cut(inside, outside, np.zeros(nets, dtype=np.int8))
 
 
-@step
+@inlined
 def join(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
     """Let block v join the stage of row `at`.
 
@@ -142,7 +142,7 @@ def join(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
                 rows[at, SURE] += cost
 
 
-@step
+@inlined
 def leave(blocks: Blocks, cut: Cut, v: int) -> None:
     """Take block v, which joined last, out of the stage again; its row is dropped by the caller.
 
@@ -160,7 +160,7 @@ def leave(blocks: Blocks, cut: Cut, v: int) -> None:
             cut.sender[t] = 0
 
 
-@step
+@inlined
 def stay_out(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
     """Decide that block v is never in the stage of row `at`.
 
@@ -190,7 +190,7 @@ def stay_out(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
             rows[at, SURE + 1] += blocks.cost[t]
 
 
-@step
+@inlined
 def shift(blocks: Blocks, cut: Cut, v: int, by: int) -> None:
     """Count block v, of no stage under way, outside for good (1), or not any more (-1).
 
@@ -208,7 +208,7 @@ def shift(blocks: Blocks, cut: Cut, v: int, by: int) -> None:
             cut.sender[t] = min(0, -by)
 
 
-@step
+@inlined
 def price(
     blocks: Blocks, rows: Array, at: int, c: int, devices: int, stashes: int, first_limit: int
 ) -> int:
@@ -247,7 +247,7 @@ def price(
     return cost
 
 
-@step
+@inlined
 def least_price(
     blocks: Blocks, rows: Array, at: int, least_work: Array, devices: int, first_limit: int
 ) -> int:
@@ -342,7 +342,7 @@ class Rooms(NamedTuple):
 SLACK = 1 + 1e-9
 
 
-@step
+@inlined
 def possible(
     rooms: Rooms, sums: Array, crossing: Array, at: int, last: int, q: int, limits: Array
 ) -> bool:
@@ -373,7 +373,7 @@ def possible(
     return True
 
 
-@step
+@inlined
 def set_least_work(
     blocks: Blocks,
     ways: Ways,
