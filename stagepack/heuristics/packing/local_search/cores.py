@@ -31,7 +31,8 @@ COMPLETING = ("best-fit-lifetime", "classes", "best-fit-heaviest")
 """Rules that place the other blocks around a core."""
 
 LARGEST_DIVE = 20_000
-"""Blocks in a core that is packed by dives; with more, only rules."""
+"""Blocks in a core that is packed by dives, or around which a few are placed again; with more, only
+rules."""
 
 MANY_MEETINGS, MOST_MEETINGS = 1_000_000, 10_000_000
 """Pairs of blocks, in either order, in a core that valleys are filled with again and again, and at
@@ -252,7 +253,7 @@ def _lower(
     """Place the few blocks that stick out around the others, which costs least where it does."""
     assert found.offsets is not None
     high = found.offsets + core.size > target
-    if 0 < np.count_nonzero(high) <= FEW:
+    if core.b <= LARGEST_DIVE and 0 < np.count_nonzero(high) <= FEW:
         placed = np.where(high, -1, found.offsets)
         for _, _, offsets in _complete(core, measures, placed, target, keep_going):
             found.offer(offsets, "lowered")
