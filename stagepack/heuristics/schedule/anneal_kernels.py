@@ -28,7 +28,7 @@ DRAWN, TRIED = 60, 20
 SLACK = 0.001
 """Part of all excess by which a move may exceed what is allowed, on its way to be within it."""
 
-DRAW, MOVE = 3, 35
+DRAW, MOVE = 2, 20
 """Steps of looking whether an operation can move, and of any move."""
 
 
@@ -81,7 +81,7 @@ def _fits(graph: Graph, paths: Paths, d: int) -> bool:
     """Whether a device keeps within its memory."""
     held, limit = 0, graph.limit[d]
     low, high = paths.ptr[d], paths.ptr[d + 1]
-    paths.work[0] += (high - low) // 4
+    paths.work[0] += (high - low) // 6
     for at in range(low, high):
         held += graph.delta[graph.row[paths.order[at]]]
         if held > limit:

@@ -25,7 +25,7 @@ MAYBE, SURELY = 1, 2
 PATIENCE = 2
 """Operations looked at in a change, for each of all, from which on it is given up."""
 
-LOOK, SETTLE, DEVICE = 10, 4, 1
+LOOK, SETTLE, DEVICE = 6, 2, 1
 """Steps of looking at an operation, of finding its excess, and of the end of a device."""
 
 
