@@ -255,8 +255,9 @@ def _lower(
     high = found.offsets + core.size > target
     if core.b <= LARGEST_DIVE and 0 < np.count_nonzero(high) <= FEW:
         placed = np.where(high, -1, found.offsets)
-        for _, _, offsets in _complete(core, measures, placed, target, keep_going):
-            found.offer(offsets, "lowered")
+        for over, _, offsets in _complete(core, measures, placed, target, keep_going):
+            if not over:  # or else local search goes further from where the others were
+                found.offer(offsets, "lowered")
 
 
 def _build(
