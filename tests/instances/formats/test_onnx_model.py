@@ -14,6 +14,7 @@ import pytest
 
 import stagepack as sp
 from stagepack.errors import InputError
+from stagepack.instances.formats.onnx import sizes
 from stagepack.instances.groups.operators import macs
 
 onnx = pytest.importorskip("onnx")
@@ -420,6 +421,61 @@ def test_a_model_of_which_onnx_dies_is_refused(
     path = model(tmp_path, [onnx.helper.make_node("Relu", ["x"], ["y"])], {"x": [2]})
     with pytest.raises(InputError, match=rf"graph: .*onnx dies of them \({said}\)"):
         sp.read(path, kind="lmem-packing")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "last"),
+    [
+        ([node("Div", "width shape_4", "last")], 8),
+        ([node("Mod", "width shape_20", "last")], 12),
+        (
+            [node("Equal", "width shape_32", "is"), node("Where", "is shape_8 shape_4", "last")],
+            8,
+        ),
+        (
+            [
+                node("Cast", "width", "f", to=1),
+                node("Sqrt", "f", "r"),
+                node("Cast", "r", "last", to=7),
+            ],
+            5,
+        ),
+    ],
+)
+def test_sizes_are_computed_as_exporters_do(nodes: list[Any], last: int, tmp_path: Path) -> None:
+    head = [node("Shape", "x", "all"), node("Gather", "all shape_2", "width"), *nodes]
+    ones = [node("Concat", "shape_1 last", "many", axis=0), node("Expand", "column many", "y")]
+    constants = {f"shape_{size}": [size] for size in (1, 2, 4, 8, 20, 32)}
+    column = [node("ReduceMax", "x shape_axes", "column")]
+    path = model(
+        tmp_path,
+        [*column, *head, *ones],
+        {"x": [2, 3, 32]},
+        {**constants, "shape_axes": [1, 2]},
+        infer=False,
+    )
+    (_, whole) = read(path).operators
+    assert math.prod(whole.shape) == 2 * last
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [node("Range", "zero size one", "many")],
+        [node("ConstantOfShape", "shape_much", "many")],
+        [node("Expand", "size shape_much", "many")],
+    ],
+)
+def test_sizes_of_too_many_values_are_not_computed(nodes: list[Any], tmp_path: Path) -> None:
+    first = [node("Size", "x", "size"), node("Sub", "size size", "zero")]
+    first += [node("Div", "size size", "one"), *nodes]
+    path = model(
+        tmp_path, first, {"x": [2**20]}, {"shape_much": [2**20]}, result="many", infer=False
+    )
+    proto = onnx.load(str(path))
+    assert sizes.settle(proto)
+    kinds = [given.op_type for given in proto.graph.node]
+    assert kinds == ["Constant", "Constant", "Constant", nodes[0].op_type]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux")

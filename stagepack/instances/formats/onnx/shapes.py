@@ -20,14 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stagepack.errors import InputError
+from stagepack.instances.formats.onnx import sizes
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
 MORE, GROWTH = 2**30, 16
 """Bytes that the following of shapes may take beside those of a model, and how many times these."""
-NUMBERS = 4096
-"""Values of a weight from which shapes may be computed; those of larger ones are left out."""
+ROUNDS = 256
+"""Layers, each with sizes that are computed from the shapes of the one before."""
 TOO_MUCH = "its shapes take too much memory to be followed: sizes are computed from too many values"
 RUN = "from stagepack.instances.formats.onnx.shapes import main; main()"
 
@@ -87,7 +88,7 @@ def _last_word(done: subprocess.CompletedProcess[bytes]) -> str:
 def _lighten(graph: GraphProto) -> None:
     """Take the values out of weights from which no shape is computed."""
     for weight in graph.initializer:
-        if math.prod(weight.dims) > NUMBERS:
+        if math.prod(weight.dims) > sizes.NUMBERS:
             for field, _ in weight.ListFields():
                 if field.name.endswith("_data"):
                     weight.ClearField(field.name)
@@ -137,6 +138,7 @@ def _follow(proto: ModelProto) -> tuple[bytes, list[str]]:
     from onnx import inliner, shape_inference
 
     assumed: list[str] = []
+    rounds = ROUNDS
     try:
         if proto.functions:
             proto = inliner.inline_local_functions(proto)
@@ -146,8 +148,11 @@ def _follow(proto: ModelProto) -> tuple[bytes, list[str]]:
         while True:
             proto = shape_inference.infer_shapes(proto, data_prop=True)
             fresh = _taken(proto.graph)
-            if not _carry(proto.graph, ChainMap()) and not fresh:
-                return proto.SerializeToString(), assumed
+            carried = _carry(proto.graph, ChainMap())
+            if not fresh and not carried:
+                rounds -= 1
+                if not rounds or not sizes.has_gaps(proto.graph) or not sizes.settle(proto):
+                    return proto.SerializeToString(), assumed
             assumed += [value.name for value in fresh]
             proto.graph.value_info.extend(fresh)
     except MemoryError:
