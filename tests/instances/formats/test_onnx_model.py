@@ -458,6 +458,20 @@ def test_sizes_are_computed_as_exporters_do(nodes: list[Any], last: int, tmp_pat
     assert math.prod(whole.shape) == 2 * last
 
 
+def test_sizes_are_computed_from_shapes_that_follow_from_others(tmp_path: Path) -> None:
+    last, nodes = "x", []
+    for at in range(40):
+        nodes += [node("Shape", last, f"shape{at}"), node("Div", f"shape{at} shape_1", f"to{at}")]
+        nodes += [
+            node("Reshape", f"{last} to{at}", f"part{at}"),
+            node("Exp", f"part{at}", f"e{at}"),
+        ]
+        last = f"e{at}"
+    nodes.append(node("Add", f"{last} x", "y"))
+    path = model(tmp_path, nodes, {"x": [2, 6]}, {"shape_1": [1]}, infer=False)
+    assert {op.shape[:2] for op in read(path).operators} == {(2, 6)}
+
+
 @pytest.mark.parametrize(
     "nodes",
     [

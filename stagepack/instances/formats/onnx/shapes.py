@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 MORE, GROWTH = 2**30, 16
 """Bytes that the following of shapes may take beside those of a model, and how many times these."""
-ROUNDS = 256
-"""Layers, each with sizes that are computed from the shapes of the one before."""
+ROUNDS = 16
+"""How often shapes are followed again after sizes were computed."""
 TOO_MUCH = "its shapes take too much memory to be followed: sizes are computed from too many values"
 RUN = "from stagepack.instances.formats.onnx.shapes import main; main()"
 

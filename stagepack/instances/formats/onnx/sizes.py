@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto
+    from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TypeProto
 
 NUMBERS = 4096
 """Values of a tensor from which sizes are computed; larger ones are left alone."""
@@ -29,7 +29,7 @@ COMPUTED = {
 
 def has_gaps(graph: GraphProto) -> bool:
     """Whether the shape of a tensor of a graph is not known."""
-    found = _shapes(graph)
+    found = _types(graph)
     return any(name and name not in found for node in graph.node for name in node.output)
 
 
@@ -45,7 +45,8 @@ def settle(proto: ModelProto) -> bool:
     """
     from onnx import helper, numpy_helper
 
-    graph, found = proto.graph, _shapes(proto.graph)
+    graph, found = proto.graph, _types(proto.graph)
+    opsets = {given.domain: given.version for given in proto.opset_import}
     values = {
         weight.name: value for weight in graph.initializer if (value := _read(weight)) is not None
     }
@@ -53,13 +54,18 @@ def settle(proto: ModelProto) -> bool:
         values.pop(given.name, None)
     fresh = False
     for node in graph.node:
-        if node.domain not in ("", "ai.onnx") or len(node.output) != 1:
+        if node.domain not in ("", "ai.onnx"):
+            continue
+        if any(name and name not in found for name in node.output):
+            found |= _written(node, values, found, opsets)
+        if len(node.output) != 1:
             continue
         value = _value(node, values, found, proto.opset_import)
         if value is None or value.size > NUMBERS:
             continue
         name = node.output[0]
         values[name] = value
+        found[name] = _type(value)
         if node.op_type != "Constant":
             made = helper.make_node("Constant", [], [name], name=node.name)
             made.attribute.append(helper.make_attribute("value", numpy_helper.from_array(value)))
@@ -68,14 +74,60 @@ def settle(proto: ModelProto) -> bool:
     return fresh
 
 
-def _shapes(graph: GraphProto) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that are known."""
-    found = {weight.name: tuple(weight.dims) for weight in graph.initializer}
+def _types(graph: GraphProto) -> dict[str, TypeProto]:
+    """Return the types of tensors whose shapes are known."""
+    from onnx import helper
+
+    found = {
+        weight.name: helper.make_tensor_type_proto(weight.data_type, weight.dims)
+        for weight in graph.initializer
+    }
     for value in (*graph.value_info, *graph.output, *graph.input):
-        kind = value.type.tensor_type
-        if kind.HasField("shape") and all(dim.HasField("dim_value") for dim in kind.shape.dim):
-            found[value.name] = tuple(dim.dim_value for dim in kind.shape.dim)
+        if _is_known(value.type):
+            found[value.name] = value.type
     return found
+
+
+def _is_known(kind: TypeProto) -> bool:
+    shape = kind.tensor_type
+    return shape.HasField("shape") and all(dim.HasField("dim_value") for dim in shape.shape.dim)
+
+
+def _dims(kind: TypeProto) -> tuple[int, ...]:
+    return tuple(dim.dim_value for dim in kind.tensor_type.shape.dim)
+
+
+def _type(value: np.ndarray) -> TypeProto:
+    from onnx import helper
+
+    return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+
+
+def _written(
+    node: NodeProto,
+    values: Mapping[str, np.ndarray],
+    found: Mapping[str, TypeProto],
+    opsets: Mapping[str, int],
+) -> dict[str, TypeProto]:
+    """Return the types that a node writes, where they follow from what it reads alone."""
+    from onnx import defs, helper, numpy_helper, shape_inference
+
+    read = [name for name in node.input if name]
+    inside = any(given.HasField("g") for given in node.attribute)
+    version = opsets.get("", opsets.get("ai.onnx", 1))
+    if inside or any(name not in found for name in read):
+        return {}
+    try:
+        wrote = shape_inference.infer_node_outputs(
+            defs.get_schema(node.op_type, version, ""),
+            node,
+            {name: found[name] for name in read},
+            {name: numpy_helper.from_array(values[name]) for name in read if name in values},
+            opset_imports=[helper.make_opsetid("", version)],
+        )
+    except (defs.SchemaError, shape_inference.InferenceError, RuntimeError):
+        return {}  # what is known of all nodes together says what is wrong
+    return {name: kind for name, kind in wrote.items() if _is_known(kind)}
 
 
 def _read(tensor: Any) -> np.ndarray | None:
@@ -93,7 +145,7 @@ def _read(tensor: Any) -> np.ndarray | None:
 def _value(
     node: NodeProto,
     values: Mapping[str, np.ndarray],
-    found: Mapping[str, tuple[int, ...]],
+    found: Mapping[str, TypeProto],
     opsets: Sequence[OperatorSetIdProto],
 ) -> np.ndarray | None:
     """Return what a node writes, where that is known."""
@@ -103,10 +155,10 @@ def _value(
         return next((_read(given.t) for given in node.attribute if given.name == "value"), None)
     if node.op_type == "Shape" and node.input[0] in found:
         said = {given.name: given.i for given in node.attribute}
-        whole = found[node.input[0]]
+        whole = _dims(found[node.input[0]])
         return np.array(whole[said.get("start", 0) : said.get("end", len(whole))], np.int64)
     if node.op_type == "Size" and node.input[0] in found:
-        return np.array(math.prod(found[node.input[0]]), np.int64)
+        return np.array(math.prod(_dims(found[node.input[0]])), np.int64)
     read = {name: values.get(name) for name in node.input if name}
     if node.op_type not in COMPUTED or not read or any(value is None for value in read.values()):
         return None
@@ -135,12 +187,7 @@ def _computed(
     from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
-    given = [
-        helper.make_tensor_value_info(
-            name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
-        )
-        for name, value in read.items()
-    ]
+    given = [helper.make_value_info(name, _type(value)) for name, value in read.items()]
     graph = helper.make_graph([node], "one", given, [helper.make_empty_tensor_value_info("")])
     graph.output[0].name = node.output[0]
     model = helper.make_model(graph, opset_imports=opsets)
