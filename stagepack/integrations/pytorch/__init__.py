@@ -203,6 +203,8 @@ def pipe_model(
     require_torch()
     from stagepack.solve import solve
 
+    if not isinstance(n_stages, int) or n_stages < 1:
+        raise InputError(f"{n_stages!r} stages", field="n_stages", remedy="give at least 1")
     cut: dict[str, Any] = {"depth": depth, "basic_blocks": basic_blocks}
     found = profile_model(module, sample_inputs, kwargs, **cut, **profile)
     chain = PipelinePartition.from_profile(found, cluster or Cluster.uniform(n_stages))

@@ -137,8 +137,11 @@ def trace(
     InputError
         For a module that cannot be traced, naming layer and reason; for one that does nothing.
     """
-    if depth is not None and depth < 1:
-        raise InputError(f"{depth} levels", field="depth", remedy="give at least 1")
+    if depth is not None and (not isinstance(depth, int) or depth < 1):
+        raise InputError(f"{depth!r} levels", field="depth", remedy="give an integer of at least 1")
+    odd = next((block for block in basic_blocks if not isinstance(block, type)), None)
+    if odd is not None:
+        raise InputError(f"{odd!r} is no class", field="basic_blocks", remedy="give classes")
     if not isinstance(inputs, tuple | list):
         raise InputError("is no tuple", field="sample_inputs", remedy="write (x,) for one input")
     graph, slopes, moving = exported(module, tuple(inputs), dict(kwargs))

@@ -79,8 +79,25 @@ def test_layers_are_as_large_as_is_asked_for() -> None:
     encoder = models.encoder(layers=2)  # a list of modules is no module that runs
     for depth in (1, 2):
         assert names(sp.profile_model(encoder, TOKENS, depth=depth)) == ["layers.0", "layers.1"]
-    with pytest.raises(InputError, match="depth: 0 levels"):
-        sp.profile_model(module, IMAGE, depth=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"depth": 0}, "depth: 0 levels"),
+        ({"depth": "2"}, "depth: '2' levels; give an integer"),
+        ({"basic_blocks": ["Block"]}, "basic_blocks: 'Block' is no class"),
+    ],
+)
+def test_layers_of_no_size_are_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        sp.profile_model(models.ResNet(blocks=2), IMAGE, **given)
+
+
+@pytest.mark.parametrize("count", [0, 2.5, "2"])
+def test_stages_are_a_whole_number(count: Any) -> None:
+    with pytest.raises(InputError, match=f"n_stages: {count!r} stages; give at least 1"):
+        sp.pipe_model(models.ResNet(blocks=2), IMAGE, count)
 
 
 def test_what_crosses_layers_has_its_size() -> None:
