@@ -272,7 +272,7 @@ def _slots(costs: RangeCosts) -> tuple[Array, Array]:
     """Return how slots are in use at each layer, and the slot of each tensor, -1: none.
 
     Tensors that layers after the next one read get slots while these are free; see
-    :func:`.policies_kernels.extend`.
+    :mod:`.policies_kernels`.
     """
     n = costs.n
     waiting = np.zeros((n, policies_kernels.SLOTS), dtype=np.int64)

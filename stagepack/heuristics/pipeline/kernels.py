@@ -165,7 +165,7 @@ class Scratch(NamedTuple):
         0 before the first probe.  Limits move little: the next is near.
     offset : ndarray, shape (states,)
     reading : ndarray, shape (5,)
-        Where `read_partition` is: state (-1 before it begins, 0 at the end, -2 without one),
+        Where `_read_partition` is: state (-1 before it begins, 0 at the end, -2 without one),
         layer, stages so far, and the largest compute and transfer of these.
     ends, classes : ndarray, shape (states,)
         End and device class of each stage of the partition last read.

@@ -100,7 +100,15 @@ def plant(classes: Classes) -> None:
 
 @compiled
 def outline(ground: Array, circular: bool) -> Skyline:
-    """Return the skyline whose height in each section is given; O(sections)."""
+    """Return the skyline of some heights; O(sections).
+
+    Parameters
+    ----------
+    ground : ndarray of int64, shape (sections,)
+        The height in each section.
+    circular : bool
+        Whether the last section comes before the first.
+    """
     sections = len(ground)
     rows = np.full((sections + 1, 3), -1, np.int64)
     height, before, after = rows[:, 0], rows[:, 1], rows[:, 2]

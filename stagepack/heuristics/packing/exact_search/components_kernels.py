@@ -27,7 +27,10 @@ from stagepack.instances.profile import Array
 
 @step
 def topped(section: Record, floor: int, holes: Array, control: Array) -> int:
-    """Return how high what is unplaced in a section reaches above a floor, around its holes."""
+    """Return how high what is unplaced in a section reaches above a floor, around its holes.
+
+    `holes` are the rows of all sections; of `control` the work is counted.
+    """
     top, h, end = floor + section.total, section.hole, section.hole_end
     last = end
     while h < last:  # the first hole that ends above the floor
@@ -46,7 +49,13 @@ def topped(section: Record, floor: int, holes: Array, control: Array) -> int:
 
 @compiled
 def least_peak(blocks: Array, sections: Array, holes: Array) -> int:
-    """Return a lower bound on the peak in units: what every section holds, above its floor."""
+    """Return a lower bound on the peak in units: what every section holds, above its floor.
+
+    Parameters
+    ----------
+    blocks, sections, holes : ndarray
+        As in :class:`.exact_state.SearchState`, before anything is placed.
+    """
     peak, control = 0, np.zeros(SPENT + 1, dtype=np.int64)
     for block in blocks:
         peak = max(peak, block.effective + block.size)
@@ -57,7 +66,19 @@ def least_peak(blocks: Array, sections: Array, holes: Array) -> int:
 
 @numba.njit(inline="always")
 def remember(control: Array, trail: Array, what: int, index: int, a: int, b: int, c: int) -> None:
-    """Note values that are about to change."""
+    """Note values that are about to change.
+
+    Parameters
+    ----------
+    control, trail : ndarray
+        Of the search; both are written.
+    what : int
+        `BOUNDS`, `OFFSET`, `PROFILE` or `RANK`, see :mod:`.exact_state`.
+    index : int
+        Of the block or section.
+    a, b, c : int
+        The values, in the order in which they are taken back.
+    """
     top = control[TRAIL]
     change = trail[top]
     change.what = what

@@ -56,7 +56,7 @@ def tails(
     Parameters
     ----------
     graph, first, after, visit
-        As for :func:`heads`.
+        As for :func:`.timing_kernels.heads`.
     tail : ndarray of int64, shape (n,)
         -FAR: no path leads on.
     low, high : int
