@@ -57,7 +57,7 @@ def size_of(text: str) -> int:
         raise ValueError(f"{text!r} is no number of bytes; write 1e9 or 16GiB") from None
 
 
-def limit_of(max_bytes: int | None = None) -> int:
+def limit_of(max_bytes: int | None) -> int:
     """Return how many bytes a file may hold: `max_bytes`, the environment's limit, or `LIMIT`.
 
     Raises

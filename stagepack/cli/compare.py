@@ -312,7 +312,7 @@ def _page(directory: Path | None) -> Path | None:
         When a page that was asked for could not be made or written.
     """
     try:
-        require_pages("--html")
+        require_pages()
     except InputError as error:
         if directory is not None:
             raise

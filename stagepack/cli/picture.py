@@ -44,11 +44,11 @@ def require_drawable(kind: str, path: Path, option: str) -> None:
         raise
 
 
-def require_pages(option: str) -> None:
-    """Refuse a page that cannot be written without the extra, naming the `option` that asks it."""
+def require_pages() -> None:
+    """Refuse ``--html`` where the extra is missing without which no page can be written."""
     needed = (name for name in ("plotly", "jinja2") if importlib.util.find_spec(name) is None)
     for name in needed:
-        raise InputError(f"needs {name}", field=option, remedy="pip install 'stagepack[report]'")
+        raise InputError(f"needs {name}", field="--html", remedy="pip install 'stagepack[report]'")
 
 
 def draw(

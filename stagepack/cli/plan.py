@@ -106,7 +106,7 @@ def plan(
     if plot is not None:
         require_drawable(DRAWN, plot, "--plot")
     if html is not None:
-        require_pages("--html")
+        require_pages()
     given, beside = _model(model, context, local)
     form = Form.of(as_)
     if form.tool and export is None:

@@ -63,7 +63,7 @@ def results(
         require_picture(picture)
     if html is not None:
         files.require_directory(html, "index.html")
-        require_pages("--html")
+        require_pages()
     wanted = dict(map(_wanted, where or ()))
     found = read_store(store).where(**wanted)
     changes = [] if against is None else found.against(read_store(against).where(**wanted))

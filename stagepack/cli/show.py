@@ -57,7 +57,7 @@ def show(
     form = Form.of(as_)
     require_writable(html, export, source=instance)
     if html is not None:
-        require_pages("--html")
+        require_pages()
     if form.tool and export is None:
         raise InputError("needs a file", field="--as", remedy="name it: --export FILE")
     if held is not None:

@@ -31,15 +31,15 @@ def target(path: object, ax: Axes | None = None) -> tuple[Path | None, Axes]:
     """
     if path is not None and not isinstance(path, str | os.PathLike):
         if ax is not None:
-            raise _neither(path, "path", "name the file to write")
+            raise _neither(path, "name the file to write")
         path, ax = None, path
     if ax is not None and not hasattr(ax, "add_collection"):
-        raise _neither(ax, "path", "name the file to write, or give axes of matplotlib")
+        raise _neither(ax, "name the file to write, or give axes of matplotlib")
     return (None if path is None else Path(path)), ax
 
 
-def _neither(given: object, field: str, remedy: str) -> InputError:
-    return InputError(f"{type(given).__name__} is no path and no axes", field=field, remedy=remedy)
+def _neither(given: object, remedy: str) -> InputError:
+    return InputError(f"{type(given).__name__} is no path and no axes", field="path", remedy=remedy)
 
 
 def _pyplot() -> ModuleType:

@@ -375,13 +375,13 @@ class _Drive:
             self._run(solver)
             if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
                 return Outcome(status=Status.INFEASIBLE, message="Infeasible")
-            return self._with_point(solver, "Primal infeasible or unbounded")
+            return self._with_point(solver)
         finally:
             _release(solver)
 
-    def _with_point(self, solver: Highs, message: str) -> Outcome:
+    def _with_point(self, solver: Highs) -> Outcome:
         """Return the outcome of an unbounded model: a point at most, and never a bound."""
-        outcome = Outcome(status=Status.UNKNOWN, message=message)
+        outcome = Outcome(status=Status.UNKNOWN, message="Primal infeasible or unbounded")
         outcome.values = _point(solver)
         if outcome.values is not None:
             outcome.status = Status.FEASIBLE

@@ -90,7 +90,7 @@ class Memory:
             for place in (address, second):
                 self._put(at(0), at(rows), place, height, [twice, *when])
             when = [~twice, *when]
-        inner = (self._bounded(start, -rows), self._bounded(end, -rows))
+        inner = (self._bounded(start), self._bounded(end))
         self._put(*inner, address, height, when)
         if start.least < rows:
             ahead = self._model.new_bool_var("")
@@ -112,20 +112,20 @@ class Memory:
             self._model.add_no_overlap_2d(self._time, self._space)
         self._model.add_cumulative(self._time, self._heights, self._units)
 
-    def _bounded(self, point: Point, shift: int) -> Point:
-        """Return a point, shifted, within the rows."""
-        value, least, most = point.value + shift, point.least + shift, point.most + shift
-        if least >= 0 and most <= self._rows:
+    def _bounded(self, point: Point) -> Point:
+        """Return a point as one of the second turn: counted from its start, and within it."""
+        rows = self._rows
+        value, least, most = point.value - rows, point.least - rows, point.most - rows
+        if least >= 0 and most <= rows:
             return Point(value, least, most)
-        if most <= 0 or least >= self._rows:
-            return at(0 if most <= 0 else self._rows)
-        least, most = max(least, 0), min(most, self._rows)
-        bounded = self._model.new_int_var(least, most, "")
-        if point.least + shift < 0:
+        if most <= 0 or least >= rows:
+            return at(0 if most <= 0 else rows)
+        bounded = self._model.new_int_var(max(least, 0), min(most, rows), "")
+        if least < 0:
             self._model.add_max_equality(bounded, [value, 0])
         else:
-            self._model.add_min_equality(bounded, [value, self._rows])
-        return Point(bounded, least, most)
+            self._model.add_min_equality(bounded, [value, rows])
+        return Point(bounded, max(least, 0), min(most, rows))
 
     def _put(self, start: Point, end: Point, address: Any, height: int, when: list[Any]) -> None:
         """Put in a rectangle where all of some literals hold."""

@@ -123,9 +123,7 @@ def _drop(label: Array, found: Array, run: int, temporary: int, output: int, vis
 
 
 @step
-def _save(
-    label: Array, found: Array, policy: int, tape: int, output: int, layers: Layers, visit: Visit
-) -> int:
+def _save(label: Array, found: Array, policy: int, tape: int, output: int, visit: Visit) -> int:
     """End the run of dropped layers; return the most bytes live while it is computed again.
 
     The layer is kept or stashed; one without products that is dropped stashes nothing.
@@ -186,7 +184,7 @@ def _extend(label: Array, policy: int, layers: Layers, visit: Visit) -> Array:
     elif policy == NONE or dropped:
         rerun = _drop(label, found, run, temporary, output, visit)
     else:
-        rerun = _save(label, found, policy, tape, output, layers, visit)
+        rerun = _save(label, found, policy, tape, output, visit)
     if label[RERUN] > 0 or rerun > 0:
         beside = label[HELD] + (label[RETAINED] if together else 0)
         backward = max(backward, source + visit.earlier + beside + rerun)

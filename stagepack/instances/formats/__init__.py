@@ -57,6 +57,9 @@ __all__ = [
     "write_solution",
 ]
 
+SHOWN = 8
+"""Names of instances told in a message."""
+
 
 def __getattr__(name: str) -> tuple[Format, ...]:
     if name == "FORMATS":
@@ -363,6 +366,6 @@ def _select(instances: Sequence[Instance], name: str, file: Path) -> Instance:
     raise InputError(f"has no instance {name!r}", file=file, remedy="there are " + _listed(names))
 
 
-def _listed(names: list[str], most: int = 8) -> str:
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:SHOWN])
+    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown

@@ -204,7 +204,7 @@ def _held_back() -> Iterator[None]:
 
         return keep
 
-    filters = [(handler, keeper(handler)) for handler in _handlers_of("torch")]
+    filters = [(handler, keeper(handler)) for handler in _handlers()]
     for handler, keep in filters:
         handler.addFilter(keep)
     printed, graph = io.StringIO(), ""
@@ -224,10 +224,10 @@ def _held_back() -> Iterator[None]:
         sys.stderr.write(printed.getvalue().replace(graph, ""))
 
 
-def _handlers_of(package: str) -> set[logging.Handler]:
-    """Return the handlers of all loggers of a package."""
-    loggers = [logging.getLogger(package)]
+def _handlers() -> set[logging.Handler]:
+    """Return the handlers of all loggers of PyTorch."""
+    loggers = [logging.getLogger("torch")]
     for name, logger in logging.root.manager.loggerDict.items():
-        if name.startswith(f"{package}.") and isinstance(logger, logging.Logger):
+        if name.startswith("torch.") and isinstance(logger, logging.Logger):
             loggers.append(logger)
     return {handler for logger in loggers for handler in logger.handlers}

@@ -71,7 +71,7 @@ def measured(traced: Traced, profile: ModelProfile, bench: Bench) -> ModelProfil
     """
     if bench.repeats < 1:
         raise InputError(f"{bench.repeats} repeats", field="repeats", remedy="give at least 1")
-    if any(_device(traced, layer).type == "meta" for layer in traced.layers):
+    if any(_device(layer).type == "meta" for layer in traced.layers):
         raise InputError(
             "is on the device `meta`", field="module", remedy="count it, or give it weights"
         )
@@ -119,7 +119,7 @@ def _kept(traced: Traced, layer: Layer, key: str, bench: Bench) -> Figures:
     """Return the figures of a layer, from the cache where they are there."""
     if bench.cache is None:
         return _measure(traced, layer, bench.repeats)
-    device = _device(traced, layer)
+    device = _device(layer)
     setting = [2, torch.__version__, str(device), torch.get_num_threads(), bench.repeats]
     name = hashlib.sha256(json.dumps([*setting, key]).encode()).hexdigest()
     path = bench.cache / f"{name}.json"
@@ -134,7 +134,7 @@ def _kept(traced: Traced, layer: Layer, key: str, bench: Bench) -> Figures:
     return found
 
 
-def _device(traced: Traced, layer: Layer) -> torch.device:
+def _device(layer: Layer) -> torch.device:
     for node in (*layer.inputs, *layer.held, *layer.nodes):
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):

@@ -225,10 +225,10 @@ class Reach:
         return _empty(sweeps, guide, limit)
 
 
-def _empty(sweeps: Sweeps, guide: Guide, limit: int, deltas: Sequence[float] = DELTAS) -> bool:
+def _empty(sweeps: Sweeps, guide: Guide, limit: int) -> bool:
     """Whether some sweep is left without labels."""
     until = effort.spent() + PATIENCE * max(1, sweeps.blocks / 1000)
-    for turn, delta in enumerate(deltas):
+    for turn, delta in enumerate(DELTAS):
         work = until - effort.spent()
         swept = sweeps.run(turn % 2 == 1, limit, int(delta * limit), guide, work=work)
         if swept.guide is None:

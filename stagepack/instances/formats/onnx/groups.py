@@ -269,7 +269,7 @@ class Reader:
                 own, OperatorKind.ELEMENTWISE, self._channels(given, rank), label=label,
                 in_place=True, passes=passes,
             )  # fmt: skip
-        elif kind == "Concat" and not weights and self._letters(node, own, 0) == "c":
+        elif kind == "Concat" and not weights and self._letters(node, own) == "c":
             self._add(own, OperatorKind.CONCAT, self._channels(given), label=label)
         elif kind in RESIZES:
             self._resized(node, given[0], label)
@@ -291,10 +291,10 @@ class Reader:
             made = self._other(name, given, label if name == node.outputs[0] else "")
             self.unknown.setdefault(node.kind, []).append(made)
 
-    def _letters(self, node: Node, name: str, default: int) -> str:
+    def _letters(self, node: Node, name: str) -> str:
         """Return what the axis of a node stands for in a tensor."""
         letters = AXES[len(self._shape(name))]
-        return letters[node.said.get("axis", default)]
+        return letters[node.said.get("axis", 0)]
 
     def _together(self, node: Node) -> str:
         """Return the axes along which a node needs all values."""

@@ -298,7 +298,7 @@ class _Reading:
         nodes = []
         for proto in self._order:
             node = self._node(proto)
-            if not node.outputs or self._is_constant(node, proto):
+            if not node.outputs or self._is_constant(node):
                 continue
             nodes.append(node)
         found = {name for node in nodes for name in node.outputs}
@@ -396,7 +396,7 @@ class _Reading:
             return None
         return along.shape[axis] or None
 
-    def _is_constant(self, node: Node, proto: NodeProto) -> bool:
+    def _is_constant(self, node: Node) -> bool:
         """Whether a node makes constants; they are remembered as such."""
         given = [name for name in node.inputs if name and name not in self._constants]
         if (given and node.kind not in SIZES) or node.kind.startswith("Random"):
