@@ -49,19 +49,28 @@ class Form:
         return Form(self.tool, {"model": source, **self.options})
 
 
-def require_exportable(problem: Instance, path: Path, form: Form) -> None:
+def require_exportable(problem: Instance, path: Path, form: Form, *, planned: bool = False) -> None:
     """Refuse a file that this kind of problem is not exported to, before anything is solved.
+
+    Parameters
+    ----------
+    problem : instance
+    path : Path
+    form : Form
+    planned : bool
+        The stages written are those of a plan, perhaps on fewer devices.
 
     Raises
     ------
     InputError
         For a kind that has no export, or another end of the name than it takes; for a tool that
-        reads no such solutions.
+        reads no such solutions, or takes none of this instance.
     """
     if form.tool:
-        from stagepack.instances.formats.solutions import require_tool
+        from stagepack.instances.formats.solutions import require_expressible, require_tool
 
-        require_tool(problem, form.tool, form.options)
+        refuse = require_tool if planned else require_expressible
+        refuse(problem, form.tool, form.options)
         return
     export = PROBLEMS[problem.kind].export
     if export is None:

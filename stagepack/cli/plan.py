@@ -112,7 +112,7 @@ def plan(
     if form.tool and export is None:
         raise InputError("needs a file", field="--as", remedy="name it: --export FILE")
     if form.tool and export is not None:
-        require_exportable(given, export, form)
+        require_exportable(given, export, form, planned=True)
         form = form.beside(given, model)
     with engines_silenced():
         found = plan_model(

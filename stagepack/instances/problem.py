@@ -87,11 +87,15 @@ class Tool:
         What the tool reads, in a few words.
     options : mapping of str to str
         What else that function takes, and what each says; from the command line as text.
+    requires : str
+        Function beside `writer`, ``(instance, **options)``, that refuses what no solution could
+        mend, so that it is told before anything is solved; "" for none.
     """
 
     writer: str
     writes: str
     options: Mapping[str, str] = field(default_factory=dict)
+    requires: str = ""
 
 
 @dataclass(frozen=True)

@@ -432,7 +432,9 @@ def test_stages_are_written_for_a_tool(tmp_path: Path) -> None:
         (("--export", out, "--as", "megatron:rank=3"), "has no option 'rank'; did you mean ranks"),
         (("--export", out, "--as", "megatrom"), "did you mean megatron"),
         (("--export", out, "--as", "megatron:ranks=2"), "3 stages on 2 ranks"),
+        (("--export", out, "--as", "vllm:letters=Et*4m"), "layers of multi-token prediction"),
     ):
         done = run("solve", chain, *words)
-        assert done.returncode == 2, done.stdout
+        assert done.returncode == 2
+        assert not done.stdout, "refused before it is solved"
         assert told in done.stderr

@@ -266,6 +266,28 @@ def require_tool(instance: Instance, tool: str, options: Iterable[str] = ()) -> 
     return known[tool]
 
 
+def require_expressible(instance: Instance, tool: str, options: JsonObject) -> None:
+    """Refuse an instance none of whose solutions a tool could take, before it is solved.
+
+    Parameters
+    ----------
+    instance : instance of any problem
+    tool : str
+        See :func:`require_tool`.
+    options : mapping
+        What the tool takes besides.
+
+    Raises
+    ------
+    InputError
+        As writing a solution would.
+    """
+    known = require_tool(instance, tool, options)
+    if known.requires:
+        module = known.writer.rpartition(".")[0]
+        getattr(PROBLEMS[instance.kind].part(module), known.requires)(instance, **options)
+
+
 def written_for(instance: Instance, solution: Solution, tool: str, options: JsonObject) -> bytes:
     """Return a solution in the form that a tool reads.
 

@@ -83,7 +83,7 @@ def solution(data: bytes, instance: LmemPacking) -> PackingSolution:
     Tensors that the plan leaves to the runtime, with -1, are where this places them; says so.
     """
     model = read(data)
-    _require_same(model, instance)
+    require_same(model, instance)
     found = plan_of(data)
     if found is None:
         raise InputError(
@@ -127,7 +127,7 @@ def with_solution(data: bytes, instance: LmemPacking, answer: PackingSolution) -
         For another model, offsets beyond 31 bits, or a model that cannot be written.
     """
     model = read(data)
-    _require_same(model, instance)
+    require_same(model, instance)
     if int(answer.offsets.max()) >= 2**31:
         raise InputError(
             "offsets are beyond 31 bits", field="offsets", remedy="give a smaller model"
@@ -137,7 +137,8 @@ def with_solution(data: bytes, instance: LmemPacking, answer: PackingSolution) -
     return planned.with_plan(data, offsets, len(model.subgraphs))
 
 
-def _require_same(model: Model, instance: LmemPacking) -> None:
+def require_same(model: Model, instance: LmemPacking) -> None:
+    """Refuse a model whose tensors are not the buffers of an instance."""
     own = packing(model, {}, instance.name)
     for column in ("size", "start", "end", "ids"):
         if not np.array_equal(getattr(own, column), getattr(instance, column)):

@@ -37,11 +37,13 @@ PROBLEM = Problem(
             "tools.header.header",
             "a C header: sizes, offsets, the total, static asserts",
             {"prefix": "what all names begin with (ARENA)"},
+            requires="require_header",
         ),
         "tflm": Tool(
             "tools.tflm.planned",
             "a .tflite model with its plan, for TensorFlow Lite Micro",
             {"model": "the model without the plan: the file that is solved, if not said"},
+            requires="require_model",
         ),
     },
     proofs=True,

@@ -24,6 +24,7 @@ PROBLEM = Problem(
             "tools.megatron.layout",
             "--pipeline-model-parallel-layout of Megatron-LM",
             {**RANKS, **LETTERS},
+            requires="require_layout",
         ),
         "torchtitan": Tool(
             "tools.modules.torchtitan",
@@ -33,11 +34,22 @@ PROBLEM = Problem(
                 **RANKS,
                 **SKIPS,
             },
+            requires="require_modules",
         ),
-        "torch": Tool("tools.modules.torch", "split_spec of torch.distributed.pipelining"),
-        "accelerate": Tool("tools.modules.accelerate", "device_map of Accelerate"),
-        "vllm": Tool("tools.serving.vllm", "VLLM_PP_LAYER_PARTITION", LETTERS),
-        "sglang": Tool("tools.serving.sglang", "SGLANG_PP_LAYER_PARTITION", LETTERS),
+        "torch": Tool(
+            "tools.modules.torch",
+            "split_spec of torch.distributed.pipelining",
+            requires="module_names",
+        ),
+        "accelerate": Tool(
+            "tools.modules.accelerate", "device_map of Accelerate", requires="module_names"
+        ),
+        "vllm": Tool(
+            "tools.serving.vllm", "VLLM_PP_LAYER_PARTITION", LETTERS, requires="require_layers"
+        ),
+        "sglang": Tool(
+            "tools.serving.sglang", "SGLANG_PP_LAYER_PARTITION", LETTERS, requires="require_layers"
+        ),
         "deepspeed": Tool("tools.deepspeed.module", "a PipelineModule of DeepSpeed in Python"),
     },
     becomes={"pipeline-schedule": "PipelineSchedule.from_partition"},

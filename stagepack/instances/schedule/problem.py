@@ -13,6 +13,12 @@ PROBLEM = Problem(
     needs_instance=True,
     words=WORDS,
     export=Export(".csv", options=("communication", "waits", "backward")),
-    tools={"torchtitan": Tool("torchtitan.order", "pipeline_parallel_schedule_csv of torchtitan")},
+    tools={
+        "torchtitan": Tool(
+            "torchtitan.order",
+            "pipeline_parallel_schedule_csv of torchtitan",
+            requires="require_dealt",
+        )
+    },
     public=dict.fromkeys(("PipelineSchedule", "ScheduleSolution"), ""),
 )

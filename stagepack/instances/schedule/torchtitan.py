@@ -26,10 +26,24 @@ def order(instance: PipelineSchedule, solution: ScheduleSolution) -> bytes:
     Raises
     ------
     InputError
-        For stages that are no chain, or that torchtitan deals otherwise; for unlike numbers of
-        stages or microbatches; for inference.
+        For stages that are no chain; as of :func:`require_dealt`.
     """
-    ranks, devices = instance.d, instance.devices.tolist()
+    if require_dealt(instance):
+        log.warning("say pipeline_parallel_schedule=ZBVZeroBubble, too: it deals the stages so")
+    return dump(solution, instance)
+
+
+def require_dealt(instance: PipelineSchedule) -> bool:
+    """Refuse stages as torchtitan does not deal them; return whether they go there and back.
+
+    Raises
+    ------
+    InputError
+        For stages that torchtitan deals otherwise; for unlike numbers of stages or microbatches;
+        for inference.
+    """
+    ranks = instance.d
+    devices: list[int] = instance.devices.tolist()
     counts = np.bincount(instance.devices, minlength=ranks).tolist()
     if min(counts) < max(counts):
         few, many = counts.index(min(counts)), counts.index(max(counts))
@@ -55,6 +69,4 @@ def order(instance: PipelineSchedule, solution: ScheduleSolution) -> bytes:
             field="microbatches" if instance.training else "backward",
             remedy="give a training step, with as many microbatches for each stage",
         )
-    if devices != looped:
-        log.warning("say pipeline_parallel_schedule=ZBVZeroBubble, too: it deals the stages so")
-    return dump(solution, instance)
+    return devices != looped

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import json
 import os
 import re
@@ -17,7 +18,8 @@ import pytest
 
 import stagepack as sp
 from stagepack.errors import InputError
-from stagepack.instances.formats.solutions import written_for
+from stagepack.instances.formats.solutions import require_expressible, written_for
+from stagepack.instances.problem import PROBLEMS
 
 LLAMA = ["tok_embeddings", *(f"layers.{i}" for i in range(6)), "norm", "output"]
 
@@ -94,7 +96,7 @@ HALVES = ["emb", "attention 0", "mlp 0", "attention 1", "mlp 1", "head"]
          "begins with 'f', within"),
         ("megatron", ["h.0", "mtp.0", "f"], [0, 2, 3], {"ranks": 1}, "not the last of its rank"),
         ("vllm", LLAMA, [0, 1, 9], {}, "stage 0 has no transformer layer"),
-        ("sglang", ["h.0", "mtp.0", "f"], [0, 1, 3], {}, "stage 1 holds layers of multi-token"),
+        ("sglang", ["h.0", "mtp.0", "f"], [0, 1, 3], {}, "layers: holds layers of multi-token"),
         ("torchtitan", HALVES, [0, 2, 6], {}, "layer 1, 'attention 0', is no name of a module"),
         ("torchtitan", ["e", "layers.0.a", "layers.0.b"], [0, 2, 3], {},
          "module 'layers.0' is in stages 0 and 1"),
@@ -118,6 +120,45 @@ def test_what_a_tool_cannot_do_is_named(
     instance = chain(names, max(2, len(cuts) - 1))
     with pytest.raises(InputError, match=words):
         written(tool, instance, cuts, **options)
+
+
+@pytest.mark.parametrize(
+    ("tool", "names", "devices", "options", "words"),
+    [
+        ("megatron", ["a", "b"], 2, {}, "do not tell which are transformer layers"),
+        ("megatron", LLAMA, 3, {"ranks": "2"}, "ranks: 3 stages on 2 ranks"),
+        ("vllm", LLAMA, 7, {}, "devices: 6 transformer layers for 7 ranks"),
+        ("sglang", LLAMA, 2, {"letters": "Et"}, "is not a letter for each of 9 layers"),
+        ("torchtitan", HALVES, 2, {}, "'attention 0', is no name of a module"),
+        ("torchtitan", ["emb", "head"], 2, {"modules": ["embed", "head"]}, "no module 'emb'"),
+        ("torch", HALVES, 2, {}, "'attention 0', is no name of a module"),
+        ("accelerate", HALVES, 2, {}, "'attention 0', is no name of a module"),
+    ],
+)
+def test_what_no_cut_could_mend_is_told_before_any(
+    tool: str, names: list[str], devices: int, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        require_expressible(chain(names, devices), tool, options)
+
+
+def test_fewer_stages_may_suit_where_all_devices_do_not() -> None:
+    few = sp.PipelinePartition.from_arrays(
+        [1] * len(LLAMA), devices=7, layer_names=LLAMA, fewer_stages=True
+    )
+    require_expressible(few, "vllm", {})
+    require_expressible(few, "megatron", {"ranks": "2"})
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_what_is_required_before_takes_the_options_of_what_is_written(kind: str) -> None:
+    for tool in PROBLEMS[kind].tools.values():
+        module, _, writer = tool.writer.rpartition(".")
+        part = PROBLEMS[kind].part(module)
+        names = {name for name in (tool.requires, writer) if name}
+        for name in names - {"module_names"}:
+            takes = inspect.signature(getattr(part, name)).parameters
+            assert set(tool.options) <= set(takes)
 
 
 @pytest.mark.parametrize("tool", ["megatron", "vllm", "sglang", "deepspeed", "torchtitan", "torch"])

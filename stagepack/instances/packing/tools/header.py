@@ -30,12 +30,7 @@ def header(instance: LmemPacking, solution: PackingSolution, *, prefix: str = "A
     InputError
         For several memories, or a prefix that is no name.
     """
-    if instance.memories:
-        raise InputError(
-            "there are several", field="memories", remedy="write a header for each memory"
-        )
-    if not re.fullmatch(r"[A-Za-z_]\w*", PREFIX.of(prefix), re.ASCII):
-        raise InputError(f"{prefix[:40]!r} is no name in C", field="prefix", remedy="give a word")
+    require_header(instance, prefix=prefix)
     names = _names(instance)
     total = int((solution.offsets + instance.size).max())
     alignment = instance.alignment.tolist()
@@ -66,6 +61,16 @@ def header(instance: LmemPacking, solution: PackingSolution, *, prefix: str = "A
                 f'"{name} is aligned");'
             )
     return "\n".join([*lines, "", f"#endif /* {guard} */", ""])
+
+
+def require_header(instance: LmemPacking, *, prefix: str = "ARENA") -> None:
+    """Refuse several memories, and a prefix that is no name."""
+    if instance.memories:
+        raise InputError(
+            "there are several", field="memories", remedy="write a header for each memory"
+        )
+    if not re.fullmatch(r"[A-Za-z_]\w*", PREFIX.of(prefix), re.ASCII):
+        raise InputError(f"{prefix[:40]!r} is no name in C", field="prefix", remedy="give a word")
 
 
 def _names(instance: LmemPacking) -> list[str]:

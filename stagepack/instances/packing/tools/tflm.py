@@ -6,7 +6,8 @@ from pathlib import Path
 
 from stagepack.errors import InputError
 from stagepack.instances.documents import strict
-from stagepack.instances.formats.tflite_model import with_solution
+from stagepack.instances.formats.tflite.model import read
+from stagepack.instances.formats.tflite_model import require_same, with_solution
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.solution import PackingSolution
 
@@ -28,7 +29,22 @@ def planned(instance: LmemPacking, solution: PackingSolution, *, model: str | Pa
     InputError
         Without a model, or for another one.
     """
+    data = require_model(instance, model=model)
+    with strict.located(model):
+        return with_solution(data, instance, solution)
+
+
+def require_model(instance: LmemPacking, *, model: str | Path = "") -> bytes:
+    """Return the bytes of the model that an instance was read from.
+
+    Raises
+    ------
+    InputError
+        Without a model, or for another one.
+    """
     if not isinstance(model, str | Path) or not str(model):
         raise InputError("is missing", field="model", remedy="name the .tflite file")
     with strict.located(model):
-        return with_solution(strict.load(model), instance, solution)
+        data = strict.load(model)
+        require_same(read(data), instance)
+    return data

@@ -13,10 +13,13 @@ from stagepack.errors import InputError
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.tools.roles import (
+    SKIPS,
     ranks_of,
     require_adjacent,
     require_in_order,
+    require_ranks,
     stage_letters,
+    units_of,
 )
 
 
@@ -63,6 +66,22 @@ def layout(
         f"({stage}|)*{count}" if count > 2 else f"{stage}|" * count for stage, count in runs
     )
     return f"{before}{_short(stages[-1])}\n"
+
+
+def require_layout(
+    instance: PipelinePartition,
+    *,
+    ranks: int | str | None = None,
+    letters: str = "",
+    skips: bool | str = False,
+) -> None:
+    """Refuse what no cut could mend: letters that do not tell, ranks for other numbers of stages.
+
+    See :func:`layout`.
+    """
+    SKIPS.of(skips)
+    units_of(instance, letters)
+    require_ranks(instance, ranks)
 
 
 def _short(stage: str) -> str:

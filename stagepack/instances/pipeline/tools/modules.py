@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -18,9 +18,11 @@ from stagepack.instances.documents import strict
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.tools.roles import (
+    SKIPS,
     ranks_of,
     require_adjacent,
     require_in_order,
+    require_ranks,
     skipping,
 )
 
@@ -70,7 +72,7 @@ def torchtitan(
     require_adjacent(instance, solution, skips, "torchtitan")
     ranks_of(len(solution.devices), ranks)
     homes: dict[str, int] = {}
-    lists = _lists(modules) if isinstance(modules, Mapping) else None
+    lists = _lists(modules)
     for stage, names in enumerate(_stages(instance, solution)):
         for name in (_kept(name, lists) for name in names):
             if homes.setdefault(name, stage) != stage:
@@ -88,8 +90,29 @@ def torchtitan(
     return _json(parts)
 
 
-def _lists(modules: Mapping[str, object]) -> set[str]:
-    """Return the children of a model that are lists or dictionaries of modules."""
+def require_modules(
+    instance: PipelinePartition,
+    *,
+    modules: Modules = None,
+    ranks: int | str | None = None,
+    skips: bool | str = False,
+) -> None:
+    """Refuse what no cut could mend: names that the model has not, or that the layers have not.
+
+    See :func:`torchtitan`.
+    """
+    SKIPS.of(skips)
+    require_ranks(instance, ranks)
+    names = module_names(instance)
+    if modules is not None:
+        lists = _lists(modules)
+        _require_all({_kept(name, lists) for name in names}, _names(modules), lists)
+
+
+def _lists(modules: Modules) -> set[str] | None:
+    """Return the children of a model that are lists or dictionaries of modules, if told."""
+    if not isinstance(modules, Mapping):
+        return None
     return {
         name
         for name, module in modules.items()
@@ -104,7 +127,7 @@ def _kept(name: str, lists: set[str] | None) -> str:
     return f"{child}.{below[0]}" if listed else child
 
 
-def _require_all(homes: dict[str, int], modules: list[str], listed: set[str] | None) -> None:
+def _require_all(homes: Collection[str], modules: list[str], listed: set[str] | None) -> None:
     """Refuse names that no module has, and modules that no stage has."""
     kept = {_kept(name, listed): None for name in modules if name}
     lists = {name.partition(".")[0] for name in kept if "." in name}
@@ -190,24 +213,28 @@ def torch(instance: PipelinePartition, solution: PipelineSolution) -> str:
 
 
 def _stages(instance: PipelinePartition, solution: PipelineSolution) -> list[list[str]]:
-    """Return the names of the layers of each stage.
+    """Return the names of the layers of each stage, as :func:`module_names`."""
+    names = module_names(instance)
+    return [names[first:end] for first, end, _ in solution.stages]
+
+
+def module_names(instance: PipelinePartition) -> list[str]:
+    """Return the names of layers.
 
     Raises
     ------
     InputError
         For one that can be no module.
     """
-    for at in range(instance.n):
-        name = instance.layer_name(at)
+    names = [instance.layer_name(at) for at in range(instance.n)]
+    for at, name in enumerate(names):
         if not NAME.fullmatch(name):
             raise InputError(
                 f"layer {at}, {name[:60]!r}, is no name of a module",
                 field="layers",
                 remedy="name layers as named_modules() does; sp.profile_model sees to it",
             )
-    return [
-        [instance.layer_name(at) for at in range(first, end)] for first, end, _ in solution.stages
-    ]
+    return names
 
 
 def _names(modules: Iterable[str] | str | Path) -> list[str]:

@@ -59,13 +59,7 @@ def stage_letters(
     InputError
         Where a stage begins within a unit, naming it; for names that do not tell.
     """
-    units = _given(instance, GIVEN.of(letters)) if letters else _named(instance)
-    if not ORDER.fullmatch("".join(unit.letter for unit in units)):
-        raise InputError(
-            "layers come as " + "".join(unit.letter for unit in units)[:60],
-            field="letters",
-            remedy=f"give a letter a layer: {WAYS}",
-        )
+    units = units_of(instance, letters)
     cuts = set(solution.boundaries)
     for unit in units:
         for cut in range(unit.first + 1, unit.end):
@@ -81,6 +75,24 @@ def stage_letters(
         "".join(unit.letter for unit in units if first <= unit.first < end)
         for first, end, _ in solution.stages
     ]
+
+
+def units_of(instance: PipelinePartition, letters: str = "") -> list[Unit]:
+    """Return what a tool cuts between, see :func:`stage_letters`.
+
+    Raises
+    ------
+    InputError
+        For names or letters that do not tell.
+    """
+    units = _given(instance, GIVEN.of(letters)) if letters else _named(instance)
+    if not ORDER.fullmatch("".join(unit.letter for unit in units)):
+        raise InputError(
+            "layers come as " + "".join(unit.letter for unit in units)[:60],
+            field="letters",
+            remedy=f"give a letter a layer: {WAYS}",
+        )
+    return units
 
 
 def _given(instance: PipelinePartition, letters: str) -> list[Unit]:
@@ -241,6 +253,13 @@ def _bypassed(instance: PipelinePartition, solution: PipelineSolution) -> str | 
     ]
     nbytes, stage = max(inner, default=(0, 0))
     return f"up to {nbytes} bytes may pass stage {stage} by" if nbytes else None
+
+
+def require_ranks(instance: PipelinePartition, ranks: int | str | None) -> None:
+    """Refuse ranks that no number of stages is dealt to evenly, where all devices get one."""
+    if ranks is not None:
+        least = RANKS.of(ranks)
+        ranks_of(least if instance.fewer_stages else instance.k, least)
 
 
 def ranks_of(stages: int, ranks: int | str | None) -> int:

@@ -13,9 +13,11 @@ from stagepack.errors import InputError
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.tools.roles import (
+    SKIPS,
     require_adjacent,
     require_in_order,
     stage_letters,
+    units_of,
 )
 
 
@@ -44,24 +46,45 @@ def environment(
     Raises
     ------
     InputError
-        For a stage that has none, or that holds what only the first or the last rank can; for
-        values that skip a stage.
+        For a stage that has none; for values that skip a stage; as of :func:`require_layers`.
     """
+    require_layers(instance, letters=letters, skips=skips)
     require_adjacent(instance, solution, skips, tool)
     require_in_order(instance, solution)
     stages = stage_letters(instance, solution, letters)
     for at, stage in enumerate(stages):
-        if "m" in stage:
-            told = "holds layers of multi-token prediction, which are not counted"
-        elif "t" not in stage:
-            told = "has no transformer layer"
-        else:
-            continue
-        raise InputError(
-            f"stage {at} {told}", field="boundaries", remedy="cut elsewhere (--forbid-cut)"
-        )
+        if "t" not in stage:
+            raise InputError(
+                f"stage {at} has no transformer layer",
+                field="boundaries",
+                remedy="cut elsewhere (--forbid-cut)",
+            )
     counts = ",".join(str(stage.count("t")) for stage in stages)
     return f"{tool.upper()}_PP_LAYER_PARTITION={counts}\n"
+
+
+def require_layers(
+    instance: PipelinePartition, *, letters: str = "", skips: bool | str = False
+) -> None:
+    """Refuse what no cut could mend: layers that are not counted, more devices than layers.
+
+    See :func:`environment`.
+    """
+    SKIPS.of(skips)
+    units = units_of(instance, letters)
+    if any(unit.letter == "m" for unit in units):
+        raise InputError(
+            "holds layers of multi-token prediction, which the tool does not count",
+            field="layers",
+            remedy="leave them out: a draft model runs by itself",
+        )
+    layers = sum(unit.letter == "t" for unit in units)
+    if layers < instance.k and not instance.fewer_stages:
+        raise InputError(
+            f"{layers} transformer layers for {instance.k} ranks, each of which is to have one",
+            field="devices",
+            remedy=f"give at most {layers} devices, or --fewer-stages",
+        )
 
 
 vllm = partial(environment, "vLLM")
