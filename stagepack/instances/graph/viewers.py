@@ -23,6 +23,7 @@ Value = str | Number | bool
 TYPES = {str: "string", bool: "boolean", int: "long", float: "double"}
 CROSSING, WITHIN = "#aa3377", "#9aa5b4"
 SCHEME, COLOURS = "set312", 12  # of Graphviz: twelve light colours
+RENAMED = {"name": "operator"}  # in DOT, as pydot takes "name" for the id of the node
 ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -41,18 +42,22 @@ def partition_dot(instance: GraphPartition, solution: GraphSolution | Result[Gra
         "  rankdir=LR;",
         f'  node [shape=box, style=filled, colorscheme={SCHEME}, fontname="sans-serif"];',
     ]
-    nodes = list(_nodes(instance, found))
-    for stage, device in enumerate(stage_order(instance, found)):
+    order = stage_order(instance, found)
+    members: list[list[str]] = [[] for _ in order]
+    for at, (name, values) in enumerate(_nodes(instance, found)):
+        stage = int(values["stage"])
+        shown: dict[str, Value] = {
+            "label": instance.node_name(at),
+            "fillcolor": stage % COLOURS + 1,
+        }
+        said = {RENAMED.get(key, key): value for key, value in values.items()}
+        # Outside its cluster, as readers such as networkx do not look into these.
+        lines.append(f"  {_quoted(name)} {_attributes({**shown, **said})};")
+        members[stage].append(f"    {_quoted(name)};")
+    for stage, device in enumerate(order):
         label = f"stage {stage}: {instance.device_name(device)}"
-        lines += [f"  subgraph cluster_{stage} {{", f"    label={_quoted(label)};"]
-        for at, (name, values) in enumerate(nodes):
-            if values["stage"] == stage:
-                shown: dict[str, Value] = {
-                    "label": instance.node_name(at),
-                    "fillcolor": stage % COLOURS + 1,
-                }
-                lines.append(f"    {_quoted(name)} {_attributes({**shown, **values})};")
-        lines.append("  }")
+        head = (f"  subgraph cluster_{stage} {{", f"    label={_quoted(label)};")
+        lines += [*head, *members[stage], "  }"]
     for source, target, values in _edges(instance, found):
         colour = CROSSING if values["crosses"] else WITHIN
         ends = f"{_quoted(source)} -> {_quoted(target)}"

@@ -28,7 +28,8 @@ def parsed(text: str) -> Parsed:
     """Return nodes and edges of DOT, and see that every line of it is understood."""
     nodes: dict[str, dict[str, str]] = {}
     edges: list[tuple[str, str, dict[str, str]]] = []
-    depth = 0
+    placed: list[str] = []
+    depth = clusters = 0
     for line in text.splitlines():
         statement = STATEMENT.match(line)
         if statement:
@@ -40,6 +41,13 @@ def parsed(text: str) -> Parsed:
             else:
                 edges.append((unquoted(source), unquoted(target), said))
             continue
+        member = re.fullmatch(rf"    {STRING};", line)
+        if member:
+            assert depth == 2
+            placed.append(unquoted(member[1]))
+            assert int(nodes[placed[-1]]["stage"]) == clusters - 1
+            continue
+        clusters += "subgraph" in line
         known = (
             rf"digraph {STRING} {{", r" *subgraph cluster_\d+ {", rf" *label={STRING};", r" *}",
             r"  rankdir=LR;", r"  node \[.*\];",
@@ -47,6 +55,7 @@ def parsed(text: str) -> Parsed:
         assert any(re.fullmatch(one, line) for one in known), line
         depth += line.endswith("{") - line.endswith("}")
     assert depth == 0
+    assert sorted(placed) == sorted(nodes)
     return nodes, edges
 
 
@@ -111,6 +120,8 @@ def test_names_stay_what_they_are() -> None:
     solution = GraphSolution.of(instance, [0, 0, 1, 1, 1])
     nodes, edges = parsed(partition_dot(instance, solution))
     assert list(nodes) == ids
+    assert nodes[ids[0]]["operator"] == "$"
+    assert not any("name" in said for said in nodes.values()), "pydot, networkx: refused"
     assert [edge[:2] for edge in edges] == list(pairwise(ids))
     nodes, edges = read_graphml(partition_graphml(instance, solution))
     assert list(nodes) == ids
