@@ -298,6 +298,18 @@ def test_the_wheel_holds_the_package_alone_and_works_elsewhere(tmp_path: Path) -
     assert python(code, cwd=tmp_path) == "OPTIMAL 9"
 
 
+def test_models_say_in_their_heads_what_they_are() -> None:
+    """Sets, parameters, variables, objective, constraints, in this order."""
+    heads = ["Sets", "Parameters", "Variables", "Objective", "Constraints"]
+    found = 0
+    for path in (PACKAGE / "formulations").rglob("*.py"):
+        lines = (ast.get_docstring(ast.parse(path.read_text())) or "").splitlines()
+        if "Sets" in lines and "Variables" in lines:
+            assert [line for line in lines if line in heads] == heads, path
+            found += 1
+    assert found > 10
+
+
 def test_kernels_are_compiled_from_files_that_the_cache_knows() -> None:
     """What a kernel imports is compiled into it, so that the cache must ask about its source."""
     from stagepack.instances.compiled import KERNELS

@@ -5,6 +5,8 @@ The decisions are those of :mod:`.groups`; order and memory are stated on a cloc
 Sets
     l        layers from which a group may begin; c cuts at which it may end; d directions: forward
              (the only phase of the last group is a forward one) and backward
+Parameters
+    as in :mod:`.groups`
 Variables
     y, a, e  as in :mod:`.groups`
     g_lc     the layers [l, c) are a group
@@ -13,7 +15,7 @@ Variables
              ahead, e_cd cycles
     ahead_cd interval over the phase before cut c where it loads ahead
     kept_l   interval between the two phases of the group from l
-    need_ld, w_cd, k_l   bytes of these
+    need_ld, w_cd, k_l   bytes of work_ld, ahead_cd and kept_l
 Objective
     minimise sum of the costs of :mod:`.groups`
 Constraints

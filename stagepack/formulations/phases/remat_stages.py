@@ -7,7 +7,9 @@ use before the next.
 
 Sets
     l, j     stages, and layers j <= l
-    R_i      layers that read what layer i writes, x_{i+1}
+    R_i      layers that read x_{i+1}, which layer i writes
+Parameters
+    those of :mod:`.remat`
 Variables
     r_lj     layer j is computed again in stage l
     p_li     x_{i+1} is on chip when stage l begins, for a use in it or later (i < l)
