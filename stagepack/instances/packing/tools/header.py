@@ -11,6 +11,15 @@ from stagepack.instances.words import Parameter
 
 PREFIX = Parameter("prefix", str, "what all names begin with")
 WORD = re.compile(r"[^A-Z0-9]+")
+ASSERTS = """\
+#if !defined(__cplusplus) && (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 201112L)
+#define {prefix}_ASSERT(holds, words) extern char {prefix}_asserted[(holds) ? 1 : -1]
+#else
+#include <assert.h>
+#define {prefix}_ASSERT(holds, words) static_assert(holds, words)
+#endif
+"""
+"""C has static_assert since 2011; what is older takes no array of a negative size."""
 
 
 def header(instance: LmemPacking, solution: PackingSolution, *, prefix: str = "ARENA") -> str:
@@ -40,7 +49,7 @@ def header(instance: LmemPacking, solution: PackingSolution, *, prefix: str = "A
         f"#ifndef {guard}",
         f"#define {guard}",
         "",
-        "#include <assert.h>",
+        *ASSERTS.format(prefix=prefix).splitlines(),
         "",
         f"#define {prefix}_SIZE {total}ULL",
         f"#define {prefix}_ALIGNMENT {max(alignment)}ULL",
@@ -52,12 +61,12 @@ def header(instance: LmemPacking, solution: PackingSolution, *, prefix: str = "A
             f"/* {_comment(instance.buffer_id(number))} */",
             f"#define {prefix}_{name}_SIZE {size}ULL",
             f"#define {prefix}_{name}_OFFSET {offset}ULL",
-            f"static_assert({prefix}_{name}_OFFSET + {prefix}_{name}_SIZE <= {prefix}_SIZE, "
+            f"{prefix}_ASSERT({prefix}_{name}_OFFSET + {prefix}_{name}_SIZE <= {prefix}_SIZE, "
             f'"{name} ends within the whole");',
         ]
         if alignment[number] > 1:
             lines.append(
-                f"static_assert({prefix}_{name}_OFFSET % {alignment[number]}ULL == 0, "
+                f"{prefix}_ASSERT({prefix}_{name}_OFFSET % {alignment[number]}ULL == 0, "
                 f'"{name} is aligned");'
             )
     return "\n".join([*lines, "", f"#endif /* {guard} */", ""])
