@@ -41,7 +41,7 @@ OF_STAGE = ("UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD")  # have no 
 ACTION = re.compile(r"([0-9]{1,9})([A-Z][A-Z_]*?)([0-9]{0,9})")
 SEVERAL = re.compile(r"\((.*)\)OVERLAP_F_B")
 FIRST = re.compile(
-    rb"[\s,]*(?:[0-9]+(?:[FBIW][0-9]+|[A-Z_]+[0-9]*)|\([0-9A-Z;_ ]+\)OVERLAP_F_B)\s*(?:,|$)"
+    rb"[\s,]*(?:[0-9]+(?:[FBIW][0-9]+\w*|[A-Z_]+[0-9]*)|\([0-9A-Z;_ ]+\)OVERLAP_F_B)\s*(?:,|$)"
 )
 
 

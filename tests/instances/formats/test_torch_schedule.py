@@ -110,6 +110,7 @@ def test_context_of_a_file(tmp_path: Path) -> None:
         ("0F0\n\n1F0", "device 1 runs no stage"),
         ("0F0,\xff", "is not UTF-8"),
         ("0F0,0F1xyz", "is no action"),
+        ("0F0xyz,0F1", "is no action"),
         ("0F0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", "communication: lacks 0RECV_B0"),
         ("0SEND_F0,0F0\n1RECV_F0,1F0", "cell 1: 0SEND_F0 cannot be: it belongs behind 0F0"),
         ("0F0,0SEND_F0\n1F0,1RECV_F0", "cell 2: 1RECV_F0 cannot be: it belongs before 1F0"),
