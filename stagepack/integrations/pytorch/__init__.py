@@ -88,7 +88,7 @@ def profile_model(
     state_bytes : int
         Bytes of optimiser state per parameter.
     repeats : int
-        How often a layer is measured; the median counts.
+        How often a layer is measured; the least time counts.
     cache : path, optional
         Folder in which measurements are kept by what was measured.
     progress : bool

@@ -1,18 +1,17 @@
 """What layers cost when they run: each by itself, forward and backward, several times.
 
 Layers that run the same code on the same shapes are measured once.  Inputs are drawn: figures from
-a normal distribution, integers are 0.  Times are medians, in nanoseconds of the clock on the wall;
-the stash are the bytes that autograd keeps, parameters apart.  One more round tells of memory: the
-most bytes of tensors that are made and alive at a time, in a forward pass that keeps nothing, and
-in a backward pass, where gradients of parameters are added to those there are.  What kernels use
-inside is seen on a GPU alone.
+a normal distribution, integers are 0.  Times are the least, in nanoseconds of the clock on the
+wall: what else a machine does only adds to them.  The stash are the bytes that autograd keeps,
+parameters apart.  One more round tells of memory: the most bytes of tensors that are made and alive
+at a time, in a forward pass that keeps nothing, and in a backward pass, where gradients of
+parameters are added to those there are.  What kernels use inside is seen on a GPU alone.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import statistics
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -120,7 +119,7 @@ def _kept(traced: Traced, layer: Layer, key: str, bench: Bench) -> Figures:
     if bench.cache is None:
         return _measure(traced, layer, bench.repeats)
     device = _device(layer)
-    setting = [2, torch.__version__, str(device), torch.get_num_threads(), bench.repeats]
+    setting = [3, torch.__version__, str(device), torch.get_num_threads(), bench.repeats]
     name = hashlib.sha256(json.dumps([*setting, key]).encode()).hexdigest()
     path = bench.cache / f"{name}.json"
     if path.is_file():
@@ -168,8 +167,8 @@ def _measure(traced: Traced, layer: Layer, repeats: int) -> Figures:
         for buffer, value in before:  # such as the means that norms keep
             buffer.copy_(value)
     return Figures(
-        forward=round(statistics.median(one.forward for one in rounds)),
-        backward=round(statistics.median(one.backward for one in rounds)),
+        forward=min(one.forward for one in rounds),
+        backward=min(one.backward for one in rounds),
         stash=rounds[-1].stash,
         temporary=temporary,
         backward_temporary=backward_temporary,

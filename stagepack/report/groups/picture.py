@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 WIDTH = 11.0  # inches
 POINTS = 700  # across the columns, about
+LABEL, LINES = 55, 6  # points of a figure of cycles, and how many may stand below each other
 NAMED = 76  # columns up to which each has its name below
 MANY = 150  # shapes of a colour beyond which their borders are thin
 STEPS = 40  # of which an arc is made
@@ -229,12 +231,15 @@ def _rows(ax: Axes, drawn: PlanDrawing, span: Span) -> None:
             bars.append(_box(left, left + 0.4, foot, foot + getattr(column, what)))
         _fill(ax, bars, colour)
     top = row_limit([column.cycles for _, column in columns])
+    line, last = 0, -math.inf
     for at, column in columns:
         if column.cycles > top:
-            ax.text(
-                at + 1.1, 0.98 * top, f"↑ {EngFormatter(places=1)(column.cycles)}", fontsize=7,
-                color=INK, va="top",
-            )  # fmt: skip
+            # Below the last one where that is near.
+            line = (line + 1) % LINES if (at - last) * POINTS < LABEL * len(columns) else 0
+            last = at
+            said = f"↑ {EngFormatter(places=1)(column.cycles)}"
+            height = (0.98 - 0.09 * line) * top
+            ax.text(at + 1.1, height, said, fontsize=7, color=INK, va="top")
     quiet(ax, "y")
     ax.set_ylim(0, top)
     engineering(ax.yaxis)
