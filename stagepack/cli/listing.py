@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -113,6 +114,16 @@ def convert(
             autocompletion=completion.becoming,
         ),
     ] = None,
+    cycles: Annotated[
+        float | None,
+        option(
+            OUTPUT,
+            "Cycles of a unit of time in what the stages of a graph make; schedules round up to "
+            "whole ones.",
+            "--cycles",
+            metavar="N",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Read an instance in any format and write it, or what its solution makes, in another one."""
@@ -120,6 +131,7 @@ def convert(
     if solution is None:
         if becomes is not None:
             raise InputError("needs a solution", field="--as", remedy="name one: --solution FILE")
+        _refuse_cycles(cycles)
         problem = instance_of(instance, context)
     else:
         problem, answer = instance_and_solution(instance, solution, context)
@@ -127,10 +139,11 @@ def convert(
         form = Form.of(becomes).beside(problem, instance)
         texts = {} if known.export is None else known.export.texts
         if form.tool in known.tools or (not form.tool and target.suffix.lower() in texts):
+            _refuse_cycles(cycles)
             export_solution(problem, answer, target, form)
             _tell_written(problem, target, as_json)
             return
-        problem = _made_of(problem, answer, becomes)
+        problem = _made_of(problem, answer, becomes, cycles)
     write_instance(problem, target, to, as_json)
 
 
@@ -161,7 +174,18 @@ def write_instance(problem: Problem, target: Path, to: str | None, as_json: bool
     _tell_written(problem, target, as_json)
 
 
-def _made_of(problem: Problem, answer: Solution, becomes: str | None) -> Problem:
+def _refuse_cycles(cycles: float | None) -> None:
+    if cycles is not None:
+        raise InputError(
+            "is for stages that become a problem",
+            field="--cycles",
+            remedy="name their partition and it: --solution FILE --as KIND",
+        )
+
+
+def _made_of(
+    problem: Problem, answer: Solution, becomes: str | None, cycles: float | None
+) -> Problem:
     """Return the instance of another kind that a solution makes."""
     known = PROBLEMS[problem.kind].becomes
     kind = None if becomes is None else kind_called(becomes)
@@ -170,7 +194,13 @@ def _made_of(problem: Problem, answer: Solution, becomes: str | None) -> Problem
         remedy = "choose " + " or ".join(words) if words else "leave out --solution"
         told = "is missing" if becomes is None else f"{becomes}: not made of a {problem.kind}"
         raise InputError(told, field="--as", remedy=remedy)
-    made: Problem = operator.attrgetter(known[kind])(stagepack)(problem, answer)
+    maker = operator.attrgetter(known[kind])(stagepack)
+    if cycles is None:
+        made: Problem = maker(problem, answer)
+    elif "cycles" in inspect.signature(maker).parameters:
+        made = maker(problem, answer, cycles=cycles)
+    else:
+        raise InputError(f"{problem.kind} counts cycles", field="--cycles", remedy="leave it out")
     return made
 
 

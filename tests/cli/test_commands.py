@@ -235,6 +235,35 @@ def test_a_solution_becomes_the_next_problem(tmp_path: Path) -> None:
         assert remedy in refused.stderr
 
 
+def test_fractions_are_counted_in_as_many_cycles_as_asked_for(tmp_path: Path) -> None:
+    graph = sp.GraphPartition.from_edges(
+        2, [(0, 1)], time=[0.3, 0.4], traffic=[0.1, 0], accelerators=2
+    )
+    source, result, made = (tmp_path / f"{name}.json" for name in ("graph", "cut", "made"))
+    sp.write(graph, source)
+    result.write_text('{"assignment": {"0": 0, "1": 1}}')
+    solved = ("convert", source, made, "--solution", result, "--as")
+    done = run(*solved, "schedule")
+    assert "233 % longer in whole cycles" in done.stderr
+    assert "--cycles 1000" in done.stderr
+    done = run(*solved, "schedule", "--cycles", "1000")
+    assert done.stderr == ""
+    schedule = sp.read(made, kind="pipeline-schedule")
+    assert isinstance(schedule, sp.PipelineSchedule)
+    assert schedule.forward.tolist() == [300, 400]
+    assert run(*solved, "pipeline", "--cycles", "10").returncode == 0
+    assert (
+        sp.read(made).digest == sp.chain(graph, sp.read_solution(result, graph), cycles=10).digest
+    )
+    for wrong in (
+        (*solved, "schedule", "--cycles", "0"),
+        ("convert", source, made, "--cycles", "9"),
+    ):
+        refused = run(*wrong)
+        assert refused.returncode == 2
+        assert "cycles" in refused.stderr
+
+
 def test_the_beginning_of_names_lists_what_is_below(chain: Path) -> None:
     def listed(name: str) -> list[str]:
         return [entry["name"] for entry in json.loads(run("list", name, "--json").stdout)]

@@ -8,6 +8,7 @@ that waits for others, so that contiguous partitions keep a stage a device.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from stagepack.contracts import JsonObject, Number
-from stagepack.errors import InputError
+from stagepack.errors import InputError, shown
 from stagepack.instances.answer import require_instance
 from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.graph.chain import require_plain, sums
@@ -25,7 +26,11 @@ from stagepack.instances.graph.check import loads, plain
 from stagepack.instances.profile import Array
 from stagepack.result import Result
 
+log = logging.getLogger(__name__)
+
 UNLIMITED = 2**62 - 1
+ROUNDED = 0.05
+"""Share by which rounding may lengthen a stage without a word."""
 
 
 def arguments(
@@ -239,7 +244,7 @@ def _cycles(
     rate: Fraction,
     least: int,
 ) -> list[int]:
-    """Return the cycles of one pass of each stage."""
+    """Return the cycles of one pass of each stage; warn where whole ones say much else."""
     total = [Fraction(0)] * len(device_of)
     for node in np.flatnonzero(instance.backward == backward).tolist():
         at = int(stage[node])
@@ -249,7 +254,17 @@ def _cycles(
         else:
             speed = Fraction(str(instance.speeds[device].item()))
             total[at] += Fraction(instance.time[node].item()) / speed
-    return [max(least, math.ceil(plain(time * rate))) for time in total]
+    found = [max(least, math.ceil(plain(time * rate))) for time in total]
+    more = max((whole / (time * rate) for whole, time in zip(found, total, strict=True) if time),
+               default=1) - 1  # fmt: skip
+    if more > ROUNDED:
+        log.warning(
+            "a stage of %s takes %.0f %% longer in whole cycles: more of them to a unit of time "
+            "say it better (cycles=1000; --cycles 1000)",
+            shown(instance.name),
+            100 * more,
+        )
+    return found
 
 
 def _limits(instance: GraphPartition, found: GraphSolution, used: list[int]) -> list[int] | None:
