@@ -232,7 +232,7 @@ class _Drive:
         self.presolves = not (program.integral & wide).any()
         try:
             return self._solve()
-        except _SolveError:
+        except _SolveError as trouble:
             # Bounds of the second run are good to 1e-6 only, not to what we state: unheard.
             self.loose = True
             try:
@@ -242,6 +242,7 @@ class _Drive:
             if outcome.status is Status.OPTIMAL:
                 outcome.status = Status.FEASIBLE
             outcome.bound = None
+            outcome.message = f"{trouble}; within its own tolerances, too wide for a bound, it ends"
             return outcome
 
     def _solve(self) -> Outcome:

@@ -14,7 +14,7 @@ import pytest
 from stagepack.errors import StagepackError
 from stagepack.formulations.program import Program
 from stagepack.result import Status
-from stagepack.solvers import Limits, engine
+from stagepack.solvers import Limits, Outcome, engine, highs
 from stagepack.solvers.engine import left_behind
 from stagepack.solvers.lowering import lift
 from tests.solvers.models import INFINITY, Milp, covering, single_machine
@@ -51,6 +51,22 @@ def test_versions_that_cannot_be_trusted_are_refused(monkeypatch: pytest.MonkeyP
     assert "highspy 1.14.0" in engine("highs").unavailable()
     with pytest.raises(StagepackError, match=r"pip install 'highspy>=1.12,<1.13'"):
         engine("highs").load()
+
+
+def test_a_second_run_with_wider_tolerances_proves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(drive: highs._Drive) -> Outcome:
+        if not drive.loose:
+            raise highs._SolveError("HiGHS failed: Solve error")
+        return solve(drive)
+
+    solve = highs._Drive._solve
+    monkeypatch.setattr(highs._Drive, "_solve", run)
+    outcome = engine("highs").solve(mixed().arrays())
+    assert (outcome.status, outcome.bound) == (Status.FEASIBLE, None)
+    assert outcome.objective == pytest.approx(9, abs=1e-5)
+    assert outcome.message.startswith("HiGHS failed: Solve error; within its own tolerances")
 
 
 @pytest.mark.parametrize("hint", [[0.5, 4], [0, 5], [float("nan"), 4]])
