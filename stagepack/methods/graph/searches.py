@@ -42,6 +42,8 @@ ROUNDS_BEFORE = 2
 """and rounds where nothing but a model proves anything."""
 MODELLED, MODEL = 1_000, 0.5
 """Blocks times devices up to which CP-SAT has its share of what is left: this part."""
+LOOSE, MODELLED_LOOSE = 10, 10_000
+"""Blocks for each net of graphs that are hardly connected, and up to which the same holds there."""
 ORDERS, ORDERS_ALONE = 0.1, 0.5
 """The part of what is left for many orders of blocks; the same where labels do not apply;"""
 SHORT = 1.5, 0.9
@@ -168,7 +170,7 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     if search.impossible:
         return
     supports = {method.name: not method.unsupported(instance) for method in METHODS}
-    modelled = search.compact.blocks * search.compact.devices <= MODELLED
+    modelled = _is_modelled(search.compact)
     given_up = ""
     search.start()
     progress.require_time()
@@ -204,6 +206,16 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
         _by_cp_sat(search)
     progress.require_time()
     search.annealing.run()
+
+
+def _is_modelled(compact: Compact) -> bool:
+    """Whether CP-SAT has its share: on small graphs, and where hardly any block waits for others.
+
+    Loads are balanced then, for which labels and moves are no match.
+    """
+    size = compact.blocks * compact.devices
+    loose = LOOSE * compact.nets <= compact.blocks
+    return size <= (MODELLED_LOOSE if loose else MODELLED)
 
 
 def _few_pins(compact: Compact) -> bool:

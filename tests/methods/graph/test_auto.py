@@ -151,6 +151,13 @@ def test_small_graphs_with_too_many_ideals_are_proved_by_cp_sat() -> None:
     assert result.reason == ""
 
 
+def test_loads_of_blocks_that_wait_for_none_are_balanced_by_cp_sat() -> None:
+    times = np.random.default_rng(1).integers(1, 100, 130)
+    instance = sp.GraphPartition.from_edges(130, [], time=times, accelerators=8)
+    result = sp.solve(instance, time_limit=3, options={"deterministic": True})
+    assert (result.status, result.objective) == ("OPTIMAL", 841)
+
+
 def test_why_a_model_proves_nothing_is_told_rather_than_that_there_is_no_local_search() -> None:
     # Stages on several devices take thirds of what has no common unit, so that bounds are rounded.
     rng = np.random.default_rng([5008, 4])
