@@ -14,7 +14,7 @@ import pytest
 
 import stagepack as sp
 from stagepack.errors import InputError
-from stagepack.instances.formats.onnx import sizes
+from stagepack.instances.formats.onnx import shapes, sizes
 from stagepack.instances.groups.operators import macs
 
 onnx = pytest.importorskip("onnx")
@@ -511,3 +511,31 @@ def test_sizes_computed_from_more_values_than_memory_holds(
     onnx.save(onnx.helper.make_model(graph), str(path))
     with pytest.raises(InputError, match="too much memory"):
         sp.read(path, kind="lmem-packing")
+
+
+def test_operators_that_nobody_knows_take_no_pass_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    make, passes = onnx.helper.make_node, []
+    nodes = [
+        make(*given, domain=domain)
+        for i in range(20)
+        for given, domain in (
+            (("Mystery", [f"t{2 * i}"], [f"t{2 * i + 1}"]), "com.example"),
+            (("Relu", [f"t{2 * i + 1}"], [f"t{2 * i + 2}"]), ""),
+        )
+    ]
+    ends = [onnx.helper.make_tensor_value_info("t0", onnx.TensorProto.FLOAT, [2, 8])]
+    last = onnx.helper.make_empty_tensor_value_info("t40")
+    graph = onnx.helper.make_graph(nodes, "g", ends, [last])
+    infer = onnx.shape_inference.infer_shapes
+
+    def counted(*given: Any, **named: Any) -> Any:
+        passes.append(given)
+        return infer(*given, **named)
+
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", counted)
+    opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("com.example", 1)]
+    data, assumed = shapes._follow(onnx.helper.make_model(graph, opset_imports=opsets))
+    assert len(assumed) == 20
+    assert len(passes) <= 3
+    found = onnx.load_model_from_string(data).graph.value_info
+    assert {tuple(d.dim_value for d in v.type.tensor_type.shape.dim) for v in found} == {(2, 8)}

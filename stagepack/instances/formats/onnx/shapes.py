@@ -147,7 +147,7 @@ def _follow(proto: ModelProto) -> tuple[bytes, list[str]]:
         proto.graph.node.extend(order)
         while True:
             proto = shape_inference.infer_shapes(proto, data_prop=True)
-            fresh = _taken(proto.graph)
+            fresh = _taken(proto)
             carried = _carry(proto.graph, ChainMap())
             if not fresh and not carried:
                 rounds -= 1
@@ -163,23 +163,34 @@ def _follow(proto: ModelProto) -> tuple[bytes, list[str]]:
         _refuse(f"its shapes cannot be followed: {error}")
 
 
-def _taken(graph: GraphProto) -> list[Any]:
-    """Return what is written by operators that onnx does not know: as the first tensor read."""
-    from onnx import defs
+def _taken(proto: ModelProto) -> list[Any]:
+    """Return what is written by operators that onnx does not know: as the first tensor read.
 
-    known = {value.name: value for value in (*graph.input, *graph.output, *graph.value_info)}
-    typed = {name for name, value in known.items() if value.type.tensor_type.HasField("shape")}
-    found = []
+    Operators between two such are followed here, one by one, lest each takes a pass over all.
+    """
+    from onnx import ValueInfoProto, defs
+
+    graph = proto.graph
+    found: list[Any] = []
+    values = (*graph.input, *graph.output, *graph.value_info)
+    known = {value.name: value.type for value in values if _is_shaped(value)}
+    small: dict[str, Any] | None = None
+    opsets = {given.domain: given.version for given in proto.opset_import}
     for node in graph.node:
-        source = next((known[name] for name in node.input if name in typed), None)
-        if source is None or defs.has(node.op_type, node.domain):
+        missing = [name for name in node.output if name and name not in known]
+        if not missing:
             continue
-        for name in node.output:
-            if name and name not in typed:
-                taken = type(source)(name=name, type=source.type)
-                found.append(taken)
-                known[name] = taken
-                typed.add(name)
+        if defs.has(node.op_type, node.domain):
+            if found:
+                small = sizes.constants(graph) if small is None else small
+                known |= sizes.written(node, small, known, opsets)
+            continue
+        source = next((known[name] for name in node.input if name in known), None)
+        if source is None:
+            continue
+        for name in missing:
+            found.append(ValueInfoProto(name=name, type=source))
+            known[name] = source
     return found
 
 

@@ -47,17 +47,13 @@ def settle(proto: ModelProto) -> bool:
 
     graph, found = proto.graph, _types(proto.graph)
     opsets = {given.domain: given.version for given in proto.opset_import}
-    values = {
-        weight.name: value for weight in graph.initializer if (value := _read(weight)) is not None
-    }
-    for given in graph.input:  # an initialiser may be no more than a default
-        values.pop(given.name, None)
+    values = constants(graph)
     fresh = False
     for node in graph.node:
         if node.domain not in ("", "ai.onnx"):
             continue
         if any(name and name not in found for name in node.output):
-            found |= _written(node, values, found, opsets)
+            found |= written(node, values, found, opsets)
         if len(node.output) != 1:
             continue
         value = _value(node, values, found, proto.opset_import)
@@ -72,6 +68,16 @@ def settle(proto: ModelProto) -> bool:
             node.CopyFrom(made)
             fresh = True
     return fresh
+
+
+def constants(graph: GraphProto) -> dict[str, np.ndarray]:
+    """Return the small weights of a graph by name, shapes and axes among them."""
+    found = {
+        weight.name: value for weight in graph.initializer if (value := _read(weight)) is not None
+    }
+    for given in graph.input:  # an initialiser may be no more than a default
+        found.pop(given.name, None)
+    return found
 
 
 def _types(graph: GraphProto) -> dict[str, TypeProto]:
@@ -103,13 +109,23 @@ def _type(value: np.ndarray) -> TypeProto:
     return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
 
 
-def _written(
+def written(
     node: NodeProto,
     values: Mapping[str, np.ndarray],
     found: Mapping[str, TypeProto],
     opsets: Mapping[str, int],
 ) -> dict[str, TypeProto]:
-    """Return the types that a node writes, where they follow from what it reads alone."""
+    """Return the types that a node writes, where they follow from what it reads alone.
+
+    Parameters
+    ----------
+    node : NodeProto
+    values : mapping of str to ndarray
+        Small tensors by name.
+    found : mapping of str to TypeProto
+        Types of known shape by name.
+    opsets : mapping of str to int
+    """
     from onnx import defs, helper, numpy_helper, shape_inference
 
     read = [name for name in node.input if name]
