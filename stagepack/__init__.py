@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from stagepack.claims import check_proof as check_proof
     from stagepack.claims import check_result as check_result
     from stagepack.claims import prove as prove
+    from stagepack.claims import read_result as read_result
     from stagepack.compare import Comparison as Comparison
     from stagepack.compare import compare as compare
     from stagepack.compare.results import StoredResults as StoredResults
@@ -97,7 +98,9 @@ if TYPE_CHECKING:
     from stagepack.planning import Tuning as Tuning
     from stagepack.planning import plan_model as plan_model
     from stagepack.planning import read_plan as read_plan
+    from stagepack.planning import read_tuning as read_tuning
     from stagepack.planning import tune as tune
+    from stagepack.report.pages import report as report
     from stagepack.report.plot import plot as plot
     from stagepack.result import Result as Result
     from stagepack.result import Status as Status
@@ -115,7 +118,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "stagepack.claims": ("ProofCheck", "ResultCheck", "check_proof", "check_result", "prove"),
+    "stagepack.claims": (
+        "ProofCheck",
+        "ResultCheck",
+        "check_proof",
+        "check_result",
+        "prove",
+        "read_result",
+    ),
     "stagepack.compare": ("Comparison", "compare"),
     "stagepack.compare.results": ("StoredResults", "read_store"),
     "stagepack.compare.suite": ("Suite", "read_suite"),
@@ -148,7 +158,15 @@ _NAMES = {
         "profile_model",
         "run_pipeline",
     ),
-    "stagepack.planning": ("ModelPlan", "Tuning", "plan_model", "read_plan", "tune"),
+    "stagepack.planning": (
+        "ModelPlan",
+        "Tuning",
+        "plan_model",
+        "read_plan",
+        "read_tuning",
+        "tune",
+    ),
+    "stagepack.report.pages": ("report",),
     "stagepack.report.plot": ("plot",),
     "stagepack.result": ("Result", "Status", "Termination", "Trace"),
     "stagepack.solve": ("methods", "pack", "solve", "versions"),

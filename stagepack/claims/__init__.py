@@ -9,6 +9,7 @@ a proof that is replayed.
 from stagepack.claims.check import check_result
 from stagepack.claims.claim import Claim, ResultCheck, Verdict
 from stagepack.claims.proof import check_proof, prove
+from stagepack.claims.read import read_result
 from stagepack.instances.proof import ProofCheck
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "check_proof",
     "check_result",
     "prove",
+    "read_result",
 ]

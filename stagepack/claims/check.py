@@ -60,7 +60,7 @@ def check_result(
     require_instance(instance)
     place, data = _given(result, instance)
     with strict.located(place):
-        document = _document(data)
+        document = document_of(data)
         exported = _exported(document, instance)
         if exported is not None:
             return exported
@@ -96,7 +96,7 @@ def _given(
     return "", msgspec.json.encode(finite({"solution": solution.to_dict()}))
 
 
-def _document(data: bytes) -> JsonObject:
+def document_of(data: bytes) -> JsonObject:
     """Return a JSON document; an empty one for solutions in other formats."""
     if strict.first_byte(data) != b"{":
         return {}

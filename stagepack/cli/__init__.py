@@ -28,6 +28,7 @@ from stagepack.cli.listing import catalog, convert, methods, schema
 from stagepack.cli.measure import measure
 from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, Command, bare
 from stagepack.cli.plan import plan, tune
+from stagepack.cli.report import report
 from stagepack.cli.results import results
 from stagepack.cli.screen import Stderr, complain, legible_width, plain_letters
 from stagepack.cli.show import plot, show
@@ -43,6 +44,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "measure": measure,
     "compare": compare,
     "results": results,
+    "report": report,
     "pareto": pareto,
     "explain": explain,
     "check": check,

@@ -32,6 +32,10 @@ EXAMPLES = {
         "results sweep --profile profile.png",
         "results sweep --against last-week --where method=auto",
     ),
+    "report": (
+        "report plan.json -o plan.html",
+        "report pipeline/bert-large result.json plan.json sweep -o page.html",
+    ),
     "pareto": (
         "pareto pipeline/bert-large --plot front.png",
         "pareto schedule/zero-bubble/small -t 2 --csv front.csv",

@@ -44,11 +44,17 @@ def require_drawable(kind: str, path: Path, option: str) -> None:
         raise
 
 
-def require_pages() -> None:
-    """Refuse ``--html`` where the extra is missing without which no page can be written."""
+def require_pages(option: str = "--html") -> None:
+    """Refuse a page where the extra is missing without which none can be written.
+
+    Parameters
+    ----------
+    option : str
+        What asks for it, for the message.
+    """
     needed = (name for name in ("plotly", "jinja2") if importlib.util.find_spec(name) is None)
     for name in needed:
-        raise InputError(f"needs {name}", field="--html", remedy="pip install 'stagepack[report]'")
+        raise InputError(f"needs {name}", field=option, remedy="pip install 'stagepack[report]'")
 
 
 def draw(

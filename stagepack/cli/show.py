@@ -72,7 +72,7 @@ def show(
         problem, answer = instance_of(instance, context), None
     else:
         problem, answer = instance_and_solution(instance, solution, context)
-        _write(problem, answer, html, export, form.beside(problem, instance))
+        _write(problem, answer, solution, html, export, form.beside(problem, instance))
     kind = view(problem.kind)
     facts = summary.facts(problem)
     against = None if measured is None else kind.against(problem, answer, measured)
@@ -107,12 +107,16 @@ def _show_plan(
 
 
 def _write(
-    problem: Problem, answer: Answer, html: Path | None, export: Path | None, form: Form
+    problem: Problem,
+    answer: Answer,
+    solution: Path,
+    html: Path | None,
+    export: Path | None,
+    form: Form,
 ) -> None:
     """Write the page of a solution, and the solution for other tools; it must be valid."""
-    from stagepack.report.levels import write_page
-    from stagepack.report.shown import html as html_of
-    from stagepack.result import Result, Status, Termination
+    from stagepack.claims import read_result
+    from stagepack.report.pages import report
 
     if html is None and export is None:
         return
@@ -125,22 +129,7 @@ def _write(
         require_exportable(problem, export, form)
         export_solution(problem, answer, export, form)
     if html is not None:
-        result: Result[Answer] = Result(
-            status=Status.FEASIBLE,
-            termination=Termination.FINISHED,
-            objective=problem.evaluate(answer),
-            bound=None,
-            bound_source="",
-            solution=answer,
-            method="solution",
-            kind=problem.kind,
-            instance=problem.name,
-            objective_name=str(problem.objective),
-            digest=problem.digest,
-        )
-        shown_name = problem.name or problem.kind
-        summary = html_of(result.of(problem))
-        write_page(html, shown_name, summary, [("solution", problem, result)])
+        report(read_result(solution, problem), html)
 
 
 def plot(

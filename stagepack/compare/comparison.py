@@ -11,6 +11,8 @@ from stagepack.compare import table as tables
 from stagepack.compare.outcomes import Cell, Failure, Outcomes
 from stagepack.contracts import JsonObject
 from stagepack.files import finite, json_text
+from stagepack.report.pages import Chapter, chapter
+from stagepack.report.templating import render
 
 __all__ = ["Cell", "Comparison", "Failure"]
 
@@ -71,3 +73,9 @@ def _plain(setting: object) -> object:
     """Return a setting as JSON can hold it: callbacks and results as they are called."""
     known = isinstance(setting, str | int | float | list | tuple | dict | None)
     return setting if known else repr(setting)
+
+
+@chapter.register
+def _chapter(given: Comparison, anchor: str, figures: JsonObject) -> Chapter:
+    about = page.shown_in(given, anchor, figures)
+    return Chapter(f"{given.verdict}.", render("compare/templates/comparison.html", **about))

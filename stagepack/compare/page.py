@@ -50,31 +50,41 @@ def to_html(comparison: Outcomes) -> str:
     InputError
         When plotly is not installed.
     """
+    figures: JsonObject = {}
+    given = shown_in(comparison, "", figures)
+    return page("compare/templates/page.html", "Stagepack comparison", figures, **given)
+
+
+def shown_in(comparison: Outcomes, anchor: str, figures: JsonObject) -> JsonObject:
+    """Return what the templates of a comparison are about; its figures go to `figures`.
+
+    Parameters
+    ----------
+    comparison : Outcomes
+    anchor : str
+        How the names of its elements begin.
+    figures : dict
+    """
     kinds = list(dict.fromkeys(row["problem"] for row in comparison.rows))
     rows = sorted(comparison.rows, key=lambda row: kinds.index(row["problem"]))
     labels = dict.fromkeys(row["instance"] for row in rows)
-    anchors = {label: f"i{index}" for index, label in enumerate(labels)}
-    figures: JsonObject = {}
-    return page(
-        "compare/templates/page.html",
-        "Stagepack comparison",
-        figures,
-        comparison=comparison,
-        about=_about(comparison, kinds),
-        rows=rows,
-        secondary=[name.capitalize() for name in secondary_header(comparison)],
-        several_seeds=len({row["seed"] for row in rows}) > 1,
-        standing=lambda row: standing_of(comparison, row),
-        anchors=anchors,
-        summary=comparison.summary,
-        answer=_answer(comparison.summary),
-        contents=[_best(comparison, label, anchors[label], rows) for label in labels],
-        sections=[_section(comparison, label, anchors[label], figures) for label in labels],
-        settings=", ".join(
-            f"{key} = {value}" for key, value in comparison.settings.items() if value is not None
-        ),
-        versions=", ".join(f"{name} {version}" for name, version in comparison.versions.items()),
-    )
+    anchors = {label: f"{anchor}i{index}" for index, label in enumerate(labels)}
+    settings = (f"{key} = {said}" for key, said in comparison.settings.items() if said is not None)
+    return {
+        "comparison": comparison,
+        "about": _about(comparison, kinds),
+        "rows": rows,
+        "secondary": [name.capitalize() for name in secondary_header(comparison)],
+        "several_seeds": len({row["seed"] for row in rows}) > 1,
+        "standing": lambda row: standing_of(comparison, row),
+        "anchors": anchors,
+        "summary": comparison.summary,
+        "answer": _answer(comparison.summary),
+        "contents": [_best(comparison, label, anchors[label], rows) for label in labels],
+        "sections": [_section(comparison, label, anchors[label], figures) for label in labels],
+        "settings": ", ".join(settings),
+        "versions": ", ".join(f"{name} {said}" for name, said in comparison.versions.items()),
+    }
 
 
 def _about(comparison: Outcomes, kinds: list[str]) -> list[str]:

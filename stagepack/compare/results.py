@@ -30,6 +30,7 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
 from stagepack.report import format as as_text
 from stagepack.report.extra import Axes
+from stagepack.report.pages import Chapter, chapter, report
 from stagepack.report.shown import contents
 from stagepack.report.table import Head, Sheet
 from stagepack.shown import ShownRows
@@ -224,12 +225,10 @@ class StoredResults(ShownRows):
         InputError
             When it cannot be written, or what draws is not installed.
         """
-        text = to_html(self.rows, self.summary(), lambda what: self.plot(what=what))
         path = Path(directory) / "index.html"
         files.require_directory(directory)
         path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(path, text)
-        return path
+        return report(self, path)
 
     def curves(self, what: str) -> dict[str, Steps]:
         """Return the curve of each method: pairs of x and y, from each x on.
@@ -386,3 +385,9 @@ def changes_sheet(changes: Sequence[Change]) -> Sheet:
 @contents.register
 def _stored(given: StoredResults, *, whole: bool = False) -> list[Head | Sheet]:
     return given.contents()
+
+
+@chapter.register
+def _chapter(given: StoredResults, anchor: str, figures: JsonObject) -> Chapter:
+    text = to_html(given.rows, given.summary(), lambda what: given.plot(what=what))
+    return Chapter("Stagepack results", text)

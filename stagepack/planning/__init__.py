@@ -1,10 +1,19 @@
 """Floor 6: one plan for a whole model: its stages, the schedule of microbatches, addresses."""
 
-from stagepack.planning.document import read_plan
+from stagepack.planning.document import read_plan, read_tuning
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.search import plan_model
 from stagepack.planning.stages import Level
 from stagepack.planning.tuned import Evaluation, Tuning
 from stagepack.planning.tuning import tune
 
-__all__ = ["Evaluation", "Level", "ModelPlan", "Tuning", "plan_model", "read_plan", "tune"]
+__all__ = [
+    "Evaluation",
+    "Level",
+    "ModelPlan",
+    "Tuning",
+    "plan_model",
+    "read_plan",
+    "read_tuning",
+    "tune",
+]

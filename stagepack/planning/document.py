@@ -1,4 +1,4 @@
-"""Plans out of the JSON documents that they are written as."""
+"""Plans and tunings out of the JSON documents that they are written as."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import msgspec
 
 from stagepack import files
 from stagepack.contracts import JsonObject
-from stagepack.errors import InputError
+from stagepack.errors import InputError, suggest
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.native import FORMAT
 from stagepack.instances.formats.solutions import solution_in
 from stagepack.planning.model_plan import PROBLEM, VERSION, ModelPlan
 from stagepack.planning.stages import Level
+from stagepack.planning.tuned import FIGURES, Evaluation, Tuning
+from stagepack.planning.tuned import PROBLEM as TUNING
+from stagepack.planning.tuned import VERSION as TUNING_VERSION
 from stagepack.result import Result, Status, Termination
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -42,14 +45,44 @@ class _Document(msgspec.Struct, frozen=True):
     note: str | None = None
 
 
+class _Tuning(msgspec.Struct, frozen=True):
+    problem: str
+    version: int
+    options: dict[str, list[Any]]
+    monotone: list[str]
+    search: str
+    configurations: int
+    bisection: int
+    evaluations: list[JsonObject]
+
+
+class _Figures(msgspec.Struct, frozen=True):
+    status: Status
+    cycles: int | None
+    throughput: float | None
+    bound: float | None
+    memory: int | None
+    reason: str
+    cached: bool
+
+
 def is_plan(path: str | Path) -> bool:
     """Return whether a file begins as plans do."""
+    return _begins(path, PROBLEM)
+
+
+def is_tuning(path: str | Path) -> bool:
+    """Return whether a file begins as tunings do."""
+    return _begins(path, TUNING)
+
+
+def _begins(path: str | Path, problem: str) -> bool:
     try:
         with files.require_path(path).open("rb") as stream:
             head = stream.read(200)
     except OSError:
         return False
-    return f'"problem": "{PROBLEM}"'.encode() in head
+    return f'"problem": "{problem}"'.encode() in head
 
 
 def read_plan(path: str | Path) -> ModelPlan:
@@ -63,14 +96,7 @@ def read_plan(path: str | Path) -> ModelPlan:
     data = strict.load(path)
     with strict.located(path):
         found = strict.decode(data, _Document)
-        if found.problem != PROBLEM:
-            raise InputError(f"is a {found.problem}", field="problem", remedy="give a plan")
-        if found.version != VERSION:
-            raise InputError(
-                f"version {found.version} is not {VERSION}, the one known here",
-                field="version",
-                remedy="update Stagepack",
-            )
+        _require(found, PROBLEM, VERSION, "give a plan")
         levels = tuple(_level(given) for given in found.levels)
         names = [level.name for level in levels]
         if names and (names[:2] != ["partition", "schedule"] or len(set(names)) < len(names)):
@@ -89,6 +115,62 @@ def read_plan(path: str | Path) -> ModelPlan:
         on_chip=tuple(found.on_chip or ()),
         note=found.note or "",
     )
+
+
+def read_tuning(path: str | Path) -> Tuning:
+    """Read a tuning that ``stagepack tune -o`` wrote; its figures are those of the file.
+
+    Raises
+    ------
+    InputError
+        Naming file and field: not JSON, no tuning, a newer version, an evaluation that is none.
+    """
+    data = strict.load(path)
+    with strict.located(path):
+        found = strict.decode(data, _Tuning)
+        _require(found, TUNING, TUNING_VERSION, "give a tuning")
+        evaluations = [
+            _evaluation(given, found.options, at) for at, given in enumerate(found.evaluations)
+        ]
+        unknown = [name for name in found.monotone if name not in found.options]
+        if unknown:
+            raise InputError(
+                f"unknown {unknown[0]!r}",
+                field="monotone",
+                remedy=suggest(unknown[0], found.options),
+            )
+    return Tuning(
+        options={name: tuple(values) for name, values in found.options.items()},
+        monotone=tuple(found.monotone),
+        search=found.search,
+        evaluations=tuple(evaluations),
+        configurations=found.configurations,
+        bisection=found.bisection,
+    )
+
+
+def _require(found: _Document | _Tuning, problem: str, version: int, remedy: str) -> None:
+    """Refuse a document of something else, or of another version."""
+    if found.problem != problem:
+        raise InputError(f"is a {found.problem}", field="problem", remedy=remedy)
+    if found.version != version:
+        raise InputError(
+            f"version {found.version} is not {version}, the one known here",
+            field="version",
+            remedy="update Stagepack",
+        )
+
+
+def _evaluation(given: JsonObject, options: JsonObject, at: int) -> Evaluation:
+    """Return an evaluation of a tuning's document."""
+    missing = [name for name in (*options, *FIGURES) if name not in given]
+    if missing:
+        raise InputError("is missing", field=f"evaluations.{at}.{missing[0]}", remedy="tune anew")
+    try:
+        figures = msgspec.convert({name: given[name] for name in FIGURES}, _Figures)
+    except msgspec.ValidationError as error:
+        raise InputError(str(error), field=f"evaluations.{at}", remedy="tune anew") from None
+    return Evaluation({name: given[name] for name in options}, **msgspec.structs.asdict(figures))
 
 
 def _level(given: _Level) -> Level:

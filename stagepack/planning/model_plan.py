@@ -22,7 +22,7 @@ from stagepack.instances.schedule.check import Measure, measure
 from stagepack.instances.violation import Violation
 from stagepack.planning.stages import Level, Structure, inside, pace
 from stagepack.report import format as as_text
-from stagepack.report.levels import write_page
+from stagepack.report.pages import Chapter, answers, chapter, report
 from stagepack.report.shown import contents, html
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.result import Status, relative_gap
@@ -322,8 +322,7 @@ class ModelPlan(Shown):
         InputError
             When it cannot be written, or what draws is not installed.
         """
-        answers = ((level.name, level.instance, level.result) for level in self.levels)
-        write_page(path, f"Plan of {self.name or 'a model'}", html(self), answers)
+        report(self, path)
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row a stage: its layers ``[first, end)``, device, busy cycles and memory.
@@ -432,3 +431,10 @@ def _document(level: Level) -> JsonObject:
 @contents.register
 def _plan(given: ModelPlan, *, whole: bool = False) -> list[Head | Account | Sheet]:
     return given.contents()
+
+
+@chapter.register
+def _chapter(given: ModelPlan, anchor: str, figures: JsonObject) -> Chapter:
+    levels = ((level.name, level.instance, level.result) for level in given.levels)
+    title = f"Plan of {given.name or 'a model'}"
+    return Chapter(title, html(given) + answers(levels, anchor, figures))

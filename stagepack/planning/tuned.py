@@ -13,11 +13,14 @@ from stagepack.contracts import JsonObject
 from stagepack.report import format as as_text
 from stagepack.report.canvas import engineering, heading, own_picture, quiet
 from stagepack.report.extra import Axes
+from stagepack.report.pages import Chapter, chapter, with_pictures
 from stagepack.report.shown import contents
 from stagepack.report.style import line_colour
 from stagepack.report.table import Head, Sheet
 from stagepack.shown import ShownRows
 
+PROBLEM, VERSION = "tuning", 1
+"""What its documents say they are."""
 FIGURES = ("status", "cycles", "throughput", "bound", "memory", "reason", "cached")
 
 
@@ -123,6 +126,8 @@ class Tuning(ShownRows):
         best = self.best
         data: JsonObject = files.finite(
             {
+                "problem": PROBLEM,
+                "version": VERSION,
                 "options": {name: list(values) for name, values in self.options.items()},
                 "monotone": list(self.monotone),
                 "search": self.search,
@@ -210,3 +215,9 @@ class Tuning(ShownRows):
 @contents.register
 def _tuning(given: Tuning, *, whole: bool = False) -> list[Head | Sheet]:
     return given.contents()
+
+
+@chapter.register
+def _chapter(given: Tuning, anchor: str, figures: JsonObject) -> Chapter:
+    drawn = {} if given.best is None else {"throughput against memory": given.plot}
+    return with_pictures("Tuning", given, drawn)

@@ -70,14 +70,15 @@ def _rendered(content: RenderableType, width: int) -> str:
 
 def html(given: object) -> str:
     """Return HTML without scripts or styles, for a notebook."""
-    parts = [_fragment(content) for content in contents(given, whole=True)]
+    parts = [fragment(content) for content in contents(given, whole=True)]
     name, picture = "", ""
     if isinstance(given, Result) and given.problem is not None and given.solution is not None:
         name, picture = given.instance, _picture(given)
     return render("report/templates/notebook.html", parts=parts, name=name, picture=picture)
 
 
-def _fragment(content: Content) -> str:
+def fragment(content: Content) -> str:
+    """Return one of the contents as HTML."""
     match content:
         case Sheet():
             return part("sheet", content.first(MOST_ROWS))

@@ -10,6 +10,7 @@ from stagepack.contracts import Instance, JsonObject, Number
 from stagepack.instances.answer import require_instance
 from stagepack.instances.tradeoffs import tradeoffs
 from stagepack.report import format as as_text
+from stagepack.report.pages import Chapter, chapter, with_pictures
 from stagepack.report.shown import contents
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import view
@@ -196,3 +197,8 @@ def _share(saved: Number | None, whole: Number | None) -> str:
 @contents.register
 def _explanation(given: Explanation, *, whole: bool = False) -> list[Head | Sheet | Account]:
     return given.contents()
+
+
+@chapter.register
+def _chapter(given: Explanation, anchor: str, figures: JsonObject) -> Chapter:
+    return with_pictures(f"What binds in {given.instance.name}", given, {})

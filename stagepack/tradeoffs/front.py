@@ -12,6 +12,7 @@ from stagepack.contracts import Instance, JsonObject, Number
 from stagepack.report import format as as_text
 from stagepack.report.canvas import engineering, heading, own_picture, quiet
 from stagepack.report.extra import Axes
+from stagepack.report.pages import Chapter, chapter, with_pictures
 from stagepack.report.shown import contents
 from stagepack.report.style import line_colour
 from stagepack.report.table import Head, Sheet
@@ -202,3 +203,9 @@ class Front(ShownRows):
 @contents.register
 def _front(given: Front, *, whole: bool = False) -> list[Head | Sheet]:
     return given.contents()
+
+
+@chapter.register
+def _chapter(given: Front, anchor: str, figures: JsonObject) -> Chapter:
+    title = f"{given.y} against {given.x} of {given.instance.name}"
+    return with_pictures(title, given, {title: given.plot} if given.points else {})

@@ -35,7 +35,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         self.tags.append((tag, dict(attrs)))
-        if tag not in ("meta", "br", "input"):
+        if tag not in ("meta", "br", "input", "img"):
             self.open.append(tag)
         if tag == "script":
             self.scripts.append("")

@@ -258,7 +258,7 @@ def test_plans_are_pages_and_exports(tmp_path: Path) -> None:
     done = run("plan", tmp_path / "model.json", "--html", page, "--export", stages, "--as", "vllm")
     assert done.returncode == 0, done.stderr
     text = page.read_text()
-    assert [text.count(f'id="level{at}"') for at in range(3)] == [1, 1, 0]
+    assert [text.count(f'id="part0level{at}"') for at in range(3)] == [1, 1, 0]
     plan = sp.plan_model(chain(1))
     partition = plan.level("partition")
     sp.write_solution(partition.instance, partition.result, tmp_path / "same.txt", as_="vllm")
@@ -269,7 +269,7 @@ def test_plans_are_pages_and_exports(tmp_path: Path) -> None:
     stages.unlink()
     shown = run("show", written, "--html", page, "--export", stages, "--as", "vllm")
     assert shown.returncode == 0, shown.stderr
-    assert page.read_text().count('id="level1"') == 1
+    assert page.read_text().count('id="part0level1"') == 1
     assert stages.read_text() == (tmp_path / "same.txt").read_text()
     assert run("show", tmp_path / "model.json", "--html", page).returncode == 2
     plan.export(orders)

@@ -83,7 +83,7 @@
         });
       });
     });
-    var filter = document.querySelector("input.filter");
+    var filter = (table.closest("section") || document).querySelector("input.filter");
     filter.addEventListener("input", function () {
       var words = filter.value.toLowerCase().split(/\s+/);
       rows.forEach(function (row) {

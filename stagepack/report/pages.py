@@ -1,0 +1,169 @@
+"""The one door to pages: whatever was found, one thing below the other, in a file of its own.
+
+Every thing is a chapter: what it is worth, and its pictures.  The module of a thing says what its
+chapter holds.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import singledispatch
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stagepack import files
+from stagepack.contracts import Instance, JsonObject
+from stagepack.errors import InputError
+from stagepack.report import format as as_text
+from stagepack.report.canvas import close
+from stagepack.report.extra import Axes
+from stagepack.report.html import page
+from stagepack.report.shown import contents, fragment, html
+from stagepack.report.templating import render
+from stagepack.report.view import view
+from stagepack.result import Result
+
+KNOWN = "results, plans, tunings, fronts, explanations, comparisons, stores of results"
+
+
+class Chapter(NamedTuple):
+    """What a page says of one thing.
+
+    Attributes
+    ----------
+    title : str
+    html : str
+    """
+
+    title: str
+    html: str
+
+
+def report(found: object, path: str | Path) -> Path:
+    """Write a self-contained page: what was found, one thing below the other.
+
+    Parameters
+    ----------
+    found : object or sequence
+        One thing or several: results, plans, tunings, fronts, explanations, comparisons, and the
+        results of a store.
+    path : path-like
+        The file to write; names that end in ``.gz`` are compressed.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    InputError
+        For what has no page, a result that does not know its instance, a file that cannot be
+        written, and where what draws is not installed.
+    """
+    several = isinstance(found, Sequence) and not isinstance(found, str | bytes)
+    things = list(found) if isinstance(found, Sequence) and several else [found]
+    if not things:
+        raise InputError("holds nothing", field="found", remedy=f"give {KNOWN}")
+    target = files.require_path(path)
+    figures: JsonObject = {}
+    chapters = [chapter(given, f"part{at}", figures) for at, given in enumerate(things)]
+    title = chapters[0].title if len(chapters) == 1 else "Stagepack report"
+    text = page("report/templates/report.html", title, figures, chapters=chapters)
+    files.write(target, text)
+    return target
+
+
+@singledispatch
+def chapter(given: object, anchor: str, figures: JsonObject) -> Chapter:
+    """Return what a page says of a thing; its figures go to `figures`.
+
+    Parameters
+    ----------
+    given : object
+    anchor : str
+        How the names of its elements begin.
+    figures : dict
+        Figures of the page by the names of their elements.
+
+    Raises
+    ------
+    InputError
+        For what has no page.
+    """
+    raise InputError(f"{type(given).__name__} has no page", field="found", remedy=f"give {KNOWN}")
+
+
+@chapter.register(Result)
+def _result(given: Result[Any], anchor: str, figures: JsonObject) -> Chapter:
+    if given.problem is None:
+        raise InputError(
+            "does not know its instance",
+            field="found",
+            remedy="give result.of(instance)",
+        )
+    title = given.problem.name or given.problem.kind
+    head = fragment(contents(given)[0])
+    if given.solution is None:
+        return Chapter(title, head)
+    return Chapter(title, head + answers([("solution", given.problem, given)], anchor, figures))
+
+
+def with_pictures(title: str, given: object, pictures: Mapping[str, Callable[[], Axes]]) -> Chapter:
+    """Return the chapter of what is shown by its contents and pictures of matplotlib.
+
+    Parameters
+    ----------
+    title : str
+    given : object
+    pictures : mapping
+        What draws each, by what it shows.
+    """
+    drawn = [(name, picture(draw())) for name, draw in pictures.items()]
+    return Chapter(title, html(given) + render("report/templates/pictures.html", pictures=drawn))
+
+
+def picture(ax: Axes) -> str:
+    """Return a picture as the address of an image that holds it."""
+    stream = io.BytesIO()
+    ax.figure.savefig(stream, format="svg", bbox_inches="tight")
+    close(ax.figure)
+    return "data:image/svg+xml;base64," + base64.b64encode(stream.getvalue()).decode()
+
+
+def answers(
+    given: Iterable[tuple[str, Instance, Result[Any]]], anchor: str, figures: JsonObject
+) -> str:
+    """Return answers one below the other: the levels of a plan, or a single one.
+
+    Parameters
+    ----------
+    given : iterable of (str, instance, Result)
+        Their names, and what is shown of each.
+    anchor, figures
+        As for :func:`chapter`.
+    """
+    levels = [
+        _answer(name, instance, result, f"{anchor}level{at}", figures)
+        for at, (name, instance, result) in enumerate(given)
+    ]
+    return render("report/templates/answers.html", levels=levels)
+
+
+def _answer(
+    name: str, instance: Instance, result: Result[Any], anchor: str, figures: JsonObject
+) -> JsonObject:
+    """Return what the page says of an answer; its figures go to `figures`."""
+    kind = view(instance.kind)
+    section = kind.section(instance, {result.method: result}, result, anchor)
+    figures.update(section.figures)
+    standing = as_text.standing(result.status, result.objective, instance)
+    worth = kind.worth_with_unit(instance, result.objective)
+    return {
+        "anchor": anchor,
+        "name": name,
+        "headline": f"{kind.headline(instance)} · {worth} · {standing}",
+        "html": section.html,
+    }
