@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
 import os
@@ -12,7 +11,6 @@ import subprocess
 import sys
 import sysconfig
 import textwrap
-import typing
 import venv
 from pathlib import Path
 
@@ -21,12 +19,12 @@ import pytest
 import stagepack
 from stagepack import kinds
 from stagepack.contracts import Instance
-from stagepack.instances import catalog, types
-from stagepack.instances.catalog import names
 from stagepack.instances.problem import PROBLEMS
 from stagepack.solve import REGISTRY
+from tests.tell_types import told
 
 ROOT = Path(__file__).parent.parent
+TOLD = told()
 LINKS = ("formulations", "heuristics", "instances", "solvers")
 
 
@@ -162,28 +160,14 @@ def test_the_examples_of_the_readme_are_well_typed(fresh: Path, tmp_path: Path) 
     assert mypy(fresh, tmp_path, *scripts) == []
 
 
-def test_the_catalog_is_typed_by_its_names() -> None:
-    typed = {
-        "pipeline-partition": names.PipelineName,
-        "lmem-packing": names.PackingName,
-        "pipeline-schedule": names.ScheduleName,
-        "phase-schedule": names.PhaseName,
-        "layer-grouping": names.GroupingName,
-        "graph-partition": names.GraphName,
-    }
-    assert set(typed) == set(kinds.KINDS)
-    for kind, literal in typed.items():
-        assert set(typing.get_args(literal)) == {entry.name for entry in catalog.entries(kind)}
-    literals = (
-        types.PipelineKind,
-        types.PackingKind,
-        types.ScheduleKind,
-        types.PhaseKind,
-        types.GroupingKind,
-        types.GraphKind,
-    )
-    known = {name for literal in literals for name in typing.get_args(literal)}
-    assert known == {*kinds.KINDS, *(kind.family for kind in kinds.KINDS.values())}
+@pytest.mark.parametrize("path", TOLD, ids=lambda path: str(path.relative_to(ROOT / "stagepack")))
+def test_type_checkers_are_told_of_every_kind(path: Path) -> None:
+    """In whatever order."""
+    written = path.read_text().splitlines()
+    assert sorted(written) == sorted(TOLD[path].splitlines()), "run python -m tests.tell_types"
+
+
+def test_every_kind_has_methods() -> None:
     assert set(kinds.KINDS) == set(REGISTRY)
 
 
@@ -199,22 +183,3 @@ def test_what_instances_keep_is_a_property_to_type_checkers() -> None:
     ]
     assert len(kept) > len(PROBLEMS)
     assert [name for name, source in kept if not source.strip().startswith("@cached\n")] == []
-
-
-def test_every_public_name_is_told_to_type_checkers() -> None:
-    tree = ast.parse((ROOT / "stagepack" / "__init__.py").read_text())
-    found = {
-        (alias.asname, node.module)
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    own = {
-        (name, f"stagepack.instances.{kinds.KINDS[kind].family}" + (module and f".{module}"))
-        for kind, problem in PROBLEMS.items()
-        for name, module in problem.public.items()
-    }
-    modules = {(name, "stagepack") for name in stagepack._MODULES}
-    assert found == {*stagepack._HOME.items(), *own, *modules}

@@ -137,7 +137,7 @@ class Problem:
     kind : str
         Its name in files.
     instance : str
-        Public name of its class, which is as :class:`.formats.registry.Instance`; that of its
+        Public name of its class, which is a :class:`stagepack.contracts.Instance`; that of its
         solutions has ``from_dict(data, instance)``, ``to_dict()`` and ``malformed()``.
     objectives : tuple of str
         What may be minimised.

@@ -1,7 +1,7 @@
-"""The kinds of problems for type checkers: their instances and solutions, their names in files.
+"""The kinds of problems for type checkers: instances, solutions, names in files.
 
-Signatures that depend on a kind are written with these; a test compares them with the list of
-kinds.
+Signatures that depend on a kind are written with these.  ``python -m tests.tell_types`` writes this
+file, and those signatures.
 """
 
 from __future__ import annotations

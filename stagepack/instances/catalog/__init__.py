@@ -20,22 +20,8 @@ from stagepack.instances.words import Words, require_known
 from stagepack.kinds import KINDS, by_family, kind_of
 
 if TYPE_CHECKING:
-    from stagepack.instances.catalog.names import (
-        GraphName,
-        GroupingName,
-        PackingName,
-        PhaseName,
-        PipelineName,
-        ScheduleName,
-    )
-    from stagepack.instances.types import (
-        GraphPartition,
-        LayerGrouping,
-        LmemPacking,
-        PhaseSchedule,
-        PipelinePartition,
-        PipelineSchedule,
-    )
+    from stagepack.instances import types
+    from stagepack.instances.catalog import names
 
 __all__ = [
     "BEST_KNOWN",
@@ -102,17 +88,17 @@ def entry(name: str) -> Entry:
 
 
 @overload
-def load(name: PipelineName, **parameters: object) -> PipelinePartition: ...
+def load(name: names.PipelineName, **parameters: object) -> types.PipelinePartition: ...
 @overload
-def load(name: PackingName, **parameters: object) -> LmemPacking: ...
+def load(name: names.PackingName, **parameters: object) -> types.LmemPacking: ...
 @overload
-def load(name: ScheduleName, **parameters: object) -> PipelineSchedule: ...
+def load(name: names.ScheduleName, **parameters: object) -> types.PipelineSchedule: ...
 @overload
-def load(name: PhaseName, **parameters: object) -> PhaseSchedule: ...
+def load(name: names.PhaseName, **parameters: object) -> types.PhaseSchedule: ...
 @overload
-def load(name: GroupingName, **parameters: object) -> LayerGrouping: ...
+def load(name: names.GroupingName, **parameters: object) -> types.LayerGrouping: ...
 @overload
-def load(name: GraphName, **parameters: object) -> GraphPartition: ...
+def load(name: names.GraphName, **parameters: object) -> types.GraphPartition: ...
 @overload
 def load(name: str, **parameters: object) -> Any: ...
 def load(name: str, **parameters: object) -> Any:

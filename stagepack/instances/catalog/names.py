@@ -1,7 +1,7 @@
 """The names of the catalog as types: which kind of instance each one makes.
 
-Editors complete them, and type checkers know what :func:`stagepack.load` returns; a test compares
-them with :func:`.entries`.
+Editors complete them, and type checkers know what :func:`stagepack.load` returns.
+``python -m tests.tell_types`` writes this file.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ PackingName = Literal[
     "packing/activations/resnet-50",
     "packing/activations/vgg-16",
     "packing/random/powerlaw",
+    "packing/random/training",
     "packing/random/constant-load",
     "packing/random/planted",
     "packing/random/pinwheel",
     "packing/random/evolved",
-    "packing/random/pipelined",
-    "packing/random/training",
     "packing/relative",
+    "packing/random/pipelined",
     "packing/above-load",
     "packing/adversarial/size",
     "packing/adversarial/start",
@@ -99,9 +99,9 @@ GroupingName = Literal[
     "groups/squeezenet",
     "groups/vgg19",
     "groups/zfnet512",
+    "groups/random/blocks",
     "groups/examples/balanced-rows",
     "groups/examples/schedule-then-place",
-    "groups/random/blocks",
 ]
 
 GraphName = Literal[

@@ -28,20 +28,7 @@ from stagepack.instances.words import Words
 from stagepack.kinds import kind_of
 
 if TYPE_CHECKING:
-    from stagepack.instances.types import (
-        GraphKind,
-        GraphPartition,
-        GroupingKind,
-        LayerGrouping,
-        LmemPacking,
-        PackingKind,
-        PhaseKind,
-        PhaseSchedule,
-        PipelineKind,
-        PipelinePartition,
-        PipelineSchedule,
-        ScheduleKind,
-    )
+    from stagepack.instances import types
 
 __all__ = [
     "FORMATS",
@@ -72,7 +59,7 @@ def formats() -> tuple[Format, ...]:
     return known.every()
 
 
-def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
+def read_previous(path: str | Path, instance: types.LmemPacking) -> list[int]:
     """Return the placement that a MiniMalloc file of the same buffers holds; -1: new ones.
 
     See :func:`.minimalloc.read_previous`.
@@ -84,28 +71,28 @@ def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
 
 @overload
 def read(
-    path: str | Path, *, kind: PipelineKind, format: str | None = None, **context: Any
-) -> PipelinePartition: ...
+    path: str | Path, *, kind: types.PipelineKind, format: str | None = None, **context: Any
+) -> types.PipelinePartition: ...
 @overload
 def read(
-    path: str | Path, *, kind: PackingKind, format: str | None = None, **context: Any
-) -> LmemPacking: ...
+    path: str | Path, *, kind: types.PackingKind, format: str | None = None, **context: Any
+) -> types.LmemPacking: ...
 @overload
 def read(
-    path: str | Path, *, kind: ScheduleKind, format: str | None = None, **context: Any
-) -> PipelineSchedule: ...
+    path: str | Path, *, kind: types.ScheduleKind, format: str | None = None, **context: Any
+) -> types.PipelineSchedule: ...
 @overload
 def read(
-    path: str | Path, *, kind: PhaseKind, format: str | None = None, **context: Any
-) -> PhaseSchedule: ...
+    path: str | Path, *, kind: types.PhaseKind, format: str | None = None, **context: Any
+) -> types.PhaseSchedule: ...
 @overload
 def read(
-    path: str | Path, *, kind: GroupingKind, format: str | None = None, **context: Any
-) -> LayerGrouping: ...
+    path: str | Path, *, kind: types.GroupingKind, format: str | None = None, **context: Any
+) -> types.LayerGrouping: ...
 @overload
 def read(
-    path: str | Path, *, kind: GraphKind, format: str | None = None, **context: Any
-) -> GraphPartition: ...
+    path: str | Path, *, kind: types.GraphKind, format: str | None = None, **context: Any
+) -> types.GraphPartition: ...
 @overload
 def read(
     path: str | Path, *, kind: str | None = None, format: str | None = None, **context: Any
@@ -156,28 +143,28 @@ def read(
 
 @overload
 def read_all(
-    path: str | Path, *, kind: PipelineKind, format: str | None = None, **context: Any
-) -> list[PipelinePartition]: ...
+    path: str | Path, *, kind: types.PipelineKind, format: str | None = None, **context: Any
+) -> list[types.PipelinePartition]: ...
 @overload
 def read_all(
-    path: str | Path, *, kind: PackingKind, format: str | None = None, **context: Any
-) -> list[LmemPacking]: ...
+    path: str | Path, *, kind: types.PackingKind, format: str | None = None, **context: Any
+) -> list[types.LmemPacking]: ...
 @overload
 def read_all(
-    path: str | Path, *, kind: ScheduleKind, format: str | None = None, **context: Any
-) -> list[PipelineSchedule]: ...
+    path: str | Path, *, kind: types.ScheduleKind, format: str | None = None, **context: Any
+) -> list[types.PipelineSchedule]: ...
 @overload
 def read_all(
-    path: str | Path, *, kind: PhaseKind, format: str | None = None, **context: Any
-) -> list[PhaseSchedule]: ...
+    path: str | Path, *, kind: types.PhaseKind, format: str | None = None, **context: Any
+) -> list[types.PhaseSchedule]: ...
 @overload
 def read_all(
-    path: str | Path, *, kind: GroupingKind, format: str | None = None, **context: Any
-) -> list[LayerGrouping]: ...
+    path: str | Path, *, kind: types.GroupingKind, format: str | None = None, **context: Any
+) -> list[types.LayerGrouping]: ...
 @overload
 def read_all(
-    path: str | Path, *, kind: GraphKind, format: str | None = None, **context: Any
-) -> list[GraphPartition]: ...
+    path: str | Path, *, kind: types.GraphKind, format: str | None = None, **context: Any
+) -> list[types.GraphPartition]: ...
 @overload
 def read_all(
     path: str | Path, *, kind: str | None = None, format: str | None = None, **context: Any
