@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stagepack.cli import COMMANDS
 from stagepack.kinds import KINDS
 from tests.draw_house import PICTURE, drawing
 from tests.imports import PACKAGE, ROOT
@@ -52,13 +53,16 @@ def public(
 
 
 def test_functions_of_three_parameters_and_more_describe_them() -> None:
+    """Commands say in their help what they take, each option with its own words."""
+    commands = {(command.__module__, command.__name__) for command in COMMANDS.values()}
     count, missing = 0, []
     for path in sorted(PACKAGE.rglob("*.py")):
         for function, text in public(ast.parse(path.read_text()).body):
             given = function.args
             names = {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
             names -= {"self", "cls"}
-            if len(names) < 3:
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            if len(names) < 3 or (module, function.name) in commands:
                 continue
             count += 1
             if "Parameters\n" not in text or not names <= set(re.findall(r"\w+", text)):
