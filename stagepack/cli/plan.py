@@ -246,7 +246,8 @@ def _model(model: str, context: JsonObject, local: str | None) -> tuple[Any, Jso
     from stagepack.planning.search import GRAPH, GROUPS, KINDS, LOCAL
 
     kind = _kind(model, context, KINDS, "" if local is None else GROUPS)
-    if kind != GROUPS:
+    graph = kind == GRAPH and local is not None and _has_operators(model, GROUPS)
+    if kind != GROUPS and not graph:
         if local is not None:
             raise InputError(f"does not go with a {kind}", field="--local", remedy="leave it out")
         step = STEP[:1] if kind == GRAPH else ()
@@ -265,7 +266,7 @@ def _model(model: str, context: JsonObject, local: str | None) -> tuple[Any, Jso
         raise InputError("is missing", field="--cluster", remedy="name one, or give --devices N")
     said = {"cluster": clusters.machine(around)[1]}
     said |= {name: context[name] for name in STEP if name in context}
-    return _named(model, {**inside, "kind": kind}), said
+    return _named(model, {**inside, "kind": GROUPS}), {**said, "graph": graph}
 
 
 def _partition(model: str, context: JsonObject) -> PipelinePartition:
@@ -301,6 +302,15 @@ def _own_kind(model: str) -> str:
         return kind if kind in KINDS else ""
     named = by_family(model)
     return next((entry.kind for entry in catalog.entries() if entry.name == named), "")
+
+
+def _has_operators(model: str, kind: str) -> bool:
+    """Whether a file may hold operators with shapes, or the catalog has such a network."""
+    from stagepack.instances import catalog
+
+    own = _own_kind(model)
+    known = {entry.name.partition("/")[2] for entry in catalog.entries(kind)}
+    return own == kind or (not own and (Path(model).is_file() or model.replace("-", "") in known))
 
 
 def _named(model: str, context: JsonObject) -> Instance:

@@ -1,29 +1,53 @@
 """Plans of networks on chips with local memory: stages, whose operators run in groups.
 
-The groups of the whole network on one chip come first.  They bound all plans, and say what
-operators take among others: a partition by these, and one by what operators take alone, are where
-it begins.  Each stage then gets groups of its own, whose cycles are those of its F.  Operators of a
-stage that takes longer than was thought count by as much more, and the partition is asked for
-again.
+The groups of the whole network on one chip come first, in training those of its backward pass, too.
+They bound all plans, and say what operators take among others: a partition by these, and one by
+what operators take alone, are where it begins.  Each stage then gets groups of its own, whose
+cycles are those of its F and B.  Operators of a stage that takes longer than was thought count by
+as much more, and the partition is asked for again.  In training, partitions leave room for the
+stashes of at most w microbatches, and w goes down as in :mod:`.resident`.
+
+The network is a chain of its operators in their order, or a graph.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from stagepack.heuristics.graph.step_bound import longest_chain, longest_path
+from stagepack.heuristics.graph.step_bound import step_bound as graph_bound
+from stagepack.heuristics.groups.stage_bound import least_compute, least_ranges
+from stagepack.heuristics.pipeline.step_stages import StepStages, affordable, least_step
+from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.groups import LayerGrouping
+from stagepack.instances.groups.backward import Backward, is_weights
 from stagepack.instances.groups.check import group_cycles
-from stagepack.instances.groups.stage import stage_groups, step_bound
-from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.groups.execution.replay import played_alone
+from stagepack.instances.groups.stage import (
+    alone_behind,
+    stage_backward,
+    stage_groups,
+    step_bound,
+    training_bound,
+)
+from stagepack.instances.groups.words import Order
+from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import Array
-from stagepack.planning.model_plan import ModelPlan
+from stagepack.planning.model_plan import NETWORKS, ModelPlan
 from stagepack.planning.resident import BALANCED
 from stagepack.planning.stages import Level, Structure
 from stagepack.planning.tries import ROUNDS, Tries, expressed
-from stagepack.result import Result, Status
+from stagepack.result import Result, Status, Trace
+
+SOURCE = "groups of the network on one chip"
 
 
 @dataclass
@@ -32,75 +56,330 @@ class Grouped(Tries):
 
     Attributes
     ----------
-    chain : PipelinePartition
-        The operators as layers.
+    model : PipelinePartition or GraphPartition
+        The operators as layers, or as nodes.
     network : LayerGrouping
+        In training, it stores what the backward pass reads.  Of a graph, its groups are in any
+        order, as sets of operators are.
+    back : Backward or None
+        In training, the backward pass.
+    order : Order
+        That of the operators of a stage.
+    row : PipelinePartition, optional
+        The operators of a graph in a row, of which stages are begun with.
     """
 
-    chain: PipelinePartition = field(kw_only=True)
+    model: PipelinePartition | GraphPartition = field(kw_only=True)
     network: LayerGrouping = field(kw_only=True)
-    _groups: dict[tuple[int, int], Result[Any]] = field(default_factory=dict)
+    back: Backward | None = None
+    order: Order = Order.GIVEN
+    row: PipelinePartition | None = None
+    _least: tuple[Array, ...] = ()
+    _measured: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    _seen: set[Any] = field(default_factory=set)
+    _groups: dict[str, Result[Any]] = field(default_factory=dict)
 
     def find(self) -> ModelPlan:
         """Return the fastest plan that is found."""
-        whole = self.ask(self.network)
-        source = "groups of the network on one chip"
-        if whole.status is Status.INFEASIBLE:
-            return self.plan(None, source, whole.reason)
-        bound = step_bound(whole.bound or 0, self.microbatches, self.chain.k)
+        levels = []
+        for name, network in zip(NETWORKS, self._networks(), strict=False):
+            whole = self._grouped(network)
+            if whole.status is Status.INFEASIBLE:
+                return self.plan(None, SOURCE, f"{name}: {whole.reason}")
+            levels.append(Level(name, network, whole))
+        bound, source, begin = self._bound(levels)
         self.enough = bound
-        first = self.ask(self.chain)
-        if first.status is Status.INFEASIBLE:
-            return self.plan(None, source, first.reason)
-        if whole.solution is not None and first.solution is not None:
-            level = Level("network", self.network, whole)
-            alone = self.chain.forward.astype(np.float64)
-            for weights in (self._shares(whole, alone), alone):
-                self._try(level, first, weights)
-        return self.plan(bound, source)
+        begin = self._from_row() if begin is None else begin
+        reason = ""
+        if all(level.result.solution is not None for level in levels):
+            reason = self._search(tuple(levels), begin)
+        return self.plan(bound, source, "" if self.best is not None else reason)
 
-    def _shares(self, whole: Result[Any], alone: Array) -> Array:
+    def _from_row(self) -> GraphSolution | None:
+        """Return the stages of the best plan of a graph's operators in a row; None for none."""
+        if self.row is None or not isinstance(self.model, GraphPartition):
+            return None
+        search = dataclasses.replace(
+            self,
+            model=self.row,
+            row=None,
+            network=self._order(self.network),
+            back=None
+            if self.back is None
+            else self.back._replace(network=self._order(self.back.network)),
+        )
+        search.find()
+        if search.best is None:
+            return None
+        place = np.zeros(self.network.n, dtype=np.int64)
+        for first, end, device in search.best[2].cut.result.solution.stages:
+            place[first:end] = device
+        passes = 1 if self.back is None else 2
+        return GraphSolution.of(self.model, np.tile(place, passes))
+
+    def _networks(self) -> Iterator[LayerGrouping]:
+        """Yield the passes of the network."""
+        yield self.network
+        if self.back is not None:
+            yield self.back.network
+
+    def _grouped(self, network: LayerGrouping) -> Result[Any]:
+        """Return the groups of a network; gradients of weights, which come last, stand alone."""
+        end = sum(not is_weights(operator) for operator in network.operators)
+        if end in (0, network.n):
+            return self.ask(network)
+        found = self.ask(stage_groups(network, range(end), "gradients of values"))
+        if found.solution is None:
+            return found
+        solution = alone_behind(found.solution, end, network.n)
+        more = sum(played_alone(network, at) for at in range(end, network.n))
+        return dataclasses.replace(
+            found,
+            objective=(found.objective or 0) + more,
+            bound=None if found.bound is None else found.bound + more,
+            solution=solution,
+            instance=network.name,
+            digest=network.digest,
+            options={},
+            trace=Trace(),
+        )
+
+    # ------------------------------------------------------------------ plans
+
+    def _search(self, levels: tuple[Level, ...], begin: Any) -> str:
+        """Try every number of microbatches in flight; return why none fits, if that is proved."""
+        for in_flight in self._in_flight():
+            whole = self.model.replace(microbatches=in_flight)
+            first = self.ask(whole)
+            if first.solution is None:
+                self.note(in_flight, 0, first.status, first.reason)
+                if first.status is Status.INFEASIBLE and in_flight == 1:
+                    return first.reason
+                continue
+            if begin is not None and not whole.check(begin):
+                self._try(levels, whole, first, self._shares(levels), self._cut, begin)
+            for weights in (self._shares(levels), self._alone()):
+                for cut in (self._guessed, self._cut) if self._least else (self._cut,):
+                    self._try(levels, whole, first, weights.copy(), cut)
+            if self.ends():
+                break
+        return ""
+
+    def _alone(self) -> Array:
+        """Return what operators take alone, passes in rows."""
+        model = self.model
+        if isinstance(model, GraphPartition):
+            return model.time.reshape(-1, self.network.n).astype(np.float64)
+        passes = [model.forward] if self.back is None else [model.forward, model.backward]
+        return np.array(passes, dtype=np.float64)
+
+    def _shares(self, levels: tuple[Level, ...]) -> Array:
         """Return what operators take among others: their shares of their groups."""
-        shares = alone.copy()
-        cycles = group_cycles(self.network, whole.solution)
-        for group, taken in enumerate(cycles):
-            operators = list(whole.solution.operators(group))
-            shares[operators] *= taken / shares[operators].sum()
+        shares = self._alone()
+        for row, level in enumerate(levels):
+            network, solution = level.instance, level.result.solution
+            assert isinstance(network, LayerGrouping)
+            own = np.array([played_alone(network, at) for at in range(network.n)], dtype=np.float64)
+            for group, taken in enumerate(group_cycles(network, solution)):
+                operators = list(solution.operators(group))
+                own[operators] *= taken / max(1.0, own[operators].sum())
+            of = range(network.n) if self.back is None or not row else self.back.of
+            shares[row] = np.bincount(of, own, minlength=self.network.n)
         return shares
 
-    def _try(self, level: Level, first: Result[PipelineSolution], weights: Array) -> None:
-        """Cut the chain by what operators take, again and again with what the last stages took."""
-        seen = set()
+    def _in_flight(self) -> Iterator[int]:
+        """Yield the numbers of microbatches in flight for which partitions are made, falling."""
+        model = self.model
+        if isinstance(model, GraphPartition):
+            devices, limited = model.devices, model.capacity is not None
+        else:
+            devices = model.k
+            limited = any(device.memory is not None for device in model.cluster.devices)
+        most = min(self.microbatches, devices)
+        yield from range(most, 0, -1) if self.back is not None and limited else (most,)
+
+    def _try(
+        self,
+        levels: tuple[Level, ...],
+        whole: PipelinePartition | GraphPartition,
+        first: Result[Any],
+        weights: Array,
+        how: Callable[[Any, Array], Any],
+        begin: Any = None,
+    ) -> None:
+        """Cut the network by what operators take, again and again with what the last stages took.
+
+        Parameters
+        ----------
+        levels : tuple of Level
+            The whole network.
+        whole : PipelinePartition or GraphPartition
+        first : Result
+            Its own.
+        weights : ndarray of float, shape (passes, n)
+        how : callable
+            Cuts by weights.
+        begin : PipelineSolution, optional
+            Stages to begin with.
+        """
         for lent in range(ROUNDS):
             if self.ends():
                 return
-            forward = np.maximum(1, np.rint(weights)).astype(np.int64)
-            solution = self.ask(self.chain.replace(forward=forward, objective=BALANCED)).solution
-            if solution is None or solution in seen:
+            solution = how(whole, weights) if begin is None or lent else begin
+            if solution is None or solution in self._seen:
                 return
-            seen.add(solution)
-            cut = Level("partition", self.chain, expressed(self.chain, solution, first))
-            inside = self._inside(cut, lent)
-            if inside is None:
+            self._seen.add(solution)
+            cut = Level("partition", whole, expressed(whole, solution, first))
+            given = self._inside(cut, lent)
+            if given is None:
                 return
-            self.timed(Structure(cut, inside, self.microbatches), (level,), lent)
-            for at, (begin, end, _) in enumerate(solution.stages):
-                taken = int(inside[at, False].result.objective or 0)
-                weights[begin:end] *= taken / weights[begin:end].sum()
+            self.timed(given, levels, lent)
+            for (at, behind), level in given.inside.items():
+                members, _ = given.operators(at)
+                own, taken = weights[int(behind), members], int(level.result.objective or 0)
+                weights[int(behind), members] *= taken / max(1.0, own.sum())
+                stage = members[0], members[-1] + 1
+                self._measured.setdefault(stage, [0, 0])[int(behind)] = taken
 
-    def _inside(self, cut: Level, lent: int) -> dict[tuple[int, bool], Level] | None:
-        """Return the groups of the stages; None where some have none, or there is no time."""
+    def _guessed(self, whole: PipelinePartition, weights: Array) -> Any:
+        """Return the stages of the least step where operators, and stages known, take so long."""
+        passes = []
+        for row, least in enumerate(self._least):
+            sums = np.concatenate(([0], np.cumsum(weights[row]))) if row < len(weights) else [0.0]
+            table = np.maximum(least, np.rint(np.subtract.outer(sums, sums).T))
+            for (first, end), taken in self._measured.items():
+                table[first, end] = taken[row]
+            passes.append(table)
+        found = self._stages(whole, tuple(passes)).least()
+        return None if found is None else found.solution
+
+    def _cut(self, whole: PipelinePartition | GraphPartition, weights: Array) -> Any:
+        """Return stages that are balanced best where operators take so many cycles."""
+        taken = np.maximum(1, np.rint(weights)).astype(np.int64)
+        if isinstance(whole, GraphPartition):
+            return self.ask(whole.replace(time=taken.ravel())).solution
+        behind = {} if self.back is None else {"backward": taken[1]}
+        return self.ask(whole.replace(forward=taken[0], **behind, objective=BALANCED)).solution
+
+    def _inside(self, cut: Level, lent: int) -> Structure | None:
+        """Return the stages with their groups; None where some have none, or there is no time."""
         inside = {}
-        for at, (first, end, _) in enumerate(cut.result.solution.stages):
-            if self.ends():
-                return None
-            instance = stage_groups(self.network, first, end)
-            if (first, end) not in self._groups:
-                self._groups[first, end] = self.ask(instance)
-            result = self._groups[first, end]
-            if result.solution is None:
-                reason = f"stage {at}: {result.reason}"
-                self.note(self.microbatches, lent, result.status, reason)
-                return None
-            inside[at, False] = Level(f"stage {at}", instance, result)
-        return inside
+        bare = Structure(cut, {}, self.microbatches, split=self.split)
+        for at in range(len(bare.places)):
+            members, name = bare.operators(at)
+            passes = {False: stage_groups(self._order(self.network), members, name)}
+            if self.back is not None:
+                network = self._order(self.back.network)
+                other = stage_backward(self.back._replace(network=network), members, name)
+                passes |= {} if other is None else {True: other}
+            for behind, instance in passes.items():
+                if self.ends():
+                    return None
+                key = instance.digest
+                if key not in self._groups:
+                    self._groups[key] = self._grouped(instance)
+                result = self._groups[key]
+                where = f"stage {at} backward" if behind else f"stage {at}"
+                if result.solution is None:
+                    self.note(self.microbatches, lent, result.status, f"{where}: {result.reason}")
+                    return None
+                inside[at, behind] = Level(where, instance, result)
+        return Structure(cut, inside, self.microbatches, split=self.split)
+
+    def _order(self, network: LayerGrouping) -> LayerGrouping:
+        """Return a network as stages have it: in the order that was asked for."""
+        return network if network.order == self.order else network.replace(order=self.order)
+
+    # ------------------------------------------------------------------ bounds
+
+    def _bound(self, levels: list[Level]) -> tuple[int, str, Any]:
+        """Return a bound on every plan, what it is from, and stages that lead to it, for chains."""
+        known = sum(float(level.result.bound or 0) for level in levels)
+        if isinstance(self.model, GraphPartition):
+            return (*self._of_graph(self.model, known), None)
+        bound = self._in_a_row(known)
+        if not affordable(self.model):
+            return bound, SOURCE, None
+        passes = [self._ranges(level, bool(row)) for row, level in enumerate(levels)]
+        passes += [np.zeros_like(passes[0])] * (2 - len(passes))
+        self._least = tuple(np.floor(np.maximum(0, table)) for table in passes)
+        found = self._stages(self.model, self._least).least()
+        if found is None:
+            return bound, SOURCE, None
+        source = "least step of all stages" if found.bound > bound else SOURCE
+        return max(bound, found.bound), source, found.solution
+
+    def _stages(self, whole: PipelinePartition, passes: tuple[Array, ...]) -> StepStages:
+        """Return all stages of a chain, where passes through them take so long, or no less."""
+        forward, backward = (np.diag(table, 1).astype(np.int64) for table in self._least)
+        cluster = whole.cluster
+        chain = whole.replace(
+            forward=forward,
+            backward=backward,
+            cluster=msgspec.structs.replace(
+                cluster,
+                devices=tuple(msgspec.structs.replace(one, speed=1) for one in cluster.devices),
+            ),
+        )
+        limit = self.limits["time_limit"]
+        ends = math.inf if limit is None else time.monotonic() + limit
+        f, b = passes
+        return StepStages(chain, self.microbatches, self.split, ends, passes=[(f, b)] * whole.k)
+
+    def _in_a_row(self, cycles: float) -> int:
+        """Return a bound on a step whose stages follow one another, from what all take together."""
+        model = self.model
+        devices = model.devices if isinstance(model, GraphPartition) else model.k
+        if self.back is None:
+            return step_bound(cycles, self.microbatches, devices)
+        return training_bound(cycles, self.microbatches, devices, split=self.split)
+
+    def _ranges(self, level: Level, behind: bool) -> Array:
+        """Return what the layers [a, b) take at least in one pass, shape (n + 1, n + 1)."""
+        network, result = level.instance, level.result
+        assert isinstance(network, LayerGrouping)
+        bound = float(result.bound or 0)
+        if not behind:
+            return least_ranges(network, result.solution, bound, network.n)
+        assert self.back is not None
+        weights = np.array([*map(is_weights, network.operators)])
+        alone = [played_alone(network, at) * weights[at] for at in range(network.n)]
+        end = int(np.count_nonzero(~weights))
+        table = least_ranges(network, result.solution, bound - sum(alone), end)
+        of = np.array(self.back.of)
+        counts = np.bincount(of[:end], minlength=self.network.n)
+        place = np.concatenate((np.cumsum(counts[::-1])[::-1], [0]))
+        own = np.concatenate(([0], np.cumsum(np.bincount(of, alone, minlength=self.network.n))))
+        grouped = np.where(place[:, None] > place[None, :], table[place][:, place].T, 0)
+        return np.asarray(np.maximum(0, grouped) + own[None, :] - own[:, None])
+
+    def _of_graph(self, model: GraphPartition, known: float) -> tuple[int, str]:
+        """Return a bound on every plan of a graph, and what it is from.
+
+        Stages with operators of one path follow one another.  Their groups, and all other operators
+        by themselves, are a plan of the network on one chip.
+        """
+        least = [least_compute(self.network)]
+        if self.back is not None:
+            least.append(
+                np.bincount(self.back.of, least_compute(self.back.network), self.network.n)
+            )
+        time_of = np.floor(np.concatenate(least)).astype(np.int64)
+        bare = model.replace(time=time_of, speeds=1)
+        share = self.microbatches * math.ceil(known / model.devices)
+        alone = self._alone().sum(axis=0)
+        forward = model.edges[(model.edges < self.network.n).all(axis=1)]
+        beside = float(alone.sum() - alone[longest_path(forward, alone)].sum())
+        if not all(map(self.network.stands, range(self.network.n))):
+            beside = math.inf
+        row = self._in_a_row(max(0.0, known - beside))
+        path = longest_chain(bare)
+        bounds = {SOURCE: max(share, row), "compute": graph_bound(bare, self.microbatches)}
+        if path is not None:
+            limit = self.limits["time_limit"]
+            ends = math.inf if limit is None else time.monotonic() + limit
+            bounds["least step of the longest path"] = least_step(
+                path, self.microbatches, split=self.split, ends=ends
+            )
+        source = max(bounds, key=lambda one: bounds[one])
+        return bounds[source], source

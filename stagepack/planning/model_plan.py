@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PROBLEM, VERSION = "model-plan", 1
+NETWORKS = ("network", "network backward")
+"""Levels of whole networks."""
 
 
 @dataclass(frozen=True)
@@ -218,9 +220,9 @@ class ModelPlan(Shown):
             found += [Violation(f"{level.name}: {one.rule}", one.detail) for one in broken]
         if found or not self.levels:
             return tuple(found)
-        network = next((level for level in self.levels if level.name == "network"), None)
+        networks = [level for level in self.levels if level.name in NETWORKS]
         flying = [device.peak_memory for device in self.measure.devices]
-        found += self.structure.misplaced(network, flying)
+        found += self.structure.misplaced(networks, flying)
         try:
             expected = self.structure.schedule().digest
         except InputError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
@@ -19,8 +19,10 @@ from stagepack.instances.arrays import integer
 from stagepack.instances.catalog import clusters
 from stagepack.instances.graph import GraphPartition
 from stagepack.instances.groups import LayerGrouping
+from stagepack.instances.groups.backward import Backward, backward, with_stash
 from stagepack.instances.groups.chips import CHIPS
-from stagepack.instances.groups.stage import as_chain
+from stagepack.instances.groups.stage import as_chain, as_graph
+from stagepack.instances.groups.words import Order
 from stagepack.instances.phases.chips import preset as remote_chip
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import Chip, Cluster, ModelProfile
@@ -60,6 +62,7 @@ def plan_model(
     microbatches: int | None = None,
     split: bool = False,
     remote: Chip | str | None = None,
+    graph: bool = False,
     time_limit: float | None = 5,
     seed: int = 0,
     threads: int = 1,
@@ -83,6 +86,8 @@ def plan_model(
         What every device is where it has remote memory, by itself or by its name in the catalog
         ("gc200"): its rates and tiles count; its memory is that of the device.  Stages that do
         not fit their devices run in phases; of a graph those with bytes as traffic.
+    graph : bool
+        Cut the operators of a layer grouping as the graph that they are, not as a chain.
     time_limit : float, optional
         Seconds of each question; after 20 times as many none is begun.
     seed, threads : int
@@ -100,15 +105,19 @@ def plan_model(
     InputError
         For a model without the cluster that it needs, and what does not go with an instance.
     """
+    if graph and not isinstance(model, LayerGrouping):
+        raise InputError(
+            "is for layer groupings", field="graph", remedy="give a GraphPartition as the model"
+        )
     if _is_module(model):
         model, cluster = _profiled(model, cluster, options)
-    given = _instance(model, cluster, options)
-    chain = given[0] if isinstance(given, tuple) else given
+    given = _instance(model, cluster, options, graph)
+    chain = given.model if isinstance(given, _Network) else given
     usual = getattr(chain, "microbatches", 1)
     many = usual if microbatches is None else integer(microbatches, "microbatches")
     if many < 1:
         raise InputError(f"{many}", field="microbatches", remedy="give at least one")
-    if remote is not None and isinstance(given, tuple):
+    if remote is not None and isinstance(given, _Network):
         raise InputError(
             "is not for chips with local memory", field="remote", remedy="leave it out"
         )
@@ -122,15 +131,15 @@ def plan_model(
 
 
 def _planned(
-    given: PipelinePartition | GraphPartition | tuple[PipelinePartition, LayerGrouping],
+    given: PipelinePartition | GraphPartition | _Network,
     many: int,
     split: bool,
     limits: JsonObject,
     remote: Chip | str | None,
 ) -> ModelPlan:
     """Return the plan of what is planned for."""
-    if isinstance(given, tuple):
-        return Grouped(given[0].name, many, False, limits, chain=given[0], network=given[1]).find()
+    if isinstance(given, _Network):
+        return Grouped(given.model.name, many, split, limits, **given._asdict()).find()
     remote = remote_chip(remote) if isinstance(remote, str) else remote
     if isinstance(given, GraphPartition):
         if remote is not None:
@@ -149,9 +158,9 @@ def _note(model: PipelinePartition | GraphPartition) -> str:
 
 
 def _instance(
-    model: object, cluster: Cluster | str | None, options: JsonObject
-) -> PipelinePartition | GraphPartition | tuple[PipelinePartition, LayerGrouping]:
-    """Return what is planned for: a chain, with the operators that it stands for, or a graph."""
+    model: object, cluster: Cluster | str | None, options: JsonObject, graph: bool
+) -> PipelinePartition | GraphPartition | _Network:
+    """Return what is planned for: a chain or a graph, with the network that it stands for."""
     if isinstance(cluster, str):
         cluster = clusters.cluster(cluster)
     if isinstance(model, ModelProfile | LayerGrouping):
@@ -159,9 +168,7 @@ def _instance(
             raise InputError("is missing", field="cluster", remedy="give the cluster to plan for")
         if isinstance(model, ModelProfile):
             return PipelinePartition.from_profile(model, cluster, **options)
-        if options.get("training"):
-            raise InputError("groups are those of inference", field="training", remedy="leave it")
-        return as_chain(model, cluster, **options), model
+        return _network(model, cluster, options, graph)
     if cluster is not None or options:
         field_name = "cluster" if cluster is not None else next(iter(options))
         raise InputError("goes with a profile", field=field_name, remedy="leave it out")
@@ -172,11 +179,39 @@ def _instance(
     return model
 
 
-def _trains(given: PipelinePartition | GraphPartition | tuple[Any, Any]) -> bool:
+class _Network(NamedTuple):
+    """A network on chips with local memory, see :class:`.Grouped`."""
+
+    model: PipelinePartition | GraphPartition
+    network: LayerGrouping
+    back: Backward | None
+    order: Order
+    row: PipelinePartition | None
+
+
+def _network(
+    network: LayerGrouping, cluster: Cluster, options: JsonObject, graph: bool
+) -> _Network:
+    """Return a network as a chain or a graph, and its passes; sets of operators have no order."""
+    given = {name: value for name, value in options.items() if name != "training"}
+    back = backward(network) if options.get("training") else None
+    order = network.order
+    row = as_chain(network, cluster, back, **given)
+    model = as_graph(network, cluster, back, **given) if graph else row
+    if back is not None:
+        network = with_stash(network, back.stash)
+    if graph:
+        network = network.replace(order=Order.FREE)
+        if back is not None:
+            back = back._replace(network=back.network.replace(order=Order.FREE))
+    return _Network(model, network, back, order, row if graph else None)
+
+
+def _trains(given: PipelinePartition | GraphPartition | _Network) -> bool:
     """Whether there is a backward pass that could be split."""
-    if isinstance(given, GraphPartition):
-        return bool(given.backward.any())
-    return isinstance(given, PipelinePartition) and given.training
+    if isinstance(given, _Network):
+        return given.back is not None
+    return bool(given.backward.any()) if isinstance(given, GraphPartition) else given.training
 
 
 def _is_module(model: object) -> bool:

@@ -22,7 +22,8 @@ from stagepack.instances.graph.chain import sums
 from stagepack.instances.graph.check import loads
 from stagepack.instances.graph.layers import device_layers
 from stagepack.instances.groups import LayerGrouping
-from stagepack.instances.groups.stage import as_chain, stage_groups
+from stagepack.instances.groups.backward import Backward, recovered, weight_cycles
+from stagepack.instances.groups.stage import as_profile, stage_backward, stage_groups
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.stage import is_of_stage
 from stagepack.instances.phases import PhaseSchedule
@@ -50,8 +51,8 @@ class Level:
     Attributes
     ----------
     name : str
-        "partition", "schedule", "network" (the groups of the whole, on one chip), "stage N", or
-        "stage N backward".
+        "partition", "schedule", "network" (the groups of the whole, on one chip), "stage N", and
+        the last two with " backward".
     instance : instance
     result : Result
         Its bound is one of this level alone: of this partition, of this schedule.
@@ -166,6 +167,21 @@ class Structure:
             return used
         return [device for _, _, device in answer.stages]
 
+    def operators(self, at: int) -> tuple[list[int], str]:
+        """Return the operators of a network that are on a stage, rising, and what it is called.
+
+        Parameters
+        ----------
+        at : int
+        """
+        partition, answer = self.cut.instance, self.cut.result.solution
+        if isinstance(partition, GraphPartition):
+            device = self.places[at]
+            here = (answer.assignment == device) & ~partition.backward
+            return np.flatnonzero(here).tolist(), partition.device_name(device)
+        first, end, _ = answer.stages[at]
+        return [*range(first, end)], as_text.span(first, end)
+
     # ------------------------------------------------------------------ the schedule
 
     def schedule(self) -> PipelineSchedule:
@@ -217,14 +233,17 @@ class Structure:
                 turns = np.flatnonzero(usual.devices == at).tolist()
                 if len(turns) > 1:
                     raise InputError(
-                        "runs in several turns, which phases do not",
+                        "runs in several turns, which phases and groups do not",
                         field=usual.device_name(at),
                         remedy="give a contiguous partition",
                     )
                 stage = turns[0]
-                given["backward" if backward else "forward"][stage] = max(
-                    1, int(level.result.objective or 0)
-                )
+                cycles = max(1, int(level.result.objective or 0))
+                if backward and self.split and isinstance(level.instance, LayerGrouping):
+                    weights = weight_cycles(level.instance)
+                    given["weight"][stage] = max(1, weights)
+                    cycles = max(1, cycles - weights)
+                given["backward" if backward else "forward"][stage] = cycles
                 phased = isinstance(level.instance, PhaseSchedule)
                 for name in ("memory_forward", "memory_backward", "memory_weight"):
                     given[name][stage] *= not phased
@@ -283,13 +302,14 @@ class Structure:
         for at, device in enumerate(self.places):
             levels = [self.inside.get((at, backward)) for backward in (False, True)]
             inner = [level for level in levels if level is not None]
+            phased = any(isinstance(level.instance, PhaseSchedule) for level in inner)
             inference = not graph.backward.any()
             usual = own[device].memory if inference else int(held[device])
             found.append(
                 PlannedStage(
                     as_text.plural(own[device].nodes, "node"),
                     graph.device_name(device),
-                    self._on_chip(at) if inner else usual,
+                    self._on_chip(at) if phased else usual,
                     self.memory(device),
                     _how(inner),
                 )
@@ -298,34 +318,34 @@ class Structure:
 
     # ------------------------------------------------------------------ checking
 
-    def misplaced(self, network: Level | None, flying: Sequence[int]) -> Iterator[Violation]:
+    def misplaced(self, networks: Sequence[Level], flying: Sequence[int]) -> Iterator[Violation]:
         """Yield levels of stages that are not those of the partition's stages.
 
         Parameters
         ----------
-        network : Level, optional
-            The whole network, of which stages have groups.
+        networks : sequence of Level
+            The whole network, of which stages have groups, and its backward pass.
         flying : sequence of int
             Bytes that microbatches in flight keep at most, by stage.
         """
-        partition = self.cut.instance
-        if network is not None and isinstance(partition, PipelinePartition):
-            assert isinstance(network.instance, LayerGrouping)
-            chain = as_chain(network.instance, partition.cluster)
-            same = chain.layer_names == partition.layer_names
-            if not same or not np.array_equal(chain.forward, partition.forward):
-                yield Violation("network", "it is not that of the partition")
+        whole = [level.instance for level in networks]
+        back = None
+        if whole:
+            back = self._way_back(whole)
+            trouble = self._other_network(whole, back)
+            if trouble:
+                yield Violation("network", trouble)
                 return
-        for (at, backward), level in self.inside.items():
+        for (at, behind), level in self.inside.items():
             name = f"{level.name}: instance"
             if not 0 <= at < min(len(self.places), len(flying)):
                 yield Violation(name, "there is no such stage")
                 continue
             trouble = ""
             if isinstance(level.instance, PhaseSchedule):
-                trouble = self._other_phases(at, backward, level.instance)
+                trouble = self._other_phases(at, behind, level.instance)
             elif isinstance(level.instance, LayerGrouping):
-                trouble = self._other_groups(at, level.instance, network)
+                trouble = self._other_groups(at, behind, level.instance, whole, back)
             elif isinstance(level.instance, LmemPacking) and not self._keeps(
                 at, level.instance, flying[at]
             ):
@@ -359,16 +379,56 @@ class Structure:
             return "the other pass has no phases"
         return "" if expected.digest == given.digest else "it is not that of the stage"
 
-    def _other_groups(self, at: int, given: LayerGrouping, network: Level | None) -> str:
+    def _way_back(self, networks: Sequence[Instance]) -> Backward | None:
+        """Return the backward pass of a network, in training."""
+        whole = [one for one in networks if isinstance(one, LayerGrouping)]
+        return recovered(*whole) if len(whole) == 2 else None
+
+    def _other_network(self, networks: Sequence[Instance], back: Backward | None) -> str:
+        """Return what is wrong with a network, which must be what was cut; "" for nothing."""
+        partition: Any = self.cut.instance
+        graph, network = isinstance(partition, GraphPartition), networks[0]
+        training = partition.backward.any() if graph else partition.training
+        if not isinstance(network, LayerGrouping) or bool(training) != (back is not None):
+            return "it is not that of the partition"
+        layers = as_profile(network, back).layers
+        names = [layer.name for layer in layers]
+        forward = [layer.forward for layer in layers]
+        behind = [] if back is None else [layer.backward for layer in layers]
+        if isinstance(partition, GraphPartition):
+            names += [f"{name}.backward" for name in names if back is not None]
+            known = list(partition.ids or ()), partition.time.tolist()
+            same = known == (names, forward + behind)
+        else:
+            known = list(partition.layer_names or ()), partition.forward.tolist()
+            same = known == (names, forward)
+            same &= back is None or partition.backward.tolist() == behind
+        return "" if same else "it is not that of the partition"
+
+    def _other_groups(
+        self,
+        at: int,
+        behind: bool,
+        given: LayerGrouping,
+        networks: Sequence[Instance],
+        back: Backward | None,
+    ) -> str:
         """Return what is wrong with groups, which must be those of a stage; "" for nothing."""
-        if network is None:
+        if not networks:
             return "nothing says of which network it is"
-        if isinstance(self.cut.instance, GraphPartition):
-            return "stages of a graph have none"
-        assert isinstance(network.instance, LayerGrouping)
-        stage = self.cut.result.solution.stages[at]
-        expected = stage_groups(network.instance, *stage[:2])
-        return "" if expected.digest == given.digest else "it is not that of the stage"
+        network = networks[0]
+        assert isinstance(network, LayerGrouping)
+        members, name = self.operators(at)
+        expected: LayerGrouping | None = stage_groups(network, members, name)
+        if back is not None:
+            other = stage_backward(back, members, name)
+            expected = other if behind else expected
+            if other is not None and (at, not behind) not in self.inside:
+                return "the other pass has no groups"
+        elif behind:
+            expected = None
+        same = expected is not None and expected.replace(order=given.order).digest == given.digest
+        return "" if same else "it is not that of the stage"
 
     def _keeps(self, at: int, given: LmemPacking, flying: int) -> bool:
         """Whether buffers are those of a stage."""
@@ -400,11 +460,14 @@ def pace(cut: Instance) -> float | None:
 
 
 def _how(levels: Sequence[Level]) -> str:
-    """Return what there is inside a stage, in words."""
-    for level in levels:
-        solution = level.result.solution
-        if isinstance(level.instance, PhaseSchedule):
-            return as_text.plural(len(solution.boundaries) - 1, "phase")
-        if isinstance(level.instance, LayerGrouping):
-            return as_text.plural(solution.groups, "group")
-    return "resident"
+    """Return what there is inside a stage, in words: "3 phases", "2 + 5 groups" of both passes."""
+    phases = [len(one.result.solution.boundaries) - 1 for one in levels if _is(one, PhaseSchedule)]
+    if phases:
+        return as_text.plural(phases[0], "phase")
+    groups = [one.result.solution.groups for one in levels if _is(one, LayerGrouping)]
+    more = "".join(f"{count} + " for count in groups[:-1])
+    return more + as_text.plural(groups[-1], "group") if groups else "resident"
+
+
+def _is(level: Level, kind: type[Instance]) -> bool:
+    return isinstance(level.instance, kind)

@@ -148,8 +148,8 @@ def test_stages_on_chips_with_local_memory_have_groups(tmp_path: Path) -> None:
     # All partitions, each stage with its best groups.
     made = []
     for cut in range(1, network.n):
-        stages = [stage_groups(network, 0, cut), stage_groups(network, cut, network.n)]
-        took = [sp.solve(stage) for stage in stages]
+        parts = range(cut), range(cut, network.n)
+        took = [sp.solve(stage_groups(network, part, "")) for part in parts]
         assert all(one.status == "OPTIMAL" for one in took)
         first, second = (one.objective or 0 for one in took)
         made.append(first + second + 3 * max(first, second))
@@ -165,14 +165,14 @@ def test_stages_on_chips_with_local_memory_have_groups(tmp_path: Path) -> None:
 
 def test_a_stage_reads_and_stores_what_others_write_and_read() -> None:
     network = blocks()
-    stage = stage_groups(network, 2, 4)
+    stage = stage_groups(network, (2, 3), "")
     names = [op.name for op in network.operators]
     assert [op.name for op in stage.operators] == names[2:4]
     written, read = set(names[2:4]), {name for op in stage.operators for name in op.inputs}
     assert {given.name for given in stage.inputs} == read - written
     later = {name for op in network.operators[4:] for name in op.inputs}
     assert set(stage.outputs) == written & later
-    assert stage_groups(network, 0, network.n).digest == network.replace(outputs=()).digest
+    assert stage_groups(network, range(network.n), "").digest == network.replace(outputs=()).digest
 
 
 # ---------------------------------------------------------------------- graphs

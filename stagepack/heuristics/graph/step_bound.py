@@ -38,7 +38,7 @@ def step_bound(instance: GraphPartition, microbatches: int, cycles: int = 1) -> 
     """
     least = _least(instance)
     share = microbatches * max(float(least.sum()) / instance.devices, float(least.max()))
-    path = _longest_path(instance.edges, least)
+    path = longest_path(instance.edges, least)
     longest = max(share, float(least[path].sum()))
     return max(0, math.floor(longest * cycles * (1 - SLACK)))
 
@@ -69,7 +69,7 @@ def longest_chain(instance: GraphPartition, cycles: int = 1) -> PipelinePartitio
     place[forward] = np.arange(len(forward))
     inner = instance.edges[(~instance.backward)[instance.edges].all(axis=1)]
     least = _least(instance)
-    path = forward[_longest_path(place[inner], least[forward])]
+    path = forward[longest_path(place[inner], least[forward])]
     layer = _layers(instance, path)
     passes = []
     for which in (~instance.backward, instance.backward):
@@ -155,8 +155,14 @@ def _least(instance: GraphPartition) -> Array:
     return np.where(np.isfinite(time), time, 0.0)
 
 
-def _longest_path(edges: Array, times: Array) -> Array:
-    """Return the nodes of the path that takes longest."""
+def longest_path(edges: Array, times: Array) -> Array:
+    """Return the nodes of the path that takes longest.  O(n + edges).
+
+    Parameters
+    ----------
+    edges : ndarray of int64, shape (edges, 2)
+    times : ndarray, shape (n,)
+    """
     n = len(times)
     u, v = edges.T
     waiting = np.bincount(v, minlength=n)

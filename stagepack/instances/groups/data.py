@@ -39,6 +39,8 @@ SAMPLING = {"interpolation": Interpolation.LINEAR, "coordinates": Coordinates.HA
 LATER = {"timesteps": Timesteps.NEAREST, "order": Order.GIVEN, "rates": {}, **SAMPLING}
 """Younger fields, and their defaults.  A fingerprint leaves out a field with its default, so that
 instances from before the field keep theirs."""
+BACKWARD = "adds"
+"""What matters to the backward pass alone, and to no answer."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -207,6 +209,7 @@ def _told(value: object) -> object:
         return [_told(part) for part in value]
     if isinstance(value, msgspec.Struct):
         told = msgspec.structs.asdict(value)
+        told.pop(BACKWARD, None)
         for key, usual in LATER.items():
             if key in told and told[key] == usual:
                 del told[key]

@@ -90,6 +90,8 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Axes along which it cannot be cut, such as "w" or "hw".
     in_place : bool
         Whether what it writes may take the place of its first input, where that dies with it.
+    adds : bool
+        Whether what it writes is the sum of what it reads, whose gradients it lets through.
     weights : tuple of Weight
     buffer : int
         Bytes in every lane while it runs, for all of its output; of a slice in proportion.
@@ -116,6 +118,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     even: bool = False
     whole: str = ""
     in_place: bool = False
+    adds: bool = False
     weights: tuple[Weight, ...] = ()
     buffer: Few = 0
     passes: Size = 1

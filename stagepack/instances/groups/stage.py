@@ -1,6 +1,6 @@
-"""A network on chips with local memory as a chain to be cut into stages, one stage of it, a device.
+"""A network on chips with local memory as a chain or a graph to be cut into stages, and its stages.
 
-A layer of the chain is an operator.  It takes the cycles that it takes by itself, from and to
+A layer is an operator, or a node.  It takes the cycles that it takes by itself, from and to
 global memory; groups of a stage take other, mostly fewer, ones.  Its bytes are those of global
 memory.
 
@@ -11,19 +11,25 @@ arithmetic of the cluster makes of their products and values.
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.catalog.clusters import Preset
 from stagepack.instances.catalog.networks.network import cycles
+from stagepack.instances.graph import GraphPartition
+from stagepack.instances.groups.backward import Backward, brief
 from stagepack.instances.groups.chip import LaneChip
 from stagepack.instances.groups.data import Source
 from stagepack.instances.groups.execution.replay import played_alone
 from stagepack.instances.groups.instance import LayerGrouping
 from stagepack.instances.groups.operators import Operator, Shape, macs
+from stagepack.instances.groups.solution import GroupingSolution
 from stagepack.instances.groups.words import OperatorKind
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import Cluster, LayerProfile, Link, ModelProfile
@@ -32,9 +38,15 @@ FREE = 2**30
 """Bytes in a cycle where there is no link to wait for."""
 DIGITS = 6
 """Of rates, which count by their decimal text."""
+SLACK = 1e-9
+"""Relative, for powers of floats."""
+BOTH = "forward+backward"
+"""The objective of graphs whose backward pass has nodes of its own."""
 
 
-def as_chain(instance: LayerGrouping, cluster: Cluster, **options: Any) -> PipelinePartition:
+def as_chain(
+    instance: LayerGrouping, cluster: Cluster, back: Backward | None = None, **options: Any
+) -> PipelinePartition:
     """Return the operators of a network as layers.
 
     Parameters
@@ -42,34 +54,89 @@ def as_chain(instance: LayerGrouping, cluster: Cluster, **options: Any) -> Pipel
     instance : LayerGrouping
         On the chip that every device is; its cycles are those of the cluster's clock.
     cluster : Cluster
+    back : Backward, optional
+        In training, its backward pass.
     **options
         As for :meth:`.PipelinePartition.from_profile`.
+    """
+    training = back is not None
+    return PipelinePartition.from_profile(
+        as_profile(instance, back), cluster, **{**options, "training": training}
+    )
+
+
+def as_graph(
+    instance: LayerGrouping, cluster: Cluster, back: Backward | None = None, **options: Any
+) -> GraphPartition:
+    """Return the operators of a network as nodes of a graph, in training with those backward.
+
+    Parameters
+    ----------
+    instance, cluster, back
+        As for :func:`as_chain`.
+    **options
+        As for :meth:`.GraphPartition.from_profile`.
+    """
+    if back is not None:
+        options = {"objective": BOTH, **options, "training": True}
+    return GraphPartition.from_profile(as_profile(instance, back), cluster, **options)
+
+
+def as_profile(instance: LayerGrouping, back: Backward | None = None) -> ModelProfile:
+    """Return the operators of a network as layers that run from and to global memory.
+
+    Parameters
+    ----------
+    instance : LayerGrouping
+    back : Backward, optional
+        In training, its backward pass, of whose operators each layer takes the sum.
     """
     tensors = instance.tensors
     last = {tensor: at for at, reads in enumerate(instance.reads) for tensor in reads}
     nbytes = [tensor.nbytes(tensor.shape) for tensor in tensors]
+    way = _way_back(instance, back)
     layers = []
     for at, operator in enumerate(instance.operators):
         reads = [*dict.fromkeys(instance.reads[at])]
         around = nbytes[at] + sum(nbytes[tensor] for tensor in reads if last[tensor] == at)
+        own = {"parameters": sum(w.nbytes(w.channels) for w in operator.weights)}
         layers.append(
             LayerProfile(
                 name=operator.name,
                 forward=max(1, played_alone(instance, at)),
-                exclusive={"parameters": sum(w.nbytes(w.channels) for w in operator.weights)},
+                exclusive=own if back is None else {**own, "gradients": own["parameters"]},
                 temporary=around,
                 inputs=tuple(tensors[tensor].name for tensor in reads),
                 outputs=(operator.name,),
+                stash=nbytes[at] if back is not None and at in back.stash else 0,
+                **way[at],
             )
         )
     results = [at for at in range(instance.n) if at in instance.kept or not tensors[at].readers]
-    profile = ModelProfile(
+    return ModelProfile(
         layers=tuple(layers),
         tensors={tensor.name: size for tensor, size in zip(tensors, nbytes, strict=True)},
         results=tuple(tensors[at].name for at in results),
         name=instance.name,
     )
-    return PipelinePartition.from_profile(profile, cluster, **options)
+
+
+def _way_back(instance: LayerGrouping, back: Backward | None) -> list[JsonObject]:
+    """Return, of each operator, cycles and bytes of its backward pass."""
+    if back is None:
+        return [{}] * instance.n
+    cycles, around = [0] * instance.n, [0] * instance.n
+    for at, of in enumerate(back.of):
+        tensors = {at, *back.network.reads[at]}
+        nbytes = sum(
+            known.nbytes(known.shape) for known in map(back.network.tensors.__getitem__, tensors)
+        )
+        cycles[of] += played_alone(back.network, at)
+        around[of] = max(around[of], nbytes)
+    return [
+        {"backward": max(1, taken), "backward_temporary": held}
+        for taken, held in zip(cycles, around, strict=True)
+    ]
 
 
 def on_device(
@@ -140,42 +207,75 @@ def _passed(operator: Operator, sources: tuple[Shape, ...]) -> int:
     return max(written, sum(map(math.prod, sources)))
 
 
-def stage_groups(instance: LayerGrouping, first: int, end: int) -> LayerGrouping:
-    """Return operators [first, end) of a network as one of its own.
+def stage_groups(instance: LayerGrouping, members: Sequence[int], name: str) -> LayerGrouping:
+    """Return some operators of a network as one of its own, in their order.
 
-    It is given what earlier ones write, and stores what later ones read.
+    It is given what others write, and stores what others read.
 
     Parameters
     ----------
     instance : LayerGrouping
         The whole network.
-    first, end : int
+    members : sequence of int
+        Rising.
+    name : str
     """
-    tensors, inside = instance.tensors, range(first, end)
+    tensors, inside = instance.tensors, frozenset(members)
     known = {given.name: given for given in instance.inputs}
-    read = dict.fromkeys(tensor for at in inside for tensor in instance.reads[at])
+    read = dict.fromkeys(tensor for at in members for tensor in instance.reads[at])
     outside = [tensors[tensor] for tensor in read if tensor not in inside]
     kept = [
         tensors[at].name
-        for at in inside
-        if at in instance.kept or any(reader >= end for reader in tensors[at].readers)
+        for at in members
+        if at in instance.kept or not inside.issuperset(tensors[at].readers)
     ]
     return instance.replace(
-        operators=instance.operators[first:end],
+        operators=[instance.operators[at] for at in members],
         inputs=[
             known.get(one.name)
-            or Source(name=one.name, shape=_brief(one.shape), dtype_bytes=one.dtype_bytes)
+            or Source(name=one.name, shape=brief(one.shape), dtype_bytes=one.dtype_bytes)
             for one in outside
         ],
         outputs=kept,
-        name=f"{instance.name} {first}-{end - 1}",
+        name=f"{instance.name}, {name}",
     )
 
 
-def _brief(shape: Shape) -> tuple[int, ...]:
-    """Return a shape without a depth of 1."""
-    n, c, d, h, w = shape
-    return (n, c, h, w) if d == 1 else shape
+def stage_backward(back: Backward, members: Sequence[int], name: str) -> LayerGrouping | None:
+    """Return the backward pass of some operators as a network of its own; None where it is none.
+
+    Parameters
+    ----------
+    back : Backward
+    members : sequence of int
+        Operators of the forward pass.
+    name : str
+    """
+    own = frozenset(members)
+    there = [at for at, of in enumerate(back.of) if of in own]
+    return stage_groups(back.network, there, name) if there else None
+
+
+def alone_behind(solution: GroupingSolution, end: int, n: int) -> GroupingSolution:
+    """Return a plan of operators [0, end) with those behind them, up to n, each by itself.
+
+    Parameters
+    ----------
+    solution : GroupingSolution
+    end, n : int
+    """
+    more = n - end
+    said = {
+        name: (*getattr(solution, name), *((),) * more)
+        for name in ("slices", "positions", "spills", "offsets")
+        if getattr(solution, name)
+    }
+    return dataclasses.replace(
+        solution,
+        boundaries=(*solution.boundaries, *range(end + 1, n + 1)),
+        order=(*solution.order, *range(end, n)) if solution.order else (),
+        **said,
+    )
 
 
 def step_bound(bound: float, microbatches: int, devices: int) -> int:
@@ -192,3 +292,24 @@ def step_bound(bound: float, microbatches: int, devices: int) -> int:
     microbatches, devices : int
     """
     return math.ceil(bound) + (microbatches - 1) * math.ceil(bound / devices)
+
+
+def training_bound(bound: float, microbatches: int, devices: int, *, split: bool) -> int:
+    """Return a bound on a step of training whose stages follow one another.
+
+    A microbatch passes the stages before one forward, and, unless W is split off, backward once
+    that one is done with it.  So with S_i cycles of the first i stages for a microbatch a step of m
+    takes T >= S_i + m (S_(i+1) - S_i), and T is least where all of these are equal.
+
+    Parameters
+    ----------
+    bound : float
+        On the cycles of the whole network on one chip, both passes.
+    microbatches, devices : int
+    split : bool
+    """
+    share = microbatches * math.ceil(bound / devices)
+    if split:
+        return share
+    rising = -math.expm1(devices * math.log1p(-1 / microbatches)) if microbatches > 1 else 1.0
+    return max(share, math.floor(bound / rising * (1 - SLACK)))

@@ -227,7 +227,7 @@ def instance(whole: GroupingData) -> None:
                     remedy=f"give letters of {AXES}",
                 )
     for at, operator in enumerate(whole.operators):
-        wrong = _misshaped(operator, whole.sources(at))
+        wrong = misshaped(operator, whole.sources(at))
         if wrong:
             raise InputError(
                 f"{operator.name}: {wrong}",
@@ -250,7 +250,7 @@ def _said(*shapes: Shape) -> str:
     )
 
 
-def _misshaped(operator: Operator, sources: tuple[Shape, ...]) -> str:
+def misshaped(operator: Operator, sources: tuple[Shape, ...]) -> str:
     """Return why the shape of an operator does not follow from those of its inputs, or ""."""
     kind, own = operator.kind, operator.full
     few = 2 if kind == OperatorKind.MATMUL else 1

@@ -267,7 +267,7 @@ class Reader:
             rank, passes = len(self._shape(own)), max(1, len(given) - 1)
             self._add(
                 own, OperatorKind.ELEMENTWISE, self._channels(given, rank), label=label,
-                in_place=True, passes=passes,
+                in_place=True, passes=passes, adds=kind in ("Add", "Sum", "Sub"),
             )  # fmt: skip
         elif kind == "Concat" and not weights and self._letters(node, own) == "c":
             self._add(own, OperatorKind.CONCAT, self._channels(given), label=label)
