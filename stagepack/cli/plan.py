@@ -74,7 +74,8 @@ def plan(
         str | None,
         option(
             METHOD,
-            "Every device is this chip with local memory (bm1684x): operators run in groups.",
+            "Every device is this chip with local memory (bm1684x, or FILE.json): operators run "
+            "in groups.",
             metavar="CHIP",
         ),
     ] = None,
@@ -258,7 +259,7 @@ def _model(model: str, context: JsonObject, local: str | None) -> tuple[Any, Jso
     inside = {name: value for name, value in context.items() if name not in (*AROUND, *STEP)}
     if local is not None:
         inside["chip"] = local
-        if local not in LOCAL:
+        if local not in LOCAL and not local.endswith(".json"):
             raise InputError(
                 f"unknown chip {local!r}", field="--local", remedy=suggest(local, LOCAL)
             )

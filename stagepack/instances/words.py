@@ -48,6 +48,8 @@ class Parameter:
         number: words that it may be instead.
     unit : str
         What a number counts, where the command line should say so: "bytes".
+    ending : str
+        How names of files end that may be given in place of a choice; empty: none may.
     scales : mapping of str to Fraction
         Units that may stand behind a number, and what they are worth.
     option : str
@@ -63,6 +65,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     unit: str = ""
     option: str = ""
+    ending: str = ""
     scales: Mapping[str, Fraction] = field(default_factory=dict)
 
     def of(self, value: object, choices: tuple[str, ...] = (), whose: str = "") -> Any:
@@ -99,11 +102,13 @@ class Parameter:
         if not isinstance(value, str):
             raise self._refusal(value)
         allowed = choices or self.choices
-        if allowed and value not in allowed:
+        named = self.ending and value.endswith(self.ending)
+        if allowed and value not in allowed and not named:
             raise InputError(
                 f"unknown {self.name} {str(value)!r}{whose and f' for {whose}'}",
                 field=self.name,
-                remedy="choose one of " + ", ".join(allowed),
+                remedy=f"choose one of {', '.join(allowed)}"
+                + (self.ending and f", or give a file that ends with {self.ending}"),
             )
         return str(value)
 

@@ -281,7 +281,9 @@ def parameters_table(entry: Entry) -> RenderableType:
     for name, default in entry.parameters.items():
         shown = as_text.NOTHING if default is None else _figure(default)
         known = word(name, entry.kind)
-        words = ", ".join(choices(known, entry.kind))
+        words = ", ".join(
+            (*choices(known, entry.kind), *([f"FILE{known.ending}"] * bool(known.ending)))
+        )
         table.add_row(cell(name), cell(shown), cell(known.description + (words and f": {words}")))
     return table
 

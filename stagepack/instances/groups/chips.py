@@ -19,7 +19,13 @@ one core; of the BM1684 and the BM1690 transfers, too.
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
+
+from stagepack import files
 from stagepack.errors import InputError, suggest
+from stagepack.instances.documents import strict
 from stagepack.instances.groups.chip import GENERIC, LaneChip
 from stagepack.instances.groups.words import OperatorKind
 
@@ -116,3 +122,19 @@ def preset(name: str) -> LaneChip:
     if name not in CHIPS:
         raise InputError(f"unknown chip {name!r}", field="chip", remedy=suggest(name, CHIPS))
     return CHIPS[name]
+
+
+def of_file(path: str) -> LaneChip:
+    """Return the chip that a JSON file describes, by its own name or that of the file.
+
+    Raises
+    ------
+    InputError
+        Of the field `chip`, naming the file and what is wrong in it.
+    """
+    try:
+        chip = strict.decode(files.read(path), LaneChip)
+    except InputError as error:
+        where = ": ".join(filter(None, (path, error.field)))
+        raise InputError(f"{where}: {error.problem}", field="chip", remedy=error.remedy) from None
+    return chip if chip.name else msgspec.structs.replace(chip, name=Path(path).stem)

@@ -16,7 +16,7 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.documents.lines import Items, unusual
 from stagepack.instances.groups.chip import GENERIC, LaneChip
-from stagepack.instances.groups.chips import preset
+from stagepack.instances.groups.chips import CHIPS, of_file, preset
 from stagepack.instances.groups.data import HALF, Source
 from stagepack.instances.groups.instance import LayerGrouping
 from stagepack.instances.groups.operators import Operator, Size
@@ -78,7 +78,7 @@ def parse(document: Document, given: Words) -> LayerGrouping:
 def changed(instance: LayerGrouping, given: Words) -> LayerGrouping:
     """Return an instance as is said beside its file."""
     said = dict(given)
-    chip = preset(said.pop("chip")) if "chip" in said else instance.chip
+    chip = _chip(said.pop("chip")) if "chip" in said else instance.chip
     if "capacity" in said:
         chip = msgspec.structs.replace(chip, memory=said.pop("capacity"))
     if "rates" in said:
@@ -86,6 +86,11 @@ def changed(instance: LayerGrouping, given: Words) -> LayerGrouping:
     if chip is not instance.chip:
         said["chip"] = chip
     return instance.replace(**said) if said else instance
+
+
+def _chip(said: str) -> LaneChip:
+    """Return a chip of the catalog, or of a file; the documents themselves name no files."""
+    return preset(said) if said in CHIPS else of_file(said)
 
 
 def _rates(text: str) -> dict[str, object]:

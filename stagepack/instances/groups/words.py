@@ -103,7 +103,7 @@ class Order(StrEnum):
 
 
 WORDS = (
-    Parameter("chip", str, "a chip of the catalog", choices=CHIP_NAMES),
+    Parameter("chip", str, "a chip of the catalog", choices=CHIP_NAMES, ending=".json"),
     Parameter("rates", str, "what a lane does in a cycle by kind, as conv:128,pool:8"),
     Parameter("operators", int, "number of operators", 1, 2**16),
     Parameter("channels", int, "channels of every tensor", 1, 2**20),

@@ -96,6 +96,28 @@ def test_a_file_is_put_on_a_chip_of_the_catalog(tmp_path: Path) -> None:
         sp.read(tmp_path / "block.json", kind="groups", chip="bm1689")
 
 
+def test_a_file_is_put_on_a_chip_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text('{"lanes": 3, "memory": 4096, "load_rate": 2}')
+    found = sp.load("groups/squeezenet", chip=str(path))
+    assert found.chip == sp.LaneChip(name="mine", lanes=3, memory=4096, load_rate=2)
+    assert found.name == "squeezenet-mine"
+    path.write_text('{"lanes": 3}')
+    with pytest.raises(InputError, match=r"^chip: .*mine\.json: memory: is missing; add it$"):
+        sp.load("groups/squeezenet", chip=str(path))
+    with pytest.raises(InputError, match=r"cv184x, or give a file that ends with \.json"):
+        sp.load("groups/squeezenet", chip="cv18")
+
+
+def test_documents_name_no_files(tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text('{"lanes": 3, "memory": 4096}')
+    sp.write(block(), tmp_path / "block.json")
+    held = json.loads((tmp_path / "block.json").read_text())
+    (tmp_path / "block.json").write_text(json.dumps({**held, "chip": str(tmp_path / "mine.json")}))
+    with pytest.raises(InputError, match="unknown chip"):
+        sp.read(tmp_path / "block.json", kind="groups")
+
+
 def test_the_memory_of_a_chip_is_changed_and_nothing_else() -> None:
     chip = sp.load("groups/squeezenet", chip="cv184x").chip
     smaller = sp.load("groups/squeezenet", chip="cv184x", capacity=9999).chip

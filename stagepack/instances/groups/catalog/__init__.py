@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache, partial
 from importlib.resources import files
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -69,7 +70,7 @@ def _network(name: str, **given: Any) -> LayerGrouping:
             for source in document.inputs
         ],
     )
-    return _changed(grown, given, f"{name}-{given['chip']}")
+    return _changed(grown, given, f"{name}-{PurePath(given['chip']).stem}")
 
 
 def _changed(document: Document, given: JsonObject, name: str) -> LayerGrouping:
