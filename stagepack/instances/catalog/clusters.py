@@ -6,7 +6,8 @@ and 3,000 idle cycles between devices.  Arithmetic is that of the Bow IPU (Graph
 datasheet*, 2022): 1472 tiles, each 64 half-precision multiply-accumulates a cycle.
 
 ``generic-N`` has round numbers and models no product: 1 GHz, 16 GiB, 32 GB/s and 1,000 idle
-cycles on every link, 100,000 operations a cycle (100 TFLOP/s at the peak).
+cycles on every link, 100,000 operations a cycle (100 TFLOP/s at the peak), and programs of up to
+1 MiB, of small layers a sixteenth of what they work on.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ class Preset:
         Share of both peaks that a compiled layer reaches: an assumption, not a measurement.
     code_bytes : int
         Estimate of the program that layers of one shape share on a device.
+    code_part : int, optional
+        Of the weights and tensors that it works on, a program takes one such part at most.  None:
+        every program is on the whole device, however little there is to do.
     state_bytes : int
         Estimate of the state (vertex descriptors, exchange tables) that every layer has alone.
     description : str
@@ -56,6 +60,7 @@ class Preset:
     values_per_cycle: int
     utilisation: float
     code_bytes: int
+    code_part: int | None
     state_bytes: int
     description: str
 
@@ -288,6 +293,7 @@ def _ipu_pod(devices: int) -> Preset:
         utilisation=0.4,
         # 8 KiB of code and 2 KiB of vertex state on each tile.
         code_bytes=IPU_TILES * 8 * 1024,
+        code_part=None,
         state_bytes=IPU_TILES * 2 * 1024,
         description=f"{devices} IPUs with the figures of Auto Pipeline",
     )
@@ -308,6 +314,7 @@ def _generic(devices: int) -> Preset:
         values_per_cycle=1_000,
         utilisation=0.5,
         code_bytes=2**20,
+        code_part=16,
         state_bytes=0,
         description=f"{devices} devices with round numbers",
     )

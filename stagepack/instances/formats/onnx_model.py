@@ -39,6 +39,7 @@ from stagepack.instances.phases.chips import GC200
 from stagepack.instances.pipeline import KIND as PIPELINE
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.native import JOB, job
+from stagepack.instances.problem import VOCABULARY
 from stagepack.instances.profile import Cluster, ModelProfile
 from stagepack.instances.schedule import KIND as SCHEDULE
 from stagepack.instances.schedule import PipelineSchedule
@@ -284,4 +285,5 @@ FORMAT = Format(
         SCHEDULE: _schedule,
     },
     binary=True,
+    words={"bandwidth": VOCABULARY["bandwidth"]},
 )

@@ -12,7 +12,7 @@ KNOWN = {
     "packing": "fb27363fc2921871",
     "phases": "25809fe4e41b53fc",
     "pipeline": "cc2e9d66aefaaf54",
-    "schedule": "300379a9d9488183",
+    "schedule": "d4aeac238065a602",
 }
 
 

@@ -127,3 +127,16 @@ def test_cycles_follow_the_throughput() -> None:
     for block, layer in zip(network.blocks, profile.layers, strict=True):
         assert layer.forward == -(-block.flops // 25_000) + -(-block.values // 250)
         assert layer.backward == 2 * layer.forward
+
+
+def test_programs_of_small_layers_are_small() -> None:
+    network, preset = networks.network("resnet-50", batch=1), clusters.preset("generic-2")
+    found = network.profile(preset, bytes_per_value=2, training=True, state_bytes=0)
+    codes = {key: nbytes for layer in found.layers for key, nbytes in layer.shared.items()}
+    assert max(codes.values()) <= 2 * preset.code_bytes
+    assert 0 < sum(codes.values()) < sum(sum(layer.exclusive.values()) for layer in found.layers)
+    large = network.profile(
+        clusters.preset("ipu-pod2"), bytes_per_value=2, training=True, state_bytes=0
+    )
+    (whole,) = {nbytes for layer in large.layers for nbytes in layer.shared.values()}
+    assert whole == 2 * clusters.preset("ipu-pod2").code_bytes

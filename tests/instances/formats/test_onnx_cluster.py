@@ -128,3 +128,12 @@ def test_what_does_not_count_is_said(tmp_path: Path, caplog: pytest.LogCaptureFi
     unlimited = sp.Cluster.uniform(2, name="mine")
     with pytest.raises(InputError, match="capacity: the devices of the cluster have no limit"):
         sp.read(convolution(tmp_path), kind="layer-grouping", cluster=unlimited)
+
+
+def test_bandwidths_have_units_in_every_kind(tmp_path: Path) -> None:
+    path = chain_of(tmp_path)
+    graph = sp.read(path, kind="graph", devices=2, bandwidth="8GB/s")
+    assert graph.bandwidth == 8  # bytes in a cycle of 1 GHz
+    chain = sp.read(path, kind="pipeline", devices=2, bandwidth="8GB/s")
+    assert chain.cluster.devices[0].recv == chain.cluster.devices[0].send
+    assert graph.bandwidth == pytest.approx(chain.cluster.devices[0].send.GBps * 2**30 / 1e9)

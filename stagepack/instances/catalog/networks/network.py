@@ -66,6 +66,11 @@ class Block:
     saved: int = 0
     variables: tuple[str, ...] = ()
 
+    def parameters(self, bytes_per_value: int) -> int:
+        """Return the bytes of its weights, each of so many where they do not say their own."""
+        own = self.weight_bytes
+        return self.weights * bytes_per_value if own is None else own
+
 
 @dataclass(frozen=True)
 class Network:
@@ -113,11 +118,10 @@ class Network:
         """
         share = preset.utilisation if utilisation is None else utilisation
         last_use = {tensor: i for i, block in enumerate(self.blocks) for tensor in block.inputs}
+        code = self._code(preset, bytes_per_value)
         layers = []
         for index, block in enumerate(self.blocks):
-            parameters = block.weights * bytes_per_value
-            if block.weight_bytes is not None:
-                parameters = block.weight_bytes
+            parameters = block.parameters(bytes_per_value)
             exclusive = {"parameters": parameters, "constants": block.constants}
             if training:
                 exclusive["gradients"] = parameters
@@ -133,7 +137,7 @@ class Network:
                     forward=forward,
                     backward=2 * forward,
                     exclusive={key: nbytes for key, nbytes in exclusive.items() if nbytes},
-                    shared={f"code of {block.shape}": preset.code_bytes * (1 + training)},
+                    shared={f"code of {block.shape}": code[block.shape] * (1 + training)},
                     temporary=block.scratch + around,
                     stash=block.saved,
                     variables=block.variables,
@@ -147,6 +151,20 @@ class Network:
             results=self.results,
             name=self.name,
         )
+
+    def _code(self, preset: Preset, bytes_per_value: int) -> dict[str, int]:
+        """Return the bytes of the program of every shape, forward."""
+        if preset.code_part is None:
+            return dict.fromkeys((block.shape for block in self.blocks), preset.code_bytes)
+        found: dict[str, int] = {}
+        for block in self.blocks:
+            touched = block.parameters(bytes_per_value) + block.constants
+            touched += sum(self.tensors[tensor] for tensor in {*block.inputs, *block.outputs})
+            found[block.shape] = max(found.get(block.shape, 0), touched)
+        return {
+            shape: min(nbytes // preset.code_part, preset.code_bytes)
+            for shape, nbytes in found.items()
+        }
 
 
 def cycles(work: int, rate: float) -> int:
