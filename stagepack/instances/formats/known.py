@@ -90,6 +90,9 @@ def by_content(data: bytes) -> Format:
             remedy="name the format (--format)",
         )
     known = "known are " + ", ".join(known.name for known in every())
-    if b"," in data[:4096].partition(b"\n")[0]:
+    first = data[:4096].partition(b"\n")[0]
+    if b"," in first:
         known += "; tables begin with names of columns: forward, ... or lower, upper, size, ..."
+    elif b";" in first or b"\t" in first:
+        known += "; cells of tables are separated by commas"
     raise InputError("is in no format that is known here", field="format", remedy=known)

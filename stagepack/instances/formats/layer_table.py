@@ -1,7 +1,7 @@
 """Layers as CSV, a line each in the order they run: a spreadsheet, or what a script wrote.
 
 A header names the columns, in any order: ``forward``, and where known ``name``, ``backward`` (both
-times in cycles, or all in another unit where nothing is transferred), and in bytes ``exclusive``
+times in cycles of a nanosecond, or in what ``unit`` says), and in bytes ``exclusive``
 (parameters), ``temporary``, ``carry``, ``stash``, ``input`` and ``output`` (what a layer receives
 from the one before and sends to the next).  Of input and output one is enough.  Aliases: ``layer``
 for name, ``time``, ``cycles`` and ``forward_time`` for forward, ``backward_time`` for backward,
@@ -14,6 +14,7 @@ import csv
 import io
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 from stagepack.errors import InputError, suggest
 from stagepack.files import unguarded
@@ -22,7 +23,7 @@ from stagepack.instances.documents import strict
 from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.pipeline import KIND, PipelinePartition
 from stagepack.instances.pipeline.native import GIVEN, job
-from stagepack.instances.words import LARGEST, Words
+from stagepack.instances.words import LARGEST, Parameter, Words
 
 TIMES = ("forward", "backward")
 BYTES = ("exclusive", "temporary", "carry", "stash", "input", "output")
@@ -34,6 +35,8 @@ ALIASES = {
 }  # fmt: skip
 CLOCK = 1_000_000_000
 """In Hz, where no cluster is named: a cycle is a nanosecond."""
+UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000}
+"""Nanoseconds of what times may be in."""
 
 
 def _named(line: Sequence[str]) -> list[str]:
@@ -81,6 +84,10 @@ def _parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
         outputs = None if inputs is None else [*inputs[1:], 0]
     elif inputs is None:
         inputs = [0, *outputs[:-1]]
+    scale = UNITS[given.get("unit", "ns")]
+    for name in TIMES:
+        if name in number and scale > 1:
+            number[name] = _scaled(number[name], scale)
     called = [unguarded(cell) for _, cell in column.get("name", ())]
     return [
         PipelinePartition.from_arrays(
@@ -111,10 +118,12 @@ def _header(line: list[str]) -> list[tuple[str, int]]:
     names = _named(line)
     for at, name in enumerate(names):
         if name not in COLUMNS:
+            near = suggest(name[:40], [*COLUMNS, *ALIASES])
+            _, _, unit = name.rpartition("_")
             raise InputError(
                 f"unknown column {line[at].strip()[:40]!r}",
                 field="line 1",
-                remedy=suggest(name[:40], [*COLUMNS, *ALIASES]),
+                remedy=f"{near} --unit {unit} says what times are in" if unit in UNITS else near,
             )
         if name in names[:at]:
             raise InputError(
@@ -149,15 +158,23 @@ def _numbers(name: str, cells: Sequence[tuple[int, str]], own: str) -> list[int 
     return found
 
 
+def _scaled(times: list[int | float], scale: int) -> list[int | float]:
+    """Return times as so many of another unit, as they are written; whole ones if all are."""
+    found = [Fraction(str(time)) * scale for time in times]
+    whole = all(time.denominator == 1 for time in found)
+    return [int(time) if whole else float(time) for time in found]
+
+
 def _is_whole(cell: str) -> bool:
     return not cell or cell.isdecimal()
 
 
 FORMAT = Format(
     name="layer_table",
-    contexts={KIND: GIVEN},
+    contexts={KIND: GIVEN | {"unit"}},
     extensions=(".csv",),
     description="layers as CSV: forward, and where known name, backward, exclusive, output, ...",
     sniff=_sniff,
     parse=_parse,
+    words={"unit": Parameter("unit", str, "unit of the times in a table", choices=tuple(UNITS))},
 )

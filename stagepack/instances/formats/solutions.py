@@ -85,6 +85,7 @@ def solution_in(
     document = strict.decode(data, JsonObject)
     keys.require_single(data)
     refuse_instance(document)
+    _refuse_program(document)
     inside = document.get("solution") is not None
     given = document["solution"] if inside else document
     told = _told(given, instance)
@@ -121,6 +122,17 @@ def refuse_instance(document: JsonObject) -> None:
             f"holds an instance of {document['problem']}, no solution",
             remedy="give a solution, or a result that has one",
         )
+
+
+def _refuse_program(document: JsonObject) -> None:
+    """Refuse what a solution was written as for other tools."""
+    for known in PROBLEMS.values():
+        marks = {} if known.export is None else known.export.marks
+        if marks and all(document.get(name) == mark for name, mark in marks.items()):
+            raise InputError(
+                "holds a program, which only check reads, no solution",
+                remedy="write one: stagepack solve INSTANCE -o FILE",
+            )
 
 
 def _told(given: object, instance: Instance | None) -> Problem | None:

@@ -67,10 +67,27 @@ def test_mistakes_are_named(tmp_path: Path, text: str, told: str) -> None:
 
 def test_times_with_a_unit_in_their_name_are_a_table_too(tmp_path: Path) -> None:
     table = write(tmp_path / "net.csv", "layer,forward_ms\na,1\n")
-    with pytest.raises(sp.InputError, match=r"unknown column 'forward_ms'.*did you mean forward"):
+    with pytest.raises(
+        sp.InputError, match=r"unknown column 'forward_ms'.*mean forward.*--unit ms"
+    ):
         sp.read(table, devices=1)
 
 
 def test_tables_that_nothing_knows_are_told_what_columns_are_called(tmp_path: Path) -> None:
     with pytest.raises(sp.InputError, match=r"no format.*forward, \.\.\. or lower, upper, size"):
         sp.read(write(tmp_path / "net.csv", "layer,ms\na,1\n"))
+
+
+@pytest.mark.parametrize(("unit", "scale"), [("ns", 1), ("us", 10**3), ("ms", 10**6)])
+def test_times_are_in_the_unit_that_is_said(tmp_path: Path, unit: str, scale: int) -> None:
+    table = write(tmp_path / "net.csv", "forward,backward,output\n1,0.1,9\n2,7.25,9\n")
+    instance = sp.read(table, kind="pipeline", devices=2, unit=unit, bandwidth="1GB/s")
+    assert instance.forward.tolist() == [scale, 2 * scale]
+    assert instance.backward.tolist() == [0.1 * scale, 7.25 * scale]
+    assert instance.out_bytes.tolist() == [0, 9, 9]
+    assert instance.cluster.clock == 1e9
+
+
+def test_tables_with_other_separators_are_told_of_commas(tmp_path: Path) -> None:
+    with pytest.raises(sp.InputError, match="cells of tables are separated by commas"):
+        sp.read(write(tmp_path / "net.csv", "layer;ms\na;1\n"))
