@@ -171,8 +171,11 @@ def main() -> NoReturn:
 
 
 def _elsewhere(error: Any) -> str:
-    """Return which commands take an option that the one at hand does not; "" where none does."""
+    """Return who takes an option that the command at hand does not, or ``--set``; "" for none."""
     wanted, own = getattr(error, "option_name", ""), error.ctx and error.ctx.command.name
+    word = wanted.removeprefix("--").replace("-", "_")
+    if own and any("--set" in given.opts for given in error.ctx.command.params) and _is_word(word):
+        return f"; say --set {word}=VALUE"
     takers = [
         name
         for name in COMMANDS
@@ -180,6 +183,13 @@ def _elsewhere(error: Any) -> str:
     ]
     named = " and ".join(filter(None, (", ".join(takers[:-1]), *takers[-1:])))
     return f"; stagepack {named} take{'s' * (len(takers) == 1)} it" if takers else ""
+
+
+def _is_word(name: str) -> bool:
+    """Whether something is said by this name of instances."""
+    from stagepack.instances.problem import VOCABULARY
+
+    return name in VOCABULARY
 
 
 def _leave(code: int) -> NoReturn:

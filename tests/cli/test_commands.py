@@ -432,6 +432,7 @@ def test_an_option_of_another_command_is_told(chain: Path) -> None:
     assert "No such option: --html" in done.stderr
     assert "stagepack plan, compare, results and show take it" in done.stderr
     assert "; stagepack compare takes it" in run("solve", chain, "--dask", "tcp://a:1").stderr
+    assert "; say --set batch=VALUE" in run("solve", chain, "--batch", "4").stderr
 
 
 def test_local_memory_of_nothing_is_refused_and_parts_of_rows_are_numbers() -> None:

@@ -134,6 +134,8 @@ def test_an_exported_program_is_checked(phases: Path, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["violations"] == []
     assert run("check", phases, path).stdout.startswith("valid: ")
 
+    drawn = run("plot", phases, path, "-o", tmp_path / "program.png")
+    assert "holds a program, which only check reads, no solution; write one" in drawn.stderr
     program = json.loads(path.read_text())
     body = program["phases"][0]["loop"]["body"]
     del body[0]  # the load of what the first layer reads

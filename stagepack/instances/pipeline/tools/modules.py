@@ -79,7 +79,8 @@ def torchtitan(
                 raise InputError(
                     f"module {name!r} is in stages {homes[name]} and {stage}",
                     field="boundaries",
-                    remedy="torchtitan moves it whole: forbid the cuts within (--forbid-cut)",
+                    remedy="torchtitan moves it whole: forbid the cuts within (--forbid-cut), or "
+                    "profile it as one layer (depth=, basic_blocks=)",
                 )
     if modules is not None:
         _require_all(homes, _names(modules), lists)
