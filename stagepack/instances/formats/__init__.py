@@ -202,7 +202,7 @@ def read_all(
         chosen = chosen or known.by_content(data)
         found = chosen.kind_of(data, kind)
         parse = chosen.parsers.get(found, chosen.parse)
-        instances = parse(data, _said(context, chosen, found), file.name)
+        instances = parse(data, _beside(file, chosen) | _said(context, chosen, found), file.name)
     return list(instances) if name is None else [_select(instances, name, file)]
 
 
@@ -321,6 +321,16 @@ def _said(given: Words, chosen: Format, kind: str) -> JsonObject:
         else:
             values[name] = value if isinstance(value, Cluster) else coerce(name, value, kind)
     return values
+
+
+def _beside(file: Path, chosen: Format) -> JsonObject:
+    """Return the second files of a format that lie beside the first."""
+    found = {}
+    for word, (own, other) in chosen.beside.items():
+        second = file.with_name(file.name.removesuffix(own) + other)
+        if file.name.endswith(own) and second.is_file():
+            found[word] = str(second)
+    return found
 
 
 def _split(path: str | Path) -> tuple[Path, str | None]:

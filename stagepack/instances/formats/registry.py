@@ -25,6 +25,9 @@ class Format:
         of :data:`stagepack.instances.problem.VOCABULARY`.
     words : mapping of str to Parameter
         Words that mean something else here than to the kind.
+    beside : mapping of str to (str, str)
+        Words that name a second file: how names of the first end, and that of the second in its
+        place, which is taken where it is there and nothing else is said.
     extensions : tuple of str
         Usual ends of file names, in lower case; reading goes by content, writing by these.
     description : str
@@ -55,6 +58,7 @@ class Format:
     sniff: Callable[[bytes], bool]
     parse: Parse
     words: Mapping[str, Parameter] = field(default_factory=dict)
+    beside: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     parsers: Mapping[str, Parse] = field(default_factory=dict)
     dump: Callable[[Any, str], bytes] | None = None
     binary: bool = False

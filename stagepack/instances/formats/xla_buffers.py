@@ -164,7 +164,7 @@ def _in_place(dump: Dump) -> list[tuple[int, int]]:
 
 def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
     text = strict.text(data)
-    if "assignment" in given:
+    if "assignment" in given and ASSIGNMENT not in text:
         with strict.located(given["assignment"]):
             text += "\n" + strict.text(strict.load(given["assignment"]))
     dump = _read(text)
@@ -211,6 +211,7 @@ def _solution(data: bytes, instance: LmemPacking) -> PackingSolution:
 FORMAT = Format(
     name="xla",
     contexts={KIND: frozenset({"capacity", "objective", "assignment"})},
+    beside={"assignment": ("-live-range.txt", "-buffer-assignment.txt")},
     extensions=("-live-range.txt",),
     description="live ranges and buffer assignment that XLA dumps: values of a module",
     sniff=_sniff,

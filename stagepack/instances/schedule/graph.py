@@ -175,7 +175,8 @@ def _add_backward(instance: GraphPartition, device: Array, device_of: Array, sta
                 f"node {instance.node_name(node)} runs on {where}, whose stages all come after "
                 "those that it waits for in the backward pass",
                 field="assignment",
-                remedy="give a partition whose backward pass mirrors the forward pass",
+                remedy="give a partition whose backward pass mirrors the forward pass, or cut the "
+                "graph as a chain: convert --solution FILE --as pipeline-partition",
             )
         stage[node] = max(of_colour[colours[node]].intersection(own), default=own[-1])
         latest[others] = np.minimum(latest[others], stage[node])

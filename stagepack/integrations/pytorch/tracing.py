@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.utils import _pytree as pytree
 
 from stagepack.errors import InputError
 from stagepack.integrations.pytorch.exporting import exported
@@ -144,6 +145,7 @@ def trace(
         raise InputError(f"{odd!r} is no class", field="basic_blocks", remedy="give classes")
     if not isinstance(inputs, tuple | list):
         raise InputError("is no tuple", field="sample_inputs", remedy="write (x,) for one input")
+    _require_values((inputs, kwargs))
     graph, slopes, moving = exported(module, tuple(inputs), dict(kwargs))
     nodes = _tidied(graph)
     names = {f"{block.__module__}.{block.__qualname__}" for block in basic_blocks}
@@ -166,6 +168,18 @@ def trace(
         slopes=slopes,
         moving=moving,
     )
+
+
+def _require_values(given: object) -> None:
+    """Refuse inputs of which no tensor has a value: a batch of no samples costs nothing."""
+    tensors = [one for one in pytree.tree_leaves(given) if isinstance(one, torch.Tensor)]
+    if tensors and not any(one.numel() for one in tensors):
+        shapes = ", ".join(str(tuple(one.shape)) for one in tensors[:3])
+        raise InputError(
+            f"hold no values: {shapes}",
+            field="sample_inputs",
+            remedy="give a microbatch of one sample or more",
+        )
 
 
 def _tidied(graph: fx.GraphModule) -> list[fx.Node]:

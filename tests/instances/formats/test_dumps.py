@@ -136,8 +136,12 @@ def test_vela_itself_is_read(tmp_path: Path) -> None:
 
 def test_xla_dumps_live_ranges_beside_its_assignment(tmp_path: Path) -> None:
     ranges = saved(tmp_path, RANGES, "m.jit_f-live-range.txt")
-    beside = saved(tmp_path, ASSIGNMENT, "m.jit_f-buffer-assignment.txt")
-    instance = sp.read(ranges, kind="packing", assignment=str(beside))
+    with pytest.raises(InputError, match=r"buffer-assignment\.txt is missing; append it, or say"):
+        sp.read(ranges)
+    elsewhere = saved(tmp_path, ASSIGNMENT, "elsewhere.txt")
+    instance = sp.read(ranges, kind="packing", assignment=str(elsewhere))
+    saved(tmp_path, ASSIGNMENT, "m.jit_f-buffer-assignment.txt")
+    assert sp.read(ranges).digest == instance.digest
     assert instance.name == "m.jit_f"
     assert buffers(instance) == [("tanh{}", 256, 1, 5), ("dot{}", 256, 4, 7), ("sum{0}", 4, 6, 10)]
     assert instance.in_place == ((0, 1),)
@@ -145,8 +149,8 @@ def test_xla_dumps_live_ranges_beside_its_assignment(tmp_path: Path) -> None:
     own: Any = sp.read_solution(both, sp.read(both, kind="packing"))
     assert instance.check(own) == ()
     assert instance.evaluate(own) == 260
-    with pytest.raises(InputError, match=r"buffer-assignment\.txt is missing; append it, or say"):
-        sp.read(ranges)
+    whole = saved(tmp_path, RANGES + ASSIGNMENT, "m.jit_f-live-range.txt")
+    assert sp.read(whole).digest == instance.digest
 
 
 def test_an_assignment_that_was_cut_short_is_refused(tmp_path: Path) -> None:

@@ -334,3 +334,17 @@ def test_a_profile_becomes_every_kind_that_is_made_of_layers() -> None:
     assert (made[3].chip.memory, made[4].capacity, made[1].capacity.tolist()) == (
         own, own, [own, own],
     )  # fmt: skip
+
+
+def test_a_batch_of_no_samples_is_refused_and_an_empty_cache_is_not() -> None:
+    class Cached(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = torch.nn.Linear(4, 4)
+
+        def forward(self, x: Any, past: Any) -> Any:
+            return self.last(torch.cat([past, x], 1))
+
+    with pytest.raises(InputError, match=r"hold no values: \(0, 3, 4\), \(0, 2, 4\); give"):
+        sp.profile_model(Cached(), (torch.zeros(0, 3, 4), torch.zeros(0, 2, 4)))
+    assert sp.profile_model(Cached(), (torch.ones(1, 3, 4), torch.zeros(1, 0, 4))).layers
