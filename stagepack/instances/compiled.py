@@ -18,6 +18,7 @@ from numba.core import event, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np import linalg
 
+from stagepack.instances.compiler import Part, Whole, quick
 from stagepack.progress import compilation
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
@@ -46,7 +47,11 @@ def _spare_blas() -> None:
 
 _spare_blas()
 
-_INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_INNER: dict[str, Any] = {
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "pipeline_class": Part,
+}
 _STEP: dict[str, Any] = {**_INNER, "_nrt": False}
 
 
@@ -57,7 +62,11 @@ def compiled(function: FunctionT) -> FunctionT:
     writable; where neither is, every process compiles anew.  Code of other sources is not used.
     """
     # No other language calls them: a way in for it would take a tenth of the time.
-    options: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
+    options: dict[str, Any] = {
+        "nogil": True,
+        "no_cfunc_wrapper": True,
+        "pipeline_class": Whole,
+    }
     try:
         kernel: Any = numba.njit(cache=True, **options)(function)
     except RuntimeError:
@@ -82,7 +91,8 @@ def _alone(make: Callable[[object], object], path: str, signature: object) -> ob
             file = held.enter_context(Path(path).open("ab"))
             if not _locked(file):
                 _wait(file)
-        return make(signature)
+        with quick():
+            return make(signature)
 
 
 def _wait(file: IO[bytes]) -> None:

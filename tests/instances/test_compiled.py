@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import operator
 import os
 import subprocess
 import sys
@@ -15,9 +16,13 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from numba.core import types
+from numba.core.registry import cpu_target
+from numba.core.types.functions import BaseFunction
 
 from stagepack.instances import compiled
 from stagepack.instances.compiled import inlined, inner, step
+from stagepack.instances.compiler import quick
 from stagepack.progress import compilation
 
 
@@ -154,3 +159,51 @@ assert sp.solve(chain, "dp", warm_start=None).objective == 7
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_types_of_operations_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    search = BaseFunction.get_call_type
+
+    def get_call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
+        asked.append(args)
+        return search(function, context, args, kws)
+
+    monkeypatch.setattr(BaseFunction, "get_call_type", get_call_type)
+    typing = cpu_target.typing_context
+    times = typing.resolve_value_type(operator.mul)
+    kinds = types.int8, types.uint16  # of no kernel
+    vectors = (types.int8[:],) * 2
+    with quick():
+        found = [times.get_call_type(typing, kinds, {}).return_type for _ in range(3)]
+        arrays = [times.get_call_type(typing, vectors, {}).return_type for _ in range(2)]
+    assert found == [types.int64] * 3
+    assert arrays == [types.Array(types.int8, 1, "C")] * 2
+    assert asked.count(kinds) == 1
+    assert asked.count(vectors) == 2  # what makes arrays depends on how it is compiled
+    assert BaseFunction.get_call_type is get_call_type
+
+
+def test_a_part_is_machine_code_within_its_kernels_only() -> None:
+    def twice(values: Any) -> Any:
+        return values + values  # an array is made
+
+    doubled: Any = inner(twice)
+
+    def lowest(values: Any) -> Any:
+        return doubled(values).min()
+
+    least: Any = inner(lowest)
+
+    def both(values: Any) -> Any:
+        return least(values) + least(values[1:])
+
+    kernel: Any = compiled.compiled(both)
+
+    assert kernel(np.array([1, 3, 4])) == 2 + 6
+    (whole,) = kernel.overloads.values()
+    for part in (doubled, least):
+        for made in part.overloads.values():
+            assert made.library not in (None, whole.library)
+            assert made.library.get_pointer_to_function(made.fndesc.llvm_func_name) == 0
+    assert whole.library.get_pointer_to_function(whole.fndesc.llvm_func_name) > 0
