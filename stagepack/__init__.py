@@ -95,7 +95,9 @@ if TYPE_CHECKING:
     from stagepack.integrations.pytorch import profile_model as profile_model
     from stagepack.integrations.pytorch import run_pipeline as run_pipeline
     from stagepack.planning import ModelPlan as ModelPlan
+    from stagepack.planning import PlanExplanation as PlanExplanation
     from stagepack.planning import Tuning as Tuning
+    from stagepack.planning import explain_plan as explain_plan
     from stagepack.planning import plan_model as plan_model
     from stagepack.planning import read_plan as read_plan
     from stagepack.planning import read_tuning as read_tuning
@@ -160,7 +162,9 @@ _NAMES = {
     ),
     "stagepack.planning": (
         "ModelPlan",
+        "PlanExplanation",
         "Tuning",
+        "explain_plan",
         "plan_model",
         "read_plan",
         "read_tuning",

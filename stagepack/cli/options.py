@@ -68,8 +68,8 @@ def limit_option(about: str, panel: str = LIMITS) -> Any:
     return option(panel, about, "-t", "--time-limit", metavar="SECONDS", callback=_seconds)
 
 
-def _seconds(value: float) -> float:
-    if not 0 <= value < math.inf:
+def _seconds(value: float | None) -> float | None:
+    if value is not None and not 0 <= value < math.inf:
         raise InputError(f"{value:g}", field="-t", remedy="give seconds, or 0 for no limit")
     return value
 

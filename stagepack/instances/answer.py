@@ -22,6 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound=Solution)
 V = TypeVar("V")
+ORDER = "give the instance first, then the solution"
 
 
 class Rules(NamedTuple):
@@ -166,7 +167,9 @@ def _solution_in(instance: Any, given: object, expected: type[S], field: str) ->
     return found
 
 
-def require_instance(given: object, kind: str = "", field: str = "instance") -> None:
+def require_instance(
+    given: object, kind: str = "", field: str = "instance", remedy: str = ORDER
+) -> None:
     """Refuse what is no instance, or none of the `kind` of problem that is wanted.
 
     Parameters
@@ -176,6 +179,8 @@ def require_instance(given: object, kind: str = "", field: str = "instance") -> 
         The problem it must be of; "": any.
     field : str
         Name of the argument, for messages.
+    remedy : str
+        What to do instead with what is no instance.
 
     Raises
     ------
@@ -185,7 +190,7 @@ def require_instance(given: object, kind: str = "", field: str = "instance") -> 
         raise InputError(
             f"{_what(given)} is no instance" + (f" of {kind}" if kind else ""),
             field=field,
-            remedy="give the instance first, then the solution",
+            remedy=remedy,
         )
     if kind and given.kind != kind:
         raise InputError(

@@ -1,6 +1,7 @@
 """Floor 6: one plan for a whole model: its stages, the schedule of microbatches, addresses."""
 
 from stagepack.planning.document import read_plan, read_tuning
+from stagepack.planning.explained import PlanExplanation, explain_plan
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.search import plan_model
 from stagepack.planning.stages import Level
@@ -11,7 +12,9 @@ __all__ = [
     "Evaluation",
     "Level",
     "ModelPlan",
+    "PlanExplanation",
     "Tuning",
+    "explain_plan",
     "plan_model",
     "read_plan",
     "read_tuning",

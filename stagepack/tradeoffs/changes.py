@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from stagepack import files
 from stagepack.contracts import Instance, JsonObject, Number
@@ -14,7 +14,7 @@ from stagepack.report.pages import Chapter, chapter, with_pictures
 from stagepack.report.shown import contents
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import view
-from stagepack.result import Result
+from stagepack.result import Result, Status
 from stagepack.shown import Shown
 from stagepack.solve import solve
 
@@ -22,32 +22,56 @@ LEAST = 0.01
 """Seconds that every solve gets, however much time those before it took."""
 
 
+class Found(Protocol):
+    """What planning or solving with a change led to: a result, or a plan."""
+
+    @property
+    def status(self) -> Status:
+        """What is known."""
+        ...
+
+    @property
+    def objective(self) -> Number | None:
+        """The value that was found."""
+        ...
+
+    @property
+    def bound(self) -> Number | None:
+        """Nothing is worth less."""
+        ...
+
+
+FoundT = TypeVar("FoundT", bound=Found)
+
+
 @dataclass(frozen=True)
-class Change:
+class Change(Generic[FoundT]):
     """What one change would buy.
 
     Attributes
     ----------
     change : str
-    result : Result
+    result : Result or ModelPlan
         Of the changed instance; what it found and what it proved.
     saved : number or None
-        By how much the best known value falls; None where either is missing.
+        By how much the best known value falls; None where either is missing.  What is at hand is
+        there with the change, too, so that it is never less than nothing.
     most : number or None
         No solution of the changed instance saves more.
+    least : number or None
+        Every solution without the change is worth at least so much more than the one with it.
     """
 
     change: str
-    result: Result[Any]
+    result: FoundT
     saved: Number | None
     most: Number | None
+    least: Number | None
 
     @property
     def binds(self) -> bool | None:
         """Whether what is changed keeps the value from being better; None: not known."""
-        if self.saved is None:
-            return None
-        if self.saved > 0:
+        if self.least is not None and self.least > 0:
             return True
         return False if self.most is not None and self.most <= 0 else None
 
@@ -80,7 +104,7 @@ class Explanation(Shown):
     instance: Instance
     result: Result[Any]
     critical: tuple[tuple[str, str], ...]
-    changes: tuple[Change, ...]
+    changes: tuple[Change[Result[Any]], ...]
 
     def to_dict(self) -> JsonObject:
         """Return everything but the instance as plain JSON data."""
@@ -106,8 +130,8 @@ class Explanation(Shown):
                 change.change,
                 as_text.standing(change.result.status, change.result.objective, None),
                 worth(self.instance, change.result.objective),
-                _share(change.saved, self.result.objective),
-                _share(change.most, self.result.objective),
+                share(change.saved, self.result.objective),
+                share(change.most, self.result.objective),
             ]
             for change in self.changes
         ]
@@ -151,7 +175,7 @@ def explain(
     InputError
         What :func:`stagepack.solve` refuses.
     """
-    require_instance(instance)
+    require_instance(instance, remedy="give an instance, or a plan to explain_plan")
     known = tradeoffs(instance.kind)
     by_work = bool((options.get("options") or {}).get("deterministic"))  # so that runs repeat
     changed = list(known.what_ifs(instance))
@@ -165,8 +189,7 @@ def explain(
         critical = tuple(known.critical(instance, result.solution))
     changes = []
     for what, found in zip(changed, results[1:], strict=True):
-        saved = _less(result.objective, found.objective)
-        changes.append(Change(what.change, found, saved, _less(result.objective, found.bound)))
+        changes.append(change(what.change, result, found, float(instance.tolerance)))
     return Explanation(instance, result, critical, tuple(changes))
 
 
@@ -182,12 +205,34 @@ def _part(
     return max(left / (whole - len(ended)), LEAST)
 
 
-def _less(one: Number | None, other: Number | None) -> Number | None:
-    """Return how much less another value is; None where either is missing."""
-    return None if one is None or other is None else one - other
+def change(name: str, now: Found, then: FoundT, tolerance: float = 0.0) -> Change[FoundT]:
+    """Return what one change would buy.
+
+    Parameters
+    ----------
+    name : str
+    now, then : Result or ModelPlan
+        What is known without the change, and with it.
+    tolerance : float
+        Relative, of values: what differs by less is equal.
+    """
+
+    def less(one: Number | None, other: Number | None) -> Number | None:
+        if one is None or other is None:
+            return None
+        return 0 if abs(one - other) <= tolerance * max(1.0, abs(one)) else one - other
+
+    saved, most = less(now.objective, then.objective), less(now.objective, then.bound)
+    return Change(
+        change=name,
+        result=then,
+        saved=None if saved is None else max(0, saved),
+        most=None if most is None else max(0, most),
+        least=less(now.bound, then.objective),
+    )
 
 
-def _share(saved: Number | None, whole: Number | None) -> str:
+def share(saved: Number | None, whole: Number | None) -> str:
     """Return what is saved as a share."""
     if saved is None or not whole:
         return as_text.NOTHING

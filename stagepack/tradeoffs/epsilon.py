@@ -95,7 +95,7 @@ def pareto(
     InputError
         For something that the kind cannot be limited in, and what :func:`stagepack.solve` refuses.
     """
-    require_instance(instance)
+    require_instance(instance, remedy="give an instance; tune has fronts of plans")
     known = axis(instance.kind, x)
     if y is not None:
         instance = instance.replace(objective=y)

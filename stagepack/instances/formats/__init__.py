@@ -246,7 +246,7 @@ def dump(
     InputError
         When no format that writes has the extension of `path`, or it cannot say the instance.
     """
-    require_instance(instance)
+    require_instance(instance, remedy="write results and plans with their to_json(path)")
     path = files.require_path(path)
     writers = [one for one in known.every() if one.writes and instance.kind in one.kinds]
     if format is None:
