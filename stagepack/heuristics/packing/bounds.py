@@ -60,8 +60,9 @@ def heavy_clique(
     i, j = blocks.block[instance.conflicts.T]
     least = np.minimum.reduceat(blocks.high, blocks.piece_ptr[:-1])
     around = least.copy()
-    np.add.at(around, i, least[j])
-    np.add.at(around, j, least[i])
+    for one, other in ((i, j), (j, i)):
+        keep_going()  # of millions every pass takes a while: others hear of it
+        np.add.at(around, one, least[other])
     chosen = np.sort(np.argsort(-around, kind="stable")[:CLIQUE_BLOCKS])
     place = np.full(blocks.b, -1)
     place[chosen] = np.arange(len(chosen))

@@ -125,28 +125,32 @@ class Blocks:
         if instance.conflicts is None:
             owner, start, stop, low, high = _pieces(instance, block)
             first, end, time = _compress(start, stop)
-            lasting = stop - start
-        else:
-            buffer, first, cliques = _clique_cover(instance, block, looks)
-            owner, end, time = block[buffer], first + 1, np.arange(cliques)
-            low, high = np.zeros(len(owner), dtype=np.int64), instance.size[buffer]
-            lasting = np.ones(len(owner), dtype=np.int64)
-        looks()  # of millions every pass takes a while: others hear of it
-        count = np.bincount(owner, minlength=b)
-        duration = np.zeros(b, dtype=np.int64)
-        np.add.at(duration, owner, lasting)
-        if len(owner) > b or not np.array_equal(owner, np.arange(b)):
-            order = _by_owner(owner, first, b)
+            looks()  # of millions every pass takes a while: others hear of it
+            count = np.bincount(owner, minlength=b)
+            duration = np.zeros(b, dtype=np.int64)
+            np.add.at(duration, owner, stop - start)
+            if len(owner) > b or not np.array_equal(owner, np.arange(b)):
+                order = _by_owner(owner, first, b)
+                looks()
+                first, end, low, high = first[order], end[order], low[order], high[order]
             looks()
-            first, high, timed = first[order], high[order], instance.conflicts is None
-            end, low = (end[order], low[order]) if timed else (first + 1, low)
-        looks()
+            load = np.zeros(len(time) + 1, dtype=np.int64)
+            np.add.at(load, first, high - low)
+            np.add.at(load, end, low - high)
+            load = np.cumsum(load)[:-1]
+        else:
+            from stagepack.instances.packing.cover import pieces
+
+            buffer, clique, cliques = _clique_cover(instance, block, looks)
+            count = np.zeros(b, dtype=np.int64)
+            member = buffer, clique
+            first, high, load = pieces(member, cliques, block, instance.size, count, looks)
+            looks()
+            end, duration = first + 1, count
+            looks()
+            low, time = np.zeros_like(first), np.arange(cliques)
         pairs = _sharing(instance, block)
         ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-        load = np.zeros(len(time) + 1, dtype=np.int64)
-        np.add.at(load, first, high - low)
-        np.add.at(load, end, low - high)
-        load = np.cumsum(load)[:-1]
         looks()
         if len(pairs):
             load -= _shared(pairs, ptr, first, end, high - low, len(time))
@@ -203,6 +207,11 @@ class Blocks:
         )
 
     @cached_property
+    def momentary(self) -> bool:
+        """Whether every piece lives in one section, as those of a conflict graph do."""
+        return bool((self.end - self.first == 1).all())
+
+    @cached_property
     def pairs(self) -> int:
         """Number of pairs of pieces that share a section; O(pieces)."""
         return (self.count_meetings() - len(self.first)) // 2
@@ -212,7 +221,11 @@ class Blocks:
 
         Each meets itself, too.  O(pieces + sections).
         """
-        first, end = self.first[pieces], self.end[pieces]
+        first = self.first[pieces]
+        if self.momentary:
+            alone = np.bincount(first)
+            return int((alone * alone).sum())
+        end = self.end[pieces]
         begun = np.cumsum(np.bincount(first, minlength=self.sections + 1))
         ended = np.cumsum(np.bincount(end, minlength=self.sections + 1))
         return int(begun[end - 1].sum() - ended[first].sum())
@@ -594,7 +607,10 @@ def _clique_cover(
     n, size, pairs = instance.n, instance.size, instance.conflicts
     apart = block[pairs[:, 0]] != block[pairs[:, 1]]
     pairs = pairs if apart.all() else pairs[apart]
-    low, high = np.divmod(distinct(pairs.min(axis=1) * n + pairs.max(axis=1)), n)
+    keep_going()
+    one, other = pairs.T
+    low, high = np.divmod(distinct(np.minimum(one, other) * n + np.maximum(one, other)), n)
+    keep_going()
     buffer, clique, count, short = clique_cover(low, high, size, keep_going)
     (_cut_short.add if short else _cut_short.discard)(instance)
-    return buffer.astype(np.int64), clique.astype(np.int64), count
+    return buffer, clique, count

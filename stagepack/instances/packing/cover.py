@@ -6,6 +6,7 @@ The greedy cover of :mod:`.cover_kernels`, a part of the work at a time with a q
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from stagepack.instances.profile import Array
 
 PART = 500_000
 """Edges, or steps, between two questions: less than a tenth of a second."""
+
+AHEAD = 4
+"""So many times the edges of a part are gone through in order between two questions."""
 
 
 def clique_cover(
@@ -49,14 +53,57 @@ def clique_cover(
     if begin < end:  # what there is of a clique is one
         clique[begin:end] = count
         count += 1
-    keep_going()  # of millions every pass takes a while: others hear of it
-    rest = np.flatnonzero(~found.covered)
-    members = np.concatenate([node[:end], np.stack([low[rest], high[rest]], axis=1).ravel()])
-    keep_going()
-    alone = np.flatnonzero(np.bincount(members, minlength=n) == 0)
-    pairs, ones = np.split(count + np.arange(len(rest) + len(alone)), [len(rest)])
-    numbers = np.concatenate([clique[:end], pairs.repeat(2), ones])
-    return np.concatenate([members, alone]), numbers, count + len(rest) + len(alone), True
+    found.state[BEGIN : COUNT + 1] = begin, end, count
+    alone = np.ones(n, dtype=bool)
+    alone[node[:end]] = False
+    for begin in range(0, m, AHEAD * PART):
+        kernels.rest(low, high, begin, min(m, begin + AHEAD * PART), found, alone)
+        keep_going()  # of millions every pass takes a while: others hear of it
+    end, count = found.state[[FILLED, COUNT]].tolist()
+    ones = np.flatnonzero(alone)
+    node[end : end + len(ones)] = ones
+    clique[end : end + len(ones)] = count + np.arange(len(ones))
+    end, count = end + len(ones), count + len(ones)
+    return node[:end], clique[:end], count, True
+
+
+def pieces(
+    member: tuple[Array, Array],
+    cliques: int,
+    block: Array,
+    size: Array,
+    count: Array,
+    keep_going: Callable[[], bool],
+) -> tuple[Array, Array, Array]:
+    """Return clique and size of each piece, by block and clique, and the loads of cliques.
+
+    O(members): the cliques must be in order.
+
+    Parameters
+    ----------
+    member : tuple of two ndarrays of int32, shape (members,)
+        Buffer and clique.
+    cliques : int
+    block, size : ndarray of int64, shape (n,)
+        Of each buffer.
+    count : ndarray of int64, shape (blocks,)
+        Zeros; the number of pieces of each block is added.
+    keep_going : callable
+        Asked now and then, and not heeded.
+    """
+    members, load = len(member[0]), np.zeros(cliques, dtype=np.int64)
+    first, high = np.empty((2, members), dtype=np.int64)
+    parts = list(pairwise([*range(0, members, AHEAD * PART), members]))
+    for begin, end in parts:
+        keep_going()
+        kernels.count_pieces(member[0], begin, end, block, count)
+        # Pieces come in any order: the first ones would wait for the memory of all.
+        first[begin:end] = high[begin:end] = 0
+    cursor = np.concatenate([[0], np.cumsum(count)[:-1]])
+    for begin, end in parts:
+        keep_going()
+        kernels.enter_pieces(member, begin, end, (block, size), cursor, (first, high), load)
+    return first, high, load
 
 
 def _rows(low: Array, high: Array, order: Array, keep_going: Callable[[], bool]) -> Rows | None:

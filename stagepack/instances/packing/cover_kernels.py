@@ -245,3 +245,81 @@ def cover(order: Array, weight: Array, rows: Rows, found: Cover, most: int) -> b
                 state[COUNT] += 1
                 state[BEGIN] = state[FILLED]
     return True
+
+
+@compiled
+def rest(low: Array, high: Array, begin: int, end: int, found: Cover, alone: Array) -> None:
+    """Make cliques of two of the edges [begin, end) that no clique covers.
+
+    Parameters
+    ----------
+    low, high : ndarray of int64, shape (m,)
+        The ends of each edge.
+    begin, end : int64
+    found : Cover
+        Members and their number are written.
+    alone : ndarray of bool, shape (n,)
+        Written: false for the ends of these edges.
+    """
+    state = found.state
+    for e in range(begin, end):
+        alone[low[e]] = alone[high[e]] = False
+        if not found.covered[e]:
+            at = state[FILLED]
+            found.node[at], found.node[at + 1] = low[e], high[e]
+            found.clique[at] = found.clique[at + 1] = state[COUNT]
+            state[FILLED] += 2
+            state[COUNT] += 1
+
+
+@compiled
+def count_pieces(node: Array, begin: int, end: int, block: Array, count: Array) -> None:
+    """Count the members [begin, end) of cliques by their block.
+
+    Parameters
+    ----------
+    node : ndarray of int32, shape (members,)
+    begin, end : int64
+    block : ndarray of int64, shape (n,)
+    count : ndarray of int64, shape (blocks,)
+        Changed.
+    """
+    for at in range(begin, end):
+        count[block[node[at]]] += 1
+
+
+@compiled
+def enter_pieces(
+    member: tuple[Array, Array],
+    begin: int,
+    end: int,
+    buffer: tuple[Array, Array],
+    cursor: Array,
+    piece: tuple[Array, Array],
+    load: Array,
+) -> None:
+    """Enter the members [begin, end) of cliques into the rows of their blocks.
+
+    Parameters
+    ----------
+    member : tuple of two ndarrays of int32, shape (members,)
+        Node and clique.
+    begin, end : int64
+    buffer : tuple of two ndarrays of int64, shape (n,)
+        Block and size of each node.
+    cursor : ndarray of int64, shape (blocks,)
+        The next free position of each row.
+    piece : tuple of two ndarrays of int64, shape (members,)
+        Clique and size, by row: written.
+    load : ndarray of int64, shape (cliques,)
+        Sizes are added.
+    """
+    node, clique = member
+    block, size = buffer
+    first, high = piece
+    for at in range(begin, end):
+        i, c = node[at], clique[at]
+        where = cursor[block[i]]
+        first[where], high[where] = c, size[i]
+        cursor[block[i]] += 1
+        load[c] += size[i]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 
 from stagepack.errors import InputError
@@ -15,12 +16,17 @@ from stagepack.methods.packing import METHODS, relocation
 from stagepack.methods.packing.attempt import PackingProgress, nearest
 from stagepack.methods.packing.quick import last_resort, say_if_far
 from stagepack.progress import Stopped
-from stagepack.result import Event
+from stagepack.result import Event, Termination
 
 Run = Callable[[LmemPacking, PackingProgress, Settings], None]
 
-AFTER = 4e-7
-"""Seconds for each conflict to make the rest of a normal form, once cliques cover them."""
+AFTER, LEFT, LEAST = 4e-8, 4e-7, 3e-7
+"""Seconds for each conflict to make the rest of a normal form, once cliques cover them; what is
+left to that and to a first placement; and what the least of all that takes."""
+
+LATE, LATER = 0.2, 1.1
+"""How late an answer may come: seconds, and times the limit.  It is a stack where a normal form
+would come later."""
 
 
 def whole(name: str, run: Run) -> Run:
@@ -28,13 +34,33 @@ def whole(name: str, run: Run) -> Run:
 
     def complete(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
         with counting(progress, settings, planned=True):
-            _require(name, instance, progress)
+            hasty = _hasty(instance, progress)
+            if not hasty:
+                _require(name, instance, progress)
             try:
-                _moving_little(name, run, instance, progress, settings)
+                if not hasty:
+                    _moving_little(name, run, instance, progress, settings)
             finally:
                 _conclude(instance, progress)
 
     return complete
+
+
+def _hasty(instance: LmemPacking, progress: PackingProgress) -> bool:
+    """Whether conflicts are so many that the time is over before they are gone through."""
+    if instance.conflicts is None or progress.remaining == math.inf:
+        return False
+    seconds = LEAST * len(instance.conflicts)
+    if seconds <= LATE + LATER * progress.remaining:
+        return False
+    progress.reason = (
+        f"going through {len(instance.conflicts):,} conflicts takes about {seconds:,.1f} s, more "
+        "than is left: a longer limit gives a placement and a bound"
+    )
+    if instance.objective in (Objective.PEAK, Objective.FIT):
+        progress.raise_bound(int(instance.size.max(initial=0)), "largest buffer")
+    progress.stop(Termination.TIME_LIMIT)
+    return True
 
 
 def _require(name: str, instance: LmemPacking, progress: PackingProgress) -> None:
@@ -49,7 +75,7 @@ def _require(name: str, instance: LmemPacking, progress: PackingProgress) -> Non
         nonlocal looks
         looks += 1
         effort.spend(spent(looks) - spent(looks - 1))
-        return progress.keep_going() and progress.remaining > AFTER * conflicts
+        return progress.keep_going() and progress.remaining > LEFT * conflicts
 
     made = Blocks.of(instance, look)
     effort.spend(max(0.0, spent(made.looks) - spent(looks)))  # of a form that was made before

@@ -260,10 +260,21 @@ def test_few_buffers_have_an_answer_whatever_the_time() -> None:
 def test_cliques_of_conflicts_leave_the_time_that_the_rest_of_the_form_takes(
     monkeypatch: pytest.MonkeyPatch, seconds: float, sections: int
 ) -> None:
-    monkeypatch.setattr(whole, "AFTER", seconds)
+    monkeypatch.setattr(whole, "LEFT", seconds)
     triangle = LmemPacking.from_arrays([1, 2, 3], conflicts=[(0, 1), (0, 2), (1, 2)])
     assert solve(triangle, "portfolio", time_limit=2.0).status is Status.OPTIMAL
     assert Blocks.of(triangle).sections == sections
+
+
+def test_conflicts_for_which_there_is_no_time_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten million took 2.9 s where one was asked."""
+    monkeypatch.setattr(whole, "LEAST", 1.0)
+    monkeypatch.setattr(Blocks, "of", lambda *_: pytest.fail("made a normal form"))
+    triangle = LmemPacking.from_arrays([1, 2, 3], conflicts=[(0, 1), (0, 2), (1, 2)])
+    result = solve(triangle, "auto", time_limit=1.0)
+    assert (result.objective, result.bound) == (6, 3)
+    assert result.termination is Termination.TIME_LIMIT
+    assert "3 conflicts" in result.reason
 
 
 def test_cliques_of_conflict_graphs_are_sought_without_lists_of_all_neighbours(

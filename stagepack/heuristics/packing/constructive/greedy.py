@@ -353,26 +353,28 @@ def _writable(values: Array) -> Array:
 
 def _lists(blocks: Blocks, pause: effort.Pause) -> Lists:
     """Return empty lists for slabs so long that pieces touch three of them on average."""
-    shift = 0
+    shift, left = 0, blocks.first
+    right = left if blocks.momentary else blocks.end - 1
     while True:
         pause()
-        left, right = blocks.first >> shift, (blocks.end - 1) >> shift
         if (right - left).sum() <= 2 * len(left):
             break
         shift += 1
+        left, right = blocks.first >> shift, (blocks.end - 1) >> shift
     slabs = (blocks.sections >> shift) + 1
-    entries = np.zeros(slabs + 2, dtype=np.int64)
     pause()
-    np.add.at(entries, left + 1, 1)
+    change = np.bincount(left, minlength=slabs + 1)
     pause()
-    np.add.at(entries, right + 2, -1)
+    change[1:] -= np.bincount(right, minlength=slabs + 1)[:-1]
     pause()
-    ptr = np.cumsum(np.cumsum(entries))
+    ptr = np.concatenate([[0], np.cumsum(np.cumsum(change))])
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+    pause()
     meetings = Measures(blocks).meetings
     pause()
+    some = np.flatnonzero(np.diff(blocks.piece_ptr))
     met = np.zeros(blocks.b, dtype=np.int64)
-    np.add.at(met, owner, meetings)
+    met[some] = np.add.reduceat(meetings, blocks.piece_ptr[some])
     pause()
     room = int((2 * met + np.diff(blocks.range_ptr)).max(initial=0)) + 2
     return Lists(

@@ -99,6 +99,8 @@ class Measures:
     def meetings(self) -> Array:
         """Number of pieces that share a section with each piece, itself included; (pieces,)."""
         blocks = self.blocks
+        if blocks.momentary:
+            return np.asarray(np.bincount(blocks.first, minlength=blocks.sections)[blocks.first])
         most = blocks.sections + 1
         begun = np.cumsum(np.bincount(blocks.first, minlength=most))
         over = np.cumsum(np.bincount(blocks.end, minlength=most))

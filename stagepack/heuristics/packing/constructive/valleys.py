@@ -34,6 +34,7 @@ from stagepack.heuristics.packing.constructive.valleys_kernels import (
     fill,
     outline,
     plant,
+    span,
 )
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -96,20 +97,8 @@ class Spans:
         at = ptr[some]
         self.first[some] = first[at]
         self.end[some] = np.maximum.reduceat(end, at)
-        if blocks.linear:
-            return
-        # Around the circle: all but the longest pause.
-        owner = np.repeat(np.arange(blocks.b), count)
-        until = np.maximum.accumulate(end + owner * (sections + 1)) - owner * (sections + 1)
-        following = np.append(first[1:], 0)
-        last = ptr[some + 1] - 1
-        following[last] = first[at] + sections
-        pause = following - until
-        longest = np.maximum.reduceat(pause, at)
-        chosen = np.flatnonzero(pause == np.repeat(longest, count[some]))
-        block, where = np.unique(owner[chosen], return_index=True)
-        self.first[block] = following[chosen[where]] % sections
-        self.end[block] = self.first[block] + sections - pause[chosen[where]]
+        if not blocks.linear:  # around the circle: all but the longest pause
+            span(ptr, (first, end), sections, (self.first, self.end))
 
     @cached_property
     def scattered(self) -> Array:
@@ -117,10 +106,11 @@ class Spans:
         blocks = self.blocks
         if len(blocks.first) == blocks.b:
             return np.empty(0, dtype=np.int64)
-        owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
-        alive = np.bincount(owner, blocks.end - blocks.first, blocks.b)
+        some = np.flatnonzero(np.diff(blocks.piece_ptr))
+        alive = np.zeros(blocks.b, dtype=np.int64)
+        alive[some] = np.add.reduceat(blocks.end - blocks.first, blocks.piece_ptr[some])
         members = np.flatnonzero(self.length > 2 * alive)
-        return members if meetings(blocks, members) <= MOST_MEETINGS else members[:0]
+        return members if _few_meet(blocks, members, MOST_MEETINGS) else members[:0]
 
     @property
     def length(self) -> Array:
@@ -191,7 +181,7 @@ def place(
         return None
     if len(before):
         before = before[np.argsort(classes[before], kind="stable")]
-        few = complete and meetings(blocks, before) <= FEW
+        few = complete and _few_meet(blocks, before, FEW)
         until = (lambda: not over()) if few else keep_going
         if not place_limited(blocks, before, offsets, keep_going=until):
             if len(bound):
@@ -231,6 +221,16 @@ def meetings(blocks: Blocks, members: Array | None = None) -> int:
     """Return the number of pairs of pieces alive together, of some blocks, in either order."""
     pieces = slice(None) if members is None else _pieces_of(blocks, members)
     return blocks.count_meetings(pieces)
+
+
+def _few_meet(blocks: Blocks, members: Array, most: int) -> bool:
+    """Whether at most so many pairs of pieces, in either order, of some blocks are alive together.
+
+    Those of all blocks, counted once, stand for those of most.
+    """
+    if 2 * len(members) > blocks.b:
+        return 2 * blocks.pairs + len(blocks.first) <= most
+    return meetings(blocks, members) <= most
 
 
 def _bound(blocks: Blocks) -> Array:

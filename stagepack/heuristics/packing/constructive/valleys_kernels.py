@@ -370,3 +370,33 @@ def around(
         offsets[i] = place
         newest = low + size[i]
     return True
+
+
+@compiled
+def span(ptr: Array, piece: tuple[Array, Array], turn: int, found: tuple[Array, Array]) -> None:
+    """Find the shortest run of sections around a circle that spans all pieces of each block.
+
+    The first one of equally short ones; O(pieces).
+
+    Parameters
+    ----------
+    ptr : ndarray of int64, shape (b + 1,)
+        Where the pieces of each block begin.
+    piece : tuple of two ndarrays of int64, shape (pieces,)
+        First and end of each, ascending by first within a block.
+    turn : int64
+        Sections around the circle.
+    found : tuple of two ndarrays of int64, shape (b,)
+        First and end of the run: written, but for blocks without pieces.
+    """
+    first, end = piece
+    for i in range(len(ptr) - 1):
+        until, longest = np.int64(0), np.int64(-turn - 1)
+        for at in range(ptr[i], ptr[i + 1]):
+            until = max(until, end[at])
+            last = at + 1 == ptr[i + 1]
+            following = first[ptr[i]] + turn if last else first[at + 1]
+            if following - until > longest:
+                longest = following - until
+                found[0][i] = following % turn
+                found[1][i] = following % turn + turn - longest
