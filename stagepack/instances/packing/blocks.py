@@ -19,7 +19,6 @@ from functools import cached_property
 
 import numpy as np
 
-from stagepack.instances.arrays import distinct
 from stagepack.instances.joining import Joined
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.meetings import Pause, meetings
@@ -139,11 +138,11 @@ class Blocks:
             np.add.at(load, end, low - high)
             load = np.cumsum(load)[:-1]
         else:
-            from stagepack.instances.packing.cover import pieces
+            from stagepack.instances.packing.cover import covered, pieces
 
-            buffer, clique, cliques = _clique_cover(instance, block, looks)
+            member, cliques, short = covered(instance, block, looks)
+            (_cut_short.add if short else _cut_short.discard)(instance)
             count = np.zeros(b, dtype=np.int64)
-            member = buffer, clique
             first, high, load = pieces(member, cliques, block, instance.size, count, looks)
             looks()
             end, duration = first + 1, count
@@ -592,25 +591,3 @@ def _compress(start: Array, stop: Array) -> tuple[Array, Array, Array]:
     np.cumsum(before, out=before)
     time = full + origin if moments is None else moments[full]
     return before[begin], before[leave], time
-
-
-def _clique_cover(
-    instance: LmemPacking, block: Array, keep_going: Callable[[], bool] = lambda: True
-) -> tuple[Array, Array, int]:
-    """Return members (buffer, clique) of cliques that cover every conflict, and their number.
-
-    Buffers of one block never conflict.  See :mod:`.cover`.
-    """
-    from stagepack.instances.packing.cover import clique_cover
-
-    assert instance.conflicts is not None
-    n, size, pairs = instance.n, instance.size, instance.conflicts
-    apart = block[pairs[:, 0]] != block[pairs[:, 1]]
-    pairs = pairs if apart.all() else pairs[apart]
-    keep_going()
-    one, other = pairs.T
-    low, high = np.divmod(distinct(np.minimum(one, other) * n + np.maximum(one, other)), n)
-    keep_going()
-    buffer, clique, count, short = clique_cover(low, high, size, keep_going)
-    (_cut_short.add if short else _cut_short.discard)(instance)
-    return buffer, clique, count

@@ -10,8 +10,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from stagepack.instances.arrays import distinct
 from stagepack.instances.packing import cover_kernels as kernels
 from stagepack.instances.packing.cover_kernels import BEGIN, COUNT, FILLED, Cover, Rows
+from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.profile import Array
 
 PART = 500_000
@@ -19,6 +21,26 @@ PART = 500_000
 
 AHEAD = 4
 """So many times the edges of a part are gone through in order between two questions."""
+
+
+def covered(
+    instance: LmemPacking, block: Array, keep_going: Callable[[], bool] = lambda: True
+) -> tuple[tuple[Array, Array], int, bool]:
+    """Return members (buffer, clique) of cliques that cover every conflict of an instance.
+
+    Also how many cliques there are, and whether the cover was cut short.  Buffers of one block
+    never conflict.  The parameters are those of :func:`clique_cover`.
+    """
+    assert instance.conflicts is not None
+    n, pairs = instance.n, instance.conflicts
+    apart = block[pairs[:, 0]] != block[pairs[:, 1]]
+    pairs = pairs if apart.all() else pairs[apart]
+    keep_going()
+    one, other = pairs.T
+    low, high = np.divmod(distinct(np.minimum(one, other) * n + np.maximum(one, other)), n)
+    keep_going()
+    node, clique, count, short = clique_cover(low, high, instance.size, keep_going)
+    return (node, clique), count, short
 
 
 def clique_cover(

@@ -19,7 +19,7 @@ from stagepack.instances.packing import (
     cover,
     measure,
 )
-from stagepack.instances.packing.blocks import Blocks, _clique_cover
+from stagepack.instances.packing.blocks import Blocks
 from tests.instances.packing.moments import held, overlap
 from tests.packing_cases import FEATURES, brute_force, random_packing
 
@@ -355,7 +355,7 @@ def test_conflicts_are_covered_by_greedy_cliques(seed: int) -> None:
         adjacent[i].add(j)
         adjacent[j].add(i)
     expected = greedy_cover(instance.size.tolist(), adjacent)
-    buffer, clique, count = _clique_cover(instance, block)
+    (buffer, clique), count, _ = cover.covered(instance, block)
     assert buffer.tolist() == [member for members in expected for member in members]
     assert clique.tolist() == [c for c, members in enumerate(expected) for _ in members]
     assert count == len(expected)
@@ -388,6 +388,6 @@ def test_a_buffer_that_conflicts_with_all_others(hub: int) -> None:
     n = 100_000  # whose squared number of steps would take hours
     pairs = np.stack([np.zeros(n - 1, dtype=np.int64), np.arange(1, n)], axis=1)
     instance = LmemPacking.from_arrays([hub] + [5] * (n - 1), conflicts=pairs)
-    _, clique, count = _clique_cover(instance, np.arange(n))
+    (_, clique), count, _ = cover.covered(instance, np.arange(n))
     assert count == n - 1
     assert len(clique) == 2 * (n - 1)

@@ -269,7 +269,8 @@ def test_cliques_of_conflicts_leave_the_time_that_the_rest_of_the_form_takes(
 def test_conflicts_for_which_there_is_no_time_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten million took 2.9 s where one was asked."""
     monkeypatch.setattr(whole, "LEAST", 1.0)
-    monkeypatch.setattr(Blocks, "of", lambda *_: pytest.fail("made a normal form"))
+    monkeypatch.setattr(quick, "MOST_CONFLICTS", 2)
+    monkeypatch.setattr(Blocks, "_of", lambda *_: pytest.fail("made a normal form"))
     triangle = LmemPacking.from_arrays([1, 2, 3], conflicts=[(0, 1), (0, 2), (1, 2)])
     result = solve(triangle, "auto", time_limit=1.0)
     assert (result.objective, result.bound) == (6, 3)
