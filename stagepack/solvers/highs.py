@@ -43,6 +43,13 @@ ITERATIONS_PER_WORK = 10_000
 BOUND_PERIOD = 0.05
 """Least seconds between two bound reports: HiGHS offers several hundred a second."""
 
+PROBING = 1e-4
+"""Seconds for each entry of a matrix that probing takes at most, one of the steps of presolve: it
+looks at the clock only afterwards, and is left out where that may be too late."""
+
+RULE_OF_PROBING = 1 << 15
+"""Its bit among the rules of presolve."""
+
 COMPLETION_NODES = 500
 """Branch-and-bound nodes spent on completing a hint that leaves columns open."""
 
@@ -286,12 +293,22 @@ class _Drive:
             "dual_feasibility_tolerance": tolerance,
             "mip_feasibility_tolerance": tolerance,
             "presolve": "choose" if self.presolves else "off",
+            "presolve_rule_off": 0 if self._probes() else RULE_OF_PROBING,
             "mip_rel_gap": 0.0,
             "mip_abs_gap": float(self.limits.absolute_gap),
         }.items():
             _expect(solver.setOptionValue(option, value), f"option {option} = {value}")
         _expect(solver.passModel(self.lp), "the model")
         return solver
+
+    def _probes(self) -> bool:
+        """Whether there is the time for probing."""
+        left = [math.inf]
+        if self.limits.work_limit is not None:
+            left.append(self.limits.work_limit)
+        if self.limits.time_limit is not None:
+            left.append(self.limits.time_limit - (time.perf_counter() - self.task.began))
+        return PROBING * len(self.program.value) <= min(left)
 
     def _limit_work(self, solver: Highs) -> None:
         if self.limits.work_limit is None:

@@ -201,3 +201,23 @@ def test_what_highs_prints_whatever_its_options_is_held_back(
     library.puts(b"after")
     library.fflush(None)
     assert sorted(capfd.readouterr().out.split("\n")) == ["", "a line of Python", "after", "before"]
+
+
+@pytest.mark.parametrize(("limit", "rule"), [(1.0, highs.RULE_OF_PROBING), (100.0, 0)])
+def test_probing_needs_the_time_for_it(
+    limit: float, rule: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks nothing: 1.5 s of 0.5 for a model of 4,500 columns, 31 s for one of 45,000."""
+    program, found = covering().written_as("arrays"), []
+    monkeypatch.setattr(highs, "PROBING", 10.0 / len(program.value))
+    loaded = highs._Drive._loaded
+
+    def note(drive: highs._Drive) -> highs.Highs:
+        solver = loaded(drive)
+        found.append(solver.getOptionValue("presolve_rule_off")[1])
+        return solver
+
+    monkeypatch.setattr(highs._Drive, "_loaded", note)
+    outcome = engine("highs").solve(program, limits=Limits(time_limit=limit))
+    assert outcome.status is Status.OPTIMAL
+    assert set(found) == {rule}

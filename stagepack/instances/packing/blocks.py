@@ -21,7 +21,7 @@ import numpy as np
 
 from stagepack.instances.joining import Joined
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.instances.packing.meetings import Pause, meetings
+from stagepack.instances.packing.meetings import Looks, Pause, meetings
 from stagepack.instances.packing.words import Objective
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
@@ -115,24 +115,14 @@ class Blocks:
     @classmethod
     def _of(cls, instance: LmemPacking, keep_going: Callable[[], bool]) -> Blocks:
         block, b = _grouping(instance)
-        looks = _Looks(keep_going)
+        looks = Looks(keep_going)
         size = np.zeros(b, dtype=np.int64)
         np.maximum.at(size, block, instance.size)
         alignment = _alignment(instance, block, b)
         fixed = np.full(b, -1, dtype=np.int64)
         np.maximum.at(fixed, block, instance.fixed)
         if instance.conflicts is None:
-            owner, start, stop, low, high = _pieces(instance, block)
-            first, end, time = _compress(start, stop)
-            looks()  # of millions every pass takes a while: others hear of it
-            count = np.bincount(owner, minlength=b)
-            duration = np.zeros(b, dtype=np.int64)
-            np.add.at(duration, owner, stop - start)
-            if len(owner) > b or not np.array_equal(owner, np.arange(b)):
-                order = _by_owner(owner, first, b)
-                looks()
-                first, end, low, high = first[order], end[order], low[order], high[order]
-            looks()
+            (first, end, low, high), time, count, duration = _timed(instance, block, b, looks)
             load = np.zeros(len(time) + 1, dtype=np.int64)
             np.add.at(load, first, high - low)
             np.add.at(load, end, low - high)
@@ -259,18 +249,6 @@ class Blocks:
 
 
 # ---------------------------------------------------------------------- buffers to blocks
-
-
-class _Looks:
-    """A question whether to go on that knows how often it was asked."""
-
-    def __init__(self, keep_going: Callable[[], bool]) -> None:
-        self._keep_going = keep_going
-        self.times = 0
-
-    def __call__(self) -> bool:
-        self.times += 1
-        return self._keep_going()
 
 
 def _grouping(instance: LmemPacking) -> tuple[Array, int]:
@@ -441,6 +419,27 @@ def _common(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[tu
 
 
 # ---------------------------------------------------------------------- time to sections
+
+
+def _timed(
+    instance: LmemPacking, block: Array, b: int, looks: Looks
+) -> tuple[tuple[Array, Array, Array, Array], Array, Array, Array]:
+    """Return pieces by block (first, end, low, high), and a moment of each section.
+
+    Then how many pieces each block has, and how long it is alive.
+    """
+    owner, start, stop, low, high = _pieces(instance, block)
+    first, end, time = _compress(start, stop)
+    looks()  # of millions every pass takes a while: others hear of it
+    count = np.bincount(owner, minlength=b)
+    duration = np.zeros(b, dtype=np.int64)
+    np.add.at(duration, owner, stop - start)
+    if len(owner) > b or not np.array_equal(owner, np.arange(b)):
+        order = _by_owner(owner, first, b)
+        looks()
+        first, end, low, high = first[order], end[order], low[order], high[order]
+    looks()
+    return (first, end, low, high), time, count, duration
 
 
 def _pieces(instance: LmemPacking, block: Array) -> tuple[Array, Array, Array, Array, Array]:

@@ -15,6 +15,19 @@ AT_ONCE = 500_000
 """Entries that are written between two calls of `pause`: some 0.02 s, new memory included."""
 
 
+class Looks:
+    """A question whether to go on that knows how often it was asked."""
+
+    def __init__(self, keep_going: Callable[[], bool]) -> None:
+        self._keep_going = keep_going
+        self.times = 0
+
+    def __call__(self) -> bool:
+        """Ask once more."""
+        self.times += 1
+        return self._keep_going()
+
+
 def meetings(
     owner: Array, first: Array, end: Array, b: int, pause: Pause = lambda: None
 ) -> tuple[Array, Array]:

@@ -51,5 +51,6 @@ def test_both_kinds_of_engine_agree(whole: LayerGrouping) -> None:
 def test_nothing_below_the_optimum() -> None:
     partition = Partition(block(), yes)
     cycles, _ = partition.shortest()
-    model = Milp(partition, upper=cycles - 1)
+    model = Milp(partition, upper=cycles - 1, cp_sat=True)
     assert model.infeasible or solve(model).values is None
+    assert max(Milp(partition, upper=cycles - 1).program.cost) < cycles
