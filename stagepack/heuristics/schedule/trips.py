@@ -3,15 +3,16 @@
 Microbatch by microbatch, B goes back from the last stage to the first.  On every stage a label
 says how many F's, and W's, run before it; these F's run as early as they can, for no later B is in
 their way yet.  What follows depends on a label only by what is done and when stages and F's are
-free: of two with as many F's done everywhere, one that is nowhere later, nor has fewer W's done,
-makes the other needless.  Neither are labels needed in which something could end in a gap before
-what is first, nor those in which two operations change places and nothing is later.
+free: of two with as many F's done everywhere, one that is nowhere later, once it has run the W's
+that the other has done, makes the other needless.  Neither are labels needed in which something
+could end in a gap before what is first, nor those in which two operations change places and
+nothing is later.
 
-With all labels, the best last one is a best schedule.  With so many of each step only, it is a
-schedule; with labels that are alike merged into one that is as early as each, a bound.  Sweeps of
-both sorts have ever more of them, in the end all.  Labels of the first microbatches alone
-say what any so many in turn need: the way that is left is at least as long for those that have not
-begun.
+With all labels, the best last one is a best schedule.  Where there are too many, labels stand for
+others that are little earlier: what comes of them is a schedule; or, where they become as early
+as each of these, a bound.  Sweeps of both sorts have ever more of them, in the end all.  Labels of
+the first microbatches alone say what any so many in turn need: the way that is left is at least as
+long for those that have not begun.
 
 Cost: O(labels * places of microbatches under way) a step, m p steps; labels for F and B in one
 piece are few hundreds at 8 stages, with W's apart some 10,000 at 6.  Source: ours; labels as in
@@ -45,24 +46,28 @@ class Way(enum.Enum):
     ALL = enum.auto()
     """The sweep is given up."""
     BEST = enum.auto()
-    """Some are kept: what comes of them are schedules."""
+    """Some stand for others that are little earlier: what comes of them are schedules."""
     MERGED = enum.auto()
-    """Some that are alike become one that is as early as each: what comes of them are bounds."""
+    """Some become as early as those that they stand for: what comes of them are bounds."""
 
 
 SWEEPS = (
     (5_000, Way.ALL),
     (500, Way.BEST),
-    (2_000, Way.MERGED),
     (4_000, Way.BEST),
     (8_000, Way.MERGED),
+    (8_000, Way.BEST),
+    (16_000, Way.MERGED),
     (24_000, Way.BEST),
     (24_000, Way.MERGED),
 )
 """Labels of a step, and what becomes of more."""
 
-COARSER, COARSEST, WEIGHTS = 1.4, 1_000_000, 200
-"""Ratio of one grid to the next on which labels are alike, the last, and cycles for W's."""
+WINDOW = 24
+"""Labels of the same key that each is compared with when some stand for others."""
+
+TRIED = 4
+"""Labels compared for each that is kept, of those that were least idle."""
 
 ROOM, STEPS = 60_000, 4_000_000
 """Labels that are made at a time, and steps of a kernel call: a twentieth of a second."""
@@ -182,9 +187,7 @@ class Trips:
         self._stack = self._scratch(columns + 2)
         self._out = np.zeros((ROOM, columns), dtype=np.int64)
         self._parent, self._child = np.zeros((2, ROOM), dtype=np.int32)
-        self._cut, self._grid = False, 1.0
-        mixing = np.random.default_rng(0)
-        self._mixing = mixing.integers(1, 1 << 62, columns - self._p)
+        self._cut = self._hopeless = False  # labels were too many, or what becomes of one
         self._sweeps = self._all()
 
     def rest(self, count: int) -> int:
@@ -202,13 +205,13 @@ class Trips:
                 return
 
     def _all(self) -> Iterator[None]:
-        """Sweep after sweep, until one had all labels; yield where the clock may be asked."""
+        """Sweep after sweep, until one had all labels, or cannot; yield to look at the clock."""
         most = PARENTS // (self._chain.m * self._p)
         for width, way in SWEEPS:
             value = self._progress.objective
             upper = FAR if value is None or way is Way.ALL else int(value)
             yield from self._sweep(min(width, most), way, upper)
-            if not self._cut:
+            if not self._cut or self._hopeless:
                 return
 
     # ------------------------------------------------------------------ a sweep
@@ -217,9 +220,11 @@ class Trips:
         """Make labels step after step; offer the best last one, and raise the bound."""
         p, labels = self._p, self._first()
         steps: list[Step] = []
-        self._cut, self._grid = False, 1.0
+        self._cut = False
         for i, s in self._turns():
             made = yield from self._step(labels, i, s, upper, width, way)
+            if made > ROOM // 2:
+                return
             labels = self._out[:made].copy()
             steps.append(Step(self._parent[:made].copy(), self._child[:made].copy()))
             if way is Way.ALL and self._cut:
@@ -271,12 +276,15 @@ class Trips:
         state = np.zeros(3, dtype=np.int64)
         places = self._stack, self._out, self._parent, self._child
         while state[0] < len(labels):
-            state[2] = 0
+            state[2], before = 0, int(state[0])
             full = kernels.expand(self._chain, i, s, upper, labels, state, STEPS, *places)
             self._going(int(COST * state[2]))
             yield
             if full:
                 state[1] = yield from self._needed(int(state[1]), width, way)
+                self._hopeless = bool(state[0] == before)
+                if self._hopeless or state[1] > ROOM // 2:
+                    return ROOM
         return (yield from self._needed(int(state[1]), width, way))
 
     def _needed(self, made: int, width: int, way: Way) -> Generator[None, None, int]:
@@ -290,52 +298,61 @@ class Trips:
         state = np.zeros(3, dtype=np.int64)
         while state[0] < made:
             state[2] = 0
-            kernels.undominated(p, labels, order, key, keep, kept, state, STEPS)
+            kernels.undominated(p, labels, self._chain.weight, order, key, keep, kept, state, STEPS)
             self._going(int(COST * state[2]))
             yield
         order = order[keep[order]]
         if len(order) > width:
             self._cut = True
+            if way is Way.BEST:
+                order = self._least_idle(labels, order, key, worth, TRIED * width)
+            merged, place = yield from self._fewer(labels[order], key[order], width, way)
+            order = order[place]
             if way is Way.MERGED:
-                return (yield from self._merged(labels[order], key[order], width))
-            order = order[self._least_idle(labels[order], key[order], worth[order])[:width]]
+                self._out[: len(order)] = merged
+                return len(order)
+            order = self._least_idle(labels, order, key, worth, width)
         for table in (self._out, self._parent, self._child):
             table[: len(order)] = table[order]
         return len(order)
 
-    def _least_idle(self, labels: Array, key: Array, worth: Array) -> Array:
-        """Return labels by how long they were idle, those of each key in turn; given by key."""
-        other = np.diff(key, prepend=-1) != 0
-        place = np.arange(len(labels))
+    def _least_idle(
+        self, labels: Array, order: Array, key: Array, worth: Array, most: int
+    ) -> Array:
+        """Return so many labels of `order`, least idle ones of each key in turn; by key."""
+        if len(order) <= most:
+            return order
+        other = np.diff(key[order], prepend=-1) != 0
+        place = np.arange(len(order))
         turn = place - np.maximum.accumulate(np.where(other, place, 0))
-        return np.lexsort((worth - labels[:, : self._p] @ self._chain.forward, turn))
+        idle = worth[order] - labels[order, : self._p] @ self._chain.forward
+        best: Array = order[np.sort(np.lexsort((idle, turn))[:most])]
+        return best
 
-    def _merged(self, labels: Array, key: Array, width: int) -> Generator[None, None, int]:
-        """Write one label for those of a key on one place of a grid; return how many.
+    def _fewer(
+        self, labels: Array, key: Array, width: int, way: Way
+    ) -> Generator[None, None, tuple[Array, Array]]:
+        """Return so many labels, and their places: some stand for others of the same key, too.
 
-        It is as early as each of them, with as many W's done.  The grid is the finest on which
-        there are at most so many places, of those tried: from that of the step before on.
+        First those that are little later than these.  Where labels are merged, they become as
+        early as each of these, with as many W's done.  More are left where there are more keys.
         """
-        p = self._p
-        late = labels[:, 2 * p :] - labels[:, 2 * p :].min(axis=0)
-        grid = max(1.0, self._grid / COARSER**2)
-        while True:
-            grid *= COARSER
-            cell = np.concatenate([labels[:, p : 2 * p] // (1 + grid // WEIGHTS), late // grid], 1)
-            mixed = cell.astype(np.int64) @ self._mixing
-            order = np.lexsort((mixed, key))
-            ends = (np.diff(key[order]) != 0) | (np.diff(mixed[order]) != 0)
-            first = np.flatnonzero(np.concatenate([[True], ends]))
-            self._going(SORTED * len(labels))
-            yield
-            if len(first) <= width or grid > COARSEST:
+        p, weight = self._p, self._chain.weight
+        place = np.arange(len(labels))
+        while len(labels) > width:
+            whose, least = np.full(len(labels), -1), np.full(len(labels), FAR)
+            state = np.zeros(2, dtype=np.int64)
+            while state[0] < len(labels):
+                state[1] = 0
+                kernels.nearest(p, labels, weight, key, WINDOW, whose, least, state, STEPS)
+                self._going(int(COST * state[1]))
+                yield
+            order = np.argsort(least, kind="stable")
+            gone, many = np.zeros(len(labels), dtype=np.bool_), len(labels) - width
+            if not kernels.absorb(p, labels, order, whose, gone, many, way is Way.MERGED):
                 break
-        self._grid, labels = grid, labels[order]
-        out = self._out[: len(first)]
-        out[:] = labels[first]
-        out[:, p : 2 * p] = np.maximum.reduceat(labels[:, p : 2 * p], first, axis=0)
-        out[:, 2 * p :] = np.minimum.reduceat(labels[:, 2 * p :], first, axis=0)
-        return len(first)
+            labels, key, place = labels[~gone], key[~gone], place[~gone]
+        return labels, place
 
     def _key(self, labels: Array) -> Array:
         """Return numbers that are equal for labels with as many F's done everywhere."""

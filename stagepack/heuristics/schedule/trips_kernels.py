@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
@@ -295,10 +297,33 @@ def expand(
     return full
 
 
+@step
+def _above(p: int, one: Array, other: Array, weight: Array, most: int) -> int:
+    """Return by how much one label is later than another at most, 0: nowhere; or more than `most`.
+
+    Where it has fewer W's done, it runs them first.
+    """
+    above: int = 0
+    for s in range(p):
+        late = one[2 * p + s] - other[2 * p + s]
+        missing = other[p + s] - one[p + s]
+        if missing > 0:
+            late += missing * weight[s]
+        above = max(above, late)
+        if above > most:
+            return above
+    for x in range(3 * p, len(one)):
+        above = max(above, one[x] - other[x])
+        if above > most:
+            return above
+    return above
+
+
 @compiled
 def undominated(
     p: int,
     labels: Array,
+    weight: Array,
     order: Array,
     key: Array,
     keep: Array,
@@ -306,12 +331,14 @@ def undominated(
     state: Array,
     most: int,
 ) -> None:
-    """Say which labels to keep: none of the same key has done as much, as early.
+    """Say which labels to keep: of no other of the same key the same comes, as early.
 
     Parameters
     ----------
     p : int
     labels : ndarray of int64, shape (n, columns)
+    weight : ndarray of int64, shape (p,)
+        Cycles of W.
     order : ndarray of int64, shape (n,)
         Labels by key, those that may make others needless first.
     key : ndarray of int64, shape (n,)
@@ -331,19 +358,8 @@ def undominated(
             count = 0
         good = True
         for place in range(count):
-            u = kept[place]
-            worse = False
-            for x in range(2 * p, labels.shape[1]):
-                if labels[u, x] > labels[v, x]:
-                    worse = True
-                    break
-            steps += x - 2 * p + 1
-            if not worse:
-                for x in range(p, 2 * p):
-                    if labels[u, x] < labels[v, x]:
-                        worse = True
-                        break
-            if not worse:
+            steps += p
+            if _above(p, labels[kept[place]], labels[v], weight, 0) <= 0:
                 good = False
                 break
         keep[v] = good
@@ -352,3 +368,91 @@ def undominated(
             count += 1
         at += 1
     state[0], state[1], state[2] = at, count, steps
+
+
+@compiled
+def nearest(
+    p: int,
+    labels: Array,
+    weight: Array,
+    key: Array,
+    window: int,
+    whose: Array,
+    least: Array,
+    state: Array,
+    most: int,
+) -> None:
+    """Find for labels which other of the same key has to be earlier by least to be in their place.
+
+    Parameters
+    ----------
+    p : int
+    labels : ndarray of int64, shape (n, columns)
+        By key.
+    weight : ndarray of int64, shape (p,)
+        Cycles of W.
+    key : ndarray of int64, shape (n,)
+    window : int
+        Labels after each that it is compared with.
+    whose, least : ndarray of int64, shape (n,)
+        That other label, -1: none, and by how much; updated.
+    state : ndarray of int64, shape (2,)
+        Labels looked at, and steps; updated.
+    most : int
+        Steps after which to return.
+    """
+    u, steps = state
+    while u < len(labels) and steps < most:
+        for v in range(u + 1, min(u + 1 + window, len(labels))):
+            if key[u] != key[v]:
+                break
+            steps += 2 * p
+            above = _above(p, labels[u], labels[v], weight, least[v])
+            if above < least[v]:
+                whose[v], least[v] = u, above
+            above = _above(p, labels[v], labels[u], weight, least[u])
+            if above < least[u]:
+                whose[u], least[u] = v, above
+        u += 1
+    state[0], state[1] = u, steps
+
+
+@compiled
+def absorb(
+    p: int, labels: Array, order: Array, whose: Array, gone: Array, most: int, merge: bool
+) -> int:
+    """Let labels stand for others, too, in turn; as early as both, with as many W's done.
+
+    Parameters
+    ----------
+    p : int
+    labels : ndarray of int64, shape (n, columns)
+        Updated.
+    order : ndarray of int64, shape (n,)
+        Labels for which another may stand.
+    whose : ndarray of int64, shape (n,)
+        Which one, -1: none.
+    gone : ndarray of bool, shape (n,)
+        False; those for which another stands become True.
+    most : int
+        How many may go.
+
+    Returns
+    -------
+    int
+        How many are gone.
+    """
+    stays = np.zeros(len(labels), dtype=np.bool_)
+    count = 0
+    for v in order:
+        u = whose[v]
+        if count == most:
+            break
+        if u < 0 or gone[u] or stays[v]:
+            continue
+        for x in range(p, labels.shape[1] if merge else 0):
+            one, other = labels[u, x], labels[v, x]
+            labels[u, x] = max(one, other) if x < 2 * p else min(one, other)
+        gone[v] = stays[u] = True
+        count += 1
+    return count

@@ -69,6 +69,21 @@ def test_merged_labels_are_bounds(monkeypatch: pytest.MonkeyPatch, seed: int) ->
     assert 0 < (found(instance).bound or 0) <= (optimum(instance) or 0)
 
 
+def test_merged_labels_are_close_to_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = gpt(6, 1, 12, limit=2 * 4)
+    best = found(instance)
+    monkeypatch.setattr(trips, "SWEEPS", ((100, MERGED),))
+    merged = found(instance)
+    assert 0.97 * (best.objective or 0) < (merged.bound or 0) <= (best.objective or 0)
+
+
+def test_a_label_that_becomes_too_many_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trips, "ROOM", 60)
+    for way in (BEST, MERGED):
+        monkeypatch.setattr(trips, "SWEEPS", ((20, way),))
+        assert found(gpt(8, 1, 9, limit=2 * 6)).objective is None  # and does not go on for ever
+
+
 def test_labels_made_in_small_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = gpt(4, 1, 8, limit=2 * 3)
     whole = found(instance)
