@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 import latex2mathml.converter
 from docutils import nodes
 from docutils.parsers.rst import Directive
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
@@ -29,7 +30,6 @@ extensions = [
 ]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
-suppress_warnings = ["ref.python"]  # "n" in a shape is no attribute of that name
 root_doc = "index"
 exclude_patterns = ["_build"]
 
@@ -79,6 +79,14 @@ def mathml(self, node: nodes.Element) -> None:
     raise nodes.SkipNode
 
 
+def unlink_words(app: Sphinx, tree: nodes.document) -> None:
+    """Leave words of a type without links: "n" in a shape is no attribute of that name."""
+    for link in list(tree.findall(pending_xref)):
+        word = link.get("reftarget", "")
+        if link.get("reftype") == "class" and word.islower() and "." not in word:
+            link.replace_self(link.children)
+
+
 class Targets(HTMLParser):
     """What a page refers to, and the anchors that it has."""
 
@@ -118,4 +126,5 @@ def setup(app: Sphinx) -> None:
     """Add what is said above."""
     app.add_directive("schema", Schema)
     app.add_html_math_renderer("mathml", (mathml, None), (mathml, None))
+    app.connect("doctree-read", unlink_words)
     app.connect("build-finished", check_links)
