@@ -39,14 +39,14 @@ from stagepack.progress import Progress, Stopped
 TRIES = 150
 """Random placings of a period in the first round; each round doubles them, up to 16 times."""
 
-LOOKED = 1_500_000
-"""Pairs of operations looked at in a kernel call: less than a tenth of a second."""
+LOOKED = 15_000_000
+"""Operations looked at in a kernel call: less than a tenth of a second."""
 
 MOST = 3_000_000
 """Pairs of operations of a microbatch on the same device up to which periods are tried."""
 
-COST = 5
-"""Steps that count for a pair."""
+COST = 0.6
+"""Steps of a look."""
 
 STEP = 1.01
 """Ratio of one period to the one before."""
@@ -182,7 +182,7 @@ def placed(
     scratch, state = np.zeros_like(time), np.array([0, 0, FAR])
     while state[0] < tries:
         looked = place_best(shop, order, period, tries, random, state, LOOKED, scratch, time)
-        if not keep_going(COST * looked):
+        if not keep_going(int(COST * looked)):
             return False
     return bool(state[2] < FAR)
 

@@ -12,8 +12,9 @@ from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
-LEAST = 4
-"""Pairs as which an operation counts beside those on its device."""
+LEAST, FREE = 15, 16
+"""Looks as which an operation counts beside one at each of those on its device; so many pairs of
+these are one more look, for where there may be room is looked at for all."""
 
 
 @step
@@ -148,8 +149,8 @@ def place_best(
     """Look for placings of one microbatch that all may repeat with `period`; keep the shortest.
 
     The shortest is that of least passage: from the first start to the last end, W aside.  Returns
-    the pairs of operations on a device, or of an edge, that were looked at; a call goes on where
-    the last ended.
+    how many operations on a device, or at an edge, were looked at; a call goes on where the last
+    ended.
 
     Parameters
     ----------
@@ -162,7 +163,7 @@ def place_best(
     state : ndarray of int64, shape (3,)
         The placing, the step in it, and the passage of `best`; 0, 0, FAR at first.
     most : int
-        Pairs after which to return, about.
+        Looks after which to return, about.
     time, best : ndarray of int64, shape (p, 3)
         The placing at hand and the best one: starts of F, B, W.
     """
@@ -181,10 +182,11 @@ def place_best(
             d = shop.device[s]
             close, early = 25 * (trial % 5), 50 * (trial // 5 % 3)
             fits = _step(shop, period, close, early, random, time, s, turn)
-            looked += LEAST + shop.kinds * (shop.own_first[d + 1] - shop.own_first[d])
+            own = shop.kinds * (shop.own_first[d + 1] - shop.own_first[d])
+            looked += LEAST + own + own**2 // FREE
             if turn < W:
                 edges = shop.in_first if turn == F else shop.out_first
-                looked += (edges[s + 1] - edges[s]) // 2
+                looked += 2 * (edges[s + 1] - edges[s]) // 3
         else:
             d = step - operations
             fits = not _overfull(shop, period, time, d)
