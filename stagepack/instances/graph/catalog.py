@@ -164,7 +164,7 @@ SUITE: tuple[tuple[str, JsonObject], ...] = (
 )
 
 TOUR: tuple[str, JsonObject, tuple[str, ...]] = (
-    "inception-v1",
+    "squeezenet",
     {},
     ("equal-work", "linear-dp", "dp", "milp"),
 )

@@ -300,7 +300,7 @@ SUITE: tuple[tuple[str, JsonObject], ...] = (
 )
 
 TOUR: tuple[str, JsonObject, tuple[str, ...]] = (
-    "random/heterogeneous",
+    "six-layers",
     {},
     ("greedy-head", "enumerate", "milp"),
 )

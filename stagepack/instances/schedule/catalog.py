@@ -344,7 +344,7 @@ SUITE: tuple[tuple[str, JsonObject], ...] = (
 )
 
 TOUR: tuple[str, JsonObject, tuple[str, ...]] = (
-    "zero-bubble/small",
+    "bert-large",
     {},
     ("1f1b", "zb-h1", "auto", "cp-sat"),
 )
