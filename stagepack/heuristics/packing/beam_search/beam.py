@@ -4,9 +4,10 @@ All states of a level have about as much placed; the most promising are kept and
 state wastes below the blocks that are left, these being as low as can be proved, says how promising
 it is, and long lifetimes are better placed early.  How both are weighed decides whether a search
 ends or dies half way, so that many settings are tried before the beam is widened, around the one
-that got furthest.  From time to time the best state of a level is handed to the exact search with
-few nodes: what is left falls apart into parts that it packs one by one, where all states of a beam
-must get all parts right at once.  What is found is a packing; that nothing is found proves nothing.
+that got furthest.  From time to time a state of a level, mostly the best, is handed to the exact
+search with few nodes: what is left falls apart into parts that it packs one by one, where all
+states of a beam must get all parts right at once.  What is found is a packing; that nothing is
+found proves nothing.
 
 Cost: see :mod:`.beam_kernels`; memory is limited.  Source: own work; exclusions as in the exact
 search.
@@ -50,7 +51,7 @@ MEMORY = 1 << 28
 ORDERS, FEW = 8, 8
 """States kept at most, for each order of so few blocks: wider beams would only take longer."""
 
-WAITING = 8
+WAITING = 16
 """So many proposals wait at a level for each state that is kept there."""
 
 SCALE = 1024
@@ -61,12 +62,15 @@ NARROW = 16
 states of each width, of ever more widths: Luby, Sinclair and Zuckerman, "Optimal Speedup of Las
 Vegas Algorithms", 1993."""
 
-ENDING, EARLY = 0.5, 0.1
+ENDING, EARLY = 0.5, 0.02
 """How many times as long as judging states packing what they leave may take, and from which part of
 the levels on that is tried."""
 
-NODES = 4
+NODES = (2, 4)
 """Nodes of each such search, for each block of a part."""
+
+FOCUS = (LOWEST_BLOCK, LOWEST_SECTION, LOWEST_SECTION)
+"""Where each branches; drawn, as its nodes and order are."""
 
 HALVINGS = 4
 """How often the way from the target to the peak is halved before the target is tried again."""
@@ -135,7 +139,7 @@ class BeamSearch:
         self.component = component
         self.steps = 0
         self._ending, self._end = ending, np.empty(0, dtype=np.int64)
-        self._earliest = int(EARLY * component.b)
+        self._earliest, self._slot = int(EARLY * component.b), 0
         self._judging = self._trying = 0.0  # seconds of work
         ptr, section_of = component.section_ptr, component.section_of
         begins = np.append(True, np.diff(section_of) != 1)
@@ -160,6 +164,8 @@ class BeamSearch:
             run_end=section_of[np.append(at[1:], len(section_of)) - 1] + 1,
             neighbour_ptr=component.neighbour_ptr,
             neighbours=component.neighbours,
+            member_ptr=component.member_ptr,
+            members=component.members,
             area=area / area.sum(),
             worth=area,
             sections=component.sections,
@@ -182,7 +188,7 @@ class BeamSearch:
     @property
     def bytes(self) -> int:
         """What a state takes."""
-        return 16 * (self.component.b + len(self.component.sections)) + FACTS.itemsize
+        return 20 * (self.component.b + len(self.component.sections)) + FACTS.itemsize
 
     @property
     def width(self) -> int:
@@ -200,7 +206,7 @@ class BeamSearch:
         beam = self._beam
         assert beam is not None
         if len(self._end):
-            offsets, at = self._end.copy(), int(beam.pool.facts["node"][self._best()])
+            offsets, at = self._end.copy(), int(beam.pool.facts["node"][self._slot])
         else:
             offsets = np.empty(self.component.b, dtype=np.int64)
             at = int(beam.control[state.NODES]) - 1
@@ -229,13 +235,17 @@ class BeamSearch:
         pool, facts = beam.pool, beam.pool.facts
         pool.base[0], pool.effective[0] = component.blocks["base"], component.blocks["effective"]
         pool.left[0] = beam.given.total
+        pool.under[0] = np.arange(component.b)
+        pool.floor[0], pool.lowest[0] = -1, component.members[component.member_ptr[:-1]]
         facts[0] = 0
+        facts["worth"][0] = beam.given.worth.sum()
         facts["rank"][0], facts["left"][0], facts["used"][0] = -1, component.b, 1
         slots = len(facts)
         pool.free[:] = np.arange(slots - 1, -1, -1)
         beam.waiting[:] = 0
         beam.kept["state"][0, 0] = 0
         beam.control[:] = 0
+        beam.met[:] = 0
         beam.control[state.KEPT] = beam.control[state.NODES] = 1
         beam.control[state.FREE] = slots - 1
         beam.control[state.PHASE] = state.BEGIN
@@ -264,14 +274,16 @@ class BeamSearch:
         return int(kept["state"][kept["guide"].argmin()])
 
     def _ended(self) -> bool:
-        """Try to pack what the best state of the level leaves, if it is time; return whether so."""
+        """Try to pack what a state of the level leaves, if it is time; return whether so."""
         beam, ending = self._beam, self._ending
         assert beam is not None
         assert ending is not None
         early = beam.control[state.LEVEL] < self._earliest
         if early or self._trying > ENDING * self._judging:
             return False
-        pool, slot, began = beam.pool, self._best(), effort.spent()
+        kept = beam.kept[0, : beam.control[state.KEPT]]["state"]
+        pool, slot, began = beam.pool, ending.pick(kept, self._best()), effort.spent()
+        self._slot = slot
         partial = Partial(pool.base[slot], pool.effective[slot], pool.floor[slot], pool.left[slot])
         found = ending.run(self._capacity, partial)
         self._trying += effort.spent() - began
@@ -305,7 +317,9 @@ class BeamSearch:
         pool = Pool(
             base=np.empty((slots, b), dtype=np.int64),
             effective=np.empty((slots, b), dtype=np.int64),
+            under=np.empty((slots, b), dtype=np.int32),
             floor=np.empty((slots, k), dtype=np.int64),
+            lowest=np.empty((slots, k), dtype=np.int32),
             left=np.empty((slots, k), dtype=np.int64),
             facts=np.zeros(slots, dtype=FACTS),
             free=np.empty(slots, dtype=np.int64),
@@ -319,6 +333,9 @@ class BeamSearch:
             seen=np.zeros(1 << (2 * WAITING * width).bit_length(), dtype=np.int64),
             nodes=np.zeros(2 * (b + 1) * width + 2, dtype=NODE),
             excluded=np.empty(b, dtype=np.int64),
+            candidates=np.empty(b, dtype=np.int64),
+            met=np.zeros(b, dtype=np.int64),
+            barred=np.zeros(b, dtype=np.bool_),
             control=np.zeros(16, dtype=np.int64),
         )
 
@@ -348,11 +365,17 @@ class Ending:
             ranks([load, largest, longest]),
         ]
 
+    def pick(self, kept: Array, best: int) -> int:
+        """Return which state of a level to go on from: every other time the best."""
+        at = int(self._random.integers(2 * len(kept)))
+        return best if at >= len(kept) else int(kept[at])
+
     def run(self, capacity: int, partial: Partial) -> Array | None:
         """Return offsets in units, shape (b,), of what had no place, if all of it is packed."""
         rank = self._ranks[self._random.integers(len(self._ranks))]
-        focus = (LOWEST_BLOCK, LOWEST_SECTION)[self._random.integers(2)]
-        packed = self._search.complete(capacity, partial, rank, focus, NODES)
+        focus = FOCUS[self._random.integers(len(FOCUS))]
+        nodes = NODES[self._random.integers(len(NODES))]
+        packed = self._search.complete(capacity, partial, rank, focus, nodes)
         return self._search.units if packed else None
 
 
@@ -364,6 +387,11 @@ class Beams:
     component : Component
     seed : int
         Of what is drawn.
+
+    Attributes
+    ----------
+    under_way : int or None
+        Capacity of the search that can be gone on with.
     """
 
     def __init__(self, component: Component, seed: int = 0) -> None:
@@ -373,7 +401,7 @@ class Beams:
         self._seed = seed
         self._centre, self._furthest = FIRST[0], -1
         self._drawn: dict[int, int] = {}  # capacity -> settings begun
-        self._running: int | None = None  # capacity of the search that is under way
+        self.under_way: int | None = None
 
     def run(
         self, capacity: int, keep_going: Callable[[], bool] | None = None, draws: int | None = None
@@ -396,18 +424,18 @@ class Beams:
             FOUND, DEAD (none of the draws found anything), or RUNNING when told to stop.
         """
         while True:
-            if self._running != capacity:
+            if self.under_way != capacity:
                 if draws is not None and draws <= 0:
                     return state.DEAD
                 number = self._drawn.get(capacity, 0)
                 self._drawn[capacity] = number + 1
                 self._setting, width = self._draw(number)
                 self.search.start(capacity, self._setting, width)
-                self._running = capacity
+                self.under_way = capacity
                 draws = None if draws is None else draws - 1
             outcome = self.search.run()
             if outcome != state.RUNNING:
-                self._running = None
+                self.under_way = None
                 if self.search.reached > self._furthest:
                     self._centre, self._furthest = self._setting, self.search.reached
                 if outcome == state.FOUND:
@@ -419,7 +447,7 @@ class Beams:
         """Return the setting and the width of a draw: mostly near to what got furthest so far."""
         if number < len(FIRST):
             at = (number + self._seed) % len(FIRST)
-            return FIRST[at], NARROW << at % 2
+            return FIRST[at], NARROW << number % 2
         turn = number - len(FIRST)
         random = np.random.default_rng([self._seed, number])
         around = self._centre if turn % 3 else FIRST[int(random.integers(len(FIRST)))]

@@ -11,7 +11,9 @@ hold what is left above the least effective offset of it.
 The *guide* sums what is wasted below these floors, each section's by its weight, and what placing
 long-lived blocks is worth.  Levels are parts of the area placed.  At each the proposals of least
 estimated guide are made states, four times as many as are kept; of states in which the same is left
-to do one is made.  A state costs O(b + k + neighbours of what is excluded + incidences).
+to do one is made.  What keeps a block from its base and what lies lowest in a section is looked for
+anew only where it has risen or was placed.  A state costs O(b + k + neighbours of what is placed,
+and of what is excluded anew).
 
 Source: see :mod:`.beam`.
 """
@@ -38,6 +40,7 @@ from stagepack.heuristics.packing.beam_search.beam_state import (
     REACHED,
     RUNNING,
     SPENT,
+    STAMP,
     TOLD,
     WAITING,
     Beam,
@@ -156,33 +159,40 @@ def _place(parent: int, i: int, slot: int, capacity: int, beam: Beam) -> bool:
     """Make the state in which a block lies at its base as well; False: that leads nowhere new."""
     given, pool = beam.given, beam.pool
     base, effective, left, size = pool.base, pool.effective, pool.left, given.size
-    for j in range(base.shape[1]):
-        base[slot, j] = base[parent, j]
-        effective[slot, j] = effective[parent, j]
     offset = base[parent, i]
     top = offset + size[i]
     known, facts = pool.facts[parent], pool.facts[slot]
     code = known.code - _mixed(i, offset)
+    for r in range(given.neighbour_ptr[i], given.neighbour_ptr[i + 1]):
+        j = given.neighbours[r]
+        before = base[parent, j]
+        if before < top:
+            at = _legal(j, top, given)
+            if at + size[j] > capacity:
+                return False
+            code += _mixed(j, at) - _mixed(j, before)
+    if top > capacity or not _is_new(code, beam.seen):
+        return False
+    for j in range(base.shape[1]):
+        base[slot, j] = base[parent, j]
+        effective[slot, j] = effective[parent, j]
+        pool.under[slot, j] = pool.under[parent, j]
     base[slot, i] = effective[slot, i] = NOWHERE
     for r in range(given.neighbour_ptr[i], given.neighbour_ptr[i + 1]):
         j = given.neighbours[r]
-        before = base[slot, j]
-        if before >= top:
-            continue
-        at = _legal(j, top, given)
-        if at + size[j] > capacity:
-            return False
-        base[slot, j] = at
-        effective[slot, j] = max(effective[slot, j], at)
-        code += _mixed(j, at) - _mixed(j, before)
-    if top > capacity or not _is_new(code, beam.seen):
-        return False
+        if base[slot, j] < top:
+            at = _legal(j, top, given)
+            base[slot, j] = at
+            effective[slot, j] = max(effective[slot, j], at)
     for t in range(left.shape[1]):
         left[slot, t] = left[parent, t]
+        pool.floor[slot, t] = pool.floor[parent, t]
+        pool.lowest[slot, t] = pool.lowest[parent, t]
     for r in range(given.run_ptr[i], given.run_ptr[i + 1]):
         for t in range(given.run_first[r], given.run_end[r]):
             left[slot, t] -= size[i]
     facts.area = known.area + given.area[i]
+    facts.worth = known.worth - given.worth[i]
     facts.offset, facts.rank, facts.left = offset, given.rank[i], known.left - 1
     facts.code, facts.node, facts.used = code, known.node, 1
     return True
@@ -217,19 +227,26 @@ def _bound(slot: int, beam: Beam) -> int:
 def _raise(slot: int, count: int, capacity: int, beam: Beam) -> bool:
     """Raise what is excluded onto unplaced neighbours; False: for one there is no reason."""
     given, base, effective = beam.given, beam.pool.base, beam.pool.effective
+    under = beam.pool.under
     for _ in range(PASSES):
         raised = False
         for e in range(count):
             i = beam.excluded[e]
+            ceiling, j = base[slot, i] + given.size[i], under[slot, i]
+            low = effective[slot, j]  # it may still be what keeps i where it is
+            if j != i and low < ceiling and low + given.size[j] <= effective[slot, i]:
+                continue
             begin, end = given.neighbour_ptr[i], given.neighbour_ptr[i + 1]
             lowest, least = NOWHERE, NOWHERE
             for r in range(begin, end):
                 j = given.neighbours[r]
                 low = effective[slot, j]
                 lowest = min(lowest, low)
-                least = min(least, low + given.size[j])
+                if low + given.size[j] < least:
+                    least = low + given.size[j]
+                    under[slot, i] = j
             beam.control[SPENT] += end - begin
-            if lowest >= base[slot, i] + given.size[i]:
+            if lowest >= ceiling:
                 return False
             if least > effective[slot, i]:
                 least = _legal(i, least, given)
@@ -237,30 +254,29 @@ def _raise(slot: int, count: int, capacity: int, beam: Beam) -> bool:
                 raised = True
                 if least + given.size[i] > capacity:
                     return False
+        beam.control[SPENT] += count
         if not raised:
             break
     return True
 
 
 @step
-def _level(slot: int, beam: Beam) -> float:
-    """Find the floors of what is left; return what placing all of it is worth."""
-    given, effective, floor = beam.given, beam.pool.effective, beam.pool.floor
+def _level(slot: int, beam: Beam) -> None:
+    """Find the floors of what is left: those that rise have lost what lay lowest there."""
+    given, effective = beam.given, beam.pool.effective
+    floor, lowest, left = beam.pool.floor, beam.pool.lowest, beam.pool.left
     for t in range(floor.shape[1]):
-        floor[slot, t] = NOWHERE
-    worth, looked = 0.0, 0
-    for i in range(effective.shape[1]):
-        low = effective[slot, i]
-        if low == NOWHERE:
+        if effective[slot, lowest[slot, t]] == floor[slot, t]:
             continue
-        worth += given.worth[i]
-        for r in range(given.run_ptr[i], given.run_ptr[i + 1]):
-            begin, end = given.run_first[r], given.run_end[r]
-            looked += end - begin
-            for t in range(begin, end):
-                floor[slot, t] = min(floor[slot, t], low)
-    beam.control[SPENT] += looked // WIDE
-    return worth
+        least = NOWHERE
+        if left[slot, t] > 0:
+            for r in range(given.member_ptr[t], given.member_ptr[t + 1]):
+                i = given.members[r]
+                if effective[slot, i] < least:
+                    least = effective[slot, i]
+                    lowest[slot, t] = i
+            beam.control[SPENT] += given.member_ptr[t + 1] - given.member_ptr[t]
+        floor[slot, t] = least
 
 
 @step
@@ -270,7 +286,8 @@ def _judge(slot: int, capacity: int, beam: Beam) -> bool:
     floor, left = pool.floor, pool.left
     if not _raise(slot, _bound(slot, beam), capacity, beam):
         return False
-    guide = _level(slot, beam)
+    _level(slot, beam)
+    guide = pool.facts[slot].worth
     for t in range(left.shape[1]):
         held = left[slot, t]
         if held == 0:
@@ -316,19 +333,76 @@ def _estimate(slot: int, i: int, at: int, capacity: int, beam: Beam) -> float:
 
 
 @step
-def _expand(slot: int, capacity: int, beam: Beam) -> None:
-    """Propose what may be placed next: whatever no other fits below."""
-    given, pool, control = beam.given, beam.pool, beam.control
-    base, size, area = pool.base, given.size, pool.facts[slot].area
-    blocks, rows = base.shape[1], beam.proposals.shape[0]
-    lowest = NOWHERE
-    for i in range(blocks):
+def _candidates(slot: int, beam: Beam) -> int:
+    """List blocks that no other fits below and that are not kept from their bases: how many."""
+    base, effective, size = beam.pool.base, beam.pool.effective, beam.given.size
+    lowest, count = NOWHERE, 0
+    for i in range(base.shape[1]):
         lowest = min(lowest, base[slot, i] + size[i])
-    for i in range(blocks):
+    for i in range(base.shape[1]):
         at = base[slot, i]
-        if at >= lowest or pool.effective[slot, i] != at:
+        if at < lowest and effective[slot, i] == at:
+            beam.candidates[count] = i
+            count += 1
+    return count
+
+
+@step
+def _is_free(slot: int, i: int, beam: Beam) -> bool:
+    """Return whether nothing unplaced can keep a block from its base."""
+    given, effective = beam.given, beam.pool.effective
+    ceiling, r = beam.pool.base[slot, i] + given.size[i], given.neighbour_ptr[i]
+    end = given.neighbour_ptr[i + 1]
+    beam.control[SPENT] += end - r
+    while r < end and effective[slot, given.neighbours[r]] >= ceiling:
+        r += 1
+    beam.control[SPENT] -= end - r
+    return bool(r == end)
+
+
+@step
+def _bar(slot: int, count: int, beam: Beam) -> int:
+    """Take out candidates that leave a block below which nothing will ever lie; return the rest.
+
+    Such a block lies at its base, so that what comes after it may come next only if it meets it.
+    """
+    given, base, control = beam.given, beam.pool.base, beam.control
+    many = count
+    for c in range(many):
+        i = beam.candidates[c]
+        beam.barred[i] = False
+    for c in range(many):
+        i = beam.candidates[c]
+        if not _is_free(slot, i, beam):
             continue
-        guide = _estimate(slot, i, at, capacity, beam)
+        control[STAMP] += 1
+        begin, end = given.neighbour_ptr[i], given.neighbour_ptr[i + 1]
+        control[SPENT] += end - begin + many
+        for r in range(begin, end):
+            beam.met[given.neighbours[r]] = control[STAMP]
+        at, rank = base[slot, i], given.rank[i]
+        for d in range(many):
+            j = beam.candidates[d]
+            later = base[slot, j] > at or (base[slot, j] == at and given.rank[j] > rank)
+            if later and beam.met[j] != control[STAMP]:
+                beam.barred[j] = True
+    count = 0
+    for c in range(many):
+        i = beam.candidates[c]
+        if not beam.barred[i]:
+            beam.candidates[count] = i
+            count += 1
+    return count
+
+
+@step
+def _expand(slot: int, capacity: int, beam: Beam) -> None:
+    """Propose what may be placed next."""
+    given, pool, control = beam.given, beam.pool, beam.control
+    area, blocks, rows = pool.facts[slot].area, pool.base.shape[1], beam.proposals.shape[0]
+    for c in range(_bar(slot, _candidates(slot, beam), beam)):
+        i = beam.candidates[c]
+        guide = _estimate(slot, i, pool.base[slot, i], capacity, beam)
         control[SPENT] += (given.run_end[given.run_ptr[i]] - given.run_first[given.run_ptr[i]]) // 2
         if guide < 0.0:
             continue
@@ -367,7 +441,7 @@ def _make(capacity: int, work: int, beam: Beam) -> int:
     control, pool, given = beam.control, beam.pool, beam.given
     row = control[LEVEL] % beam.proposals.shape[0]
     count, most = beam.waiting[row], MANY * beam.kept.shape[1]
-    each = 3 * pool.base.shape[1] + 2 * pool.left.shape[1]
+    each = 2 * pool.base.shape[1] + pool.left.shape[1]
     while control[AT] < count and control[MADE] < most and control[FREE] > 0:
         if control[SPENT] >= work:
             return RUNNING

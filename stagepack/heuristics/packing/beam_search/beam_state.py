@@ -16,15 +16,16 @@ BEGIN, CHOOSE, MAKE, EXPAND = range(4)
 """What is done next: judge the empty state; at a level, sort its proposals, make states of the
 best, expand the best of these."""
 
-PHASE, LEVEL, AT, MADE, KEPT, WAITING, FREE, NODES, SPENT, REACHED, TOLD = range(11)
+PHASE, LEVEL, AT, MADE, KEPT, WAITING, FREE, NODES, SPENT, REACHED, TOLD, STAMP = range(12)
 """Entries of `control`: the phase and its level; how far it is; states made and kept at the level;
 proposals that wait at any level; slots that are free; nodes of the tree of placements; steps of the
-last call; the last level that had a state; whether to return at each level."""
+last call; the last level that had a state; whether to return at each level; marks in `met`."""
 
 FACTS = np.dtype(
     [
         ("guide", np.float64),  # the less, the more promising
         ("area", np.float64),  # of what is placed: size times sections
+        ("worth", np.float64),  # what placing all that is left takes off the guide
         ("offset", np.int64),  # of the block placed last; nothing will lie lower
         ("rank", np.int64),  # of that block
         ("left", np.int64),  # blocks still to be placed
@@ -65,6 +66,8 @@ class Given(NamedTuple):
     run_first, run_end : ndarray of int64, shape (runs,)
     neighbour_ptr, neighbours : ndarray of int64, shape (b + 1,), (2 * pairs,)
         Blocks that share a section with each, as rows.
+    member_ptr, members : ndarray of int64, shape (k + 1,), (incidences,)
+        Blocks of every section as rows.
     area, worth : ndarray of float64, shape (b,)
         Size times sections, in parts of the whole; what placing a block takes off the guide.
     sections : ndarray of SECTION, shape (k,)
@@ -90,6 +93,8 @@ class Given(NamedTuple):
     run_end: Array
     neighbour_ptr: Array
     neighbours: Array
+    member_ptr: Array
+    members: Array
     area: Array
     worth: Array
     sections: Array
@@ -109,8 +114,13 @@ class Pool(NamedTuple):
         The lowest place of every block above all that are placed; NOWHERE: it is placed.
     effective : ndarray of int64, shape (slots, b)
         What is proved so far about its offset; NOWHERE: it is placed.
+    under : ndarray of int32, shape (slots, b)
+        A neighbour that kept an excluded block from its base when this was last looked at; itself
+        where none was.
     floor : ndarray of int64, shape (slots, k)
         The least effective offset of what is left in each section, NOWHERE where nothing is.
+    lowest : ndarray of int32, shape (slots, k)
+        A block of that offset.
     left : ndarray of int64, shape (slots, k)
         What each section has still to hold.
     facts : ndarray of FACTS, shape (slots,)
@@ -120,7 +130,9 @@ class Pool(NamedTuple):
 
     base: Array
     effective: Array
+    under: Array
     floor: Array
+    lowest: Array
     left: Array
     facts: Array
     free: Array
@@ -145,6 +157,9 @@ class Beam(NamedTuple):
         The tree of placements.
     excluded : ndarray of int64, shape (b,)
         Scratch.
+    candidates, met : ndarray of int64, shape (b,)
+    barred : ndarray of bool, shape (b,)
+        Scratch of what may be placed next.
     control : ndarray of int64, shape (16,)
     """
 
@@ -156,4 +171,7 @@ class Beam(NamedTuple):
     seen: Array
     nodes: Array
     excluded: Array
+    candidates: Array
+    met: Array
+    barred: Array
     control: Array

@@ -43,9 +43,9 @@ PATIENT = 8
 QUICK, EARLY, LATE = 2, 0.005, 0.1
 """Once so many rounds are over, beams begin after so many seconds of work; before, after more."""
 
-SHARE, TURN = 1.0, 0.01
-"""How many times as long as the search of a round beams take, and the seconds of a turn: they find
-what has hardly any room, and prove nothing."""
+EAGER, SHARE, LONG, TURN = 3.0, 1.0, 1.0, 0.01
+"""How many times as long as the search of a round beams take, at first and once orders took so many
+seconds, and the seconds of a turn: they find what has hardly any room, and prove nothing."""
 
 SHAPED = 50
 """How many times as much a pair takes where blocks are not of full height at all times."""
@@ -333,12 +333,13 @@ class _Effort:
         self._nodes, self._steps = nodes - portfolio.searched, steps - portfolio.search.steps
         began, beamed = clock.spent(), 0.0
         soonest = LATE if number < QUICK else EARLY
+        share = EAGER if portfolio.seconds < LONG else SHARE
 
         def beside(least: float = TURN) -> int:
             nonlocal beamed
             now = clock.spent()
             ordered = now - began - beamed
-            due = SHARE * ordered - beamed
+            due = share * ordered - beamed
             if due <= least or portfolio.seconds + ordered < soonest:
                 return state.LIMIT
             outcome = portfolio.beam(capacity, due, self.go_on, self._before_beams)

@@ -8,6 +8,7 @@ see :mod:`.exact`.
 from __future__ import annotations
 
 import abc
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
@@ -15,7 +16,8 @@ from typing import Protocol
 import numpy as np
 
 from stagepack.heuristics.packing import effort
-from stagepack.heuristics.packing.beam_search import beam, beam_state
+from stagepack.heuristics.packing.beam_search import beam_state
+from stagepack.heuristics.packing.beam_search.beam import Beams
 from stagepack.heuristics.packing.effort import Pause, pausing
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search import zero_slack
@@ -259,7 +261,6 @@ class CanonicalPortfolio(Portfolio):
             "D": np.diff(component.neighbour_ptr).astype(float),
         }
         super().__init__(keys, warm, component.b)
-        self._beams: beam.Beams | None = None
         self._merged: dict[int, tuple[Merged, CanonicalPortfolio] | None] = {}  # by capacity
         self._units: Array | None = None
         self._turns = 0  # of beams
@@ -278,27 +279,45 @@ class CanonicalPortfolio(Portfolio):
     ) -> int:
         """Search with beams; the next time it is gone on, where the capacity is the same.
 
-        Turns go to the blocks as they are and to what is merged.
+        Draws go to the blocks as they are and to what is merged in turns.
         """
-        made = self._merged.get(capacity)
-        self._turns += 1
-        if made is not None and self._turns % 2:
-            merged, inner = made
-            inside = inner.component.capacity(capacity)
-            outcome = inner.beam(inside, seconds, keep_going, before)
-            if outcome == state.FOUND:
-                self._units = merged.offsets(inner.component.offsets(inner.units))
-            return outcome
-        if self._beams is None:
-            if before is not None:
-                before()
-            self._beams = beam.Beams(self.component, seed=int(self._is_merged))
         until = effort.spent() + seconds
-        outcome = self._beams.run(capacity, lambda: effort.spent() < until and keep_going())
+        made = self._merged.get(capacity)
+        outcome = beam_state.DEAD
+        while outcome == beam_state.DEAD:
+            if made is None or self._turns % 2 == 0:
+                outcome = self._draw(capacity, until, keep_going, before)
+                if outcome == beam_state.FOUND:
+                    self._units = self.beams.search.units
+            else:
+                merged, inner = made
+                inside = inner.component.capacity(capacity)
+                outcome = inner._draw(inside, until, keep_going, before)
+                if outcome == beam_state.FOUND:
+                    packed = inner.component.offsets(inner.beams.search.units)
+                    self._units = merged.offsets(packed)
+            self._turns += outcome == beam_state.DEAD
         if outcome == beam_state.FOUND:
-            self._units = self._beams.search.units
             return state.FOUND
         return state.LIMIT if keep_going() else state.RUNNING
+
+    @functools.cached_property
+    def beams(self) -> Beams:
+        """Beams of the component."""
+        return Beams(self.component, seed=int(self._is_merged))
+
+    def _draw(
+        self,
+        capacity: int,
+        until: float,
+        keep_going: Callable[[], bool],
+        before: Loading | None,
+    ) -> int:
+        """Go on with a beam, or begin one; return FOUND, DEAD or RUNNING as :class:`Beams`."""
+        if before is not None and "beams" not in self.__dict__:
+            before()
+        draws = int(self.beams.under_way != capacity)
+        return self.beams.run(capacity, lambda: effort.spent() < until and keep_going(), draws)
 
     def round(
         self,
