@@ -45,7 +45,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -58,7 +58,10 @@ from stagepack.instances.groups.lmem import in_place
 from stagepack.instances.groups.timesteps import STAGES, Spill, Timetable
 from stagepack.instances.profile import Array
 
-Terms = list[tuple[int, Any]]
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpModel, IntVar, LinearExpr
+
+Terms = list[tuple[int, "IntVar"]]
 """A sum: factors and literals."""
 
 
@@ -95,6 +98,8 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
     InputError
         When cycles or bytes exceed what the engine computes exactly.
     """
+
+    model: CpModel
 
     def __init__(
         self,
@@ -153,11 +158,11 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
         self._hidden()
         self._objective()
 
-    def _sum(self, terms: Iterable[tuple[int, Any]]) -> Any:
+    def _sum(self, terms: Iterable[tuple[int, IntVar]]) -> LinearExpr:
         known = list(terms)
         return self._cp.LinearExpr.weighted_sum([x for _, x in known], [n for n, _ in known])
 
-    def _literals(self, name: str, positions: Iterable[int]) -> dict[int, Any]:
+    def _literals(self, name: str, positions: Iterable[int]) -> dict[int, IntVar]:
         return {p: self.model.new_bool_var(f"{name},{p}") for p in positions}
 
     def _transfers(self) -> None:
@@ -170,9 +175,9 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
 
     def _spills(self) -> None:
         """As many u_bp as v_bp, at most one, in the same pair of G_b."""
-        self.u: dict[int, dict[int, Any]] = {}
-        self.v: dict[int, dict[int, Any]] = {}
-        self.y: dict[int, Any] = {}
+        self.u: dict[int, dict[int, IntVar]] = {}
+        self.v: dict[int, dict[int, IntVar]] = {}
+        self.y: dict[int, IntVar] = {}
         for b, life in enumerate(self.frame.lives):
             if not life.gaps:
                 continue
@@ -201,7 +206,7 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
         """Let s_b and e_b follow from x, u, v and w, and put the rectangles into memory."""
         self.w = {pair: self.model.new_bool_var(f"w{pair}") for pair in self.frame.over()}
         early = {old: w for (old, _), w in self.w.items()}
-        self.a: dict[tuple[int, bool], list[Any]] = {}
+        self.a: dict[tuple[int, bool], list[IntVar]] = {}
         self._spans: list[tuple[Point, Point]] = []
         for b, life in enumerate(self.frame.lives):
             start = at(life.first) if life.load is None else self._position(life.load)
@@ -211,7 +216,7 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
             if back is not None:
                 self._live(b, *back, [self.y[b]])
 
-    def _live(self, b: int, start: Point, end: Point, when: list[Any]) -> None:
+    def _live(self, b: int, start: Point, end: Point, when: list[IntVar]) -> None:
         life = self.frame.lives[b]
         first, height = self._address(life), -(-life.nbytes // self._eu)
         self.a[b, bool(when)] = [first]
@@ -222,7 +227,7 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
         if another is not None:
             self.a[b, bool(when)].append(another)
 
-    def _address(self, life: Life) -> Any:
+    def _address(self, life: Life) -> IntVar:
         most = (self.instance.chip.memory - life.nbytes) // self._eu
         return self.model.new_int_var(0, most, "a")
 
@@ -235,7 +240,9 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
         self.model.add(position == self._sum(row.items()))
         return Point(position, min(row), max(row))
 
-    def _ends(self, b: int, life: Life, early: Any) -> tuple[Point, tuple[Point, Point] | None]:
+    def _ends(
+        self, b: int, life: Life, early: IntVar | None
+    ) -> tuple[Point, tuple[Point, Point] | None]:
         """Return e_b, and s'_b and e'_b of a buffer that may be spilled."""
         last = life.used + 1
         final = None if life.store is None else self._position(life.store)
@@ -278,7 +285,7 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
     def _hidden(self) -> None:
         """h_ir <= overlap * compute_r, h_ir <= overlap * transfers."""
         overlap, rows = Fraction(str(self.instance.chip.overlap)), self.frame.rows
-        self.h: list[tuple[int, Any, Terms]] = []
+        self.h: list[tuple[int, IntVar, Terms]] = []
         for iteration in self.frame.iterations():
             for row, compute in enumerate(self.table.compute):
                 moving = [t for stage in iteration.stages for t in self._moved[stage * rows + row]]
@@ -309,7 +316,7 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
         """Return the plan with the timesteps and addresses of values by variable index."""
         found = np.rint(np.asarray(values, dtype=np.float64)).astype(np.int64)
 
-        def chosen(row: dict[int, Any]) -> int:
+        def chosen(row: dict[int, IntVar]) -> int:
             return next(p for p, literal in row.items() if found[literal.index])
 
         positions = tuple(map(chosen, self.x))

@@ -7,14 +7,20 @@ turn is cut there; what lives longer than a turn is there twice, all the time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from ortools.sat.python.cp_model import CpModel, IntervalVar, IntVar, LinearExpr
+    from ortools.sat.python.cp_model_helper import Literal
 
 
 class Point(NamedTuple):
     """A position: a number, or an expression of one variable, with the least and the most."""
 
-    value: Any
+    value: LinearExpr | int
     least: int
     most: int
 
@@ -44,14 +50,16 @@ class Memory:
         Of the lane.
     """
 
-    def __init__(self, cp: Any, model: Any, rows: int, circular: bool, units: int) -> None:
+    def __init__(
+        self, cp: ModuleType, model: CpModel, rows: int, circular: bool, units: int
+    ) -> None:
         self._cp, self._model = cp, model
         self._rows, self._circular, self._units = rows, circular, units
-        self._time: list[Any] = []
-        self._space: list[Any] = []
+        self._time: list[IntervalVar] = []
+        self._space: list[IntervalVar] = []
         self._heights: list[int] = []
 
-    def always(self, address: Any, height: int) -> None:
+    def always(self, address: IntVar, height: int) -> None:
         """Put in what lives all the time."""
         self._put(at(0), at(self._rows), address, height, [])
 
@@ -59,10 +67,10 @@ class Memory:
         self,
         start: Point,
         end: Point,
-        addresses: tuple[Any, Callable[[], Any]],
+        addresses: tuple[IntVar, Callable[[], IntVar]],
         height: int,
-        when: list[Any],
-    ) -> Any:
+        when: Sequence[Literal],
+    ) -> IntVar | None:
         """Put in what lives in [start, end), where all literals `when` hold.
 
         Parameters
@@ -127,7 +135,9 @@ class Memory:
             self._model.add_min_equality(bounded, [value, rows])
         return Point(bounded, max(least, 0), min(most, rows))
 
-    def _put(self, start: Point, end: Point, address: Any, height: int, when: list[Any]) -> None:
+    def _put(
+        self, start: Point, end: Point, address: IntVar, height: int, when: Sequence[Literal]
+    ) -> None:
         """Put in a rectangle where all of some literals hold."""
         if not height:
             return

@@ -47,9 +47,9 @@ A fixed cut needs no constraint: `reach` never leads past one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -71,6 +71,9 @@ from stagepack.instances.pipeline.ranges import assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import Constraint, CpModel, IntVar, LinearExpr
 
 LARGEST_CHOICE = 2**31
 """Costs are kept below this where a class of device is chosen.  There, CP-SAT 9.15 multiplies
@@ -102,6 +105,8 @@ class CpSat(PipelineModel):
 
     Parameters and other attributes are those of :class:`PipelineModel`.
     """
+
+    model: CpModel
 
     def build(self) -> None:
         """Build the model, or find out that the ends of the chain do not meet."""
@@ -181,9 +186,9 @@ class CpSat(PipelineModel):
 
         self._cp = cp_model
         self.model = cp_model.CpModel()
-        self._lookups: dict[tuple[str, int, int], tuple[Any, int, Array]] = {}
+        self._lookups: dict[tuple[str, int, int], tuple[IntVar, int, Array]] = {}
         self._tables: dict[tuple[str, int], Array] = {}
-        self._literals: dict[tuple[int, int], Any] = {}
+        self._literals: dict[tuple[int, int], IntVar] = {}
         self._cuts()
         self._devices()
         self._stashes()
@@ -207,7 +212,7 @@ class CpSat(PipelineModel):
             model.new_int_var_from_domain(domain.from_values(places.tolist()), f"c{j}")
             for j, places in enumerate(self.cuts)
         ]
-        self.used: list[Any] = []
+        self.used: list[IntVar | None] = []
         for i, slot in enumerate(self.slots):
             begin, end = self.c[i], self.c[i + 1]
             if not slot.idle:
@@ -218,33 +223,37 @@ class CpSat(PipelineModel):
             self.used.append(used)
             model.add(end >= begin + 1).only_enforce_if(used)
             model.add(end == (0 if self._leading else begin)).only_enforce_if(~used)
-            if self._leading and i and self.used[i - 1] is not None:
-                model.add_implication(self.used[i - 1], used)
+            if self._leading and i and (before := self.used[i - 1]) is not None:
+                model.add_implication(before, used)
 
     def _devices(self) -> None:
         """Sum of z_id over d = used_i; sum of z_id over i <= devices of class d."""
         model = self.model
-        self.z: list[dict[int, Any]] = []
+        self.z: list[Mapping[int, IntVar | None]] = []
+        chosen: list[dict[int, IntVar]] = []
         for i, slot in enumerate(self.slots):
             classes = sorted({c for c, _ in slot.options})
             if not self._choice:
                 self.z.append({classes[0]: self.used[i]})
                 continue
-            self.z.append({c: model.new_bool_var(f"z{i},{c}") for c in classes})
-            model.add(sum(self.z[i].values()) == (1 if self.used[i] is None else self.used[i]))
+            chosen.append({c: model.new_bool_var(f"z{i},{c}") for c in classes})
+            model.add(sum(chosen[i].values()) == (1 if self.used[i] is None else self.used[i]))
         if self._choice:
             for c, count in enumerate(self._counts):
-                model.add(sum(z[c] for z in self.z) <= count)
+                model.add(sum(z[c] for z in chosen) <= count)
+            self.z += chosen
 
     def _stashes(self) -> None:
         """r_i = min(m, sum of used_q over q >= i)."""
-        self.r: list[Any] = []
+        self.r: list[IntVar] = []
         if not self._counted:
             return
         for i in range(self.costs.k):
             most = min(self._most_stashed, self.costs.k - i)
             r = self.model.new_int_var(0, most, f"r{i}")
-            self.model.add_min_equality(r, [self._most_stashed, sum(self.used[i:])])
+            self.model.add_min_equality(
+                r, [self._most_stashed, sum(1 if u is None else u for u in self.used[i:])]
+            )
             self.r.append(r)
 
     def _objective(self) -> None:
@@ -263,7 +272,7 @@ class CpSat(PipelineModel):
                 model.add(spare - self.C - self.T >= 0)
         model.minimize(self.C if self.T is None else self.C + self.T)
 
-    def _largest(self, name: str, low: int, high: int) -> Any:
+    def _largest(self, name: str, low: int, high: int) -> IntVar:
         """Return C or T: where stages have few costs, one of these.
 
         One thread was seen to raise a bound of 2**40 by ones, for minutes, where nothing said so.
@@ -279,7 +288,7 @@ class CpSat(PipelineModel):
         domain = self._cp.Domain.from_values(some or [high])
         return self.model.new_int_var_from_domain(domain, name)
 
-    def _lookup(self, name: str, j: int, c: int, table: Array) -> Any:
+    def _lookup(self, name: str, j: int, c: int, table: Array) -> IntVar | int:
         """Return a variable for table[c_j], shape of the table (n + 1,), in the model's units."""
         assert self.cuts is not None
         key = (name, j, c)
@@ -309,8 +318,8 @@ class CpSat(PipelineModel):
     def _stages(self) -> None:
         """Allowed tuples (class, r_i, c_i, c_(i+1), compute) of every slot."""
         costs, model = self.costs, self.model
-        self.stage_class: list[Any] = []
-        self.stage_ticks: list[Any] = []
+        self.stage_class: list[IntVar] = []
+        self.stage_ticks: list[IntVar] = []
         total = 0
         for i, slot in enumerate(self.slots):
             rows = self._stage_tuples(i, slot)
@@ -374,7 +383,7 @@ class CpSat(PipelineModel):
                     if when:
                         bound.only_enforce_if(when)
 
-    def _equals(self, i: int, r: int) -> Any:
+    def _equals(self, i: int, r: int) -> IntVar:
         """Return the literal r_i = r, made on demand."""
         if (i, r) not in self._literals:
             literal = self.model.new_bool_var(f"r{i}={r}")
@@ -383,20 +392,20 @@ class CpSat(PipelineModel):
             self._literals[i, r] = literal
         return self._literals[i, r]
 
-    def _work(self, i: int, c: int) -> Any:
+    def _work(self, i: int, c: int) -> LinearExpr | int:
         """Return the compute of slot i on class c: looked up in the stages, or w_(i+1) - w_i."""
         if self.costs.tabular:
             return self.stage_ticks[i]
         table = self._in_units("w", c)
         return self._lookup("w", i + 1, c, table) - self._lookup("w", i, c, table)
 
-    def _recv(self, i: int, c: int) -> Any:
+    def _recv(self, i: int, c: int) -> LinearExpr | int:
         return self._lookup("in", i, c, self._in_units("in", c))
 
-    def _send(self, i: int, c: int) -> Any:
+    def _send(self, i: int, c: int) -> LinearExpr | int:
         return self._lookup("out", i + 1, c, self._in_units("out", c))
 
-    def _stage_terms(self, i: int, c: int) -> list[Any]:
+    def _stage_terms(self, i: int, c: int) -> list[LinearExpr | int]:
         """Return what C must not undercut when class c runs slot i."""
         work = self._work(i, c)
         match self.costs.instance.objective:
@@ -421,13 +430,14 @@ class CpSat(PipelineModel):
 
     def _transfer(self) -> None:
         """T >= in_id + out_(i+1)d where class d runs slot i."""
+        assert self.T is not None
         for i, choices in enumerate(self.z):
             for c, literal in choices.items():
                 bound = self._at_least(self.T, self._recv(i, c) + self._send(i, c))
                 if bound is not None and literal is not None:
                     bound.only_enforce_if(literal)
 
-    def _at_least(self, largest: Any, term: Any) -> Any:
+    def _at_least(self, largest: IntVar, term: LinearExpr | int) -> Constraint | None:
         """Add largest >= term, unless it goes without saying."""
         if isinstance(term, int) and term <= 0:
             return None
@@ -463,7 +473,8 @@ class CpSat(PipelineModel):
         choices = self.z[i]
         if len(choices) == 1:
             return min(choices)
-        return int(max(choices, key=lambda c: float(values[choices[c].index])))
+        places = {c: literal.index for c, literal in choices.items() if literal is not None}
+        return int(max(places, key=lambda c: float(values[places[c]])))
 
     def hint(self, solution: PipelineSolution) -> Array:
         """Return the value of every variable, shape (variables,), for a solution.
@@ -482,22 +493,23 @@ class CpSat(PipelineModel):
         if not all(cut in places for places, cut in zip(self.cuts, cuts, strict=True)):
             raise ValueError(f"{solution} is not in the model")
         values = np.zeros(len(self.model.proto.variables), dtype=np.int64)
-        for j, c in enumerate(self.c):
-            values[c.index] = cuts[j]
+        for j, cut in enumerate(self.c):
+            values[cut.index] = cuts[j]
         for i in range(k):
             device_class = int(self.costs.device_class[running[i][2]]) if i in running else -1
-            if self.used[i] is not None:
-                values[self.used[i].index] = i in running
+            if (used := self.used[i]) is not None:
+                values[used.index] = i in running
             if self._choice:
                 for c, z in self.z[i].items():
-                    values[z.index] = c == device_class
+                    if z is not None:
+                        values[z.index] = c == device_class
             if self.costs.tabular:
                 values[self.stage_class[i].index] = device_class + 1
                 if i in running:
                     ticks = self.costs.compute(*running[i][:2], device_class) // self.unit
                     values[self.stage_ticks[i].index] = ticks
-        for i, r in enumerate(self.r):
-            values[r.index] = min(self._most_stashed, sum(slot >= i for slot in slot_of))
+        for i, stashes in enumerate(self.r):
+            values[stashes.index] = min(self._most_stashed, sum(slot >= i for slot in slot_of))
         for (i, r), literal in self._literals.items():
             values[literal.index] = values[self.r[i].index] == r
         for (_, j, _), (variable, first, window) in self._lookups.items():
