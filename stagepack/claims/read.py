@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from stagepack.claims.check import check_result, document_of
-from stagepack.contracts import Instance
+from stagepack.contracts import Instance, Solution
 from stagepack.errors import InputError
 from stagepack.instances.documents import strict
 from stagepack.result import Result, Status, Termination
 
 
-def read_result(path: str | Path, instance: Instance) -> Result[Any]:
+def read_result(path: str | Path, instance: Instance) -> Result[Solution]:
     """Read a result, or a solution, of an instance.
 
     A solution alone is a feasible result without a bound.
@@ -38,7 +37,7 @@ def read_result(path: str | Path, instance: Instance) -> Result[Any]:
     wrong = [str(fault) for fault in (*found.violations, *found.false)]
     if wrong:
         raise InputError(wrong[0], file=path, remedy="see all of it: stagepack check")
-    alone: Result[Any] = Result(
+    alone: Result[Solution] = Result(
         status=Status.FEASIBLE,
         termination=Termination.FINISHED,
         objective=found.objective,

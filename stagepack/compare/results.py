@@ -149,9 +149,9 @@ class StoredResults(ShownRows):
             )
         return found
 
-    def _best(self) -> tuple[dict[Any, float], dict[Any, int]]:
+    def _best(self) -> tuple[dict[tuple[object, ...], float], dict[tuple[object, ...], int]]:
         """Return the least objective of each case, and how many cells have it."""
-        best: dict[Any, float] = {}
+        best: dict[tuple[object, ...], float] = {}
         for row in self.rows:
             value = math.inf if row["objective"] is None else row["objective"]
             best[_case(row)] = min(value, best.get(_case(row), math.inf))
@@ -166,7 +166,7 @@ class StoredResults(ShownRows):
         Of every case that some method proves, the ratio of its time to the shortest one, rising;
         infinite where it proves nothing.
         """
-        times: dict[Any, dict[str, float]] = {}
+        times: dict[tuple[object, ...], dict[str, float]] = {}
         for row in self.rows:
             if row["status"] in PROVED:
                 times.setdefault(_case(row), {})[row["method"]] = max(row["runtime"], 1e-3)
@@ -314,7 +314,7 @@ def read_store(path: str | Path) -> StoredResults:
         (one["question"], one.get("result") or {**NOTHING, **one["failure"]})
         for one in Store(path, new=False).rows()
     ]
-    best: dict[Any, float] = {}
+    best: dict[str, float] = {}
     for question, result in found:
         if result["objective"] is not None:
             key = question["digest"]

@@ -13,7 +13,6 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from stagepack import files
 from stagepack.contracts import Instance, JsonObject, Solution
@@ -107,7 +106,7 @@ class Store:
         document = {"question": question, "failure": failure, "whole": True}
         files.write(target, json.dumps(document) + "\n")
 
-    def read(self, question: JsonObject, instance: Instance) -> Result[Any] | None:
+    def read(self, question: JsonObject, instance: Instance) -> Result[Solution] | None:
         """Return the answer of a question; None for none, or one that is not whole."""
         document = self._document(self.file(question["key"]))
         if document is None:

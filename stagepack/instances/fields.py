@@ -66,7 +66,7 @@ def digest_of(
     return whole.hexdigest()[:16]
 
 
-def array_parts(value: Any) -> Iterator[bytes]:
+def array_parts(value: object) -> Iterator[bytes]:
     """Yield the bytes that tell arrays by shape and content, all else by how it prints.
 
     Parameters
@@ -81,7 +81,7 @@ def array_parts(value: Any) -> Iterator[bytes]:
         yield repr(value).encode()
 
 
-def _value(value: Any) -> Any:
+def _value(value: object) -> object:
     if value is None or isinstance(value, str | int):
         return str(value) if isinstance(value, str) else value
     if isinstance(value, float):
@@ -93,7 +93,7 @@ def _value(value: Any) -> Any:
     return f"#{_checksum(value):08x}"
 
 
-def _checksum(value: Any, so_far: int = 0) -> int:
+def _checksum(value: object, so_far: int = 0) -> int:
     """Return the CRC-32 of a value: arrays by their bytes, all else by its parts."""
     if isinstance(value, np.ndarray):
         head = repr((value.shape, value.dtype.kind)).encode()

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from stagepack import files
-from stagepack.contracts import JsonObject
+from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError, suggest
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.native import FORMAT
@@ -179,7 +179,7 @@ def _level(given: _Level) -> Level:
         (instance,) = FORMAT.parse(json.dumps(given.instance).encode(), {}, "")
         told = given.result
         solution = solution_in(json.dumps(told).encode(), instance)
-        result: Result[Any] = Result(
+        result: Result[Solution] = Result(
             status=Status(str(told.get("status"))),
             termination=Termination(str(told.get("termination"))),
             objective=instance.evaluate(solution),

@@ -11,15 +11,14 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from stagepack.heuristics.graph.step_bound import longest_chain, step_bound
 from stagepack.heuristics.pipeline.step_stages import least_step
-from stagepack.instances.graph import GraphPartition, Objective
+from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.stages import Level, Structure, ticks
 from stagepack.planning.tries import Tries
-from stagepack.result import Result, Status
+from stagepack.result import Status
 
 ASKED = (Objective.SUM, Objective.OVERLAP)
 """Objectives whose stages are tried beside those of the graph's own."""
@@ -50,13 +49,13 @@ class Graphs(Tries):
         own = self.model.objective
         asked = dict.fromkeys((*(() if own in UNTIMED else (own,)), *ASKED))
         reason = ""
-        seen: set[Any] = set()
+        seen: set[GraphSolution] = set()
         for in_flight in self._in_flight():
             for objective in asked:
                 if self.ends():
                     break
                 whole = self.model.replace(microbatches=in_flight, objective=objective)
-                result: Result[Any] = self.ask(whole)
+                result = self.ask(whole)
                 if result.solution is None:
                     self.note(in_flight, 0, result.status, result.reason)
                     if result.status is Status.INFEASIBLE and in_flight == 1:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 import numpy as np
 
-from stagepack.instances.phases import PhaseSchedule
+from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.phases.stage import held_on_chip, stage_phases, variables
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import Array, Chip
@@ -41,7 +40,7 @@ class Loading(Tries):
     """
 
     chip: Chip = field(kw_only=True)
-    _phases: dict[Any, tuple[PhaseSchedule, Result[Any]]] = field(default_factory=dict)
+    _phases: dict[object, tuple[PhaseSchedule, Result[PhaseSolution]]] = field(default_factory=dict)
 
     def phases(
         self,
@@ -52,7 +51,7 @@ class Loading(Tries):
         *,
         backward: bool,
         key: object = None,
-    ) -> tuple[PhaseSchedule, Result[Any]] | None:
+    ) -> tuple[PhaseSchedule, Result[PhaseSolution]] | None:
         """Return the best phases of a stage that are found; None where it has no room for any.
 
         Parameters
@@ -111,7 +110,7 @@ def _kept(chain: PipelinePartition, stage: Stage, left: int) -> Iterator[tuple[A
     yield None, 0
 
 
-def _sooner(one: Result[Any], other: Result[Any]) -> bool:
+def _sooner(one: Result[PhaseSolution], other: Result[PhaseSolution]) -> bool:
     """Whether an answer takes less time than another, or is one where that is none."""
     if one.objective is None or other.objective is None:
         return one.objective is not None

@@ -15,14 +15,13 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.heuristics.graph.step_bound import SLACK, longest_chain, step_bound
 from stagepack.heuristics.pipeline.step_stages import least_step
-from stagepack.instances.graph import GraphPartition, Objective
+from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
 from stagepack.instances.graph.layers import require_layers
 from stagepack.instances.phases.chips import at_clock
 from stagepack.instances.profile import Array, Chip
@@ -149,10 +148,10 @@ class PhasedGraphs(Loading):
 
     # ------------------------------------------------------------------ plans
 
-    def _try(self, first: Result[Any], bundle: int) -> None:
+    def _try(self, first: Result[GraphSolution], bundle: int) -> None:
         """Cut the graph for a bundle, again and again with what the last stages took."""
         weights = self.free.time.astype(np.float64)
-        better, made, seen = 0, math.inf, set[Any]()
+        better, made, seen = 0, math.inf, set[GraphSolution]()
         solution = first.solution
         for lent in range(ROUNDS):
             if self.ends() or solution is None or solution in seen or lent - better > PATIENCE:

@@ -118,7 +118,7 @@ class Resident(Tries):
         ends = {} if limit is None else {"ends": time.monotonic() + limit}
         return StepStages(self.model, self.microbatches, self.split, **ends, workless=False)
 
-    def _rest(self, stages: StepStages, least: Result[Any], bound: int) -> int:
+    def _rest(self, stages: StepStages, least: Result[PipelineSolution], bound: int) -> int:
         """Schedule all stages that may be faster than the best plan; return what bounds them.
 
         Parameters
@@ -157,12 +157,12 @@ class Resident(Tries):
     def _going(self, _: int) -> bool:
         return not self.ends()
 
-    def _cut(self, least: Result[Any], solution: PipelineSolution) -> Level:
+    def _cut(self, least: Result[PipelineSolution], solution: PipelineSolution) -> Level:
         """Return stages as a level, an answer of the partition with the least bottleneck."""
         whole = self._with_stashes(1).replace(objective=BALANCED)
         return Level("partition", whole, expressed(whole, solution, least))
 
-    def _along(self, least: Result[Any], solution: PipelineSolution) -> Outcome:
+    def _along(self, least: Result[PipelineSolution], solution: PipelineSolution) -> Outcome:
         """Go on with stages, unless that was done."""
         if solution in self._seen:
             return Outcome([], self._seen[solution])
@@ -170,7 +170,7 @@ class Resident(Tries):
         self._seen[solution] = outcome.bound
         return outcome
 
-    def _bound(self, least: Result[Any]) -> tuple[int, str]:
+    def _bound(self, least: Result[PipelineSolution]) -> tuple[int, str]:
         """Return a bound on every plan: work on a chain, or the least bottleneck within memory."""
         bound, source = step_bound(self.model, self.microbatches, split=self.split), "work in order"
         if least.bound is not None:
@@ -241,7 +241,7 @@ class Resident(Tries):
             packing = stage_packing(partition, stage, nbytes)
             if packing is None:
                 continue
-            placed: Result[Any] = self.ask(packing)
+            placed = self.ask(packing)
             if placed.solution is None:
                 self.note(in_flight, lent, placed.status, f"stage {at}: {placed.reason}")
                 return Outcome([at], least)
@@ -262,7 +262,7 @@ class Resident(Tries):
                     found.append(at)
         return found
 
-    def _refuse_workless(self, stages: StepStages, least: Result[Any]) -> None:
+    def _refuse_workless(self, stages: StepStages, least: Result[PipelineSolution]) -> None:
         """Raise what schedules say of stages without cycles, where no others fit.
 
         Raises

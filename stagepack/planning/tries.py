@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.contracts import Instance, Number
+from stagepack.contracts import FoundT, InstanceOf, Number, SolutionT
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.planning.model_plan import Attempt, ModelPlan
 from stagepack.planning.stages import Level, Structure
@@ -50,7 +50,7 @@ class Tries:
     best: tuple[Number, tuple[Level, ...], Structure] | None = None
     _began: float = field(default_factory=time.monotonic)
 
-    def ask(self, instance: Instance) -> Result[Any]:
+    def ask(self, instance: InstanceOf[FoundT]) -> Result[FoundT]:
         """Solve one question."""
         limit = self.limits["time_limit"]
         given = limit if limit is None else self.share * limit
@@ -165,7 +165,9 @@ def quickest(schedule: PipelineSchedule) -> int:
     return int(schedule.work.max())
 
 
-def expressed(whole: Any, solution: Any, first: Result[Any]) -> Result[Any]:
+def expressed(
+    whole: InstanceOf[SolutionT], solution: SolutionT, first: Result[SolutionT]
+) -> Result[SolutionT]:
     """Return a valid solution that another question led to as an answer of this one.
 
     Parameters

@@ -11,10 +11,10 @@ import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import singledispatch
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stagepack import files
-from stagepack.contracts import Instance, JsonObject
+from stagepack.contracts import Instance, JsonObject, Solution
 from stagepack.errors import InputError
 from stagepack.report import format as as_text
 from stagepack.report.canvas import close
@@ -97,7 +97,7 @@ def chapter(given: object, anchor: str, figures: JsonObject) -> Chapter:
 
 
 @chapter.register(Result)
-def _result(given: Result[Any], anchor: str, figures: JsonObject) -> Chapter:
+def _result(given: Result[Solution], anchor: str, figures: JsonObject) -> Chapter:
     if given.problem is None:
         raise InputError(
             "does not know its instance",
@@ -134,7 +134,7 @@ def picture(ax: Axes) -> str:
 
 
 def answers(
-    given: Iterable[tuple[str, Instance, Result[Any]]], anchor: str, figures: JsonObject
+    given: Iterable[tuple[str, Instance, Result[Solution]]], anchor: str, figures: JsonObject
 ) -> str:
     """Return answers one below the other: the levels of a plan, or a single one.
 
@@ -153,7 +153,7 @@ def answers(
 
 
 def _answer(
-    name: str, instance: Instance, result: Result[Any], anchor: str, figures: JsonObject
+    name: str, instance: Instance, result: Result[Solution], anchor: str, figures: JsonObject
 ) -> JsonObject:
     """Return what the page says of an answer; its figures go to `figures`."""
     kind = view(instance.kind)

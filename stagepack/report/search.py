@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError
@@ -15,7 +14,7 @@ from stagepack.report.style import line_colour
 from stagepack.result import Result
 
 
-def named(solutions: Any) -> JsonObject:
+def named(solutions: object) -> JsonObject:
     """Return solutions or results by label: of a mapping, or of one or several results.
 
     Raises
@@ -85,7 +84,7 @@ def _digits(values: Iterable[float]) -> str:
 
 
 def trace(
-    results: Any,
+    results: object,
     path: object = None,
     ax: Axes | None = None,
     *,
@@ -163,7 +162,7 @@ def trace(
     return ax
 
 
-def trace_figure(results: Any, unit: str = "") -> Figure:
+def trace_figure(results: object, unit: str = "") -> Figure:
     """Return incumbents (solid) and bounds (dashed) of all runs over time, with a log switch.
 
     Parameters
@@ -201,7 +200,7 @@ def trace_figure(results: Any, unit: str = "") -> Figure:
                 )
             )
     times = [time for line in lines for time in line.x]
-    decades: Any = 1 if not times or max(times) > 100 * min(times) else "D2"
+    decades: int | str = 1 if not times or max(times) > 100 * min(times) else "D2"
     values = [float(value) for line in lines for value in line.y]
     near = bool(values) and max(values) - min(values) <= NEAR and all(map(float.is_integer, values))
     figure = go.Figure(lines)

@@ -74,7 +74,7 @@ class GraphSolution(ShownSolution):
         return cls(devices, tuple(map(int, order)), tuple(map(int, replicas)), instance.ids)
 
     @classmethod
-    def from_dict(cls, data: Any, instance: GraphData) -> GraphSolution:
+    def from_dict(cls, data: object, instance: GraphData) -> GraphSolution:
         """Read ``{"assignment": {id: device}, "order": [...], "replicas": [...]}``.
 
         Raises

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from stagepack.contracts import JsonObject
 from stagepack.instances.documents import strict
@@ -98,7 +97,7 @@ class GroupingSolution(ShownSolution):
         return cls(tuple(range(n + 1)), ((),) * n, offsets=((),) * n)
 
     @classmethod
-    def from_dict(cls, data: Any, instance: Any = None) -> GroupingSolution:
+    def from_dict(cls, data: object, instance: object = None) -> GroupingSolution:
         """Read what :meth:`to_dict` wrote.
 
         Raises

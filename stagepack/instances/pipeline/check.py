@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.instances.pipeline.data import PartitionData
 from stagepack.instances.pipeline.solution import PipelineSolution
+from stagepack.instances.profile import Link
 from stagepack.instances.violation import Violation
 from stagepack.shown import some
 
@@ -107,6 +107,7 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
         recv.append(recv_cycles(instance, device, first) if first > 0 else 0)
         send.append(send_cycles(instance, device, end) if end < instance.n else 0)
     stages = range(len(compute))
+    value: Number | Fraction
     match instance.objective.value:
         case "transfer-bounded":
             value = max(compute) + max(recv[j] + send[j] + host for j in stages)
@@ -117,7 +118,7 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
     return plain(value)
 
 
-def stage_compute(instance: PartitionData, first: int, end: int, device: int) -> Any:
+def stage_compute(instance: PartitionData, first: int, end: int, device: int) -> Number | Fraction:
     """Return the cycles of a stage, a Fraction where a speed divides them.
 
     Parameters
@@ -129,6 +130,7 @@ def stage_compute(instance: PartitionData, first: int, end: int, device: int) ->
     """
     speed = instance.cluster.devices[device].speed
     table = instance.compute_table
+    cycles: Number
     if table is not None:
         cycles = (table if table.ndim == 2 else table[device])[first, end].item()
     elif instance.cycles.dtype.kind == "i":
@@ -223,20 +225,20 @@ def host_cycles(instance: PartitionData) -> Number:
     return recv + send
 
 
-def plain(value: Any) -> Number:
+def plain(value: Number | Fraction) -> Number:
     """Return a Fraction, int or float as an int when it is one, else as a float."""
     if isinstance(value, Fraction):
         return value.numerator if value.denominator == 1 else float(value)
     return int(value) if isinstance(value, int) else float(value)
 
 
-def _link_cycles(instance: PartitionData, link: Any, nbytes: Any) -> Number:
+def _link_cycles(instance: PartitionData, link: Link | None, nbytes: int) -> Number:
     if link is None:
         return 0
     cycles = link.idle + int(nbytes) / (link.GBps * 2**30 / instance.cluster.clock)
     return int(cycles) if instance.whole else cycles
 
 
-def _item(value: Any) -> Number:
+def _item(value: np.generic) -> Number:
     number: Number = value.item()
     return number

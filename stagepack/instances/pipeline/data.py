@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -238,7 +238,7 @@ class PartitionData:
         return f"{self.name!r}, {self.n} layers, {self.k} devices, {self.objective}"
 
 
-def _parts(value: Any) -> Iterable[bytes]:
+def _parts(value: object) -> Iterable[bytes]:
     """Yield the bytes that tell `value` from another one."""
     if isinstance(value, np.ndarray):
         yield value.dtype.str.encode()

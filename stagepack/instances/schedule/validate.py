@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import SupportsIndex
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def edges(values: Iterable[object] | None, p: int) -> tuple[tuple[int, int], ...
     return found
 
 
-def _edge(at: int, value: Any) -> tuple[int, int]:
+def _edge(at: int, value: Iterable[SupportsIndex]) -> tuple[int, int]:
     """Return one edge as whole numbers."""
     try:
         producer, consumer = map(operator.index, value)

@@ -299,7 +299,9 @@ def _of_options(model: Any, instance: PhaseSchedule, table: OptionTable, upper: 
     return model(instance, table, upper=upper)
 
 
-def _of_group(model: Any, instance: PhaseSchedule, choice: Any, upper: int | None) -> Any:
+def _of_group(
+    model: Any, instance: PhaseSchedule, choice: tuple[int, int, str], upper: int | None
+) -> Any:
     io_tiles, microbatch, mode = choice
     return model(instance, io_tiles=io_tiles, microbatch=microbatch, mode=mode, upper=upper)
 

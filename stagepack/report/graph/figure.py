@@ -9,6 +9,7 @@ import numpy as np
 
 from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.graph.flows import Flow
+from stagepack.instances.profile import Array
 from stagepack.report import format as as_text
 from stagepack.report.extra import Figure
 from stagepack.report.figures import BORDER, LEGEND, ZOOM, graph_objects, look, text
@@ -88,7 +89,7 @@ def _graph(drawn: PartitionDrawing, page: Layered) -> Figure:
     return figure
 
 
-def _joined(lines: Any) -> tuple[list[float | None], list[float | None]]:
+def _joined(lines: Array | Sequence[Array]) -> tuple[list[float | None], list[float | None]]:
     """Return the coordinates of lines, with nothing between one and the next."""
     found: tuple[list[float | None], list[float | None]] = ([], [])
     for axis, values in zip(found, np.round(lines, 2).transpose(2, 0, 1).tolist(), strict=True):

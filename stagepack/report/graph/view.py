@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.contracts import JsonObject
+from stagepack.contracts import JsonObject, Number
 from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
 from stagepack.instances.graph.check import loads, plain
+from stagepack.instances.profile import Array
 from stagepack.report import format as as_text
 from stagepack.report.graph.figure import partition_charts
 from stagepack.report.graph.numbers import duration, unit, worth
@@ -140,8 +141,9 @@ class GraphView(View[GraphPartition, GraphSolution]):
         """Return a row a device."""
         return self.rows(instance, solution)
 
-    def shown(self, thing: Any, *, whole: bool = False) -> list[str | Head | Sheet]:
+    def shown(self, thing: object, *, whole: bool = False) -> list[str | Head | Sheet]:
         """Return how a partition prints."""
+        assert isinstance(thing, GraphSolution)
         devices = as_text.plural(len(np.unique(thing.assignment)), "device")
         head = f"{as_text.plural(len(thing.assignment), 'node')} on {devices}"
         return [f"{head}\ndevices {some(thing.assignment)}"]
@@ -180,22 +182,23 @@ class GraphView(View[GraphPartition, GraphSolution]):
         return Account(totals, sheet)
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell(name: str, value: Number | str | None) -> str:
     if name in ("memory", "limit"):
-        return as_text.quantity(value)
+        return as_text.quantity(None if value is None else int(value))
     return value if isinstance(value, str) else as_text.number(value)
 
 
-def _total(figures: Any) -> Any:
-    return figures.sum().item()
+def _total(figures: Array) -> Number:
+    total: Number = figures.sum().item()
+    return total
 
 
-def _ends(figures: Any) -> list[Any]:
+def _ends(figures: Array) -> list[int]:
     """Return the least and the largest of some figures, if there are any."""
     return [figures.min().item(), figures.max().item()] if len(figures) else []
 
 
-def _range(ends: list[Any], text: Any = as_text.number) -> str:
+def _range(ends: list[int], text: Callable[[int], str] = as_text.number) -> str:
     """Return the least and the largest, one where they are the same."""
     return " to ".join(dict.fromkeys(map(text, ends))) or as_text.NOTHING
 

@@ -159,8 +159,9 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
         """Return a row a group."""
         return self.rows(instance, solution)
 
-    def shown(self, thing: Any, *, whole: bool = False) -> list[str | Head | Sheet]:
+    def shown(self, thing: object, *, whole: bool = False) -> list[str | Head | Sheet]:
         """Return how a plan prints."""
+        assert isinstance(thing, GroupingSolution)
         head = f"{as_text.plural(thing.groups, 'group')} of "
         head += as_text.plural(thing.boundaries[-1], "operator")
         slices = some("global memory" if not cut else cut_words(cut) for cut in thing.slices)

@@ -242,8 +242,9 @@ class PackingView(View[LmemPacking, PackingSolution]):
             found["memory"] = names[solution.memory]
         return found
 
-    def shown(self, thing: Any, *, whole: bool = False) -> list[str | Head | Sheet]:
+    def shown(self, thing: object, *, whole: bool = False) -> list[str | Head | Sheet]:
         """Return how a solution prints."""
+        assert isinstance(thing, PackingSolution)
         offsets = thing.offsets
         ids = thing.ids or tuple(map(str, range(min(len(offsets), PRINTED))))
         pairs = zip(ids[:PRINTED], offsets[:PRINTED].tolist(), strict=True)

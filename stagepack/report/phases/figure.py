@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.report.extra import Figure
 from stagepack.report.figures import (
@@ -74,12 +74,12 @@ def _figure(drawn: PhaseBars, last: int, top: int) -> Figure:
     return figure
 
 
-def _marker(drawn: PhaseBars) -> dict[str, Any]:
+def _marker(drawn: PhaseBars) -> JsonObject:
     """Return how the bars of the phases look."""
     return {"color": list(map(band_colour, range(len(drawn.bands)))), "line": BORDER}
 
 
-def _phases(drawn: PhaseBars) -> Any:
+def _phases(drawn: PhaseBars) -> Figure:
     """Return the row of the phases."""
     bands = drawn.bands
     return graph_objects().Bar(
@@ -97,7 +97,7 @@ def _phases(drawn: PhaseBars) -> Any:
     )  # fmt: skip
 
 
-def _engine(drawn: PhaseBars, what: str, colour: str) -> Any:
+def _engine(drawn: PhaseBars, what: str, colour: str) -> Figure:
     """Return all that engines do of one sort."""
     own = drawn.of(what)
     return graph_objects().Bar(
@@ -117,7 +117,7 @@ def _engine(drawn: PhaseBars, what: str, colour: str) -> Any:
     )  # fmt: skip
 
 
-def _memory(drawn: PhaseBars, factor: int) -> Any:
+def _memory(drawn: PhaseBars, factor: int) -> Figure:
     """Return the most memory of every phase, in units of so many bytes."""
     bands = drawn.bands
     return graph_objects().Bar(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from fractions import Fraction
 
 from stagepack.contracts import JsonObject
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
@@ -126,10 +126,11 @@ class PhaseView(View[PhaseSchedule, PhaseSolution]):
         """Return a row a phase."""
         return phase_rows(plan(instance, solution))
 
-    def shown(self, thing: Any, *, whole: bool = False) -> list[str | Head | Sheet]:
+    def shown(self, thing: object, *, whole: bool = False) -> list[str | Head | Sheet]:
         """Return how a solution, or its plan, prints."""
         if isinstance(thing, Plan):
             return _plan(thing)
+        assert isinstance(thing, PhaseSolution)
         groups = as_text.plural(len(thing.boundaries) - 1, "group")
         lines = [
             f"{groups} of layers in {as_text.plural(len(thing.mode), 'phase')}",
@@ -141,7 +142,7 @@ class PhaseView(View[PhaseSchedule, PhaseSolution]):
         return ["\n".join(lines)]
 
 
-def _plain(rate: Any) -> float | None:
+def _plain(rate: Fraction | float | None) -> float | None:
     return None if rate is None else float(rate)
 
 

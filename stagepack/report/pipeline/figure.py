@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from stagepack.contracts import JsonObject, Number
 from stagepack.instances.pipeline import PipelinePartition
@@ -40,7 +39,7 @@ Spans = tuple[Sequence[Number], Sequence[Number]]
 """Where the bars of a map begin, and how wide they are."""
 
 
-def stage_map(instance: PipelinePartition, solutions: Any) -> Figure:
+def stage_map(instance: PipelinePartition, solutions: object) -> Figure:
     """Return the map of the stages, one row a solution, with a switch between two scales.
 
     Parameters

@@ -175,13 +175,14 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
         header = (*words, "estimated", "actual", "difference", "ratio")
         return Sheet(header, lines, words, spare=("device",))
 
-    def shown(self, thing: Any, *, whole: bool = False) -> list[str | Head | Sheet]:
+    def shown(self, thing: object, *, whole: bool = False) -> list[str | Head | Sheet]:
         """Return how a solution, or an estimate, prints."""
         if isinstance(thing, PipelineSolution):
             head = as_text.plural(len(thing.boundaries) - 1, "stage")
             head += f" of {as_text.plural(thing.boundaries[-1], 'layer')}"
             cuts, devices = some(thing.boundaries), some(thing.devices)
             return [f"{head}\nboundaries {cuts}\ndevices {devices}"]
+        assert isinstance(thing, Estimate)
         if whole:
             rows = thing.rows()
             names = [name for name in rows[0] if name != "peak_layer"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import shown
+from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, measure
 from stagepack.instances.schedule.check import Measure
 from stagepack.report import format as as_text
@@ -128,8 +127,9 @@ class ScheduleView(View[PipelineSchedule, ScheduleSolution]):
             "memory": operations.delta,
         }
 
-    def shown(self, thing: Any, *, whole: bool = False) -> list[str | Head | Sheet]:
+    def shown(self, thing: object, *, whole: bool = False) -> list[str | Head | Sheet]:
         """Return how a solution prints."""
+        assert isinstance(thing, ScheduleSolution)
         names = LETTERS[: thing.kinds]
         lines = [
             f"stage {stage}: "
@@ -141,7 +141,7 @@ class ScheduleView(View[PipelineSchedule, ScheduleSolution]):
         return ["\n".join([head, *lines])]
 
 
-def _span(values: Any) -> list[int]:
+def _span(values: Array) -> list[int]:
     return [int(values.min()), int(values.max())]
 
 
