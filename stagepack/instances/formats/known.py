@@ -95,4 +95,6 @@ def by_content(data: bytes) -> Format:
         known += "; tables begin with names of columns: forward, ... or lower, upper, size, ..."
     elif b";" in first or b"\t" in first:
         known += "; cells of tables are separated by commas"
+    elif b"Accelerator configuration" in data:
+        known = "Vela prints what can be read with --verbose-allocation"
     raise InputError("is in no format that is known here", field="format", remedy=known)

@@ -106,7 +106,7 @@ class Format:
             return str(wanted)
         if wanted is None and self.parsers:
             raise InputError(
-                f"fits {' and '.join(self.kinds)}",
+                "fits several kinds of problem",
                 field="problem",
                 remedy="say which (--kind): " + " or ".join(self.kinds),
             )

@@ -75,7 +75,10 @@ def test_content_decides_not_the_name(tmp_path: Path) -> None:
     path.write_text(json.dumps([CASE]))
     assert formats.read(path).name == "one"
     path.write_text("\n".join(SMALL))
-    with pytest.raises(InputError, match="fits pipeline-partition and graph-partition; say which"):
+    with pytest.raises(
+        InputError,
+        match=r"fits several kinds of problem; say which \(--kind\): pipeline-partition or graph",
+    ):
         formats.read(path, devices=1)
     assert formats.read(path, kind="pipeline-partition", devices=1).n == 5
     assert formats.read(path, kind="graph", devices=1, bandwidth=1).kind == "graph-partition"

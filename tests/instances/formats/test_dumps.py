@@ -134,6 +134,12 @@ def test_vela_itself_is_read(tmp_path: Path) -> None:
         assert result.objective <= instance.evaluate(own)
 
 
+def test_a_log_of_vela_without_tables_is_told_how_to_have_them(tmp_path: Path) -> None:
+    log = "Network summary for net\nAccelerator configuration               Ethos_U55_256\n"
+    with pytest.raises(InputError, match=r"no format.*; Vela prints .* --verbose-allocation$"):
+        sp.read(saved(tmp_path, log, "net.log"))
+
+
 def test_xla_dumps_live_ranges_beside_its_assignment(tmp_path: Path) -> None:
     ranges = saved(tmp_path, RANGES, "m.jit_f-live-range.txt")
     with pytest.raises(InputError, match=r"buffer-assignment\.txt is missing; append it, or say"):

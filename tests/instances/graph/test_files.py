@@ -282,7 +282,7 @@ def test_links_in_levels_are_said_beside_a_file(tmp_path: Path) -> None:
 
 def test_a_profile_says_what_it_needs(tmp_path: Path) -> None:
     path = graph(tmp_path, *SMALL)
-    with pytest.raises(InputError, match="fits pipeline-partition and graph-partition"):
+    with pytest.raises(InputError, match="fits several kinds of problem; say which"):
         sp.read(path, devices=2)
     with pytest.raises(InputError, match="devices: is not in the file"):
         sp.read(path, kind="graph-partition", bandwidth=1)
