@@ -26,6 +26,7 @@ from stagepack.heuristics.graph.step_bound import longest_chain, longest_path
 from stagepack.heuristics.graph.step_bound import step_bound as graph_bound
 from stagepack.heuristics.groups.stage_bound import least_compute, least_ranges
 from stagepack.heuristics.pipeline.step_stages import StepStages, affordable, least_step
+from stagepack.heuristics.schedule.lower_bounds import bounds
 from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.backward import Backward, is_weights
@@ -47,6 +48,10 @@ from stagepack.planning.stages import Level, Structure
 from stagepack.planning.tries import ROUNDS, Tries, expressed
 from stagepack.result import Result, Status, Trace
 
+SHARE = 0.1
+"""Of the time of a question, what schedules get before it is known which stages are best."""
+CUT = 0.3
+"""Of the time of a question, what cuts of graphs get."""
 SOURCE = "groups of the network on one chip"
 
 
@@ -93,6 +98,7 @@ class Grouped(Tries):
         reason = ""
         if all(level.result.solution is not None for level in levels):
             reason = self._search(tuple(levels), begin)
+            self._again()
         return self.plan(bound, source, "" if self.best is not None else reason)
 
     def _from_row(self) -> GraphSolution | None:
@@ -161,9 +167,21 @@ class Grouped(Tries):
             for weights in (self._shares(levels), self._alone()):
                 for cut in (self._guessed, self._cut) if self._least else (self._cut,):
                     self._try(levels, whole, first, weights.copy(), cut)
-            if self.ends():
+            if self.ends() or self._has_room(whole, in_flight, levels):
                 break
         return ""
+
+    def _has_room(
+        self,
+        whole: PipelinePartition | GraphPartition,
+        in_flight: int,
+        levels: tuple[Level, ...],
+    ) -> bool:
+        """Whether stages are no others where fewer stashes are left room for."""
+        if self.best is None or in_flight == 1 or not isinstance(whole, GraphPartition):
+            return False
+        loosest = self._cut(self.model.replace(microbatches=1), self._shares(levels))
+        return loosest is not None and not whole.check(loosest)
 
     def _alone(self) -> Array:
         """Return what operators take alone, passes in rows."""
@@ -233,13 +251,32 @@ class Grouped(Tries):
             given = self._inside(cut, lent)
             if given is None:
                 return
-            self.timed(given, levels, lent)
+            self._schedule(given, levels, lent)
             for (at, behind), level in given.inside.items():
                 members, _ = given.operators(at)
                 own, taken = weights[int(behind), members], int(level.result.objective or 0)
                 weights[int(behind), members] *= taken / max(1.0, own.sum())
                 stage = members[0], members[-1] + 1
                 self._measured.setdefault(stage, [0, 0])[int(behind)] = taken
+
+    def _schedule(self, given: Structure, levels: tuple[Level, ...], lent: int) -> None:
+        """Schedule stages, unless no schedule of theirs is faster; the best ones get more time."""
+        least = bounds.bound(given.schedule(), lambda _: not self.ends())[0]
+        if self.best is not None and least >= self.best[0]:
+            why = "no schedule of its stages is faster"
+            self.note(self.microbatches, lent, Status.FEASIBLE, why)
+            return
+        self.share = SHARE
+        self.timed(given, levels, lent)
+        self.share = 1.0
+
+    def _again(self) -> None:
+        """Schedule the best stages once more, with all the time of a question."""
+        if self.best is None or self.ends():
+            return
+        _, levels, given = self.best
+        if levels[1].result.status is not Status.OPTIMAL:
+            self.timed(given, tuple(one for one in levels if one.name in NETWORKS))
 
     def _guessed(self, whole: PipelinePartition, weights: Array) -> Any:
         """Return the stages of the least step where operators, and stages known, take so long."""
@@ -257,7 +294,10 @@ class Grouped(Tries):
         """Return stages that are balanced best where operators take so many cycles."""
         taken = np.maximum(1, np.rint(weights)).astype(np.int64)
         if isinstance(whole, GraphPartition):
-            return self.ask(whole.replace(time=taken.ravel())).solution
+            self.share = CUT
+            found = self.ask(whole.replace(time=taken.ravel())).solution
+            self.share = 1.0
+            return found
         behind = {} if self.back is None else {"backward": taken[1]}
         return self.ask(whole.replace(forward=taken[0], **behind, objective=BALANCED)).solution
 
