@@ -79,6 +79,10 @@ def plan(
             metavar="CHIP",
         ),
     ] = None,
+    batch: Annotated[
+        int | None,
+        option(METHOD, "Samples of a microbatch; those of the model where left out.", metavar="N"),
+    ] = None,
     threads: Threads = 1,
     seed: Seed = 0,
     time_limit: Annotated[
@@ -104,6 +108,8 @@ def plan(
     from stagepack.planning.search import DRAWN
 
     require_writable(output, plot, html, export, source=model)
+    if batch is not None:
+        context = {**context, "batch": batch}
     if plot is not None:
         require_drawable(DRAWN, plot, "--plot")
     if html is not None:
