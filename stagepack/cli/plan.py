@@ -50,6 +50,8 @@ AROUND = ("cluster", "devices", "bandwidth")
 """Words of the cluster around chips with local memory,"""
 STEP = ("microbatches", "training")
 """and of its step."""
+PLAIN, GROUPED = "pipeline-partition", "layer-grouping"
+"""The kinds of most networks of the catalog, and of those with shapes."""
 PROBLEM, HEAD = re.compile(rb'"problem"\s*:\s*"([a-z-]+)"'), 400
 """Where a native file says its kind: in its first bytes."""
 Split = Annotated[
@@ -317,7 +319,8 @@ def _has_operators(model: str, kind: str) -> bool:
 
     own = _own_kind(model)
     known = {entry.name.partition("/")[2] for entry in catalog.entries(kind)}
-    return own == kind or (not own and (Path(model).is_file() or model.replace("-", "") in known))
+    named = bool(known.intersection((model, model.replace("-", ""))))
+    return own == kind or (not own and (Path(model).is_file() or named))
 
 
 def _named(model: str, context: JsonObject) -> Instance:
@@ -333,7 +336,10 @@ def _named(model: str, context: JsonObject) -> Instance:
     if not found and "/" not in model and "." not in model and not Path(model).exists():
         networks = sorted(name.removeprefix(family) for name in known)
         what = f"no such file, nor a {kind} of the catalog"
-        raise InputError(what, file=model, remedy=suggest(model, networks))
+        usual = f"{KINDS[PLAIN].family}/{model}"
+        chain = kind not in (PLAIN, GROUPED) and usual in {entry.name for entry in catalog.entries(PLAIN)}
+        remedy = f"it is a {PLAIN}: leave out --kind" if chain else suggest(model, networks)
+        raise InputError(what, file=model, remedy=remedy)
     return instance_of(found[0] if found else model, context)
 
 
