@@ -336,8 +336,8 @@ def _named(model: str, context: JsonObject) -> Instance:
     if not found and "/" not in model and "." not in model and not Path(model).exists():
         networks = sorted(name.removeprefix(family) for name in known)
         what = f"no such file, nor a {kind} of the catalog"
-        usual = f"{KINDS[PLAIN].family}/{model}"
-        chain = kind not in (PLAIN, GROUPED) and usual in {entry.name for entry in catalog.entries(PLAIN)}
+        chains = {entry.name for entry in catalog.entries(PLAIN)}
+        chain = kind not in (PLAIN, GROUPED) and f"{KINDS[PLAIN].family}/{model}" in chains
         remedy = f"it is a {PLAIN}: leave out --kind" if chain else suggest(model, networks)
         raise InputError(what, file=model, remedy=remedy)
     return instance_of(found[0] if found else model, context)
