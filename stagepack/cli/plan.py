@@ -50,8 +50,6 @@ AROUND = ("cluster", "devices", "bandwidth")
 """Words of the cluster around chips with local memory,"""
 STEP = ("microbatches", "training")
 """and of its step."""
-PLAIN, GROUPED = "pipeline-partition", "layer-grouping"
-"""The kinds of most networks of the catalog, and of those with shapes."""
 PROBLEM, HEAD = re.compile(rb'"problem"\s*:\s*"([a-z-]+)"'), 400
 """Where a native file says its kind: in its first bytes."""
 Split = Annotated[
@@ -327,6 +325,7 @@ def _named(model: str, context: JsonObject) -> Instance:
     """Return the instance of a kind; networks of the catalog may be called by themselves."""
     from stagepack.instances import catalog
     from stagepack.kinds import KINDS
+    from stagepack.planning.search import GROUPS, KIND
 
     kind = context["kind"]
     family = f"{KINDS[kind].family}/"
@@ -336,9 +335,9 @@ def _named(model: str, context: JsonObject) -> Instance:
     if not found and "/" not in model and "." not in model and not Path(model).exists():
         networks = sorted(name.removeprefix(family) for name in known)
         what = f"no such file, nor a {kind} of the catalog"
-        chains = {entry.name for entry in catalog.entries(PLAIN)}
-        chain = kind not in (PLAIN, GROUPED) and f"{KINDS[PLAIN].family}/{model}" in chains
-        remedy = f"it is a {PLAIN}: leave out --kind" if chain else suggest(model, networks)
+        chains = {entry.name for entry in catalog.entries(KIND)}
+        chain = kind not in (KIND, GROUPS) and f"{KINDS[KIND].family}/{model}" in chains
+        remedy = f"it is a {KIND}: leave out --kind" if chain else suggest(model, networks)
         raise InputError(what, file=model, remedy=remedy)
     return instance_of(found[0] if found else model, context)
 
