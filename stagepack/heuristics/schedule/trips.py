@@ -69,6 +69,9 @@ WINDOW = 24
 TRIED = 4
 """Labels compared for each that is kept, of those that were least idle."""
 
+FRUITLESS = 0.25
+"""Part of the time that is taken after a sweep that has found nothing."""
+
 ROOM, STEPS = 60_000, 4_000_000
 """Labels that are made at a time, and steps of a kernel call: a twentieth of a second."""
 
@@ -188,6 +191,7 @@ class Trips:
         self._out = np.zeros((ROOM, columns), dtype=np.int64)
         self._parent, self._child = np.zeros((2, ROOM), dtype=np.int32)
         self._cut = self._hopeless = False  # labels were too many, or what becomes of one
+        self._fruitful = True  # the last sweep found a schedule or a bound
         self._sweeps = self._all()
 
     def rest(self, count: int) -> int:
@@ -199,9 +203,10 @@ class Trips:
 
     def find(self, work: float) -> None:
         """Look at labels for so many seconds of work, and go on there the next time."""
-        end = spent() + min(work, left())
+        begin, work = spent(), min(work, left())
         for _ in self._sweeps:
-            if not self._progress.keep_going() or spent() >= end:
+            share = 1.0 if self._fruitful else FRUITLESS
+            if not self._progress.keep_going() or spent() >= begin + share * work:
                 return
 
     def _all(self) -> Iterator[None]:
@@ -210,7 +215,10 @@ class Trips:
         for width, way in SWEEPS:
             value = self._progress.objective
             upper = FAR if value is None or way is Way.ALL else int(value)
+            before = value, self._progress.bound
             yield from self._sweep(min(width, most), way, upper)
+            after = self._progress.objective, self._progress.bound
+            self._fruitful = way is Way.ALL or before != after
             if not self._cut or self._hopeless:
                 return
 
