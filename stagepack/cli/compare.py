@@ -58,7 +58,7 @@ def compare(
         typer.Argument(
             metavar="INSTANCE",
             help=f"{INSTANCE_HELP} Also a kind, for its suite, or a suite in TOML. "
-            "Default: a tour of half a minute.",
+            "Default: a tour of seconds.",
             autocompletion=completion.instances,
         ),
     ] = None,
@@ -259,7 +259,7 @@ def _announcement(problems: dict[str, Instance], methods: Methods, limit: float)
     if isinstance(methods, dict):
         runs = sum(map(len, methods.values()))
         return (
-            f"a tour: {what}, one a problem, {runs} runs of {most}; half a minute the "
+            f"a tour: {what}, one a problem, {runs} runs of {most}; a quarter of a minute the "
             "first time, while kernels are compiled, then seconds (the whole suite: --all)"
         )
     return f"comparing methods on {what}, {most}"
