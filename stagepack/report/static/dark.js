@@ -1,6 +1,6 @@
 // Dresses figures, which are made for white pages (report/style.py), for dark ones. Areas keep their
-// colours, and dark text on them; lines, axes and text beside areas become light. Buttons stay as
-// they are: plotly.js gives the one that is pressed a light background whatever the others have.
+// colours, and dark text on them; lines, axes and text beside areas become light. Buttons have their
+// colours from page.css: plotly.js gives the one that is pressed a light background of its own.
 var DARK = {
   "white": "#171c21", "#222222": "#e4e7eb", "#6b7280": "#a3adb9", "#e3e6ea": "#3a434d",
   "#2f6fb0": "#7db4ea", "#aa3377": "#e07ab4", "#4477aa": "#77aadd",
@@ -13,11 +13,6 @@ function darkLayout(value) {
   if (value === null || typeof value !== "object") { return value; }
   var made = {};
   Object.keys(value).forEach(function (key) { made[key] = darkLayout(value[key]); });
-  if (value.updatemenus) {
-    made.updatemenus = value.updatemenus.map(function (menu) {
-      return Object.assign({}, menu, { font: Object.assign({}, menu.font, { color: "#222222" }) });
-    });
-  }
   return made;
 }
 function darkTrace(trace) {
