@@ -119,8 +119,6 @@ class Wait:
         how much beyond that.
     least : float
         Part of the limit after which one that counts its work may end by it.
-    left : bool
-        Whether they may leave a thread behind.
     why : str
     """
 
@@ -131,7 +129,6 @@ class Wait:
     times: float = 1.0
     seconds: float = 0.0
     least: float = LEAST
-    left: bool = False
     why: str
 
     def covers(self, kind: str, family: str, cell: Cell) -> bool:
@@ -145,15 +142,6 @@ class Wait:
 
 
 KNOWN = (
-    Wait(
-        kind="layer-grouping",
-        method="milp",
-        family="branches-in-one-group",
-        times=1.8,
-        left=True,
-        why="HiGHS makes tables of cliques in its presolve for more than 10 s without a look at "
-        "the time: it is left behind",
-    ),
     Wait(
         kind="lmem-packing",
         method="milp",
@@ -422,7 +410,7 @@ def verdict(cell: Cell, limit: float, wait: Wait | None = None) -> str:
         found.append(f"counted the limit as used after {cell.cpu:.2f} s")
     if cell.silence > SILENT:
         found.append(f"asked nothing for {cell.silence:.2f} s, from {cell.begin} to {cell.end}")
-    if cell.left > SILENT and not (wait is not None and wait.left):
+    if cell.left > SILENT:
         found.append(f"left a thread behind that used {cell.left:.2f} s in half a second")
     if cell.printed:
         found.append(f"printed {cell.printed!r}")

@@ -60,7 +60,6 @@ def test_what_is_wrong() -> None:
     assert "used 1.60 s" in verdict(Cell(method="m", deterministic=False, cpu=1.6), 1.0)
     left = Cell(method="m", deterministic=False, left=0.4)
     assert "left a thread behind" in verdict(left, 1.0)
-    assert verdict(left, 1.0, Wait(kind="k", left=True, why="w")) == ""
     silent = Cell(method="m", deterministic=True, silence=0.3, begin="a:1", end="b:2")
     assert verdict(silent, 1.0) == "asked nothing for 0.30 s, from a:1 to b:2"
     assert (
