@@ -17,6 +17,7 @@ from stagepack.cli.export import Form, require_exportable
 from stagepack.cli.options import (
     EXIT_INFEASIBLE,
     EXIT_INPUT,
+    EXIT_INTERRUPTED,
     EXIT_NOTHING,
     METHOD,
     OUTPUT,
@@ -142,7 +143,8 @@ def plan(
         (exported, export if made else None),
     )
     failed = answer(found, "the whole plan", output, *files, as_json=as_json)
-    nothing = EXIT_INFEASIBLE if found.status == "INFEASIBLE" else EXIT_NOTHING
+    nothing = EXIT_INTERRUPTED if found.interrupted else EXIT_NOTHING
+    nothing = EXIT_INFEASIBLE if found.status == "INFEASIBLE" else nothing
     raise typer.Exit(EXIT_INPUT if failed else 0 if found.levels else nothing)
 
 
@@ -222,7 +224,10 @@ def tune(
         )
     files = (found.to_csv, csv), (found.plot, plot)
     failed = answer(found, "the whole tuning", output, *files, as_json=as_json)
-    raise typer.Exit(EXIT_INPUT if failed else 0 if found.best is not None else EXIT_NOTHING)
+    nothing = EXIT_INTERRUPTED if found.interrupted else EXIT_NOTHING
+    if not found.interrupted and {one.status for one in found.evaluations} == {"INFEASIBLE"}:
+        nothing = EXIT_INFEASIBLE
+    raise typer.Exit(EXIT_INPUT if failed else 0 if found.best is not None else nothing)
 
 
 def _values(text: str) -> tuple[str, list[Any]]:

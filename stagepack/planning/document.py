@@ -54,6 +54,7 @@ class _Tuning(msgspec.Struct, frozen=True):
     configurations: int
     bisection: int
     evaluations: list[JsonObject]
+    interrupted: bool = False
 
 
 class _Figures(msgspec.Struct, frozen=True):
@@ -146,6 +147,7 @@ def read_tuning(path: str | Path) -> Tuning:
         evaluations=tuple(evaluations),
         configurations=found.configurations,
         bisection=found.bisection,
+        interrupted=found.interrupted,
     )
 
 

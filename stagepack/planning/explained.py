@@ -155,6 +155,8 @@ def explain_plan(
             threads=threads,
         )
         changes.append(change(asked.change, plan, found))
+        if found.interrupted:
+            break
     note = "" if questions else "plan anew to see what a change of the cluster buys"
     took = time.monotonic() - began
     return PlanExplanation(plan, tuple(_critical(plan)), tuple(changes), took, note)

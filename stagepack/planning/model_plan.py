@@ -88,6 +88,8 @@ class ModelPlan(Shown):
         Bytes of every device's own memory where there is remote memory, too; else empty.
     note : str
         What the plan says nothing about, such as other orders of the layers.
+    interrupted : bool
+        Whether the search for it was; documents do not say so.
     """
 
     name: str
@@ -101,6 +103,7 @@ class ModelPlan(Shown):
     bundle: int = 1
     on_chip: tuple[int | None, ...] = ()
     note: str = ""
+    interrupted: bool = False
 
     # ------------------------------------------------------------------ figures
 

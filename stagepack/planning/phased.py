@@ -60,6 +60,7 @@ def phased(
         model.name, microbatches, False, limits, model=model, chip=chip, whole=not split
     )
     search.attempts, search.best = resident.attempts, resident.best
+    search.interrupted = resident.interrupted
     bound, source = search.unlimited(split), "least step of all stages"
     loads = search.bound()
     if loads > bound:

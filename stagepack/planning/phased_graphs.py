@@ -59,6 +59,7 @@ def phased_graph(
     resident = Graphs(model.name, microbatches, split, limits, model=model, enough=bound)
     reason = resident.search()
     search.attempts, search.best, search.enough = resident.attempts, resident.best, bound
+    search.interrupted = resident.interrupted
     if model.capacity is not None:
         search.search()
         if search.best is None:

@@ -18,6 +18,8 @@ from stagepack.solve import solve
 
 QUESTIONS = 20
 """For how many times the limit of one question new ones are begun."""
+LEAST = 0.01
+"""Seconds of a question after one that was interrupted."""
 ROUNDS = 8
 """How often one partition is asked for again, with what was learnt of the last one."""
 
@@ -38,6 +40,8 @@ class Tries:
         A bound on every plan.
     share : float
         Part of the limit that a question may take.
+    interrupted : bool
+        Whether a question was: those after it get next to no time, and none is begun anew.
     """
 
     name: str
@@ -46,6 +50,7 @@ class Tries:
     limits: dict[str, Any]
     enough: int | None = None
     share: float = 1.0
+    interrupted: bool = False
     attempts: list[Attempt] = field(default_factory=list)
     best: tuple[Number, tuple[Level, ...], Structure] | None = None
     _began: float = field(default_factory=time.monotonic)
@@ -54,13 +59,18 @@ class Tries:
         """Solve one question."""
         limit = self.limits["time_limit"]
         given = limit if limit is None else self.share * limit
-        found = solve(instance, **{**self.limits, "time_limit": given})
+        found = solve(
+            instance, **{**self.limits, "time_limit": LEAST if self.interrupted else given}
+        )
+        self.interrupted |= found.termination is Termination.INTERRUPTED
         self._began += found.setup_time
         return found
 
     def ends(self) -> bool:
         """Whether no further question is asked: nothing is faster, or the time is over."""
         if self.best is not None and self.enough is not None and self.best[0] <= self.enough:
+            return True
+        if self.interrupted:
             return True
         limit = self.limits["time_limit"]
         return limit is not None and time.monotonic() - self._began > QUESTIONS * limit
@@ -137,6 +147,7 @@ class Tries:
             microbatches=self.microbatches,
             attempts=tuple(self.attempts),
             reason=reason,
+            interrupted=self.interrupted,
         )
         if self.best is None:
             if reason:

@@ -74,6 +74,8 @@ class Tuning(ShownRows):
     bisection : int
         Plans that bisection within every point of the grid makes, as far as that is known: where
         it is not, the fewest that it could.
+    interrupted : bool
+        Whether the search was, so that the best one may be missing.
     """
 
     options: dict[str, tuple[Any, ...]]
@@ -82,6 +84,7 @@ class Tuning(ShownRows):
     evaluations: tuple[Evaluation, ...]
     configurations: int
     bisection: int
+    interrupted: bool = False
 
     @property
     def best(self) -> Evaluation | None:
@@ -135,6 +138,7 @@ class Tuning(ShownRows):
                 "bisection": self.bisection,
                 "saved": self.saved,
                 "doubts": list(self.doubts),
+                "interrupted": self.interrupted,
                 "best": None if best is None else best.to_row(),
                 "front": [one.to_row() for one in self.front],
                 "evaluations": [one.to_row() for one in self.evaluations],
@@ -183,7 +187,9 @@ class Tuning(ShownRows):
         best, made = self.best, len(self.evaluations)
         if best is None:
             reasons = dict.fromkeys(one.reason for one in self.evaluations if one.reason)
-            return [Head([("nothing fits", "")], reason=next(iter(reasons), ""))]
+            told = "interrupted before anything that fits was planned"
+            told = told if self.interrupted else "nothing fits"
+            return [Head([(told, "")], reason=next(iter(reasons), ""))]
         chosen = ", ".join(f"{name} {value}" for name, value in best.options.items())
         figures = [
             f"{as_text.number(best.throughput)} samples a second",
@@ -191,6 +197,8 @@ class Tuning(ShownRows):
             f"{as_text.plural(made, 'plan')} for {self.configurations:,} configurations",
             f"bisection in each point of the grid makes at least {self.bisection:,}",
         ]
+        if self.interrupted:
+            figures.append("interrupted: not all that may be better was tried")
         if self.doubts:
             told = f"not monotone as declared: {self.doubts[0]}"
             more = len(self.doubts) - 1

@@ -167,10 +167,14 @@ class _Tuner:
     def run(self, search: str) -> Tuning:
         """Search, and return what was found."""
         self.lines = lines = list(self._lines())
-        if search == "grid":
-            self._all(lines)
-        else:
-            self._bisected(lines, bounded=search == "bounds")
+        interrupted = False
+        try:
+            if search == "grid":
+                self._all(lines)
+            else:
+                self._bisected(lines, bounded=search == "bounds")
+        except KeyboardInterrupt:
+            interrupted = True
         return Tuning(
             options={name: tuple(some) for name, some in self.values.items()},
             monotone=self.monotone,
@@ -178,6 +182,7 @@ class _Tuner:
             evaluations=tuple(self.done),
             configurations=sum(len(line.configurations) for line in lines),
             bisection=sum(_bisection(line) for line in lines),
+            interrupted=interrupted,
         )
 
     def _lines(self) -> Iterator[_Line]:
@@ -311,6 +316,8 @@ def _evaluated(
     cached = figures is not None
     if figures is None:
         plan = plan_model(instance, **limits)
+        if plan.interrupted:  # the search as a whole is, and this plan might have been better
+            raise KeyboardInterrupt
         figures = {
             "status": str(plan.status),
             "cycles": plan.objective,

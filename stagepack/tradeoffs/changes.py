@@ -14,7 +14,7 @@ from stagepack.report.pages import Chapter, chapter, with_pictures
 from stagepack.report.shown import contents
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import view
-from stagepack.result import Result, Status
+from stagepack.result import Result, Status, Termination
 from stagepack.shown import Shown
 from stagepack.solve import solve
 
@@ -183,12 +183,14 @@ def explain(
     for one in (instance, *(what.instance for what in changed)):
         limit = _part(time_limit, results, 1 + len(changed), evenly=by_work)
         results.append(solve(one, method, time_limit=limit, **options))
+        if results[-1].termination is Termination.INTERRUPTED:
+            break
     result = results[0]
     critical: tuple[tuple[str, str], ...] = ()
     if result.solution is not None:
         critical = tuple(known.critical(instance, result.solution))
     changes = []
-    for what, found in zip(changed, results[1:], strict=True):
+    for what, found in zip(changed, results[1:], strict=False):
         changes.append(change(what.change, result, found, float(instance.tolerance)))
     return Explanation(instance, result, critical, tuple(changes))
 

@@ -9,7 +9,7 @@ from stagepack.contracts import Instance, Number
 from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
 from stagepack.instances.tradeoffs import axis
-from stagepack.result import Result
+from stagepack.result import Result, Termination
 from stagepack.solve import solve
 from stagepack.tradeoffs.front import Front, FrontPoint
 from stagepack.tradeoffs.staircase import Staircase
@@ -48,6 +48,8 @@ class _Limit:
     def took(self, result: Result[Any]) -> None:
         """Take off what a solve took."""
         self._left -= result.runtime if self._each is None else self._each
+        if result.termination is Termination.INTERRUPTED:
+            self._left = 0
 
     def goes_on(self) -> bool:
         """Whether there is time for another one."""
