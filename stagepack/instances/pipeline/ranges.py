@@ -220,7 +220,7 @@ class RangeCosts:
             table = np.empty((self.classes, self.n + 1), np.int64 if instance.whole else np.float64)
             for c, link in enumerate(each):
                 pause()
-                table[c] = instance.trips * self._link_cycles(link, moved)
+                np.multiply(self._link_cycles(link, moved), instance.trips, out=table[c])
             rows.append(table)
             host.append(self._link_cycles(host_link, moved[cut : cut + 1])[0])
         return rows[0], rows[1], np.array(host if instance.host_transfer else [])
@@ -457,7 +457,11 @@ class RangeCosts:
         needed = self.k - 1
         if self.instance.fewer_stages or not 0 < needed <= len(cuts):
             return 0, 0
-        recv, send = (rows.min(axis=0)[cuts] for rows in (self.recv, self.send))
+        inner = slice(1, self.n) if len(cuts) == self.n - 1 else cuts  # no copy of all of them
+        recv, send = (
+            (rows[0] if self.classes == 1 else rows.min(axis=0))[inner]
+            for rows in (self.recv, self.send)
+        )
         dearest = smallest(np.maximum(recv, send), needed).max()
         together = smallest(recv + send, needed).sum()
         return int(dearest), int(-(-together // self.k))
