@@ -55,8 +55,7 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.formulations.base import LARGEST_VALUE
-from stagepack.formulations.pipeline.model import PipelineModel
-from stagepack.formulations.pipeline.windows import (
+from stagepack.formulations.pipeline.frame import (
     Slot,
     StageValues,
     constant_ticks,
@@ -66,6 +65,7 @@ from stagepack.formulations.pipeline.windows import (
     stashed_microbatches,
     transfers_count,
 )
+from stagepack.formulations.pipeline.model import PipelineModel
 from stagepack.instances.arrays import distinct
 from stagepack.instances.pipeline.ranges import assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution

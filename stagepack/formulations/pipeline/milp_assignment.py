@@ -56,8 +56,7 @@ from functools import cached_property
 
 import numpy as np
 
-from stagepack.formulations.pipeline.model import LARGEST_COEFFICIENT, PipelineModel
-from stagepack.formulations.pipeline.windows import (
+from stagepack.formulations.pipeline.frame import (
     UNLIMITED,
     Slot,
     StageValues,
@@ -67,6 +66,7 @@ from stagepack.formulations.pipeline.windows import (
     stashed_microbatches,
     transfers_count,
 )
+from stagepack.formulations.pipeline.model import LARGEST_COEFFICIENT, PipelineModel
 from stagepack.formulations.program import Program, Sum, total
 from stagepack.instances.arrays import distinct
 from stagepack.instances.pipeline.instance import PipelinePartition

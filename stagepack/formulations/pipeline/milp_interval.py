@@ -43,8 +43,7 @@ from functools import cached_property
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formulations.pipeline.model import LARGEST_COEFFICIENT, PipelineModel
-from stagepack.formulations.pipeline.windows import (
+from stagepack.formulations.pipeline.frame import (
     UNLIMITED,
     StageLimits,
     StageValues,
@@ -60,6 +59,7 @@ from stagepack.formulations.pipeline.windows import (
     starts_before,
     union,
 )
+from stagepack.formulations.pipeline.model import LARGEST_COEFFICIENT, PipelineModel
 from stagepack.instances.arrays import distinct
 from stagepack.instances.pipeline.ranges import assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution

@@ -136,7 +136,7 @@ def _rows(low: Array, high: Array, order: Array, keep_going: Callable[[], bool])
     other, edge, back, ranked = np.empty((4, 2 * m), dtype=np.int32)
     rows = Rows(ptr, other, edge, back, ranked)
     cursor, above = ptr[:-1].copy(), np.empty(m, dtype=np.int32)
-    for enter in (kernels.enter_lower, kernels.enter_higher):
+    for enter in (kernels.add_lower_neighbours, kernels.add_higher_neighbours):
         for begin in range(0, m, PART):
             if not keep_going():
                 return None

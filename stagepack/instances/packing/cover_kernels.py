@@ -64,10 +64,10 @@ class Cover(NamedTuple):
 
 
 @compiled
-def enter_lower(
+def add_lower_neighbours(
     low: Array, high: Array, begin: int, end: int, cursor: Array, above: Array, rows: Rows
 ) -> None:
-    """Enter the lower end of the edges [begin, end) into the row of the higher one.
+    """Write the lower end of the edges [begin, end) into the row of neighbours of the higher one.
 
     Parameters
     ----------
@@ -88,12 +88,20 @@ def enter_lower(
 
 
 @compiled
-def enter_higher(
+def add_higher_neighbours(
     low: Array, high: Array, begin: int, end: int, cursor: Array, above: Array, rows: Rows
 ) -> None:
-    """Enter the higher end into the row of the lower one, once all lower ends are entered.
+    """Write the higher end into the row of the lower one, behind all its lower neighbours.
 
-    The parameters are those of :func:`enter_lower`.
+    So every row is in order, and each of its places knows the one that the edge has in the other
+    row (`rows.back`).  Once all edges went through :func:`add_lower_neighbours`.
+
+    Parameters
+    ----------
+    low, high, begin, end, cursor, rows
+        As :func:`add_lower_neighbours` takes them.
+    above : ndarray of int32, shape (m,)
+        What it wrote.
     """
     for e in range(begin, end):
         at = cursor[low[e]]

@@ -11,7 +11,7 @@ import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.formulations.pipeline import CpSat
 from stagepack.formulations.pipeline import cp_sat as module
-from stagepack.formulations.pipeline.windows import furthest_ends
+from stagepack.formulations.pipeline.frame import furthest_ends
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array, Cluster, Device, Link

@@ -10,7 +10,7 @@ import pytest
 
 from stagepack.errors import InputError
 from stagepack.formulations.pipeline import CpSat, MilpAssignment, MilpInterval
-from stagepack.formulations.pipeline.windows import (
+from stagepack.formulations.pipeline.frame import (
     UNLIMITED,
     Slot,
     StageLimits,
