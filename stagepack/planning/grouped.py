@@ -45,7 +45,7 @@ from stagepack.instances.profile import Array
 from stagepack.planning.model_plan import NETWORKS, ModelPlan
 from stagepack.planning.resident import BALANCED
 from stagepack.planning.stages import Level, Structure
-from stagepack.planning.tries import ROUNDS, Tries, expressed
+from stagepack.planning.tries import QUESTIONS, ROUNDS, Tries, expressed
 from stagepack.result import Result, Status, Trace
 
 SHARE = 0.1
@@ -105,8 +105,11 @@ class Grouped(Tries):
         """Return the stages of the best plan of a graph's operators in a row; None for none."""
         if self.row is None or not isinstance(self.model, GraphPartition):
             return None
+        limit = self.limits["time_limit"]
+        spent = 0.0 if limit is None else QUESTIONS * limit / 2  # the other half is the graph's
         search = dataclasses.replace(
             self,
+            _began=self._began - spent,
             model=self.row,
             row=None,
             network=self._order(self.network),
