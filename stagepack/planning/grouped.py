@@ -13,6 +13,7 @@ The network is a chain of its operators in their order, or a graph.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +41,7 @@ from stagepack.instances.groups.stage import (
     training_bound,
 )
 from stagepack.instances.groups.words import Order
-from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Array
 from stagepack.planning.model_plan import NETWORKS, ModelPlan
 from stagepack.planning.resident import BALANCED
@@ -52,6 +53,8 @@ SHARE = 0.1
 """Of the time of a question, what schedules get before it is known which stages are best."""
 CUT = 0.3
 """Of the time of a question, what cuts of graphs get."""
+SHIFTS = 60
+"""Boundaries that are moved at most."""
 SOURCE = "groups of the network on one chip"
 
 
@@ -126,6 +129,12 @@ class Grouped(Tries):
         passes = 1 if self.back is None else 2
         return GraphSolution.of(self.model, np.tile(place, passes))
 
+    def _together(self) -> GraphSolution | None:
+        """Return all operators of a graph on one device, which few microbatches leave no sooner."""
+        if not isinstance(self.model, GraphPartition):
+            return None
+        return GraphSolution.of(self.model, np.zeros(self.model.n, dtype=np.int64))
+
     def _networks(self) -> Iterator[LayerGrouping]:
         """Yield the passes of the network."""
         yield self.network
@@ -165,14 +174,36 @@ class Grouped(Tries):
                 if first.status is Status.INFEASIBLE and in_flight == 1:
                     return first.reason
                 continue
-            if begin is not None and not whole.check(begin):
-                self._try(levels, whole, first, self._shares(levels), self._cut, begin)
+            begins: tuple[Any, ...] = begin, self._together()
+            for stages in begins:
+                if stages is not None and not whole.check(stages):
+                    self._try(levels, whole, first, self._shares(levels), self._cut, stages)
             for weights in (self._shares(levels), self._alone()):
                 for cut in (self._guessed, self._cut) if self._least else (self._cut,):
                     self._try(levels, whole, first, weights.copy(), cut)
+            self._shift(levels, whole, first)
             if self.ends() or self._has_room(whole, in_flight, levels):
                 break
         return ""
+
+    def _shift(self, levels: tuple[Level, ...], whole: Any, first: Result[Any]) -> None:
+        """Move single boundaries of the best stages of a chain, as long as that is better."""
+        tried, known = 0, None
+        while self.best is not None and self.best is not known and not self.ends():
+            known = self.best
+            best = known[2].cut.result.solution
+            if not isinstance(best, PipelineSolution) or len(best.boundaries) != whole.k + 1:
+                return
+            for at, by in itertools.product(range(1, whole.k), (-1, 1)):
+                cuts = list(best.boundaries)
+                cuts[at] += by
+                if not cuts[at - 1] < cuts[at] < cuts[at + 1] or tried >= SHIFTS:
+                    continue
+                solution = dataclasses.replace(best, boundaries=tuple(cuts))
+                if solution in self._seen or whole.check(solution):
+                    continue
+                tried += 1
+                self._try(levels, whole, first, self._alone(), lambda *_: None, solution)
 
     def _has_room(
         self,

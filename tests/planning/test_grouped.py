@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -71,20 +72,24 @@ def test_the_backward_pass_of_branches_is_known() -> None:
     assert stored.outputs == ("first", "left", "right", "sum", "pool")
 
 
-def test_gradients_go_through_sums_as_they_are() -> None:
+def summed() -> sp.LayerGrouping:
+    """Return the same, where it is said that the sum is one."""
     network = branches()
-    operators = [
-        op if op.name != "sum" else Operator(**{**vars_of(op), "adds": True})
-        for op in network.operators
-    ]
-    found = backward(network.replace(operators=operators))
+    operators = list(network.operators)
+    operators[3] = msgspec.structs.replace(operators[3], adds=True)
+    return network.replace(operators=operators)
+
+
+def test_gradients_go_through_sums_as_they_are() -> None:
+    found = backward(summed())
     reads = {op.name: op.inputs for op in found.network.operators}
     assert reads["left backward"] == reads["right backward"] == ("pool backward",)
-    assert network.replace(operators=operators).digest == network.digest
-
-
-def vars_of(operator: Operator) -> dict[str, Any]:
-    return {name: getattr(operator, name) for name in operator.__struct_fields__}
+    assert summed().digest == branches().digest
+    # A stage of nothing else has its turn all the same.
+    plan = sp.plan_model(summed(), sp.Cluster.uniform(5), microbatches=2, training=True, split=True)
+    assert plan.check() == ()
+    assert plan.levels
+    assert "stage 3 backward" not in [level.name for level in plan.levels]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ DIGITS = 6
 """Of rates, which count by their decimal text."""
 SLACK = 1e-9
 """Relative, for powers of floats."""
+LEAST = 2
+"""Cycles of a backward pass that leads gradients on as they are: one each of B and W."""
 BOTH = "forward+backward"
 """The objective of graphs whose backward pass has nodes of its own."""
 
@@ -134,7 +136,7 @@ def _way_back(instance: LayerGrouping, back: Backward | None) -> list[JsonObject
         cycles[of] += played_alone(back.network, at)
         around[of] = max(around[of], nbytes)
     return [
-        {"backward": max(1, taken), "backward_temporary": held}
+        {"backward": max(LEAST, taken), "backward_temporary": held}
         for taken, held in zip(cycles, around, strict=True)
     ]
 
