@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from stagepack.errors import InputError
-from stagepack.formulations.pipeline import MilpAssignment, MilpInterval, cp_sat, windows
+from stagepack.formulations.pipeline import MilpAssignment, MilpInterval, cp_sat, frame
 from stagepack.heuristics import effort
 from stagepack.heuristics.pipeline import bisect, dp, prober, reference
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
@@ -114,7 +114,7 @@ def test_models_that_take_longer_to_load_than_there_is_are_not_handed_over(
 
 
 def test_a_model_that_is_too_large_leaves_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "MOST_CUTS", 3)
+    monkeypatch.setattr(frame, "MOST_CUTS", 3)
     result = solve(chain(200, 4), "cp-sat", time_limit=None)
     assert (result.status, result.termination) == (Status.FEASIBLE, Termination.FINISHED)
     assert "more than 3 together" in result.reason
