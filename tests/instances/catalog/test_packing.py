@@ -12,7 +12,7 @@ from stagepack.instances import catalog, formats
 from stagepack.instances.catalog.networks import NETWORKS
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.catalog import GENERATORS, evolved
+from stagepack.instances.packing.catalog import GENERATORS, evolved, relatives
 from tests.imports import ROOT
 from tests.packing_cases import brute_force
 
@@ -369,6 +369,25 @@ def test_open_packings_have_the_placements_that_are_kept(placement: str, setting
     assert known.value == lowest.evaluate(placed)
     assert instance.capacity == highest_load(instance)
     assert known.value > highest_load(instance)
+
+
+@pytest.mark.parametrize(
+    ("of", "changes", "seed"), [("I", 4, (905, 40)), ("I", 4, (905, 88)), ("K", 2, (901, 179))]
+)
+def test_open_relatives_of_public_data_have_the_placements_that_are_kept(
+    of: str, changes: int, seed: tuple[int, int], data_dir: Any
+) -> None:
+    instance = formats.read(data_dir / "minimalloc" / f"{of}.1048576.csv")
+    instance = relatives.relative(instance, changes, np.random.default_rng(seed))
+    lowest = instance.replace(objective="peak")
+    name = f"minimalloc-{of}{changes}-{seed[1]}-{seed[0]}.json"
+    placed = formats.read_solution(ROOT / "benchmarks" / "open_packings" / name, lowest)
+    known = catalog.best_known(lowest)
+    assert known is not None
+    assert not known.proved
+    assert isinstance(placed, PackingSolution)
+    assert lowest.check(placed) == ()
+    assert known.value == lowest.evaluate(placed) > highest_load(instance)
 
 
 def test_best_known_values_of_public_data(data_dir: Any) -> None:

@@ -4,7 +4,7 @@ All states of a level have about as much placed; the most promising are kept and
 state wastes below the blocks that are left, these being as low as can be proved, says how promising
 it is, and long lifetimes are better placed early.  How both are weighed decides whether a search
 ends or dies half way, so that many settings are tried before the beam is widened, around the one
-that got furthest.  From time to time a state of a level, mostly the best, is handed to the exact
+that got furthest.  From time to time a state of a level, often the best, is handed to the exact
 search with few nodes: what is left falls apart into parts that it packs one by one, where all
 states of a beam must get all parts right at once.  What is found is a packing; that nothing is
 found proves nothing.

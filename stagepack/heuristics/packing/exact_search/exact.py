@@ -43,7 +43,7 @@ PATIENT = 8
 QUICK, EARLY, LATE = 2, 0.005, 0.1
 """Once so many rounds are over, beams begin after so many seconds of work; before, after more."""
 
-EAGER, SHARE, LONG, TURN = 3.0, 1.0, 1.0, 0.01
+EAGER, SHARE, LONG, TURN = 2.0, 1.0, 1.0, 0.01
 """How many times as long as the search of a round beams take, at first and once orders took so many
 seconds, and the seconds of a turn: they find what has hardly any room, and prove nothing."""
 
