@@ -68,9 +68,9 @@ if TYPE_CHECKING:
     from stagepack.instances.packing import measure as measure
     from stagepack.instances.phases import PhaseSchedule as PhaseSchedule
     from stagepack.instances.phases import PhaseSolution as PhaseSolution
-    from stagepack.instances.phases.execute import check_program as check_program
+    from stagepack.instances.phases.execution.execute import check_program as check_program
+    from stagepack.instances.phases.execution.program import program as program
     from stagepack.instances.phases.plan import plan as plan
-    from stagepack.instances.phases.program import program as program
     from stagepack.instances.pipeline import Objective as Objective
     from stagepack.instances.pipeline import PipelinePartition as PipelinePartition
     from stagepack.instances.pipeline import PipelineSolution as PipelineSolution

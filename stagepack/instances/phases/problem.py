@@ -16,7 +16,7 @@ PROBLEM = Problem(
         "PhaseSchedule": "",
         "PhaseSolution": "",
         "plan": "plan",
-        "program": "program",
-        "check_program": "execute",
+        "program": "execution.program",
+        "check_program": "execution.execute",
     },
 )

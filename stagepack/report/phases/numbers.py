@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stagepack.instances.phases.simulate import IO, Event, simulate
+from stagepack.instances.phases.execution.simulate import IO, Event, simulate
 
 if TYPE_CHECKING:
     from stagepack.instances.phases import PhaseSchedule, PhaseSolution

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagepack.instances.phases import Mode
+from stagepack.instances.phases.execution.simulate import idle, loop
 from stagepack.instances.phases.modes import (
     compute_cycles,
     io_slack,
@@ -18,7 +19,6 @@ from stagepack.instances.phases.modes import (
     phase_time,
     transfer_cycles,
 )
-from stagepack.instances.phases.simulate import idle, loop
 from stagepack.instances.profile import Chip
 
 cycles = st.integers(0, 12)

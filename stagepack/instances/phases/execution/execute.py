@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.phases.data import PhaseData
+from stagepack.instances.phases.execution.simulate import idle, loop
 from stagepack.instances.phases.modes import compute_cycles, link_rate, rate, transfer_cycles
-from stagepack.instances.phases.simulate import idle, loop
 from stagepack.instances.violation import Violation
 
 Op = JsonObject

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
-from stagepack.instances.phases.execute import execute
-from stagepack.instances.phases.program import program
+from stagepack.instances.phases.execution.execute import execute
+from stagepack.instances.phases.execution.program import program
 
 
 def rich() -> tuple[PhaseSchedule, PhaseSolution]:

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
-from stagepack.instances.phases.execute import execute
+from stagepack.instances.phases.execution.execute import execute
+from stagepack.instances.phases.execution.program import program
+from stagepack.instances.phases.execution.simulate import simulate
 from stagepack.instances.phases.plan import plan
-from stagepack.instances.phases.program import program
-from stagepack.instances.phases.simulate import simulate
 from tests.instances.phases.examples import two_groups, two_layers
 from tests.random_phases import plans, random_phases, random_plan
 

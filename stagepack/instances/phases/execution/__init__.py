@@ -1,0 +1,1 @@
+"""Plans that run: as programs, step by step on symbols, and on two engines."""
