@@ -18,7 +18,7 @@ from numba.core import event, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np import linalg
 
-from stagepack.instances.compiler import Part, Whole, quick
+from stagepack.instances import compiler
 from stagepack.progress import compilation
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
@@ -50,7 +50,7 @@ _spare_blas()
 _INNER: dict[str, Any] = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
-    "pipeline_class": Part,
+    **compiler.options(compiler.Part),
 }
 _STEP: dict[str, Any] = {**_INNER, "_nrt": False}
 
@@ -65,7 +65,7 @@ def compiled(function: FunctionT) -> FunctionT:
     options: dict[str, Any] = {
         "nogil": True,
         "no_cfunc_wrapper": True,
-        "pipeline_class": Whole,
+        **compiler.options(compiler.Whole),
     }
     try:
         kernel: Any = numba.njit(cache=True, **options)(function)
@@ -91,7 +91,7 @@ def _alone(make: Callable[[object], object], path: str, signature: object) -> ob
             file = held.enter_context(Path(path).open("ab"))
             if not _locked(file):
                 _wait(file)
-        with quick():
+        with compiler.quick():
             return make(signature)
 
 

@@ -4,6 +4,7 @@ A function that is only a part of others is not brought to machine code by itsel
 would run: its code is optimised once, within the kernels that call it.  Passes for what kernels do
 not have are left out, and the type of an operation on the same kinds of numbers is found once
 where numba asks a dozen templates again at every one.  Together that is a third of the time.
+It knows numba from within: versions later than those it was tried with compile in their own way.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numba
 from numba.core import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.types.functions import BaseFunction
 
+TRIED = (0, 68)
+"""The latest minor version of numba that this was tried with; the first was 0.61."""
 LEFT_OUT = (
     "with_lifting",
     "inline_closure_likes",
@@ -30,6 +34,19 @@ MODULES = ("_operator", "builtins", "math")
 """Where functions are from whose results depend on the kinds of plain arguments alone."""
 OF_ARRAYS = ("getitem", "setitem", "len")
 """Those of them that are asked for arrays, too."""
+
+
+def options(way: type[CompilerBase]) -> dict[str, Any]:
+    """Return the options of ``numba.njit`` for a way: none where this numba was not tried."""
+    return {"pipeline_class": way} if _tried(numba.__version__) else {}
+
+
+def _tried(version: str) -> bool:
+    """Whether a version of numba is not later than those tried."""
+    try:
+        return tuple(map(int, version.split(".")[:2])) <= TRIED
+    except ValueError:
+        return False
 
 
 class Whole(CompilerBase):
@@ -88,6 +105,9 @@ class _PartLibrary(JITCodeLibrary):
 @contextlib.contextmanager
 def quick() -> Iterator[None]:
     """Remember in the block, under numba's lock, what types operations have."""
+    if not _tried(numba.__version__):
+        yield
+        return
     function: Any = BaseFunction
     asked = function.get_call_type
     function.get_call_type = _remembering(asked)

@@ -20,10 +20,13 @@ from numba.core import types
 from numba.core.registry import cpu_target
 from numba.core.types.functions import BaseFunction
 
-from stagepack.instances import compiled
+from stagepack.instances import compiled, compiler
 from stagepack.instances.compiled import inlined, inner, step
-from stagepack.instances.compiler import quick
 from stagepack.progress import compilation
+
+lean = pytest.mark.skipif(
+    not compiler.options(compiler.Part), reason="this numba compiles in its own way"
+)
 
 
 @pytest.mark.parametrize("way", [inner, step, inlined])
@@ -161,6 +164,7 @@ assert sp.solve(chain, "dp", warm_start=None).objective == 7
     assert done.returncode == 0, done.stderr
 
 
+@lean
 def test_types_of_operations_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     search = BaseFunction.get_call_type
@@ -174,7 +178,7 @@ def test_types_of_operations_are_found_once(monkeypatch: pytest.MonkeyPatch) -> 
     times = typing.resolve_value_type(operator.mul)
     kinds = types.int8, types.uint16  # of no kernel
     vectors = (types.int8[:],) * 2
-    with quick():
+    with compiler.quick():
         found = [times.get_call_type(typing, kinds, {}).return_type for _ in range(3)]
         arrays = [times.get_call_type(typing, vectors, {}).return_type for _ in range(2)]
     assert found == [types.int64] * 3
@@ -184,6 +188,7 @@ def test_types_of_operations_are_found_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert BaseFunction.get_call_type is get_call_type
 
 
+@lean
 def test_a_part_is_machine_code_within_its_kernels_only() -> None:
     def twice(values: Any) -> Any:
         return values + values  # an array is made
@@ -207,3 +212,18 @@ def test_a_part_is_machine_code_within_its_kernels_only() -> None:
             assert made.library not in (None, whole.library)
             assert made.library.get_pointer_to_function(made.fndesc.llvm_func_name) == 0
     assert whole.library.get_pointer_to_function(whole.fndesc.llvm_func_name) > 0
+
+
+@pytest.mark.parametrize(
+    ("version", "ways"),
+    [("0.61.0", 1), ("0.68.1", 1), ("0.69.0", 0), ("1.0.0", 0), ("0+unknown", 0)],
+)
+def test_a_numba_that_was_not_tried_compiles_in_its_own_way(
+    version: str, ways: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numba, "__version__", version)
+    assert len(compiler.options(compiler.Part)) == ways
+    search = BaseFunction.get_call_type
+    with compiler.quick():
+        assert (BaseFunction.get_call_type is search) == (not ways)
+    assert BaseFunction.get_call_type is search
