@@ -110,9 +110,9 @@ class Setting:
 
 FIRST = (
     Setting(69, 0.0025, 1.5),
-    Setting(10, 0.005, 1.5, square=True),
-    Setting(31, 0.004, 1.5),
     Setting(20, 0.01, 2),
+    Setting(31, 0.004, 1.5),
+    Setting(10, 0.005, 1.5, square=True),
     Setting(0, 0.3, 2),
     Setting(5, 0.05, 2),
 )
