@@ -24,6 +24,8 @@ from stagepack.progress import compilation
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 KERNELS = ("*kernels.py", "*_state.py", "rules.py", "sweep.py")
 """Files that hold kernels, or constants that are compiled into them; they import no others."""
+COMPILERS = ("compiled.py", "compiler.py")
+"""Files that say how these are compiled."""
 PATIENCE = 30.0
 """Seconds that a process waits for another one to compile the kernel that it needs."""
 LOOKS = 0.02
@@ -190,9 +192,10 @@ event.register("numba:compile", _Listener())
 
 @functools.cache
 def sources() -> str:
-    """Return a fingerprint of the sources of all kernels."""
+    """Return a fingerprint of the sources of all kernels, and of how these are compiled."""
     package = Path(__file__).parents[1]
     files = {path for pattern in KERNELS for path in package.rglob(pattern)}
+    files |= {Path(__file__).parent / name for name in COMPILERS}
     whole = hashlib.sha256()
     for path in sorted(files):
         whole.update(path.read_bytes())

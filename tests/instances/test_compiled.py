@@ -227,3 +227,17 @@ def test_a_numba_that_was_not_tried_compiles_in_its_own_way(
     with compiler.quick():
         assert (BaseFunction.get_call_type is search) == (not ways)
     assert BaseFunction.get_call_type is search
+
+
+@pytest.mark.parametrize("name", ["kernels.py", "compiler.py"])
+def test_code_of_other_kernels_or_another_compiler_is_not_used(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "stagepack" / "instances"
+    home.mkdir(parents=True)
+    for file in (*compiled.COMPILERS, "kernels.py"):
+        (home / file).write_text("")
+    monkeypatch.setattr(compiled, "__file__", str(home / "compiled.py"))
+    before = compiled.sources.__wrapped__()
+    (home / name).write_text("OTHER = 1\n")
+    assert compiled.sources.__wrapped__() != before
