@@ -7,13 +7,20 @@ import hashlib
 import pytest
 
 from stagepack.instances import catalog
+from stagepack.kinds import KINDS
 
 KNOWN = {
+    "graph": "2e00d0d7570d1352",
+    "groups": "70b4459d6482b448",
     "packing": "fb27363fc2921871",
     "phases": "25809fe4e41b53fc",
     "pipeline": "cc2e9d66aefaaf54",
     "schedule": "d4aeac238065a602",
 }
+
+
+def test_every_family_is_known() -> None:
+    assert set(KNOWN) == {kind.family for kind in KINDS.values()}
 
 
 @pytest.mark.parametrize(("family", "known"), KNOWN.items(), ids=list(KNOWN))
