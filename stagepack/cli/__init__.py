@@ -30,7 +30,7 @@ from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, C
 from stagepack.cli.plan import plan, tune
 from stagepack.cli.report import report
 from stagepack.cli.results import results
-from stagepack.cli.screen import Stderr, complain, legible_width, plain_letters
+from stagepack.cli.screen import Stderr, complain, legible_width, plain_letters, say
 from stagepack.cli.show import plot, show
 from stagepack.cli.solve import solve
 from stagepack.cli.tradeoffs import explain, pareto
@@ -120,10 +120,10 @@ def _root(
     if version:
         from stagepack import __version__
 
-        typer.echo(__version__)
+        say(__version__)
         raise typer.Exit
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        say(context.get_help())
 
 
 def _listed() -> None:

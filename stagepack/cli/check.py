@@ -19,7 +19,7 @@ from stagepack.cli.options import (
     option,
 )
 from stagepack.cli.plan import plan_in
-from stagepack.cli.screen import engines_silenced, print_json
+from stagepack.cli.screen import engines_silenced, print_json, say
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 
@@ -71,7 +71,7 @@ def check(
             if as_json:
                 print_json(replayed.to_dict())
             else:
-                typer.echo("\n".join(proof_lines(replayed)))
+                say("\n".join(proof_lines(replayed)))
             raise typer.Exit(0 if replayed.valid else EXIT_VIOLATIONS)
     if solution is None:
         solution = Path(instance)
@@ -89,7 +89,7 @@ def check(
         lines = check_lines(found) + ([] if replayed is None else proof_lines(replayed))
         if valid and replayed is not None and found.objective == replayed.bound:
             lines.append("optimal: the proof leaves nothing better")
-        typer.echo("\n".join(lines))
+        say("\n".join(lines))
     raise typer.Exit(0 if valid else EXIT_VIOLATIONS)
 
 
@@ -102,5 +102,5 @@ def _check_plan(held: ModelPlan, path: str, as_json: bool) -> int:
         print_json({"plan": held.name, "violations": list(map(str, violations))})
     else:
         valid = f"valid: {held.name}, {len(held.levels)} levels"
-        typer.echo("\n".join(map(str, violations)) or valid)
+        say("\n".join(map(str, violations)) or valid)
     return EXIT_VIOLATIONS if violations else 0

@@ -33,6 +33,7 @@ from stagepack.cli.screen import (
     complain,
     engines_silenced,
     print_json,
+    say,
     terminal,
 )
 from stagepack.contracts import Instance, JsonObject
@@ -174,7 +175,7 @@ def compare(
         console = terminal()
         console.print(comparison_table(comparison, console.width))
         if page is not None:
-            typer.echo(f"report: {shown(page)}")
+            say(f"report: {shown(page)}")
     raise typer.Exit(_exit_code(comparison, rescue))
 
 

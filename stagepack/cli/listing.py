@@ -16,7 +16,7 @@ from stagepack.cli.context import instance_and_solution, instance_of
 from stagepack.cli.export import Form, export_solution
 from stagepack.cli.options import EXIT_INPUT, OUTPUT, AsJson, Instance, option
 from stagepack.cli.output import Rescue, require_writable
-from stagepack.cli.screen import print_json, terminal
+from stagepack.cli.screen import print_json, say, terminal
 from stagepack.contracts import Instance as Problem
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError, shown
@@ -208,7 +208,7 @@ def _tell_written(problem: Problem, target: Path, as_json: bool) -> None:
     if as_json:
         print_json({"instance": problem.name, "written": str(target), "digest": problem.digest})
     else:
-        typer.echo(f"{shown(problem.name)}: written to {shown(target)}")
+        say(f"{shown(problem.name)}: written to {shown(target)}")
 
 
 def methods(

@@ -13,7 +13,7 @@ from stagepack.cli.options import OUTPUT, AsJson, option
 from stagepack.cli.output import require_writable
 from stagepack.cli.picture import require_pages
 from stagepack.cli.plan import plan_in
-from stagepack.cli.screen import print_json
+from stagepack.cli.screen import print_json, say
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, shown
 
@@ -54,7 +54,7 @@ def report(
     if as_json:
         print_json({"written": str(output), "shown": len(found)})
     else:
-        typer.echo(f"{len(found)} shown in {shown(output)}")
+        say(f"{len(found)} shown in {shown(output)}")
 
 
 def _found(sources: list[str], context: JsonObject) -> list[object]:

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-import typer
-
 from stagepack import files
 from stagepack.contracts import Number
 from stagepack.errors import shown
@@ -48,7 +46,26 @@ def print_parts(parts: Iterable[RenderableType]) -> None:
 def complain(line: str) -> None:
     """Print one line on stderr, if there is one."""
     with contextlib.suppress(OSError):
-        typer.echo(shown(" ".join(line.split())), err=True)
+        _print(shown(" ".join(line.split())), sys.stderr)
+
+
+def say(text: str, end: str = "\n") -> None:
+    """Print `text` on stdout in the letters that it takes.
+
+    ``typer.echo`` writes UTF-8 even where ``PYTHONIOENCODING`` says ASCII.
+
+    Raises
+    ------
+    OSError
+        When it does not get through.
+    """
+    _print(text, sys.stdout, end)
+
+
+def _print(text: str, stream: TextIO | None, end: str = "\n") -> None:
+    if stream is not None:  # closed by who called
+        stream.write(text + end)
+        stream.flush()
 
 
 def plain_letters() -> None:
@@ -146,7 +163,7 @@ def command_line() -> str:
 
 def print_json(document: object) -> None:
     """Print one JSON document on stdout."""
-    typer.echo(json_text(finite(document)))
+    say(json_text(finite(document)))
 
 
 def write_json(path: Path, document: object) -> None:

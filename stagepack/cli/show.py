@@ -14,7 +14,7 @@ from stagepack.cli.options import OUTPUT, As, AsJson, Instance, Solution, option
 from stagepack.cli.output import require_writable
 from stagepack.cli.picture import draw, require_drawable, require_pages
 from stagepack.cli.plan import draw_plan, plan_in
-from stagepack.cli.screen import complain, print_json, print_parts
+from stagepack.cli.screen import complain, print_json, print_parts, say
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, shown
 
@@ -158,7 +158,7 @@ def plot(
         if held is None:
             raise InputError("is missing", field="SOLUTION", remedy="name a solution or a plan")
         draw_plan(held, output)
-        typer.echo(f"{shown(held.name)}: drawn in {shown(output)}")
+        say(f"{shown(held.name)}: drawn in {shown(output)}")
         return
     problem, answer = instance_and_solution(instance, solution, context)
     require_drawable(problem.kind, output, "--output")
@@ -169,4 +169,4 @@ def plot(
     if as_json:
         print_json({"instance": problem.name, "written": str(output)})
     else:
-        typer.echo(f"{shown(problem.name)}: drawn in {shown(output)}")
+        say(f"{shown(problem.name)}: drawn in {shown(output)}")

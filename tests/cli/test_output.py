@@ -227,6 +227,10 @@ def test_terminals_without_unicode(
         assert done.returncode == 0, done.stderr
         assert done.stdout.isascii()
     assert "f\\xfcnf \\u5c64" in run("solve", named, env=env).stdout
+    missing = run("solve", tmp_path / "f\u00fcnf.json", env=env)
+    assert missing.returncode == 2
+    assert "nf.json: no such file" in missing.stderr
+    assert missing.stderr.isascii()
 
 
 @pytest.mark.parametrize(
