@@ -112,7 +112,7 @@ def _cluster(given: PartitionData) -> None:
             slowest, usable = math.inf, False
         if not usable or not math.isfinite(slowest):
             raise InputError(
-                f"{link.GBps} GB/s after {link.idle} cycles at {cluster.clock} Hz are out of range",
+                f"{link.GBps} GiB/s after {link.idle} cycles at {cluster.clock} Hz: out of range",
                 field="cluster",
                 remedy="give bandwidths, delays and a clock of this world",
             )
