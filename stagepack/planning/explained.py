@@ -65,7 +65,7 @@ class PlanExplanation(Shown):
                 "bound": plan.bound,
                 "gap": plan.gap,
                 "critical": dict(self.critical),
-                "changes": [change.to_row() for change in self.changes],
+                "changes": [one.to_row() for one in self.changes],
                 "seconds": self.seconds,
                 "note": self.note or None,
             }
@@ -86,13 +86,13 @@ class PlanExplanation(Shown):
         whole = self.plan.objective
         rows = [
             [
-                change.change,
-                str(change.result.status),
-                as_text.number(change.result.objective),
-                share(change.saved, whole),
-                share(change.most, whole),
+                one.change,
+                str(one.result.status),
+                as_text.number(one.result.objective),
+                share(one.saved, whole),
+                share(one.most, whole),
             ]
-            for change in self.changes
+            for one in self.changes
         ]
         if rows:
             header = ("with", "status", "cycles", "saves", "at most")

@@ -448,12 +448,12 @@ class Grouped(Tries):
             beside = math.inf
         row = self._in_a_row(max(0.0, known - beside))
         path = longest_chain(bare)
-        bounds = {SOURCE: max(share, row), "compute": graph_bound(bare, self.microbatches)}
+        found = {SOURCE: max(share, row), "compute": graph_bound(bare, self.microbatches)}
         if path is not None:
             limit = self.limits["time_limit"]
             ends = math.inf if limit is None else time.monotonic() + limit
-            bounds["least step of the longest path"] = least_step(
+            found["least step of the longest path"] = least_step(
                 path, self.microbatches, split=self.split, ends=ends
             )
-        source = max(bounds, key=lambda one: bounds[one])
-        return bounds[source], source
+        source = max(found, key=lambda one: found[one])
+        return found[source], source

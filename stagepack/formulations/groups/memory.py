@@ -81,10 +81,12 @@ class Memory:
             Of it, and what makes another.
         height : int
             Units.
+        when : sequence of literals
 
         Returns
         -------
-        The second address, None where it is never there twice.
+        IntVar or None
+            The second address, None where it is never there twice.
         """
         address, another = addresses
         if not self._circular:

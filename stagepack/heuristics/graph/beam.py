@@ -1,10 +1,11 @@
 """Beam search: blocks are placed along a narrow order, and the most promising labels live on.
 
-A label is a partial partition as :mod:`.frontier` sees it; promising is what leaves much room
-within a limit, less what live nets will take of it.  Limits are halved between the bound and the
-best partition, for every width of the beam, in both directions.
+A label is a partial partition as :mod:`.frontier.sweeps` sees it; promising is what leaves
+much room within a limit, less what live nets will take of it.  Limits are halved between the bound
+and the best partition, for every width of the beam, in both directions.
 
 Cost: O(width * stages * (nets and edges of the blocks)) a sweep; memory linear in blocks and width.
+Source: own work.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Blocks of no time and few bytes hang on others by a net or two, and double the n
 where memory is short.  So the program runs first as if the lightest of them had no bytes.  What is
 then worth nothing better than the best partition known proves that one; otherwise it is a bound,
 or even a partition that keeps the limits, and fewer blocks count as light.
+
+Cost and source: see :mod:`.ideals`.
 """
 
 from __future__ import annotations

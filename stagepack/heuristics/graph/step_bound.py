@@ -6,7 +6,7 @@ the fastest devices.  Traffic and memory are left out.  O(n + edges).
 
 Where stages follow one another, the nodes of one path, and what must be on their devices, are a
 chain: without all others no stage takes longer or more room, and the order of stages is that of the
-path.  So what bounds the steps of the chain bounds those of the graph.
+path.  So what bounds the steps of the chain bounds those of the graph.  Source: own work.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ in groups of their own, those before a and behind b can run as in any plan known
 plan of the whole network, which takes no less than its bound.  So [a, b) takes at least the bound
 less what operators before a, and behind b, take in the plan known, cut there; operators of a group
 that is cut run by themselves.  O(n^2) for all ranges.
+Source: own work.
 """
 
 from __future__ import annotations

@@ -72,6 +72,7 @@ def search(
     table : OptionTable
     least : ndarray
         From :func:`rest`.
+    upper : int
     keep_going : callable
         Asked now and then; when it says no the answer is None.
     """

@@ -333,6 +333,7 @@ class _Walk:
 
         Parameters
         ----------
+        reach : int
         together : bool
             Forward and backward run in one phase, which ends there.
         ends : set of int

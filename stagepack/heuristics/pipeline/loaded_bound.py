@@ -11,6 +11,7 @@ room.  So its device is busy for
 
 All rise with the range.  For a limit each stage in turn takes as many layers as it can, and
 bisection finds the least limit: O(k log n) a probe.
+Source: own work.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ are loaded at least: beside the work, or below it, where the chip has tiles for 
 all variables are loaded before F, and again before B, which begins with another forward pass;
 gradients as large go back to remote memory at its end.  :class:`.StepStages` goes over all
 partitions with these passes instead of work alone.  O(n^2) for each kind of device.
+Source: own work.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ with a stage a device.  For a limit T each stage in turn takes as many layers as
 leaves less for the stages behind, since what they take in all rises with the work done before.
 Bisection on T, O(k log n log(sum)).  Where all devices have a stage the last of k comes after k - 1
 cuts.  Memory and the order of unlike devices are left out; all devices are as fast as the fastest.
+Source: own work.
 """
 
 from __future__ import annotations

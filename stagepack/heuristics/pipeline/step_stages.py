@@ -22,6 +22,7 @@ m - 1 times the largest w.  The least of that over all partitions is the optimum
 For a limit on the time of a step, H goes from stage to stage, as the least one is best; the limit
 is found by bisection.  In inference, stages with a limit on w have the least H, and that limit
 falls as long as it may pay.  O(k n^2) a probe.
+Source: own work.
 """
 
 from __future__ import annotations

@@ -421,7 +421,7 @@ def nearest(
 def absorb(
     p: int, labels: Array, order: Array, whose: Array, gone: Array, most: int, merge: bool
 ) -> int:
-    """Let labels stand for others, too, in turn; as early as both, with as many W's done.
+    """Let labels stand for others, too, in turn: of two, one is kept.
 
     Parameters
     ----------
@@ -436,6 +436,8 @@ def absorb(
         False; those for which another stands become True.
     most : int
         How many may go.
+    merge : bool
+        Labels that stand for others become as early; else they stay as they are.
 
     Returns
     -------

@@ -8,6 +8,8 @@ before.  A limit of which a first sweep came to its end is gone on with for long
 it are not far then.  Where none did, :mod:`.reach` has most of the work in place of the limit just
 below the best partition, and windows have a share.  What is not decided in a round is taken up in
 the next where it was left.
+
+Cost: that of the sweeps.  Source: see :mod:`.sweeps`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ rest.  It is a row of `words` and a row of `loads`.  Words hold, packed, a field
 every live anchor (a swept block with successors to come: the lowest stage that one of them can
 take).  Loads are those of the stages that are still open, and 0 for those that are not.
 
-Cost: labels * stages * (nets and anchors of a block) a step.  See :mod:`.frontier`.
+Cost: labels * stages * (nets and anchors of a block) a step.  See :mod:`.sweeps`.
 """
 
 from __future__ import annotations

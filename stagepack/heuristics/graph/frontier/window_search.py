@@ -2,9 +2,11 @@
 
 The best partition known gives every block a window of stages: its own, and for a part of the blocks
 of each stage, those that have least work before them or after them, the next one.  Whether some
-partition within the windows is better by a step is decided by the sweeps of :mod:`.frontier`, first
+partition within the windows is better by a step is decided by the sweeps of :mod:`.sweeps`, first
 coarsely and then finely, each followed by a beam that looks for it.  Parts grow while nothing is
 found; steps shrink from turn to turn, and begin anew where blocks may move by two stages.
+
+Cost: that of the sweeps.  Source: see :mod:`.sweeps`.
 """
 
 from __future__ import annotations

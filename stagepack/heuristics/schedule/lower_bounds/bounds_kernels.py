@@ -93,6 +93,8 @@ def machines(
     tail is -FAR do not count.  At most `most` events are looked at; a call goes on where the last
     one ended.  O(events log n), in all O(n log n).
 
+    Source: Jackson's preemptive schedule; Carlier 1982, The one-machine sequencing problem.
+
     Parameters
     ----------
     first : ndarray of int64, shape (machines + 1,)
@@ -106,8 +108,7 @@ def machines(
     state : ndarray of int64, shape (5,)
         The machine, jobs in the heap, jobs looked at, the time, and the longest of the least
         makespans; 0, 0, 0, -FAR, -FAR at first.  The last is -FAR when no job counts.
-
-    Source: Jackson's preemptive schedule; Carlier 1982, The one-machine sequencing problem.
+    most : int
     """
     machine, size, at, now, latest = state[0], state[1], state[2], state[3], state[4]
     last = first[machine + 1]
