@@ -302,13 +302,13 @@ class _Drive:
         return solver
 
     def _probes(self) -> bool:
-        """Whether there is the time for probing."""
-        left = [math.inf]
+        """Whether there is the time for probing: with a work limit the same on every machine."""
+        left = math.inf
         if self.limits.work_limit is not None:
-            left.append(self.limits.work_limit)
-        if self.limits.time_limit is not None:
-            left.append(self.limits.time_limit - (time.perf_counter() - self.task.began))
-        return PROBING * len(self.program.value) <= min(left)
+            left = self.limits.work_limit
+        elif self.limits.time_limit is not None:
+            left = self.limits.time_limit - (time.perf_counter() - self.task.began)
+        return PROBING * len(self.program.value) <= left
 
     def _limit_work(self, solver: Highs) -> None:
         if self.limits.work_limit is None:

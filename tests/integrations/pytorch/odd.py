@@ -127,7 +127,7 @@ def sparse() -> Any:
 
 RIGHT = (
     drops_out, layer_of_two_names, forward_hooks, buffer_assigned, in_place, casts, without_slopes,
-    branches, scans, compiled, numbers_and_words, no_rows, frozen_integers, sparse,
+    branches, scans, compiled, numbers_and_words, frozen_integers, sparse,
 )  # fmt: skip
 """Their stages do what they do."""
 
@@ -222,6 +222,7 @@ REFUSED = {
     quantised: r"module 0\._packed_params: holds packed weights of a quantised layer, .*; give",
     scripted: "module 1: is scripted, so that it cannot be traced; give",
     on_two_devices: "module 1: cannot be traced: .*; put the module and its inputs on one device",
+    no_rows: r"sample_inputs: hold no values: \(0, 8\); give a microbatch of one sample",
     no_module: r"module: is a builtin\w*; give a torch.nn.Module",
 }
 """They cannot be traced."""
