@@ -7,6 +7,8 @@ that every algorithm compares integers.
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -219,6 +221,15 @@ class Compact:
         """Return ticks in units of the instance, an int where they are whole."""
         exact = int(ticks) / self.scale
         return exact.numerator if exact.denominator == 1 else float(exact)
+
+    def most_ticks(self, value: Number) -> int:
+        """Return ticks that no partition of at most this value exceeds.
+
+        Beyond 53 bits a value says less than its ticks: each sum in it may be a bit off.
+        """
+        ticks = math.ceil(Fraction(value) * self.scale)
+        off = 0 if isinstance(value, int) else ticks >> sys.float_info.mant_dig
+        return ticks + self.rounding + off * (1 + self.rounding)
 
     def bound(self, ticks: int) -> Number:
         """Return a lower bound in units of the instance, safe however ticks were rounded."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 
 import numpy as np
 
@@ -113,8 +112,7 @@ class CompactSearch:
     def learn(self) -> None:
         """Take what the best partition known is worth, whoever found it."""
         if self.progress.objective is not None:
-            ticks = Fraction(self.progress.objective) * self.compact.scale
-            self.known = min(self.known, math.ceil(ticks) + self.compact.rounding + 1)
+            self.known = min(self.known, self.compact.most_ticks(self.progress.objective) + 1)
 
     def equal_work(self) -> tuple[object, ...]:
         """Offer partitions in equal shares; return what the last bad one breaks."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
@@ -151,8 +150,7 @@ def solve_model(
         run.
     """
     known, value = progress.solution, progress.objective
-    ticks = None if value is None else math.ceil(Fraction(value) * compact.scale)
-    upper = None if ticks is None else ticks + compact.rounding
+    upper = None if value is None else compact.most_ticks(value)
     try:
         return run_model(
             engine,

@@ -200,6 +200,19 @@ def test_times_near_the_smallest_doubles(method: str, objective: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["milp", "cp-sat"])
+def test_a_first_solution_whose_value_lost_bits(method: str) -> None:
+    ordinary = GraphPartition.from_arrays(
+        [19, 28, 26, 25], accelerators=2, producer=[0, 2], consumers=[1, 3], consumer_ptr=[0, 1, 2],
+        traffic=[2, 1],
+    )  # fmt: skip
+    scale = 2.3e-17  # sums of 57 bits
+    tiny = ordinary.replace(time=ordinary.time * scale, traffic=ordinary.traffic * scale)
+    result = sp.solve(tiny, method)
+    assert result.status is sp.Status.OPTIMAL
+    assert result.objective == pytest.approx(51 * scale, rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize("method", ["milp", "cp-sat"])
 def test_exchanges_that_dwarf_all_times(method: str) -> None:
     instance = GraphPartition.from_arrays(
         np.array([3, 4, 5, 6.5, 2, 7]) * 1e-30,
