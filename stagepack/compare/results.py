@@ -120,7 +120,8 @@ class StoredResults(ShownRows):
         """Return figures of each method.
 
         Among cells of one instance and seed a method wins that alone has the least objective, and
-        ties where others have it, too; without a solution it loses to those that have one.
+        ties where others have it, too; without a solution it loses to those that have one.  Cells
+        of one method with other limits are no rivals.
 
         Parameters
         ----------
@@ -150,15 +151,16 @@ class StoredResults(ShownRows):
         return found
 
     def _best(self) -> tuple[dict[tuple[object, ...], float], dict[tuple[object, ...], int]]:
-        """Return the least objective of each case, and how many cells have it."""
+        """Return the least objective of each case, and how many methods have it."""
         best: dict[tuple[object, ...], float] = {}
         for row in self.rows:
             value = math.inf if row["objective"] is None else row["objective"]
             best[_case(row)] = min(value, best.get(_case(row), math.inf))
-        rivals = dict.fromkeys(best, 0)
+        having: dict[tuple[object, ...], set[str]] = {case: set() for case in best}
         for row in self.rows:
-            rivals[_case(row)] += row["objective"] == best[_case(row)]
-        return best, rivals
+            if row["objective"] == best[_case(row)]:
+                having[_case(row)].add(row["method"])
+        return best, {case: len(methods) for case, methods in having.items()}
 
     def profile(self) -> dict[str, list[float]]:
         """Return the performance profile of each method (Dolan and More, 2002).
@@ -169,7 +171,8 @@ class StoredResults(ShownRows):
         times: dict[tuple[object, ...], dict[str, float]] = {}
         for row in self.rows:
             if row["status"] in PROVED:
-                times.setdefault(_case(row), {})[row["method"]] = max(row["runtime"], 1e-3)
+                of_case, method = times.setdefault(_case(row), {}), row["method"]
+                of_case[method] = min(max(row["runtime"], 1e-3), of_case.get(method, math.inf))
         return {
             method: sorted(
                 some.get(method, math.inf) / min(some.values()) for some in times.values()

@@ -243,6 +243,16 @@ def test_figures_of_methods_by_hand() -> None:
         TABLE.where(metod="one")
 
 
+def test_a_method_is_no_rival_of_itself() -> None:
+    """A store may hold a method twice, with different limits."""
+    slow = row("a", "two", 10, 9.0, "OPTIMAL")
+    twice = StoredResults((*TABLE.rows, row("b", "two", 7, 2.0, "OPTIMAL"), slow))
+    two = twice.summary()[1]
+    assert [two[k] for k in ("cells", "win", "tie", "loss")] == [5, 3, 2, 0]
+    for rows in (twice.rows, twice.rows[::-1]):
+        assert StoredResults(rows).profile() == {"one": [1.0, math.inf], "two": [1.0, 3.0]}
+
+
 def test_what_became_worse_is_named() -> None:
     assert TABLE.against(TABLE) == []
     later = StoredResults(
