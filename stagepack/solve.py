@@ -39,6 +39,9 @@ LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
 OPTIONS = {"deterministic": False}
 PATIENCE = 2.0  # seconds after Ctrl-C in which a method may end by itself
 ECHO = 0.5  # seconds in which another Ctrl-C counts as the same one
+AGAIN = 0.05  # seconds until what could not be raised is tried once more
+CALLED_BACK = ("_raw_object_cache_notify", "_raw_object_cache_getbuffer")
+"""Functions that LLVM calls when it has compiled something, where a Ctrl-C of that time arrives."""
 NOTHING = {
     Termination.TIME_LIMIT: "time was over before anything that fits was found",
     Termination.INTERRUPTED: "it was interrupted before anything that fits was found",
@@ -299,12 +302,18 @@ class _Interruptible:
         if self._asked == math.inf:
             self._asked = now
             self._interrupt()
-            self._timer = threading.Timer(PATIENCE, signal.raise_signal, (signal.SIGINT,))
-            self._timer.daemon = True
-            self._timer.start()
+            self._signal_after(PATIENCE)
         elif now - self._asked >= ECHO:  # a group of processes may be signalled twice
+            if _called_back(frame):
+                self._signal_after(AGAIN)
+                return
             self._forced = True
             raise KeyboardInterrupt
+
+    def _signal_after(self, seconds: float) -> None:
+        self._timer = threading.Timer(seconds, signal.raise_signal, (signal.SIGINT,))
+        self._timer.daemon = True
+        self._timer.start()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if self._before is not None:
@@ -316,6 +325,15 @@ class _Interruptible:
             return True
         garbled = self._forced and isinstance(error, Exception)
         return isinstance(error, Stopped) or (garbled and not isinstance(error, StagepackError))
+
+
+def _called_back(frame: FrameType | None) -> bool:
+    """Whether what is raised here is printed and lost, as native code called what runs."""
+    while frame is not None:
+        if frame.f_code.co_name in CALLED_BACK:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def pack(

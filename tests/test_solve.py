@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import itertools
 import pickle
 import signal
+import sys
 import threading
 import time
 from collections import Counter
@@ -26,6 +29,7 @@ from stagepack.result import Result, Status, Termination
 from stagepack.solve import REGISTRY, methods, solve
 from tests.strategies import brute_force, pipelines
 
+solving = importlib.import_module("stagepack.solve")  # "solve" of the package is the function
 EXACT = [method.name for method in REGISTRY["pipeline-partition"] if method.exact]
 ENGINES = {
     "milp-interval": ("highs", "pyomo:highs"),
@@ -233,6 +237,24 @@ def test_ctrl_c_at_the_first_incumbent_keeps_it_and_a_safe_bound(method: str) ->
     assert result.objective is not None
     assert result.bound is not None
     assert result.bound <= optimum <= result.objective
+
+
+def test_ctrl_c_waits_where_what_is_raised_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    monkeypatch.setattr(solving, "ECHO", 0.0)
+
+    def _raw_object_cache_notify() -> None:  # as LLVM calls it
+        signal.raise_signal(signal.SIGINT)
+
+    compiled = ctypes.CFUNCTYPE(None)(_raw_object_cache_notify)
+    ended = False
+    with solving._Interruptible(Progress(lambda _: 0, lambda _: ())):
+        signal.raise_signal(signal.SIGINT)
+        compiled()
+        time.sleep(1.5)
+        ended = True
+    assert (ended, lost) == (False, [])
 
 
 def test_on_incumbent_hears_of_every_improvement() -> None:
