@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -108,13 +109,17 @@ def _bars(ax: Axes, drawn: ScheduleBars) -> None:
     if not few:
         return
     wide = 760.0 / max(1, drawn.end_time)  # points in all, about
-    for at in range(len(drawn.start)):
-        text = str(int(drawn.microbatch[at]))
-        room = (drawn.end[at] - drawn.start[at]) * wide
-        if room >= 4.6 * len(text):
+    digits = len(str(int(drawn.microbatch.max(initial=0))))
+    rooms: dict[tuple[int, int], float] = {}
+    rows = list(zip(drawn.device.tolist(), drawn.kind.tolist(), strict=True))
+    for row, length in zip(rows, (drawn.end - drawn.start).tolist(), strict=True):
+        rooms[row] = min(rooms.get(row, math.inf), length * wide)
+    for at, row in enumerate(rows):
+        if rooms[row] >= 4.6 * digits:  # those of a kind in a row have labels, or none has
             ax.text(
-                (drawn.start[at] + drawn.end[at]) / 2, drawn.device[at], text, ha="center",
-                va="center", fontsize=min(7.0, 1.3 * room / len(text)), color=INK, clip_on=True,
+                (drawn.start[at] + drawn.end[at]) / 2, drawn.device[at],
+                str(int(drawn.microbatch[at])), ha="center", va="center",
+                fontsize=min(7.0, 1.3 * rooms[row] / digits), color=INK, clip_on=True,
             )  # fmt: skip
 
 
@@ -136,10 +141,10 @@ def _finish(ax: Axes, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
         Patch(facecolor=COLOURS[kind][0], edgecolor=MUTED, label=kind_name(instance, kind))
         for kind in kinds
     ]
-    note = ", tints by stage" if several else ""
+    notes = ["numbers are microbatches"] * bool(ax.texts) + ["tints by stage"] * several
     ax.legend(
         handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, frameon=False,
-        fontsize=8, title=f"numbers are microbatches{note}", title_fontsize=7,
+        fontsize=8, title=", ".join(notes) or None, title_fontsize=7,
     )  # fmt: skip
 
 

@@ -117,6 +117,17 @@ def test_charts_of_several_solutions_have_equal_axes() -> None:
     assert len(charts[0].data) == len(charts[1].data)
 
 
+def test_numbers_of_operations_of_a_kind_fit_together() -> None:
+    pytest.importorskip("matplotlib")
+    instance = PipelineSchedule.from_arrays([2], [6], microbatches=40)
+    solution = all_forward_first(instance)
+    shown = VIEW.picture(instance, solution).figure.axes[0].texts
+    assert [label.get_text() for label in shown] == [str(i) for i in range(40)], "of B's only"
+    chart = schedule_charts(instance, [solution])[0][0]
+    labels = [label for bars in chart.data if bars.type == "bar" for label in bars.text]
+    assert {(len(label), len(label.strip())) for label in labels} == {(3, 1), (2, 2)}
+
+
 def test_pictures_are_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     instance = looped()
