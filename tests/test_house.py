@@ -72,6 +72,18 @@ LONG = {
     "instances/pipeline/instance.py: from_arrays": "a constructor: every field is read and checked",
 }
 """Longer functions, and why; kernels are as long as what is compiled together."""
+TOLD = {
+    "cost": r"\bO\(|^(Cost|Size)$|\bCosts?\b[^.]*:|[Cc]osts? (are|of)\b|[Ss]izes? and sources? are",
+    "source": r"\bSources?( and costs?)?:|^Source$|\bsources?( are|:)|names its source",
+}
+"""What the head of a heuristic or formulation says besides its idea, and how."""
+HEADLESS = {
+    "formulations/base.py": "what a model is",
+    "formulations/program.py": "the language of programs",
+    "formulations/whole.py": "the language of programs in whole numbers",
+    "*/effort.py": "what work costs: no heuristic",
+    "*_state.py": "arrays of kernels, whose heads say it",
+}
 HEAVY = ("torch", "matplotlib", "numba", "ortools", "pandas", "plotly", "pyomo", "highspy", "scipy")
 
 
@@ -309,6 +321,24 @@ def test_models_say_in_their_heads_what_they_are() -> None:
             assert [line for line in lines if line in heads] == heads, path
             found += 1
     assert found > 10
+
+
+def test_heuristics_and_formulations_say_idea_cost_and_source() -> None:
+    wings = (PACKAGE / "formulations", PACKAGE / "heuristics")
+    excused, found, silent = set(), 0, []
+    for path in [path for home in wings for path in home.rglob("*.py")]:
+        reason = {pattern for pattern in HEADLESS if path.match(pattern)}
+        excused |= reason
+        if path.name == "__init__.py" or reason:
+            continue
+        head = ast.get_docstring(ast.parse(path.read_text())) or ""
+        lacks = [what for what, told in TOLD.items() if not re.search(told, head, re.MULTILINE)]
+        found += 1
+        if lacks:
+            silent.append(f"{path.relative_to(PACKAGE)}: {', '.join(lacks)}")
+    assert not silent, "\n".join(silent)
+    assert found > 150
+    assert excused == set(HEADLESS)
 
 
 def test_kernels_are_compiled_from_files_that_the_cache_knows() -> None:

@@ -1,7 +1,9 @@
 """Irreducible infeasible subsets (IIS): what is left once all is dropped that need not be there.
 
 A deletion filter: a chunk without which the rest is still infeasible is dropped; chunks are halved
-down to single members.  Between n and 2n questions where much is left, k log n where it is k.
+down to single members.
+
+Cost: between n and 2n questions where much is left, k log n where it is k.
 Source: Chinneck and Dravnieks 1991.
 """
 

@@ -1,4 +1,7 @@
-"""What the models of a graph partition share: from instances to programs, and back."""
+"""What the models of a graph partition share: from instances to programs, and back.
+
+Cost and source: see :mod:`.placement`.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 A buffer that lives in positions [start, end) takes the same units all the while.  On a circle of T
 rows, positions from stage * T on are folded into rows 0 to T - 1, so that what crosses the end of a
 turn is cut there; what lives longer than a turn is there twice, all the time.
+
+Cost: a rectangle a life, up to six where time is a circle.  Source: ours, on CP-SAT's rectangles.
 """
 
 from __future__ import annotations

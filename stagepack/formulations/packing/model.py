@@ -2,6 +2,8 @@
 
 The objective of both counts multiples of `gain`, the greatest common divisor of what can change;
 sets and parameters are those of :mod:`.frame`.
+
+Cost and source: see :mod:`.frame`.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ Quantities
 Objective
     C + T            largest compute and transfer (T for `transfer-bounded` only); C holds transfer,
                      too, for `sum`, and is the largest of compute, receive and send for `overlap`
+
+Cost and source: see :mod:`.frame`.
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ the first one.
 Stages are grown block by block, but under `sum` only as long as looking at all pairs of ideals
 between which a stage may lie would take: that is then done for the rest (:mod:`.spans_kernels`).
 
-Memory is linear in the number of ideals and of blocks that may come next in each; beyond
-`MOST_BYTES` the search gives up.  Source: own work, after Tarnawski et al. (NeurIPS 2020).
+Cost: steps as :mod:`.ideals_kernels` says; memory is linear in the number of ideals and of blocks
+that may come next in each; beyond `MOST_BYTES` the search gives up.  Source: own work, after
+Tarnawski et al. (NeurIPS 2020).
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ out stays out: then traffic of nets between it and the stage is sure.  Branches 
 sure traffic reach the limit.
 
 Cost: O(blocks that may come next) steps and bytes an ideal, and O(nets of a block + ways of the
-devices) steps for each pair of ideals with a stage under the limit between them.
+devices) steps for each pair of ideals with a stage under the limit between them.  Source: see
+:mod:`.ideals`.
 """
 
 from __future__ import annotations

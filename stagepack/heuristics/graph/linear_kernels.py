@@ -6,6 +6,7 @@ state q of the automaton; there is a row for every place where segments may begi
 every better partition met.
 
 Cost: O(n * longest segment * (nets of a block + transitions)) steps, O(n / grain * states) bytes.
+Source: see :mod:`.linear`.
 """
 
 from __future__ import annotations

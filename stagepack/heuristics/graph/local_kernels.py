@@ -1,4 +1,7 @@
-"""Compiled kernels of local search: what moving blocks changes, and annealing over such moves."""
+"""Compiled kernels of local search: what moving blocks changes, and annealing over such moves.
+
+Cost and source: see :mod:`.local_search`.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ METIS knows no direction: its parts wait for one another in circles.  What pytor
 are in the graph, blocks are sorted topologically, those of lower rank first, and that order is cut
 again, which balances stages and meets their memory.
 
+Cost: O(pins log(pins) log(devices)), most of it within METIS.
 Source: Karypis and Kumar, *A Fast and High Quality Multilevel Scheme for Partitioning Irregular
 Graphs*, SIAM J. Sci. Comput. 1998 (through pymetis); seed 003.
 """

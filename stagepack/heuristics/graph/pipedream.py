@@ -11,6 +11,7 @@ authors count: weights and activations of a stage, as often as units come after 
 own for each replica; the last stage so has room for anything.  That is PipeDream's model, not this
 package's: what its partitions are worth is judged here as that of any other.
 
+Cost: O(states**2 * devices) and more with replicas and levels, see :meth:`Recurrence.best`.
 Source: Narayanan et al., *PipeDream: Generalized Pipeline Parallelism for DNN Training*, SOSP 2019;
 ``optimizer_graph_hierarchical.py`` and ``graph.py`` of its authors, as with a compression ratio of
 1, ``use_memory_constraint`` where there is a capacity, ``use_fewer_machines`` where devices may

@@ -14,6 +14,8 @@ count apart, u's stage sends or receives what it did before, as v sent nothing b
 reads.  Where v was alone in its stage that stage is gone: the ones before it then stash at most
 what they did, and a device more stays unused.  That is why nothing goes where every device must be
 used.  And every partition of what remains becomes one of all blocks by putting v with u.
+
+Cost: O(edges + members of nets).  Source: ours.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@ all blocks together weigh at most the limit times the sum of y_c over devices: f
 choices: with the one no block weighs less than its time on the first class, with the other the
 classes do equally well on the whole.  Where all devices in question pay for traffic, what crosses
 the cut between two sets of stages is paid on both sides, too.
+
+Cost: O(classes * blocks), and O(states * classes) for shares.  Source: ours; prices as in surrogate
+relaxations.
 """
 
 from __future__ import annotations

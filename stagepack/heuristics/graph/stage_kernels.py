@@ -7,7 +7,7 @@ are `outside` for good: in stages placed before, or left out by the search.  Tra
 have both is *sure*: it stays whatever joins the stage.  So work and sure traffic never fall, and
 where they reach the limit no block more need be tried.
 
-Cost: O(nets of the block) steps to let it join, leave or stay out.
+Cost: O(nets of the block) steps to let it join, leave or stay out.  Source: ours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A graph as the searches see it: blocks from the tail to the head, devices as an automaton."""
+"""A graph as the searches see it: blocks from the tail to the head, devices as an automaton.
+
+Cost: O(edges + members of nets), and the states of the automaton (:mod:`.ways`).  Source: ours.
+"""
 
 from __future__ import annotations
 

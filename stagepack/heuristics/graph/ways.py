@@ -4,6 +4,10 @@ In any order a state is how many devices of each class are in use; in a fixed on
 are passed, and the next stage of a class is on the first of them that follows: a later one would
 only leave fewer.  Where replicas make the number of stages another one than that of devices, or
 devices may stay unused, states count the stages, too, if they stash.
+
+Cost: O(transitions): up to the product of (devices of a class + 1) states, times the stages where
+these count, and a transition a class from each, a class and number where stages are replicated.
+Source: ours.
 """
 
 from __future__ import annotations

@@ -279,7 +279,16 @@ class Paths:
         return int(self._arcs[end].chosen[self._at(start, end)])
 
     def change(self, start: int, end: int, cycles: int, chosen: int) -> None:
-        """Give an arc other cycles and another cut."""
+        """Give an arc other cycles and another cut.
+
+        Parameters
+        ----------
+        start, end : int
+            The arc.
+        cycles : int
+        chosen : int
+            Number of the cut.
+        """
         at = self._at(start, end)
         self._arcs[end].cycles[at], self._arcs[end].chosen[at] = cycles, chosen
 

@@ -11,7 +11,8 @@ the longest group that fits, cut along N first and then along H, as little as wi
 **dp-first-fit**: TPU-MLIR's level 2: a shortest path, too, but over the first cut that fits; where
 there are many operators, over clusters of them.
 
-Cost: O(n * longest group) prices of :mod:`.oracle`, and few placements.
+Cost: O(n * longest group) prices of :mod:`.oracle`, and few placements.  Source: common; the rules
+are those of TPU-MLIR, as said.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ hide is the most of
 
 Bytes are those that are alive whatever is spilled: what an operator reads and writes, what it reads
 in the row before, what it writes in the row after, and what is resident.
+
+Cost and source: see :mod:`.free`.
 """
 
 from __future__ import annotations

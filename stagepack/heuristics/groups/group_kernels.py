@@ -2,6 +2,8 @@
 
 Groups grow and shrink as said in :mod:`.growth_kernels`, which knows their ranges; here are their
 rows, as defined in :mod:`stagepack.instances.groups.timesteps`, by the rule ``nearest``.
+
+Cost and source: see :mod:`.oracle`.
 """
 
 from __future__ import annotations
@@ -111,7 +113,17 @@ def _values(net: Network, k: int) -> int:
 
 @step
 def compute(net: Network, machine: Machine, k: int, n: int, c: int, d: int, h: int, w: int) -> int:
-    """Return the cycles in which operator k computes a part of n, c, d, h, w values."""
+    """Return the cycles in which operator k computes a part of n, c, d, h, w values.
+
+    Parameters
+    ----------
+    net : Network
+    machine : Machine
+    k : int
+        The operator.
+    n, c, d, h, w : int
+        Values along each axis.
+    """
     model, turns = net.operators[k, MODEL], int(net.operators[k, TURNS])
     if model == GIVEN:
         return machine.startup + ceil(turns * (n * c * d * h * w), _values(net, k))
@@ -366,6 +378,11 @@ def price(
 
     Parameters
     ----------
+    net : Network
+    machine : Machine
+    group : Group
+    rows : Rows
+        Overwritten.
     cut : ndarray of int64, shape (4,)
         Its tracks along n, c, h and w.
 
@@ -498,6 +515,12 @@ def sweep(
 
     Parameters
     ----------
+    net : Network
+    machine : Machine
+    group : Group
+        Empty at first; then as the call before left it.
+    rows : Rows
+        Overwritten.
     floors : ndarray of int64, shape (rows or 1, cuts, 6)
         Room for `CYCLES`, ...
     cuts : ndarray of int64, shape (cuts, 4)

@@ -6,6 +6,8 @@ grow another way.  The *age* of an operator says how many of the group run after
 an axis and a number of parts; a way to cut is one track on each of n, c, h, w.  Tensors get *slots*
 as they are met: rows of one table, which are quick to copy, and quick to compile.  All as defined
 in :mod:`stagepack.instances.groups.regions`.
+
+Cost and source: see :mod:`.oracle`.
 """
 
 from __future__ import annotations
@@ -203,7 +205,15 @@ def _even(
 
 @step
 def stored(net: Network, group: Group, slot: int) -> bool:
-    """Whether others than the group read what an operator of it writes."""
+    """Whether others than the group read what an operator of it writes.
+
+    Parameters
+    ----------
+    net : Network
+    group : Group
+    slot : int
+        Of the tensor that it writes.
+    """
     tensor = group.slots[slot, TENSOR]
     return bool(group.slots[slot, READ_BY] < net.tensors[tensor, READERS])
 

@@ -4,6 +4,8 @@ Parts of tensors are those that the whole network needs as one group that is not
 computes less, and slices together compute no less.  What is loaded is at least what one operator
 reads that reads the least.  Cores share slices.  A plan takes at least the sum over all operators,
 of compute or of transfers, whichever is more.
+
+Cost: O(operators + edges + weights).  Source: ours.
 """
 
 from __future__ import annotations

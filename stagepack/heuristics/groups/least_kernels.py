@@ -1,4 +1,7 @@
-"""Kernel of the least that every operator takes, in whatever group and cut it runs."""
+"""Kernel of the least that every operator takes, in whatever group and cut it runs.
+
+Cost and source: see :mod:`.least`.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Where one section holds too much, some of its largest blocks are the answer.  Otherwise the search
 that proved infeasibility is repeated without ever smaller groups of blocks, as in deletion filters
 for irreducible infeasible subsets (Chinneck and Dravnieks 1991): what can be left out is dropped.
-Cost: at most a given number of nodes for each question of that search.
+Cost: at most a given number of nodes for each question of that search.  Source: as named.
 """
 
 from __future__ import annotations

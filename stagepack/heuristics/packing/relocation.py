@@ -10,7 +10,7 @@ millions of blocks.
 others go into what is left.  Where they find no room, some of the kept ones are released, the
 smallest first, and then tried again one by one: O(n) greedy placements.
 
-Ours.
+Source: ours.
 """
 
 from __future__ import annotations

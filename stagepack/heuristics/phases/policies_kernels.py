@@ -242,6 +242,10 @@ def unbeaten(rows: Array, front: Array, kept: Array, count: int, low: int, high:
         The rows kept so far, `count` of them; grows.
     kept : ndarray of int64, shape (r,)
         Their numbers; grows.
+    count : int
+        How many are kept so far.
+    low, high : int
+        The rows to look at.
 
     Returns
     -------

@@ -47,6 +47,8 @@ def traffic(
         Bytes read from remote memory, and of x_0; bytes written that later groups read; bytes
         read, but for x_0, that later groups read, too (their gradients add up).  O(groups) for
         a chain.
+    low, high : int
+        First layers of the groups to look at.
     """
     for a in range(low, high):
         loaded, host, stored, added = 0, 0, 0, 0
@@ -87,6 +89,8 @@ def undominated(values: Array, begin: Array, stays: Array, low: int, high: int) 
         Where the group of each row begins.
     stays : ndarray of bool, shape (rows,)
         Right for the rows before `low`, true from there on; becomes right up to `high`.
+    low, high : int
+        The rows to look at.
     """
     columns = values.shape[1]
     for i in range(low, high):

@@ -58,6 +58,8 @@ def completions(
     runs : ndarray of int32, shape (2, longest + 1, layers + 1, room + 1)
         When the last so many layers are an open run, which is computed again from a tensor that is
         there (0) or must be retained from the run's end on (1).
+    low, high : int
+        The layers to look at.
 
     O(longest * room) a layer.
     """
@@ -137,6 +139,8 @@ def grow(
         Bytes and cycles of one unit of `table`.
     rows, table : ndarray
         The row of each target, and least cycles to come by bytes kept.
+    upper : int
+        Cycles of a plan that is known.
 
     Returns
     -------

@@ -64,6 +64,13 @@ def cheap_cuts(costs: RangeCosts, most: int, pause: Callable[[], object]) -> Arr
     """Return about `most` of the cuts, the cheapest of equally many in a row, bool, (n + 1,).
 
     Cheap is what receives and sends little.  O(n).
+
+    Parameters
+    ----------
+    costs : RangeCosts
+    most : int
+    pause : callable
+        Called now and then; what it raises ends the look.
     """
     cuts = np.flatnonzero(costs.allowed)
     width = max(1, len(cuts) // most)

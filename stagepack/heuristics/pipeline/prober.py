@@ -173,7 +173,14 @@ class Prober:
         return int(state[kernels.CELLS])
 
     def looks_at_more(self, cells: int, compute_limit: int, transfer_limit: int) -> bool:
-        """Return whether such a probe would look at more than so many; sooner known than told."""
+        """Return whether such a probe would look at more than so many; sooner known than told.
+
+        Parameters
+        ----------
+        cells : int
+        compute_limit, transfer_limit : int
+            Ticks that the probe allows.
+        """
         chain, _ = self._affordable(compute_limit, transfer_limit)
         known = cells, len(chain.allowed)
         every = len(chain.allowed) * self.costs.order.states

@@ -6,9 +6,8 @@ than the best partition.  Intervals are taken by this bound, the least first.  O
 interval bisects on C(last) or, where that is known well enough, asks for anything better: if there
 is, the interval is halved.  What a probe excludes at one transfer it excludes for all below.
 
-The number of probes depends on how many steps of the staircase come close to the best sum, not on
-how many there are; probes of low transfers look only at the cuts that these can pay for.  Source:
-own work.
+Cost: as many probes as steps of the staircase come close to the best sum, not as there are; probes
+of low transfers look only at the cuts that these can pay for.  Source: own work.
 """
 
 from __future__ import annotations

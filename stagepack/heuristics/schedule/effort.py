@@ -73,7 +73,14 @@ def looking(progress: ScheduleProgress) -> Callable[[int], None]:
 
 
 def affords(instance: PipelineSchedule, progress: ScheduleProgress, steps: int = 0) -> bool:
-    """Whether so many steps, and then the check of a solution, end before the run."""
+    """Whether so many steps, and then the check of a solution, end before the run.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    progress : ScheduleProgress
+    steps : int
+    """
     return progress.remaining * RATE >= steps + _checking(instance)
 
 

@@ -242,6 +242,15 @@ def begin(paths: Paths) -> None:
 def there(graph: Graph, paths: Paths, side: int, low: int, high: int) -> int:
     """Find starts of order[low:high], whose places have changed; the earliest come first.
 
+    Parameters
+    ----------
+    graph : Graph
+    paths : Paths
+    side : int
+        `EARLY` or `LATE`.
+    low, high : int
+        Places in the order.
+
     Returns
     -------
     int
@@ -262,7 +271,16 @@ def there(graph: Graph, paths: Paths, side: int, low: int, high: int) -> int:
 
 @step
 def wake(paths: Paths, side: int, low: int, high: int) -> None:
-    """Let all that is beside order[low:high] be looked at, as starts have changed there."""
+    """Let all that is beside order[low:high] be looked at, as starts have changed there.
+
+    Parameters
+    ----------
+    paths : Paths
+    side : int
+        `EARLY` or `LATE`.
+    low, high : int
+        Places in the order.
+    """
     for at in range(low, high):
         _push(paths, side, paths.order[at], SURELY)
 
@@ -279,6 +297,14 @@ def _exceed(graph: Graph, paths: Paths, v: int, least: int) -> None:
 @step
 def follow(graph: Graph, paths: Paths, side: int, limits: Limits) -> bool:
     """Look at all that is to be looked at, and what changes with it.
+
+    Parameters
+    ----------
+    graph : Graph
+    paths : Paths
+    side : int
+        `EARLY` or `LATE`.
+    limits : Limits
 
     Returns
     -------
@@ -327,6 +353,13 @@ def settle(graph: Graph, paths: Paths, least: int) -> int:
 
     Spans are those of the earliest ends with the latest first starts, which is no less than what
     the orders allow.
+
+    Parameters
+    ----------
+    graph : Graph
+    paths : Paths
+    least : int
+        The bound; ends beyond it are what is sought.
     """
     most = 0
     for d in range(len(paths.ends)):

@@ -1,6 +1,6 @@
 """What devices run, written down as rounds that repeat.
 
-Cost: O(operations).
+Cost: O(operations).  Source: ours.
 """
 
 from __future__ import annotations

@@ -22,11 +22,14 @@ def unroll(
 ) -> bool:
     """Write down what runs repeat; return whether that was all.
 
-    Run r repeats rounds[r] times its columns first[r] .. first[r + 1] - 1.  Round i of a column
-    is operation ``line + begin + i``, and none where begin + i is not below `count`.
-
     Parameters
     ----------
+    rounds : ndarray of int64, shape (runs,)
+        How often run r repeats its columns first[r] .. first[r + 1] - 1.
+    first : ndarray of int64, shape (runs + 1,)
+    line, begin, count : ndarray of int64, shape (columns,)
+        Round i of a column is operation ``line + begin + i``, and none where begin + i is not below
+        `count`.
     order : ndarray of int64, shape (n,)
         Where the operations go.
     state : ndarray of int64, shape (3,)

@@ -3,6 +3,8 @@
 A label is a row of numbers: of every stage the F's it has done, the W's it has done, and when it
 is free; then, of microbatches i, i + 1, .. in turn, when the last F done of it ended (-1: none, or
 all of them), where B of microbatch i is on its way.
+
+Cost and source: see there.
 """
 
 from __future__ import annotations

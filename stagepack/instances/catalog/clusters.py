@@ -103,6 +103,7 @@ def changed(
 
     Parameters
     ----------
+    cluster : Cluster
     devices : int
         Number of devices; a cluster of unlike devices cannot be resized.
     capacity : int

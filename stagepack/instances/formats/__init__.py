@@ -215,6 +215,8 @@ def write(
 
     Parameters
     ----------
+    instance : Instance
+    path : str or Path
     format : str, optional
         Name of the format; otherwise the one whose extension `path` has.
 

@@ -102,6 +102,13 @@ def require_plain(
 ) -> tuple[GraphSolution, Fraction]:
     """Return the partition of `solution`, and `cycles` exactly.
 
+    Parameters
+    ----------
+    instance : GraphPartition
+    solution : GraphSolution or Result
+    cycles : number
+        Above 0.
+
     Raises
     ------
     InputError

@@ -141,7 +141,15 @@ def capacity(given: Given, k: int) -> Array | None:
 
 
 def require_count(figures: Any, name: str, n: int) -> None:
-    """Refuse figures of which there is not one for each of n nodes."""
+    """Refuse figures of which there is not one for each of n nodes.
+
+    Parameters
+    ----------
+    figures : array_like
+    name : str
+        Of the field, for the message.
+    n : int
+    """
     if np.ndim(figures) == 1 and len(figures) != n:
         raise InputError(
             f"{len(figures):,} for {n:,} nodes", field=name, remedy="give one for each node"

@@ -210,7 +210,15 @@ def _window(operator: Operator, axis: int) -> tuple[int, int, int]:
 
 
 def interpolates(operator: Operator, axis: int, size: int) -> bool:
-    """Whether an operator interpolates rows or columns, of which it reads `size`."""
+    """Whether an operator interpolates rows or columns, of which it reads `size`.
+
+    Parameters
+    ----------
+    operator : Operator
+    axis : int
+    size : int
+        Rows or columns of the input.
+    """
     return operator.kind == OperatorKind.INTERPOLATE and operator.full[axis] != size
 
 

@@ -139,5 +139,11 @@ def _ordered(moment: Array, device: Array) -> Array:
 
 
 def operation_name(instance: ScheduleData, stage: int, kind: int, microbatch: int) -> str:
-    """Name an operation by its kind, stage and microbatch."""
+    """Name an operation by its kind, stage and microbatch.
+
+    Parameters
+    ----------
+    instance : ScheduleData
+    stage, kind, microbatch : int
+    """
     return f"{instance.kinds[kind]} of {instance.stage_name(stage)} for microbatch {microbatch:,}"

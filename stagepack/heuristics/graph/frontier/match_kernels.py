@@ -3,6 +3,8 @@
 What a label stands for can be completed only if some label from the other side fits: no edge goes
 back, and loads of both, with what nets cost that only both together cut, are within limits.  Cost:
 O(pairs * (stages + edges + nets)) at worst, as a rule O(labels).
+
+Source: see :mod:`.sweeps`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compiled greedy orders in which few nets and blocks wait for others.
 
-Cost: O(blocks * ready blocks * degree) an order.
+Cost: O(blocks * ready blocks * degree) an order.  Source: see :mod:`.orders`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Orders of blocks along which few nets and blocks wait: the best of many greedy ones."""
+"""Orders of blocks along which few nets and blocks wait: the best of many greedy ones.
+
+Cost: O(blocks * ready blocks * degree) an order, of at most `TRIES`.  Source: ours; greedy orders
+as those for matrices of small profile.
+"""
 
 from __future__ import annotations
 

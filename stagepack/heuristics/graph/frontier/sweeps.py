@@ -14,6 +14,7 @@ most promising labels: what is left at the end is a partition.
 of the least loads beyond each cut, and the labels themselves at cuts with few of them.  All drop
 what cannot be completed, so that every sweep can afford to merge less than the one before.
 
+Cost: labels * stages * (nets and anchors of a block) a step, exponentially many labels at worst.
 Source: own work; the sweep is that of frontier (transfer-matrix) dynamic programs, the merging that
 of relaxed decision diagrams.
 """
@@ -173,7 +174,15 @@ class Sweeps:
         return first, last
 
     def learn(self, limit: int, first: Array, last: Array) -> None:
-        """Keep the most work of the first, and of the last, stages within a limit."""
+        """Keep the most work of the first, and of the last, stages within a limit.
+
+        Parameters
+        ----------
+        limit : int
+            Ticks that no stage exceeds.
+        first, last : ndarray of int64, shape (stages,)
+            As :meth:`most_work` returns them.
+        """
         self._reached.append((limit, first, last))
 
     def guide(self, limit: int, model: Model | None = None) -> Guide:
@@ -288,7 +297,24 @@ class Sweeps:
 
 
 class Sweep:
-    """A sweep under way, which can be interrupted: see :meth:`Sweeps.begin`."""
+    """A sweep under way, which can be interrupted: see :meth:`Sweeps.begin`.
+
+    Parameters
+    ----------
+    plan, other : Plan
+        In this direction, and in the other one.
+    ask : Question
+    reverse : bool
+        Whether from the last block to the first.
+    limit : int
+        Ticks that no stage may exceed.
+    guide : Guide
+        Of a sweep the other way.
+    memory : int
+        Bytes that labels may take.
+    pause : callable
+        Called several times a second; what it raises ends the sweep.
+    """
 
     def __init__(
         self,

@@ -6,7 +6,8 @@ rest.  It is a row of `words` and a row of `loads`.  Words hold, packed, a field
 every live anchor (a swept block with successors to come: the lowest stage that one of them can
 take).  Loads are those of the stages that are still open, and 0 for those that are not.
 
-Cost: labels * stages * (nets and anchors of a block) a step.  See :mod:`.sweeps`.
+Cost: labels * stages * (nets and anchors of a block) a step.  Source: see
+:mod:`.sweeps`.
 """
 
 from __future__ import annotations
@@ -526,6 +527,17 @@ def sweep(plan: Plan, ask: Question, labels: Labels, control: Array, most: int) 
 
     `control[STATUS]` says why it returned.  After FULL labels need more room (more `labels` and
     `head`, lists linked anew), after OVERFLOW the log; after WIDE some must die.
+
+    Parameters
+    ----------
+    plan : Plan
+    ask : Question
+    labels : Labels
+        Those alive, and room for what comes of them.
+    control : ndarray of int64, shape (13,)
+        Where the sweep is, and why the kernel returned.
+    most : int
+        Labels for whose work it goes on, about.
     """
     tried, control[WORK] = 0, 0
     control[STATUS] = RUNNING

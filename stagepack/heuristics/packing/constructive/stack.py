@@ -1,4 +1,7 @@
-"""The placement of last resort: all buffers on top of one another, in O(n)."""
+"""The placement of last resort: all buffers on top of one another, in O(n).
+
+Source: common.
+"""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ for none is raised to its lower wall.  Always filling the lowest valley is the l
 valleys do not concern one another, so that the nearest may come first, without a heap and near in
 memory.
 Each class is a list by start under a segment tree of ends.  O(n * classes * log n) at worst,
-whatever is alive together.  The skyline: Burke, Kendall and Whitwell 2004, best fit for strip
-packing.
+whatever is alive together.  Source: of the skyline, Burke, Kendall and Whitwell 2004, best fit for
+strip packing.
 
 Where there is time for more, what ends up high is taken a class earlier, and all is placed anew,
 as long as one likes: each placement is about as fast as the first (squeaky wheel optimisation,

@@ -1,7 +1,7 @@
 """Where a block may lie: addresses as spans, ascending and disjoint.
 
 What ranges and fixed blocks leave is cut to multiples of the block's alignment.  O(k) for a block
-with k ranges and fixed neighbours.
+with k ranges and fixed neighbours.  Source: ours.
 """
 
 from __future__ import annotations
@@ -145,7 +145,16 @@ def places(blocks: Blocks, which: Array, pause: Pause, beside: Beside | None = N
 
 
 def misplaced(blocks: Blocks, held: Array, pause: Pause) -> bool:
-    """Return whether a rule of its own forbids one of these fixed blocks its place."""
+    """Return whether a rule of its own forbids one of these fixed blocks its place.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    held : ndarray of int64
+        Numbers of the fixed ones.
+    pause : callable
+        Called now and then; what it raises ends the look.
+    """
     where = places(blocks, held, pause)
     alone = np.diff(where.ptr) == 1  # what is fixed has a range: its place, if it is allowed
     return not (alone.all() and np.array_equal(where.lowest, blocks.fixed[held]))

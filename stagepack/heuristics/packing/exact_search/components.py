@@ -5,6 +5,7 @@ component lies, without loss, at the bottom: packings of the rest, moved up by i
 packings of the whole.  It is taken out, and what remains may fall apart again.  Lengths are
 divided by their gcd.
 
+Cost: O(p log(p)) for p pieces each time that bottoms are taken out; O(b p) where blocks pause.
 Source: see :mod:`.exact`.
 """
 

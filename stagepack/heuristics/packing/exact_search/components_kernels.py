@@ -1,6 +1,9 @@
 """Compiled kernels of what a packing falls into: bounds, and the parts of a search.
 
 Arrays are those of :class:`.exact_state.SearchState`.
+
+Cost: O(sections and members of the part); where time is no line, its conflicts, too.  Source: see
+:mod:`.exact_kernels`.
 """
 
 from __future__ import annotations

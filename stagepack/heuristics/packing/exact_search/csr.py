@@ -1,4 +1,7 @@
-"""Rows of unequal length in two arrays (CSR): row i is entries ptr[i] : ptr[i + 1] of the other."""
+"""Rows of unequal length in two arrays (CSR): row i is entries ptr[i] : ptr[i + 1] of the other.
+
+Cost: O(entries).  Source: common.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Compiled kernel of rows and columns."""
+"""Compiled kernel of rows and columns.
+
+Cost: O(entries + columns).  Source: common.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ where the orders prove.  At a capacity that leaves none, blocks are merged befor
 members of unlike size or may share offsets, the components and searches are those of
 :mod:`.exact_general`, which know all this at some ten times the cost.
 
+Cost: nodes exponentially many at worst; of one, see the kernels.
 Source: the recipe extends MiniMalloc (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
 Hardware-Accelerated Machine Learning", ASPLOS 2023) by exclusion inference and re-ranking.
 """

@@ -79,7 +79,17 @@ SCATTERED = 3
 
 @numba.njit(inline="always")
 def settle(block: Record, at: int, spans: Array) -> int:
-    """Return the lowest legal offset of a block from `at` up, or NOWHERE."""
+    """Return the lowest legal offset of a block from `at` up, or NOWHERE.
+
+    Parameters
+    ----------
+    block : Record
+        With its step, and the rows of its spans.
+    at : int
+        In units.
+    spans : ndarray of int64, shape (rows, 2)
+        Inclusive spans of offsets, those of a block in a row and ascending.
+    """
     if block.step > 1:
         at = (at + block.step - 1) // block.step * block.step
     span, end = block.span, block.span_end

@@ -1,8 +1,10 @@
 """Searches of one component: the kernel from outside, and many orders in which it is tried.
 
 Some orders with doubling node limits, and many drawn ones with lower limits: what is proved does
-not depend on the order, so every restart is legal and the first search that ends counts.  Source:
-see :mod:`.exact`.
+not depend on the order, so every restart is legal and the first search that ends counts.
+
+Cost: up to b * 2^r nodes a search, for b blocks in round r.  Source: see :mod:`.exact`; equal
+work for limits of many lengths, Luby, Sinclair and Zuckerman 1993.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Where time is long, few sections are nearly full.  The blocks that live in them, the core, are
 packed first and well, by dives and local search; all others go into the gaps, greedily.  Those that
 end up too high join the core, and it begins anew: a few rounds reach the load bound or come within
-some thousandths of it.  A round costs a greedy placement of all blocks.  Source: own work.
+some thousandths of it.  Cost: a greedy placement of all blocks a round.  Source: own work.
 """
 
 from __future__ import annotations

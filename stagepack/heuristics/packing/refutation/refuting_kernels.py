@@ -1,4 +1,7 @@
-"""Compiled search for a refutation, which writes its steps down; see :mod:`.refuting`."""
+"""Compiled search for a refutation, which writes its steps down; see :mod:`.refuting`.
+
+Cost and source: see there.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Throughout, stage s takes f, b, w cycles for F, B, W (w = 0 where B is the whole
 is the lag of an edge, and *budget* of a device is the value asked about, less its optimizer, less
 the work of the device: the cycles it may be idle.
 
-Costs are those of :func:`bound`.  Sources: one machine with heads and tails, Jackson's preemptive
+Cost: see :func:`bound`.  Sources: one machine with heads and tails, Jackson's preemptive
 schedule, Carlier 1982, The one-machine sequencing problem; ramps are own work.
 """
 

@@ -107,6 +107,7 @@ class Network:
 
         Parameters
         ----------
+        preset : Preset
         bytes_per_value : int
             Bytes of a weight or a gradient, where blocks do not say those of their own.
         training : bool
