@@ -14,7 +14,7 @@ from stagepack.instances.violation import Violation
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.result import Status
 
-FIGURES = ("objective", "gap", "seconds", "throughput", "bubble", "memory", "binds")
+FIGURES = ("objective", "gap", "seconds", "throughput", "bubble", "memory", "binds", "inside")
 """What follows from the levels of a plan."""
 
 TOLERANCE = 1e-9

@@ -268,6 +268,7 @@ class ModelPlan(Shown):
             "bubble": self.measure.step_bubble if made else None,
             "memory": self.memory,
             "binds": dict(self.binds()) if made else {},
+            "inside": [stage.how for stage in self.structure.stages()] if made else [],
             "reason": self.reason or None,
             "note": self.note or None,
             "violations": [str(violation) for violation in self.check()],

@@ -25,7 +25,7 @@ from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.backward import Backward, recovered, weight_cycles
 from stagepack.instances.groups.stage import as_profile, stage_backward, stage_groups
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.stage import is_of_stage
+from stagepack.instances.packing.stage import is_of_stage, stage_packing
 from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.phases.plan import plan as phase_plan
 from stagepack.instances.phases.stage import held_on_chip, kept_on_chip, stage_phases
@@ -319,7 +319,7 @@ class Structure:
     # ------------------------------------------------------------------ checking
 
     def misplaced(self, networks: Sequence[Level], flying: Sequence[int]) -> Iterator[Violation]:
-        """Yield levels of stages that are not those of the partition's stages.
+        """Yield levels of stages that are missing, or not those of the partition's stages.
 
         Parameters
         ----------
@@ -336,6 +336,9 @@ class Structure:
             if trouble:
                 yield Violation("network", trouble)
                 return
+        for at in range(min(len(self.places), len(flying))):
+            if (at, False) not in self.inside and self._has_inside(at, flying[at], bool(whole)):
+                yield Violation(f"stage {at}", "its level is missing")
         for (at, behind), level in self.inside.items():
             name = f"{level.name}: instance"
             if not 0 <= at < min(len(self.places), len(flying)):
@@ -352,6 +355,31 @@ class Structure:
                 trouble = "it is not what the stage keeps"
             if trouble:
                 yield Violation(name, trouble)
+
+    def _has_inside(self, at: int, flying: int, networks: bool) -> bool:
+        """Whether a plan has a level of a stage: of its groups, or of all that it keeps.
+
+        Where there is remote memory, stages without phases have none.
+
+        Parameters
+        ----------
+        at : int
+        flying : int
+            Bytes that its microbatches in flight keep at most.
+        networks : bool
+            Whether stages have groups.
+        """
+        partition = self.cut.instance
+        if networks:
+            return True
+        if self.on_chip or not isinstance(partition, PipelinePartition):
+            return False
+        first, end, device = stage = self.cut.result.solution.stages[at]
+        if stage_packing(partition, stage, flying) is not None:
+            return True
+        # Files that leave tensors out know where others are: then all stages did.
+        packed = any(isinstance(level.instance, LmemPacking) for level in self.inside.values())
+        return packed and stage_memory(partition, first, end, device, 0) + flying > 0
 
     def _other_phases(self, at: int, backward: bool, given: PhaseSchedule) -> str:
         """Return what is wrong with phases, which must be those of a stage; "" for nothing."""
