@@ -469,13 +469,16 @@ def sweep(
 
     Parameters
     ----------
-    state : ndarray of int64
-        See above.
+    state : ndarray of int64, shape (9,)
+        Its entries are named above: `IDEAL`, `BRANCH`, ...
     budget, count : int
         Elementary steps after which to return; number of ideals.
     blocks, ways, rooms, ideals, cells
-    cut, rows
-        Of the stage under way.
+        Shapes and meaning of their arrays are said in their classes; `cells` changes.
+    cut : Cut
+        Of the stage under way: members of nets inside and outside.
+    rows : ndarray of int64, shape (n + 1, columns)
+        The stage after each block of the branch; columns as in :mod:`.stage_kernels`.
     branch, ahead
         Where the kernel writes.
     """

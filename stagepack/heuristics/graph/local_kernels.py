@@ -362,8 +362,9 @@ def anneal(
     keep : bool
         No stage may be left empty.
     blocks : Blocks
+        Shapes and meaning of its arrays are said in its class.
     placed : Placed
-        Changed.
+        Likewise; changed.
     """
     count, stages, tried = len(placed.stage), len(placed.blocks), 0
     nets, loads = len(blocks.cost), 3 * len(blocks.time) * stages

@@ -285,7 +285,8 @@ def anneal(
     ----------
     graph : Graph
     walk : Walk
-        Orders, values and generator, which go on from call to call.
+        Orders, values and generator, which go on from call to call.  Shapes and meaning of its
+        arrays are said in its class, as those of the graph's in its own.
     heat, ratio : float
         Cycles: what is worse by as much is accepted with probability 1 / e; and what it is
         multiplied by after every move.

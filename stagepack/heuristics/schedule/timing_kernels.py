@@ -305,12 +305,17 @@ def _passed_on(graph: Graph, v: int, head: Array) -> int:
 
 @compiled
 def least_period(length: Array, walk: Array) -> int:
-    """Return the greatest mean weight of a cycle, rounded up; length[d, e] of -FAR: no arc.
+    """Return the greatest mean weight of a cycle, rounded up; in O(d**3).
 
-    Howard would do; the graph has one node a device, so Karp's recursion is short.  O(d**3);
-    `walk`, shape (d + 1, d), is scratch.
-
+    Howard would do; the graph has one node a device, so Karp's recursion is short.
     Source: Karp 1978, A characterization of the minimum cycle mean in a digraph.
+
+    Parameters
+    ----------
+    length : ndarray of int64, shape (d, d)
+        Of the arc from d to e; -FAR: there is none.
+    walk : ndarray of int64, shape (d + 1, d)
+        Scratch.
     """
     d = len(length)
     for e in range(d):

@@ -375,8 +375,14 @@ def fill_lists(
 
     Parameters
     ----------
-    todo, begin, policy, ceiling, offsets, budget, spent
+    todo : ndarray of int64
+        Blocks in the order in which they are placed.
+    begin, policy, ceiling, budget : int
         As for :func:`fill_slabs`; `policy` may be BANKS, too.
+    offsets : ndarray of int64, shape (b,)
+        Set for blocks that are placed.
+    spent : ndarray of int64, shape (1,)
+        Counts entries.
     pieces : Pieces
         What the blocks are made of.
     lists : Lists

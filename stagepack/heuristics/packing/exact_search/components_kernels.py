@@ -32,7 +32,16 @@ from stagepack.instances.profile import Array
 def topped(section: Record, floor: int, holes: Array, control: Array) -> int:
     """Return how high what is unplaced in a section reaches above a floor, around its holes.
 
-    `holes` are the rows of all sections; of `control` the work is counted.
+    Parameters
+    ----------
+    section : Record
+        With its load that is unplaced, and its rows of `holes`.
+    floor : int
+        In units.
+    holes : ndarray of int64, shape (holes, 2)
+        Addresses [low, high) that a section cannot use, those of a section ascending.
+    control : ndarray of int64
+        Its entry `SPENT` counts the work.
     """
     top, h, end = floor + section.total, section.hole, section.hole_end
     last = end

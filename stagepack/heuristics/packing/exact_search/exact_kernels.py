@@ -507,11 +507,13 @@ def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int
     Parameters
     ----------
     capacity : int
+        In units.
     node_limit : int
         Give up after this many nodes in all.
     work : int
         Return to the caller after about this many elementary steps.
     state : SearchState
+        Its class says the shapes and meaning of its arrays; those of what is known change.
 
     Returns
     -------

@@ -296,6 +296,7 @@ def refute(node_limit: int, work: int, tree: Tree) -> int:
     work : int
         Elementary steps after which to return.
     tree : Tree
+        Its class says the shapes and meaning of its arrays; all from `low` on change.
 
     Returns
     -------
