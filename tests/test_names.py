@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import pty
 import re
@@ -50,6 +51,21 @@ def test_screens_show_names_as_they_are_written(tmp_path: Path) -> None:
         assert done.returncode in (0, 2, 3, 4), done.stderr
         for mark in STEERING:
             assert mark not in done.stdout + done.stderr, arguments
+
+
+def test_checks_of_plans_show_names_as_they_are_written(tmp_path: Path) -> None:
+    plan = sp.plan_model(evil(layer_names=[f"{EVIL}{i}" for i in range(5)]), microbatches=2)
+    valid, wrong = tmp_path / "plan.json", tmp_path / "wrong.json"
+    plan.to_json(str(valid))
+    document = json.loads(valid.read_text())
+    schedule = next(level for level in document["levels"] if level["name"] == "schedule")
+    schedule["result"]["solution"]["start"][0][0][0] += 7
+    wrong.write_text(json.dumps(document))
+    for path, code, said in ((valid, 0, "valid: a\\x1b[31mb"), (wrong, 4, "F of a\\x1b[31mb")):
+        done = run("check", path)
+        assert done.returncode == code, done.stderr
+        assert said in done.stdout
+        assert not [mark for mark in STEERING if mark in done.stdout + done.stderr]
 
 
 def test_a_terminal_gets_no_codes_but_the_screens_own(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from stagepack.cli.options import (
 from stagepack.cli.plan import plan_in
 from stagepack.cli.screen import engines_silenced, print_json, say
 from stagepack.contracts import JsonObject
-from stagepack.errors import InputError
+from stagepack.errors import InputError, shown
 
 if TYPE_CHECKING:
     from stagepack.planning import ModelPlan
@@ -101,6 +101,6 @@ def _check_plan(held: ModelPlan, path: str, as_json: bool) -> int:
     if as_json:
         print_json({"plan": held.name, "violations": list(map(str, violations))})
     else:
-        valid = f"valid: {held.name}, {len(held.levels)} levels"
-        say("\n".join(map(str, violations)) or valid)
+        lines = list(map(str, violations)) or [f"valid: {held.name}, {len(held.levels)} levels"]
+        say("\n".join(map(shown, lines)))
     return EXIT_VIOLATIONS if violations else 0
