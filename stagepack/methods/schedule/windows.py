@@ -23,13 +23,15 @@ from stagepack.heuristics.schedule.effort import Looks, ScheduleProgress
 from stagepack.heuristics.schedule.lower_bounds import counting
 from stagepack.instances.schedule import Objective, PipelineSchedule
 from stagepack.methods import Settings
-from stagepack.methods.models import PACE
 from stagepack.result import Status
 
-TURNS = ((0.03, False), (0.1, False), (0.3, False), (0.3, True), (1.0, True))
+PACE = 0.6
+"""Work of CP-SAT that takes about a second in these models."""
+
+TURNS = ((0.03, False), (0.3, False), (1.0, False), (1.0, True), (4.0, True))
 """Work of CP-SAT on a window, and whether all devices do one thing at a time, in turns."""
 
-SHARES = (0.55, 0.85, 1.05)
+SHARES = (0.55, 0.7, 0.85, 1.05)
 """Windows, in parts of the time until a device can run its first B, or after its last F."""
 
 MOST, LARGEST = 1_500, 5_000
@@ -113,11 +115,19 @@ class Windows:
                 return
 
     def _all(self) -> Iterator[tuple[Window, float]]:
-        """Yield windows, and how much work to spend on each, the cheapest first."""
-        for (most, every), share, back in itertools.product(TURNS, SHARES, (True, False)):
-            window = Window(back, int(share * self._until[back]), every)
-            if window not in self._solved and not self._known(window):
+        """Yield windows, and how much work to spend on each, the cheapest first.
+
+        A longer one takes more: where a window was not solved in a turn, those that hold it wait.
+        """
+        for most, every in TURNS:
+            unsolved = set[bool]()
+            for share, back in itertools.product(SHARES, (True, False)):
+                window = Window(back, int(share * self._until[back]), every)
+                if back in unsolved or window in self._solved or self._known(window):
+                    continue
                 yield window, most
+                if window not in self._solved:
+                    unsolved.add(back)
 
     def _known(self, window: Window) -> bool:
         """Whether the best schedule known is idle in a window for no longer than is proved."""

@@ -8,7 +8,7 @@ from stagepack.heuristics.schedule.lower_bounds.bounds import bound
 from stagepack.heuristics.schedule.lower_bounds.counting import counting_bound
 from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
 from stagepack.methods import Settings
-from stagepack.methods.schedule.windows import Windows, unsupported
+from stagepack.methods.schedule.windows import TURNS, Window, Windows, unsupported
 from stagepack.progress import Progress
 from tests.random_schedules import optimum, random_schedule
 
@@ -29,6 +29,25 @@ def test_interleaved_stages_take_longer_than_all_that_is_counted() -> None:
     instance = loose.replace(limit=np.full(4, 32))
     counted = counting_bound(instance, bound(instance)[0])
     assert raised(instance, counted, 1.0) >= counted + 100
+
+
+class Unsolved(Windows):
+    """Windows none of which is ever solved; notes which were asked about."""
+
+    asked: list[Window]
+
+    def _ask(self, window: Window, most: float) -> None:
+        self.asked.append(window)
+
+
+def test_longer_windows_wait_for_shorter_ones() -> None:
+    instance = gpt(4, 4, 8, split=False)
+    progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
+    windows = Unsolved(instance, progress, solvers.engine("cp-sat"), Settings())
+    windows.asked = []
+    windows.raise_bound(1.0)
+    assert len(windows.asked) == 2 * len(TURNS)
+    assert len({(window.back, window.moment) for window in windows.asked}) == 2
 
 
 def test_it_never_exceeds_the_optimum() -> None:
