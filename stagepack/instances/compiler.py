@@ -2,8 +2,9 @@
 
 A function that is only a part of others is not brought to machine code by itself, which nobody
 would run: its code is optimised once, within the kernels that call it.  Passes for what kernels do
-not have are left out, and the type of an operation on the same kinds of numbers is found once
-where numba asks a dozen templates again at every one.  Together that is a third of the time.
+not have are left out, those that are there to make less work for later ones, too, and the type of
+an operation on the same kinds of numbers is found once where numba asks a dozen templates again at
+every one.  Together that is more than a third of the time.
 It knows numba from within: versions later than those it was tried with compile in their own way.
 """
 
@@ -14,9 +15,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numba
-from numba.core import types
+from numba.core import ir, transforms, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import register_pass
+from numba.core.postproc import PostProcessor, VariableLifetime
+from numba.core.typed_passes import NopythonRewrites
 from numba.core.types.functions import BaseFunction
 
 TRIED = (0, 68)
@@ -30,10 +34,14 @@ LEFT_OUT = (
     "literal_unroll",
 )
 """Passes for closures, ``with`` and unrolled loops over tuples, as they are called by numba."""
+MADE = ("unary", "binop", "inplace_binop", "call")
+"""Expressions by which arrays are made of others."""
 MODULES = ("_operator", "builtins", "math")
 """Where functions are from whose results depend on the kinds of plain arguments alone."""
 OF_ARRAYS = ("getitem", "setitem", "len")
 """Those of them that are asked for arrays, too."""
+PLAIN = types.Number | types.Boolean
+"""Kinds of plain arguments."""
 
 
 def options(way: type[CompilerBase]) -> dict[str, Any]:
@@ -49,26 +57,57 @@ def _tried(version: str) -> bool:
         return False
 
 
+@register_pass(mutates_CFG=True, analysis_only=False)
+class Rewrites(NopythonRewrites):
+    """Joins operations on whole arrays into one loop, where there are any."""
+
+    _name = "rewrites_of_arrays"
+
+    def run_pass(self, state: Any) -> bool:
+        """Look at what is assigned first: the pass itself finds out how long every variable lives.
+
+        Returns
+        -------
+        bool
+            Whether there are any.
+        """
+        for block in state.func_ir.blocks.values():
+            for one in block.find_insts(ir.Assign):
+                made = isinstance(one.value, ir.Expr) and one.value.op in MADE
+                if made and isinstance(state.typemap.get(one.target.name), types.Array):
+                    joining: Any = super()
+                    return bool(joining.run_pass(state))
+        return False
+
+
 class Whole(CompilerBase):
     """Compiles a kernel."""
 
+    library: Any = None
+
     def define_pipelines(self) -> list[Any]:
         """Return numba's passes without those for what kernels do not have."""
+        if self.state.library is None:
+            name = self.state.func_id.func_qualname
+            self.state.library = self.library(self.state.targetctx.codegen(), name)
+            self.state.library.enable_object_caching()
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.passes = [one for one in passes.passes if one[0].name() not in LEFT_OUT]
+        kept = [one for one in passes.passes if one[0].name() not in LEFT_OUT]
+        passes.passes = [
+            (Rewrites, what) if one is NopythonRewrites else (one, what) for one, what in kept
+        ]
         return [passes]
+
+
+class _WholeLibrary(JITCodeLibrary):
+    """Code of a kernel, optimised as a whole, not before function by function."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
 
 
 class Part(Whole):
     """Compiles a function into the kernels that call it."""
-
-    def define_pipelines(self) -> list[Any]:
-        """Return the passes, whose end is code to be linked into that of others."""
-        if self.state.library is None:
-            library: Any = _PartLibrary
-            codegen = self.state.targetctx.codegen()
-            self.state.library = library(codegen, self.state.func_id.func_qualname)
-        return super().define_pipelines()
 
 
 class _PartLibrary(JITCodeLibrary):
@@ -102,19 +141,42 @@ class _PartLibrary(JITCodeLibrary):
         """Leave them out."""
 
 
+Whole.library, Part.library = _WholeLibrary, _PartLibrary
+
+
 @contextlib.contextmanager
 def quick() -> Iterator[None]:
-    """Remember in the block, under numba's lock, what types operations have."""
+    """Remember in the block, under numba's lock, what types operations have.
+
+    Nor is it found out after every pass which variables live where, which generators need to know.
+    """
     if not _tried(numba.__version__):
         yield
         return
     function: Any = BaseFunction
-    asked = function.get_call_type
-    function.get_call_type = _remembering(asked)
+    processor: Any = PostProcessor
+    asked, run = function.get_call_type, processor.run
+    function.get_call_type, processor.run = _remembering(asked), _processing(run)
     try:
         yield
     finally:
-        function.get_call_type = asked
+        function.get_call_type, processor.run = asked, run
+
+
+def _processing(run: Callable[..., None]) -> Callable[..., None]:
+    """Return numba's work between passes without what generators alone need."""
+
+    def lean(self: Any, emit_dels: bool = False, **other: Any) -> None:
+        if self.func_ir.is_generator:
+            run(self, emit_dels, **other)
+            return
+        self.func_ir.blocks = transforms.canonicalize_cfg(self.func_ir.blocks)
+        self.func_ir.variable_lifetime = VariableLifetime(self.func_ir.blocks)
+        self.func_ir.generator_info = None
+        if emit_dels:
+            self._insert_var_dels(**other)
+
+    return lean
 
 
 _known: dict[tuple[int, Any], tuple[Any, Any]] = {}
@@ -127,10 +189,8 @@ def _remembering(asked: Callable[..., Any]) -> Callable[..., Any]:
         key = function.typing_key
         if kws or getattr(key, "__module__", None) not in MODULES:
             return asked(function, context, args, kws)
-        plain = types.Number | types.Boolean
-        if key.__name__ in OF_ARRAYS:
-            plain |= types.Array
-        if not all(isinstance(one, plain) for one in args):
+        arrays = key.__name__ in OF_ARRAYS
+        if not all(isinstance(one, PLAIN) or (arrays and _plain(one)) for one in args):
             return asked(function, context, args, kws)
         known = _known.get((id(function), args))
         if known is None:  # the function is kept, so that no other one has its number
@@ -138,3 +198,10 @@ def _remembering(asked: Callable[..., Any]) -> Callable[..., Any]:
         return known[0]
 
     return get_call_type
+
+
+def _plain(kind: Any) -> bool:
+    """Whether a kind is one of arrays, or of what they are indexed with."""
+    if isinstance(kind, types.Tuple | types.UniTuple):
+        return all(isinstance(one, PLAIN) for one in kind.types)
+    return isinstance(kind, types.Array)
