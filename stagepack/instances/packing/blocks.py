@@ -137,7 +137,8 @@ class Blocks:
             looks()
             end, duration = first + 1, count
             looks()
-            low, time = np.zeros_like(first), np.arange(cliques)
+            low, time = np.zeros(len(first), dtype=np.int64), np.arange(cliques)
+            looks()
         pairs = _sharing(instance, block)
         ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
         looks()

@@ -126,7 +126,7 @@ class Attempt:
         ceiling = self.instance.ceiling
         peak = int((offsets + self.instance.size).max())
         if memory is None and ceiling is not None and peak > ceiling:
-            _note(self.progress, peak, source)
+            note_over(self.progress, peak, source)
             return
         self.progress.reason = ""
         effort.spend(CHECK + self._gone_through)
@@ -151,7 +151,7 @@ OVER = "over-capacity"
 no solutions, but what is known where there is none."""
 
 
-def _note(progress: PackingProgress, peak: int, source: str) -> None:
+def note_over(progress: PackingProgress, peak: int, source: str) -> None:
     """Remember the peak of a placement above the capacity, if it is the lowest so far."""
     known = nearest(progress)
     if progress.solution is None and (known is None or peak < known.value):

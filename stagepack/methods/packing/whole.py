@@ -12,7 +12,7 @@ from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods import Settings
 from stagepack.methods.effort import counting
-from stagepack.methods.packing import METHODS, relocation
+from stagepack.methods.packing import METHODS, graphs, relocation
 from stagepack.methods.packing.attempt import PackingProgress, nearest
 from stagepack.methods.packing.quick import last_resort, say_if_far
 from stagepack.progress import Stopped
@@ -34,11 +34,16 @@ def whole(name: str, run: Run) -> Run:
 
     def complete(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
         with counting(progress, settings, planned=True):
-            hasty = _hasty(instance, progress)
-            if not hasty:
+            directly = graphs.placed_first(name, instance, progress, settings)
+            going = not _hasty(instance, progress, graphs.LEAST if directly else LEAST)
+            if going and not directly:
                 _require(name, instance, progress)
             try:
-                if not hasty:
+                if going and directly:
+                    going = graphs.place(name, instance, progress, settings)
+                    if going:
+                        _require(name, instance, progress)
+                if going:
                     _moving_little(name, run, instance, progress, settings)
             finally:
                 _conclude(instance, progress)
@@ -46,11 +51,14 @@ def whole(name: str, run: Run) -> Run:
     return complete
 
 
-def _hasty(instance: LmemPacking, progress: PackingProgress) -> bool:
-    """Whether conflicts are so many that the time is over before they are gone through."""
+def _hasty(instance: LmemPacking, progress: PackingProgress, least: float) -> bool:
+    """Whether conflicts are so many that the time is over before they are gone through.
+
+    `least` is how long one of them takes, in seconds.
+    """
     if instance.conflicts is None or progress.remaining == math.inf:
         return False
-    seconds = LEAST * len(instance.conflicts)
+    seconds = least * len(instance.conflicts)
     if seconds <= LATE + LATER * progress.remaining:
         return False
     progress.reason = (

@@ -370,11 +370,7 @@ def _lists(blocks: Blocks, pause: effort.Pause) -> Lists:
     ptr = np.concatenate([[0], np.cumsum(np.cumsum(change))])
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
     pause()
-    meetings = Measures(blocks).meetings
-    pause()
-    some = np.flatnonzero(np.diff(blocks.piece_ptr))
-    met = np.zeros(blocks.b, dtype=np.int64)
-    met[some] = np.add.reduceat(meetings, blocks.piece_ptr[some])
+    met = Measures(blocks).met(pause)
     pause()
     room = int((2 * met + np.diff(blocks.range_ptr)).max(initial=0)) + 2
     return Lists(

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.meetings import Pause
 from stagepack.instances.profile import Array
 
 FIRST, BEST, TOP, BANKS = range(4)
@@ -20,6 +21,10 @@ FIRST, BEST, TOP, BANKS = range(4)
 
 FINEST_CLASS = 5
 """Blocks of up to 2 ** 5 sections are one class: shorter slabs cost more than they save."""
+
+
+PART = 2_000_000
+"""Pieces that are gone through between two pauses."""
 
 
 class Measures:
@@ -110,6 +115,24 @@ class Measures:
     def conflicts(self) -> Array:
         """Number of pieces met by the block: its conflicts, where blocks have one piece each."""
         return self._per_block(self.meetings)
+
+    def met(self, pause: Pause) -> Array:
+        """Return :attr:`conflicts`, with a pause now and then where pieces are millions."""
+        blocks = self.blocks
+        if not blocks.momentary:
+            return self.conflicts
+        at_once = np.zeros(blocks.sections, dtype=np.int64)
+        total = np.zeros(len(blocks.size), dtype=np.int64)
+        parts = range(0, len(blocks.first), PART)
+        for begin in parts:
+            pause()
+            np.add.at(at_once, blocks.first[begin : begin + PART], 1)
+        for begin in parts:
+            pause()
+            pieces = np.arange(begin, min(begin + PART, len(blocks.first)))
+            owner = np.searchsorted(blocks.piece_ptr, pieces, side="right") - 1
+            np.add.at(total, owner, at_once[blocks.first[pieces]])
+        return total
 
     @cached_property
     def _owner(self) -> Array:

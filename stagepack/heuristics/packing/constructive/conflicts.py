@@ -1,0 +1,210 @@
+"""Placements straight from a conflict graph, for graphs too large to be covered by cliques.
+
+First fit: each buffer goes to the lowest offset that its placed neighbours leave.  A sweep in
+descending order of tops is first fit in the placement turned upside down, where everybody's place
+is free when it comes: without alignments the peak never rises (iterated greedy).  By turns with
+such sweeps, what ended high comes earlier and all is placed anew (squeaky wheel optimisation).
+Where conflicts part the buffers into two sides, one goes to the bottom, and what is on top of it
+ends no higher than the heaviest pair.  Cost: O(m log d) a sweep over m conflicts of buffers with d
+neighbours, in memory of 8 bytes a conflict.  Source: Culberson and Luo 1996, iterated greedy;
+Joslin and Clements 1999, squeaky wheels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.constructive import conflicts_kernels as kernels
+from stagepack.heuristics.packing.constructive.conflicts_kernels import Cliques, Graph
+from stagepack.instances.packing import LmemPacking
+from stagepack.instances.profile import Array
+
+KeepGoing = Callable[[], bool]
+
+STEPS = 2_000_000
+"""Neighbours that a kernel looks at before it returns: less than a tenth of a second."""
+
+ENTERED, WEIGHED, PLACED, JOINED = 5e-9, 3e-9, 2.5e-8, 3e-9
+"""Seconds of an end of a conflict that is entered, that is gone through, of a neighbour in first
+fit, and of a step towards a clique."""
+
+CLIQUES = 2
+"""Times all neighbours are looked at in search of a heavy clique by one key."""
+
+TURN = 4
+"""Sweeps of one kind before some of the other."""
+
+HIGH = 0.9
+"""What ends above this part of the peak comes a class earlier."""
+
+
+def unsupported(instance: LmemPacking) -> str:
+    """Return why no placement comes straight from the conflicts of an instance, or ''."""
+    if instance.conflicts is None or not len(instance.conflicts):
+        return "there is no conflict graph"
+    held = instance.allowed or instance.reserved or instance.colocated or instance.in_place
+    if held or instance.memories or (instance.fixed >= 0).any():
+        return "first fit over a conflict graph knows no places, ranges or shared offsets"
+    return ""
+
+
+def rows(instance: LmemPacking, keep_going: KeepGoing) -> Graph:
+    """Return the neighbours of each buffer; O(n + m).
+
+    Parameters
+    ----------
+    instance : LmemPacking
+        One that is supported.
+    keep_going : callable
+        Asked several times a second, and not heeded: a placement needs them.
+    """
+    pairs = instance.conflicts
+    assert pairs is not None
+    n, m = instance.n, len(pairs)
+    ptr, other = np.zeros(n + 2, dtype=np.int64), np.empty(2 * m, dtype=np.int32)
+    for begin in range(0, m, STEPS):
+        keep_going()
+        kernels.count_neighbours(pairs, begin, min(m, begin + STEPS), ptr)
+    np.cumsum(ptr, out=ptr)
+    for begin in range(0, m, STEPS):
+        keep_going()
+        effort.spend(ENTERED * 2 * min(STEPS, m - begin))
+        kernels.enter_neighbours(pairs, begin, min(m, begin + STEPS), ptr, other)
+    size, alignment = np.array(instance.size), np.array(instance.alignment)
+    return Graph(ptr[:-1].copy(), other, size, alignment)
+
+
+def weigh(graph: Graph, keep_going: KeepGoing) -> tuple[Array, int]:
+    """Return the size of all neighbours of each buffer, and that of the heaviest pair; O(n + m).
+
+    Parameters
+    ----------
+    graph : Graph
+    keep_going : callable
+        Asked several times a second, and not heeded.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,), int
+    """
+    n, at = len(graph.size), 0
+    around = np.zeros(n + 1, dtype=np.int64)
+    while at < n:
+        keep_going()
+        at = kernels.weigh(graph, at, around, STEPS)
+    effort.spend(effort.LOOK + WEIGHED * len(graph.other))
+    return around[:-1], int(around[-1])
+
+
+def sides(graph: Graph, keep_going: KeepGoing) -> Array | None:
+    """Return an order in which first fit is no higher than the heaviest pair; None if it is not so.
+
+    One side comes before the other, where conflicts part the buffers into two; O(n + m).
+
+    Parameters
+    ----------
+    graph : Graph
+    keep_going : callable
+        Asked several times a second; once it says no, the answer is None.
+    """
+    n = len(graph.size)
+    side, queue = np.full(n, -1, dtype=np.int8), np.empty(n, dtype=np.int32)
+    state = np.zeros(3, dtype=np.int64)
+    while state[0] < n:
+        effort.spend(effort.LOOK)
+        if not keep_going() or not kernels.part_sides(graph, side, queue, state, STEPS):
+            return None
+    effort.spend(WEIGHED * len(graph.other))
+    return np.argsort(side, kind="stable")
+
+
+def first_fit(graph: Graph, order: Array, keep_going: KeepGoing) -> Array | None:
+    """Place each buffer at the lowest offset, in this order; O(n + m log d).
+
+    Parameters
+    ----------
+    graph : Graph
+    order : ndarray of int64, shape (n,)
+    keep_going : callable
+        Asked several times a second; once it says no, the answer is None.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,), or None
+    """
+    n, at = len(order), 0
+    offsets = np.full(n, -1, dtype=np.int64)
+    heap_low, heap_high = np.empty((2, int(np.diff(graph.ptr).max(initial=0)) + 1), dtype=np.int64)
+    effort.spend(effort.LOOK + effort.ITEM * n)
+    while at < n:
+        if not keep_going():
+            return None
+        before = at
+        at = kernels.fill(order, at, graph, offsets, (heap_low, heap_high), STEPS)
+        effort.spend(effort.LOOK + PLACED * _ends(graph, order[before:at]))
+    return offsets
+
+
+def _ends(graph: Graph, members: Array) -> int:
+    return int((graph.ptr[members + 1] - graph.ptr[members]).sum())
+
+
+def heavy_clique(graph: Graph, around: Array, keep_going: KeepGoing) -> tuple[int, Array]:
+    """Return the weight and the members of the heaviest clique of many that grow greedily.
+
+    By size, then by who is met, for so long; O(m) in all.
+
+    Parameters
+    ----------
+    graph : Graph
+    around : ndarray of int64, shape (n,)
+        Size of all neighbours of each buffer.
+    keep_going : callable
+        Asked several times a second; once it says no, the heaviest so far is returned.
+    """
+    n, most = len(graph.size), int(np.diff(graph.ptr).max(initial=0)) + 1
+    candidate, chosen, best = np.empty((3, most), dtype=np.int32)
+    state = np.zeros(3, dtype=np.int64)
+    found = Cliques(candidate, chosen, np.zeros(n, dtype=np.int32), best, state)
+    order = np.argsort(-around, kind="stable")
+    for key in (graph.size, around):
+        at, left = 0, CLIQUES * len(graph.other)
+        while at < n and left > 0 and keep_going():
+            at = kernels.grow_cliques(order, at, graph, around, key, found, min(left, STEPS))
+            left -= STEPS
+            effort.spend(effort.LOOK + JOINED * STEPS)
+    weight, length = int(state[0]), int(state[1])
+    return weight, np.sort(best[:length])
+
+
+def placements(graph: Graph, order: Array, keep_going: KeepGoing) -> Iterator[tuple[Array, str]]:
+    """Yield placements and what made them, until time is over.
+
+    Parameters
+    ----------
+    graph : Graph
+    order : ndarray of int64, shape (n,)
+        In which classes are placed.
+    keep_going : callable
+        Asked several times a second.
+    """
+    size, classes = graph.size, np.zeros(len(order), dtype=np.int64)
+    placed = first_fit(graph, order, keep_going)
+    turned: Array | None = placed
+    while placed is not None and turned is not None:
+        for _ in range(TURN):
+            turned = first_fit(graph, np.argsort(-(turned + size), kind="stable"), keep_going)
+            if turned is None:
+                return
+            yield turned, "first fit, upside down"
+        for _ in range(TURN):
+            tops = placed + size
+            classes -= tops > HIGH * tops.max()
+            anew = order[np.argsort(classes[order], kind="stable")]
+            placed = first_fit(graph, anew, keep_going)
+            if placed is None:
+                return
+            yield placed, "first fit, what was high before the rest"

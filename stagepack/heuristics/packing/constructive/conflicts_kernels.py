@@ -1,0 +1,262 @@
+"""Compiled kernels on the rows of a conflict graph; see :mod:`.conflicts`.
+
+Each takes a part of the work at a time, so that somebody can ask the clock in between.  Cost: what
+each says.  Source: see :mod:`.conflicts`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stagepack.heuristics.packing.constructive.greedy_kernels import pop_interval, push_interval
+from stagepack.instances.compiled import compiled, step
+from stagepack.instances.profile import Array
+
+ROW = 8
+"""Steps that a buffer is worth, beside its neighbours."""
+
+
+class Graph(NamedTuple):
+    """Buffers and whom each conflicts with.
+
+    Attributes
+    ----------
+    ptr : ndarray of int64, shape (n + 1,)
+    other : ndarray of int32, shape (2 m,)
+        Neighbours of i: other[ptr[i] : ptr[i + 1]].
+    size, alignment : ndarray of int64, shape (n,)
+    """
+
+    ptr: Array
+    other: Array
+    size: Array
+    alignment: Array
+
+
+class Cliques(NamedTuple):
+    """What a search for a heavy clique writes.
+
+    Attributes
+    ----------
+    candidate, chosen : ndarray of int32, shape (most neighbours + 1,)
+        Who may join the clique at hand, and who has.
+    mark : ndarray of int32, shape (n,)
+        Who meets the last one chosen: those with the number of the look at hand.
+    best : ndarray of int32, shape (most neighbours + 1,)
+    state : ndarray of int64, shape (3,)
+        Weight and length of the best one, and the number of looks.
+    """
+
+    candidate: Array
+    chosen: Array
+    mark: Array
+    best: Array
+    state: Array
+
+
+@compiled
+def count_neighbours(pairs: Array, begin: int, end: int, ptr: Array) -> None:
+    """Count the neighbours of each buffer i in ptr[i + 2], of the pairs [begin, end).
+
+    Parameters
+    ----------
+    pairs : ndarray of int64, shape (m, 2)
+    begin, end : int64
+    ptr : ndarray of int64, shape (n + 2,)
+        Changed.
+    """
+    for e in range(begin, end):
+        ptr[pairs[e, 0] + 2] += 1
+        ptr[pairs[e, 1] + 2] += 1
+
+
+@compiled
+def enter_neighbours(pairs: Array, begin: int, end: int, ptr: Array, other: Array) -> None:
+    """Enter the pairs [begin, end) into the rows of both; the row of i is filled up to ptr[i + 1].
+
+    Parameters
+    ----------
+    pairs : ndarray of int64, shape (m, 2)
+    begin, end : int64
+    ptr : ndarray of int64, shape (n + 2,)
+        Changed.
+    other : ndarray of int32, shape (2 m,)
+        Written.
+    """
+    for e in range(begin, end):
+        i, j = pairs[e, 0], pairs[e, 1]
+        other[ptr[i + 1]] = j
+        ptr[i + 1] += 1
+        other[ptr[j + 1]] = i
+        ptr[j + 1] += 1
+
+
+@compiled
+def weigh(graph: Graph, begin: int, around: Array, most: int) -> int:
+    """Enter the size of all neighbours of each buffer; return the next one.
+
+    Parameters
+    ----------
+    graph : Graph
+    begin : int64
+    around : ndarray of int64, shape (n + 1,)
+        Written; the last entry becomes the heaviest pair.
+    most : int64
+        Steps after which to stop.
+    """
+    size, n, i = graph.size, len(graph.size), begin
+    while i < n and most > 0:
+        total = largest = 0
+        for r in range(graph.ptr[i], graph.ptr[i + 1]):
+            total += size[graph.other[r]]
+            largest = max(largest, size[graph.other[r]])
+        around[i] = total
+        around[n] = max(around[n], size[i] + largest)
+        most -= ROW + graph.ptr[i + 1] - graph.ptr[i]
+        i += 1
+    return i
+
+
+@compiled
+def part_sides(graph: Graph, side: Array, queue: Array, state: Array, most: int) -> bool:
+    """Part buffers into two sides; return whether none conflicts with one of its own, so far.
+
+    Parameters
+    ----------
+    graph : Graph
+    side : ndarray of int8, shape (n,)
+        0 or 1; -1 where not known.
+    queue : ndarray of int32, shape (n,)
+        Buffers in the order in which they were reached.
+    state : ndarray of int64, shape (3,)
+        How many of the queue are done, how many are in it, and the next buffer to begin with.
+    most : int64
+        Steps after which to stop.
+    """
+    n = len(side)
+    while state[0] < n and most > 0:
+        if state[0] == state[1]:
+            while side[state[2]] >= 0:
+                state[2] += 1
+            side[state[2]] = 0
+            queue[state[1]] = state[2]
+            state[1] += 1
+        i = queue[state[0]]
+        state[0] += 1
+        for r in range(graph.ptr[i], graph.ptr[i + 1]):
+            j = graph.other[r]
+            if side[j] < 0:
+                side[j] = 1 - side[i]
+                queue[state[1]] = j
+                state[1] += 1
+            elif side[j] == side[i]:
+                return False
+        most -= ROW + graph.ptr[i + 1] - graph.ptr[i]
+    return True
+
+
+@compiled
+def fill(
+    order: Array, begin: int, graph: Graph, offsets: Array, heap: tuple[Array, Array], most: int
+) -> int:
+    """Place the buffers order[begin], .. each at the lowest offset; return where it stopped.
+
+    O(d log d) for a buffer of d neighbours.
+
+    Parameters
+    ----------
+    order : ndarray of int64, shape (n,)
+    begin : int64
+    graph : Graph
+    offsets : ndarray of int64, shape (n,)
+        -1 for those not placed; written.
+    heap : tuple of two ndarrays of int64, shape (most neighbours + 1,)
+    most : int64
+        Steps after which to stop.
+    """
+    heap_low, heap_high = heap
+    at = begin
+    while at < len(order) and most > 0:
+        i = order[at]
+        size, grain, filled, lowest = graph.size[i], graph.alignment[i], 0, 0
+        for r in range(graph.ptr[i], graph.ptr[i + 1]):
+            low = offsets[graph.other[r]]
+            if low >= 0:
+                high = low + graph.size[graph.other[r]]
+                filled = push_interval(low, high, filled, heap_low, heap_high)
+        while filled > 0 and heap_low[0] - lowest < size:
+            if heap_high[0] > lowest:
+                lowest = (heap_high[0] + grain - 1) // grain * grain
+            filled = pop_interval(filled, heap_low, heap_high)
+        offsets[i] = lowest
+        most -= ROW + graph.ptr[i + 1] - graph.ptr[i]
+        at += 1
+    return at
+
+
+@step
+def _clique(i: int, graph: Graph, key: Array, found: Cliques) -> int:
+    """Let a clique grow from buffer i by who has the greatest key; return the steps that took."""
+    size, state, candidate = graph.size, found.state, found.candidate
+    left, rest, length, held = 0, 0, 1, size[i]
+    found.chosen[0] = i
+    for r in range(graph.ptr[i], graph.ptr[i + 1]):
+        candidate[left] = graph.other[r]
+        rest += size[candidate[left]]
+        left += 1
+    steps = ROW + left
+    while left > 0 and held + rest > state[0]:
+        top = candidate[0]
+        for r in range(1, left):
+            if key[candidate[r]] > key[top]:
+                top = candidate[r]
+        held += size[top]
+        found.chosen[length] = top
+        length += 1
+        state[2] += 1
+        for r in range(graph.ptr[top], graph.ptr[top + 1]):
+            found.mark[graph.other[r]] = state[2]
+        steps += 2 * left + graph.ptr[top + 1] - graph.ptr[top]
+        kept = rest = 0
+        for r in range(left):
+            c = candidate[r]
+            if c != top and found.mark[c] == state[2]:
+                candidate[kept] = c
+                rest += size[c]
+                kept += 1
+        left = kept
+    if held > state[0]:
+        state[0], state[1] = held, length
+        for r in range(length):
+            found.best[r] = found.chosen[r]
+    return steps
+
+
+@compiled
+def grow_cliques(
+    order: Array, begin: int, graph: Graph, around: Array, key: Array, found: Cliques, most: int
+) -> int:
+    """Let a clique grow from each of order[begin], ..; return where it stopped.
+
+    Parameters
+    ----------
+    order : ndarray of int64
+    begin : int64
+    graph : Graph
+    around : ndarray of int64, shape (n + 1,)
+        Of :func:`weigh`: who with all neighbours is no heavier than the best clique is left out.
+    key : ndarray of int64, shape (n,) or longer
+        Who joins first.
+    found : Cliques
+        Changed.
+    most : int64
+        Steps after which to stop.
+    """
+    at = begin
+    while at < len(order) and most > 0:
+        i = order[at]
+        most -= 1
+        if graph.size[i] + around[i] > found.state[0]:
+            most -= _clique(i, graph, key, found)
+        at += 1
+    return at

@@ -1,0 +1,161 @@
+"""Conflict graphs too large for cliques to cover them in time: placed straight from their rows."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.bounds import LISTED
+from stagepack.heuristics.packing.constructive import conflicts
+from stagepack.heuristics.packing.constructive.conflicts_kernels import Graph
+from stagepack.heuristics.packing.constructive.rules import RULES
+from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
+from stagepack.instances.profile import Array
+from stagepack.methods import Settings
+from stagepack.methods.packing.attempt import CHECK, PackingProgress, note_over
+from stagepack.methods.starts import offer_start
+from stagepack.result import Termination
+
+MANY, LARGE = 3_000_000, 20_000
+"""Conflicts, or buffers, from which on they are placed before cliques are looked for."""
+
+STARTED = ("auto", "exact", "portfolio")
+"""Methods that begin so, if nobody says how they should; rules where there is no time for them."""
+
+LEAST = 1e-7
+"""Seconds of a conflict in a first placement, the check of it included."""
+
+COVERED = 3.1e-6
+"""Seconds of a conflict until cliques cover them and all is made that other methods look at."""
+
+SHARE = 0.5
+"""Part of the time beside that in which placements are lowered first."""
+
+
+def placed_first(
+    name: str, instance: LmemPacking, progress: PackingProgress, settings: Settings
+) -> bool:
+    """Whether a method places this instance straight from its conflicts."""
+    graph = instance.conflicts
+    if graph is None or (len(graph) < MANY and instance.n < LARGE):
+        return False
+    given = isinstance(settings.warm_start, str) and settings.warm_start != "auto"
+    late = progress.remaining < COVERED * len(graph)
+    return (
+        (name in STARTED or (late and name in RULES))
+        and not given
+        and settings.engine is None
+        and instance.objective in (Objective.PEAK, Objective.FIT)
+        and not (instance.previous >= 0).any()
+        and not conflicts.unsupported(instance)
+    )
+
+
+def place(name: str, instance: LmemPacking, progress: PackingProgress, settings: Settings) -> bool:
+    """Place an instance straight from its conflicts, and lower that for a while.
+
+    Parameters
+    ----------
+    name : str
+        Of the method.
+    instance : LmemPacking
+        One that is :func:`placed_first`.
+    progress : PackingProgress
+    settings : Settings
+
+    Returns
+    -------
+    bool
+        Whether there is a reason and the time to cover the conflicts by cliques and go on.
+    """
+    with progress.setup("loading kernels"), effort.counting():
+        _warm_up()
+    m = 0 if instance.conflicts is None else len(instance.conflicts)
+    if not isinstance(settings.warm_start, str):
+        offer_start(instance, progress, settings, {})
+    run = _Run(instance, progress)
+
+    def whatever_the_time() -> bool:
+        return progress.keep_going() or not progress.interrupted
+
+    graph = conflicts.rows(instance, progress.keep_going)
+    around, pair = conflicts.weigh(graph, progress.keep_going)
+    progress.raise_bound(max(pair, int(instance.size.max())), "heaviest pair in conflict")
+    order = conflicts.sides(graph, progress.keep_going)
+    if order is None:
+        order = np.argsort(-graph.size, kind="stable")
+    offsets = conflicts.first_fit(graph, order, whatever_the_time)
+    if offsets is None:
+        return False
+    peak = run.offer(offsets, "first fit")
+    weight, members = conflicts.heavy_clique(graph, around, progress.keep_going)
+    progress.raise_bound(weight, "clique of conflicts")
+    if instance.ceiling is not None and instance.objective is Objective.FIT:
+        run.conclude(weight, members)
+    later = progress.remaining - COVERED * m
+    until = _for_a_while(progress, SHARE * later if later > COVERED * m else math.inf)
+    by_conflicts = np.argsort(-around, kind="stable")
+    other = conflicts.first_fit(graph, by_conflicts, until)
+    if other is not None and run.offer(other, "first fit by conflicts") < peak:
+        order = by_conflicts
+    for found, source in conflicts.placements(graph, order, until):
+        run.offer(found, source)
+    if progress.stop_reason() is Termination.TIME_LIMIT and name in RULES:
+        progress.reason = f"{name} did not end in time; first fit by other orders has run instead"
+    return progress.keep_going()
+
+
+class _Run:
+    """Offers placements that are lower than all before, where they respect the capacity."""
+
+    def __init__(self, instance: LmemPacking, progress: PackingProgress) -> None:
+        self.instance, self.progress = instance, progress
+        self.least = math.inf if progress.objective is None else progress.objective
+
+    def offer(self, offsets: Array, source: str) -> int:
+        """Offer offsets, shape (n,); return their peak."""
+        instance, ceiling = self.instance, self.instance.ceiling
+        peak = int((offsets + instance.size).max())
+        if peak >= self.least:
+            return peak
+        self.least = peak
+        if ceiling is not None and peak > ceiling:
+            note_over(self.progress, peak, source)
+        else:
+            effort.spend(CHECK + effort.ITEM * instance.n)
+            self.progress.offer(PackingSolution.of(instance, offsets), source)
+        return peak
+
+    def conclude(self, weight: int, members: Array) -> None:
+        """Say why nothing fits, where a clique is heavier than the capacity."""
+        ceiling = self.instance.ceiling
+        if ceiling is None or weight <= ceiling:
+            return
+        names = ", ".join(self.instance.buffer_id(int(i)) for i in members[:LISTED])
+        more = f" and {len(members) - LISTED:,} more" if len(members) > LISTED else ""
+        self.progress.prove_infeasible(
+            f"the {len(members):,} buffers {names}{more} that all conflict with one another hold "
+            f"{weight:,} bytes, {weight - ceiling:,} more than the capacity of {ceiling:,}; "
+            f"at least {weight:,} are needed"
+        )
+
+
+def _for_a_while(progress: PackingProgress, seconds: float) -> Callable[[], bool]:
+    """Return a `keep_going` that also ends after so much time, by the clock that ends the run."""
+    until = progress.spent + seconds
+    return lambda: progress.spent < until and progress.keep_going()
+
+
+@functools.cache
+def _warm_up() -> None:
+    """Run all kernels on a triangle, so that they are compiled or loaded."""
+    triangle = LmemPacking.from_arrays([1, 2, 3], conflicts=[(0, 1), (0, 2), (1, 2)])
+    graph: Graph = conflicts.rows(triangle, lambda: True)
+    around, _ = conflicts.weigh(graph, lambda: True)
+    conflicts.sides(graph, lambda: True)
+    conflicts.heavy_clique(graph, around, lambda: True)
+    conflicts.first_fit(graph, np.arange(3), lambda: True)

@@ -1,0 +1,140 @@
+"""Placements straight from a conflict graph: valid, no higher upside down, bounded by cliques."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from stagepack.heuristics.packing.constructive import conflicts, conflicts_kernels
+from stagepack.instances.packing import LmemPacking, PackingSolution
+from stagepack.instances.profile import Array
+
+
+def going() -> bool:
+    return True
+
+
+def drawn(seed: int, n: int = 14, alignment: int = 1) -> LmemPacking:
+    random = np.random.default_rng(seed)
+    pairs = np.stack(np.triu_indices(n, 1), axis=1)
+    pairs = pairs[random.random(len(pairs)) < random.choice([0.2, 0.5, 0.9])]
+    return LmemPacking.from_arrays(
+        random.integers(1, 9, n), conflicts=[(1, 0), *pairs.tolist()], alignment=[alignment] * n
+    )
+
+
+def lowest_first_fit(instance: LmemPacking, order: Array) -> list[int]:
+    """First fit by trying every offset."""
+    assert instance.conflicts is not None
+    met = {frozenset(pair) for pair in instance.conflicts.tolist()}
+    offsets: dict[int, int] = {}
+    for i in order.tolist():
+        above = [j for j in offsets if frozenset((i, j)) in met]
+        offsets[i] = next(
+            at
+            for at in itertools.count(0, int(instance.alignment[i]))
+            if all(
+                at >= offsets[j] + instance.size[j] or at + instance.size[i] <= offsets[j]
+                for j in above
+            )
+        )
+    return [offsets[i] for i in range(instance.n)]
+
+
+@pytest.mark.parametrize("alignment", [1, 4])
+@pytest.mark.parametrize("seed", range(6))
+def test_agrees_with_trying_every_offset(seed: int, alignment: int) -> None:
+    instance = drawn(seed, alignment=alignment)
+    graph = conflicts.rows(instance, going)
+    order = np.random.default_rng(seed).permutation(instance.n)
+    found = conflicts.first_fit(graph, order, going)
+    assert found is not None
+    assert found.tolist() == lowest_first_fit(instance, order)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_placements_are_valid_and_upside_down_none_is_higher(seed: int) -> None:
+    instance = drawn(seed)
+    graph, size = conflicts.rows(instance, going), instance.size
+    placed = conflicts.first_fit(graph, np.arange(instance.n), going)
+    assert placed is not None
+    peak = int((placed + size).max())
+    for found, source in itertools.islice(
+        conflicts.placements(graph, np.arange(instance.n), going), 3 * conflicts.TURN
+    ):
+        assert instance.check(PackingSolution.of(instance, found)) == ()
+        if source == "first fit, upside down":
+            assert int((found + size).max()) <= peak
+            peak = int((found + size).max())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_clique_is_heavier_than_the_heaviest(seed: int) -> None:
+    instance = drawn(seed, n=9)
+    assert instance.conflicts is not None
+    graph = conflicts.rows(instance, going)
+    around, pair = conflicts.weigh(graph, going)
+    met = {frozenset(ends) for ends in instance.conflicts.tolist()}
+    heaviest = {
+        k: max(
+            int(instance.size[list(members)].sum())
+            for members in itertools.combinations(range(9), k)
+            if all(frozenset(ends) in met for ends in itertools.combinations(members, 2))
+        )
+        for k in (1, 2)
+    }
+    assert pair == max(heaviest.values())
+    weight, members = conflicts.heavy_clique(graph, around, going)
+    assert weight == instance.size[members].sum()
+    assert all(frozenset(ends) in met for ends in itertools.combinations(members.tolist(), 2))
+
+
+def test_where_all_conflict_the_clique_is_everybody() -> None:
+    instance = LmemPacking.from_arrays(
+        np.arange(1, 13), conflicts=np.stack(np.triu_indices(12, 1), axis=1)
+    )
+    graph = conflicts.rows(instance, going)
+    around, _ = conflicts.weigh(graph, going)
+    weight, members = conflicts.heavy_clique(graph, around, going)
+    assert (weight, len(members)) == (78, 12)
+
+
+def test_two_sides_end_at_the_heaviest_pair() -> None:
+    random = np.random.default_rng(3)
+    pairs = np.column_stack((random.integers(0, 20, 90), random.integers(20, 40, 90)))
+    instance = LmemPacking.from_arrays(random.integers(1, 99, 40), conflicts=pairs)
+    graph = conflicts.rows(instance, going)
+    order = conflicts.sides(graph, going)
+    assert order is not None
+    found = conflicts.first_fit(graph, order, going)
+    assert found is not None
+    assert int((found + instance.size).max()) == conflicts.weigh(graph, going)[1]
+
+
+def test_an_odd_cycle_has_no_two_sides() -> None:
+    cycle = LmemPacking.from_arrays([1] * 5, conflicts=[(at, (at + 1) % 5) for at in range(5)])
+    assert conflicts.sides(conflicts.rows(cycle, going), going) is None
+
+
+def test_parts_of_the_work_make_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = drawn(1)
+
+    def made() -> list[list[int]]:
+        graph = conflicts.rows(instance, going)
+        around, _ = conflicts.weigh(graph, going)
+        found = conflicts.first_fit(graph, np.arange(instance.n), going)
+        assert found is not None
+        return [graph.other.tolist(), around.tolist(), found.tolist()]
+
+    at_once = made()
+    monkeypatch.setattr(conflicts, "STEPS", 3)
+    assert made() == at_once
+
+
+def test_asks_several_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conflicts, "STEPS", conflicts_kernels.ROW)
+    graph, looks = conflicts.rows(drawn(2), going), iter([True] * 5)
+    assert conflicts.first_fit(graph, np.arange(14), lambda: next(looks, False)) is None
+    assert not list(conflicts.placements(graph, np.arange(14), lambda: False))
