@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from stagepack.instances.formats import write_solution as write_solution
     from stagepack.instances.graph import GraphPartition as GraphPartition
     from stagepack.instances.graph import GraphSolution as GraphSolution
-    from stagepack.instances.graph.chain import chain as chain
+    from stagepack.instances.graph.chains.chain import chain as chain
     from stagepack.instances.graph.viewers import partition_dot as partition_dot
     from stagepack.instances.graph.viewers import partition_graphml as partition_graphml
     from stagepack.instances.groups import GroupingSolution as GroupingSolution

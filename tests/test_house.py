@@ -65,6 +65,7 @@ MAY_IMPORT = {
     "methods": {"instances", "heuristics", "formulations", "solvers"},
 }
 LONGEST_FILE, LONGEST_FUNCTION = 600, 60  # lines; of functions without what they promise
+MOST_FILES = 20  # of a folder, beside what makes it a package
 LONG = {
     "heuristics/packing/constructive/rules.py: _rules": "a table",
     "heuristics/packing/exact_search/exact_general.py: __init__": "a constructor of many arrays",
@@ -130,6 +131,11 @@ def test_files_and_functions_are_short_or_say_why_not() -> None:
                 if body and (node.end_lineno or 0) - body[0].lineno >= LONGEST_FUNCTION:
                     found.add(f"{path.relative_to(PACKAGE)}: {node.name}")
     assert found == set(LONG), "in steps with names they read better"
+
+
+def test_folders_hold_what_one_can_oversee() -> None:
+    files = Counter(path.parent for path in modules().values() if path.name != "__init__.py")
+    assert not {str(home) for home, count in files.items() if count > MOST_FILES}
 
 
 def test_heuristics_ask_whether_to_go_on_under_the_same_names() -> None:

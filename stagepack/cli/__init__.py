@@ -30,9 +30,9 @@ from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, C
 from stagepack.cli.plan import plan, tune
 from stagepack.cli.report import report
 from stagepack.cli.results import results
-from stagepack.cli.screen import Stderr, complain, legible_width, plain_letters, say
 from stagepack.cli.show import plot, show
 from stagepack.cli.solve import solve
+from stagepack.cli.terminal.screen import Stderr, complain, legible_width, plain_letters, say
 from stagepack.cli.tradeoffs import explain, pareto
 from stagepack.errors import InputError, shown
 from stagepack.files import NO_MEMORY

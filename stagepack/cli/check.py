@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stagepack.cli.context import instance_of
-from stagepack.cli.live import Solving
 from stagepack.cli.options import (
     CLAIMS,
     EXIT_VIOLATIONS,
@@ -19,7 +18,8 @@ from stagepack.cli.options import (
     option,
 )
 from stagepack.cli.plan import plan_in
-from stagepack.cli.screen import engines_silenced, print_json, say
+from stagepack.cli.terminal.live import Solving
+from stagepack.cli.terminal.screen import engines_silenced, print_json, say
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, shown
 

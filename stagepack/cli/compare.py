@@ -11,7 +11,6 @@ import typer
 from stagepack import files
 from stagepack.cli import completion
 from stagepack.cli.context import instances_of
-from stagepack.cli.live import Cells
 from stagepack.cli.options import (
     EXIT_INPUT,
     EXIT_INTERNAL,
@@ -28,7 +27,8 @@ from stagepack.cli.options import (
 )
 from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.picture import require_pages
-from stagepack.cli.screen import (
+from stagepack.cli.terminal.live import Cells
+from stagepack.cli.terminal.screen import (
     command_line,
     complain,
     engines_silenced,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stagepack import files
-from stagepack.cli.screen import write_json
+from stagepack.cli.terminal.screen import write_json
 from stagepack.contracts import Instance, JsonObject, Solution
 from stagepack.errors import InputError
 from stagepack.instances.problem import PROBLEMS

@@ -16,7 +16,7 @@ from stagepack.cli.context import instance_and_solution, instance_of
 from stagepack.cli.export import Form, export_solution
 from stagepack.cli.options import EXIT_INPUT, OUTPUT, AsJson, Instance, option
 from stagepack.cli.output import Rescue, require_writable
-from stagepack.cli.screen import print_json, say, terminal
+from stagepack.cli.terminal.screen import print_json, say, terminal
 from stagepack.contracts import Instance as Problem
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError, shown

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from stagepack import files
-from stagepack.cli.screen import command_line, complain, print_json, print_parts, write_json
+from stagepack.cli.terminal.screen import (
+    command_line,
+    complain,
+    print_json,
+    print_parts,
+    write_json,
+)
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 

@@ -31,7 +31,7 @@ from stagepack.cli.options import (
 )
 from stagepack.cli.output import answer, require_writable
 from stagepack.cli.picture import draw, require_drawable, require_pages
-from stagepack.cli.screen import engines_silenced
+from stagepack.cli.terminal.screen import engines_silenced
 from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError, suggest
 

@@ -13,7 +13,7 @@ from stagepack.cli.options import OUTPUT, AsJson, option
 from stagepack.cli.output import require_writable
 from stagepack.cli.picture import require_pages
 from stagepack.cli.plan import plan_in
-from stagepack.cli.screen import print_json, say
+from stagepack.cli.terminal.screen import print_json, say
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, shown
 

@@ -12,7 +12,7 @@ from stagepack import files
 from stagepack.cli.options import EXIT_INPUT, EXIT_VIOLATIONS, OUTPUT, AsJson, option
 from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.picture import require_pages
-from stagepack.cli.screen import print_json, print_parts
+from stagepack.cli.terminal.screen import print_json, print_parts
 from stagepack.errors import InputError
 
 

@@ -14,7 +14,7 @@ from stagepack.cli.options import OUTPUT, As, AsJson, Instance, Solution, option
 from stagepack.cli.output import require_writable
 from stagepack.cli.picture import draw, require_drawable, require_pages
 from stagepack.cli.plan import draw_plan, plan_in
-from stagepack.cli.screen import complain, print_json, print_parts, say
+from stagepack.cli.terminal.screen import complain, print_json, print_parts, say
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, shown
 

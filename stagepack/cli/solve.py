@@ -12,7 +12,6 @@ from stagepack import files
 from stagepack.cli import completion
 from stagepack.cli.context import instance_of
 from stagepack.cli.export import Form, export_solution, require_exportable
-from stagepack.cli.live import Solving
 from stagepack.cli.options import (
     EXIT_INPUT,
     EXIT_NOTHING,
@@ -32,7 +31,8 @@ from stagepack.cli.options import (
 )
 from stagepack.cli.output import Rescue, apart, require_writable
 from stagepack.cli.picture import draw, require_drawable
-from stagepack.cli.screen import (
+from stagepack.cli.terminal.live import Solving
+from stagepack.cli.terminal.screen import (
     command_line,
     complain,
     engines_silenced,

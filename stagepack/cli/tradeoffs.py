@@ -27,7 +27,7 @@ from stagepack.cli.options import (
 )
 from stagepack.cli.output import answer, require_writable
 from stagepack.cli.plan import plan_in
-from stagepack.cli.screen import engines_silenced
+from stagepack.cli.terminal.screen import engines_silenced
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 

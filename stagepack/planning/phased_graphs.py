@@ -22,7 +22,7 @@ from stagepack.contracts import JsonObject
 from stagepack.heuristics.graph.step_bound import SLACK, longest_chain, step_bound
 from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
-from stagepack.instances.graph.layers import require_layers
+from stagepack.instances.graph.chains.layers import require_layers
 from stagepack.instances.phases.chips import at_clock
 from stagepack.instances.profile import Array, Chip
 from stagepack.planning.graphs import UNTIMED, Graphs

@@ -18,9 +18,9 @@ import numpy as np
 from stagepack.contracts import Instance
 from stagepack.errors import InputError
 from stagepack.instances.graph import GraphPartition
-from stagepack.instances.graph.chain import sums
+from stagepack.instances.graph.chains.chain import sums
+from stagepack.instances.graph.chains.layers import device_layers
 from stagepack.instances.graph.check import loads
-from stagepack.instances.graph.layers import device_layers
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.backward import Backward, recovered, weight_cycles
 from stagepack.instances.groups.stage import as_profile, stage_backward, stage_groups

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import stagepack as sp
-from stagepack.cli.live import Cells, Solving, elapsed
+from stagepack.cli.terminal.live import Cells, Solving, elapsed
 from stagepack.compare.comparison import Cell
 from stagepack.progress import compilation
 from tests.cli.shell import python
@@ -120,7 +120,7 @@ def test_a_person_sees_the_search_and_a_pipe_does_not() -> None:
 def test_nothing_that_engines_write_is_seen() -> None:
     code = """
 import os, subprocess, sys, logging
-from stagepack.cli.screen import engines_silenced, Stderr
+from stagepack.cli.terminal.screen import engines_silenced, Stderr
 logging.basicConfig(handlers=[Stderr()], format="%(message)s")
 with engines_silenced():
     os.write(1, b"BANNER")

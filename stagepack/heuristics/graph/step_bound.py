@@ -18,7 +18,7 @@ from fractions import Fraction
 import numpy as np
 
 from stagepack.instances.graph import GraphPartition
-from stagepack.instances.graph.chain import sums
+from stagepack.instances.graph.chains.chain import sums
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import Array, Cluster, Device
 

@@ -20,7 +20,7 @@ PROBLEM = Problem(
     public={
         "GraphPartition": "",
         "GraphSolution": "",
-        "chain": "chain",
+        "chain": "chains.chain",
         "partition_dot": "viewers",
         "partition_graphml": "viewers",
     },

@@ -21,7 +21,7 @@ from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError, shown
 from stagepack.instances.answer import require_instance
 from stagepack.instances.graph import GraphPartition, GraphSolution
-from stagepack.instances.graph.chain import require_plain, sums
+from stagepack.instances.graph.chains.chain import require_plain, sums
 from stagepack.instances.graph.check import loads, plain
 from stagepack.instances.profile import Array
 from stagepack.result import Result

@@ -9,7 +9,7 @@ import pytest
 from stagepack.errors import InputError
 from stagepack.instances import formats
 from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
-from stagepack.instances.graph.chain import chain
+from stagepack.instances.graph.chains.chain import chain
 from stagepack.instances.pipeline import PipelineSolution
 from stagepack.instances.pipeline.data import GraphOrder
 from stagepack.instances.schedule import PipelineSchedule

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import stagepack as sp
-from stagepack.instances.graph.layers import device_layers
+from stagepack.instances.graph.chains.layers import device_layers
 
 AHEAD = [(0, 1), (0, 2), (1, 3), (2, 3)]
 

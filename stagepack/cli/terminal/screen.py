@@ -29,7 +29,7 @@ LETTERS = {"–": "-", "—": "-", "−": "-", "…": "~", "·": ".", "×": "x",
 
 def terminal() -> Console:
     """Return the console of stdout, as wide as the terminal (or COLUMNS) says."""
-    from stagepack.cli.console import Screen
+    from stagepack.cli.terminal.console import Screen
 
     return Screen(soft_wrap=False)
 

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Self
 
-from stagepack.cli.screen import complain, figure
+from stagepack.cli.terminal.screen import complain, figure
 from stagepack.contracts import Instance, JsonObject, Number
 from stagepack.errors import shown
 from stagepack.progress import compilation
@@ -47,7 +47,7 @@ class _Live(abc.ABC):
     """Lines on stderr that are drawn anew several times a second, while a person watches."""
 
     def __init__(self) -> None:
-        from stagepack.cli.console import Screen
+        from stagepack.cli.terminal.console import Screen
 
         console = Screen(stderr=True)
         level = logging.getLogger("stagepack").getEffectiveLevel()

@@ -1,0 +1,1 @@
+"""What a person sees while a command runs and when it is done: consoles, progress, documents."""
