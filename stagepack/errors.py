@@ -41,8 +41,10 @@ LISTED = 40
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Return a remedy that names the nearest of the `known` words, or the first of them."""
+    """Return a remedy that names the nearest of the `known` words, or the first of them, if any."""
     known = list(known)
+    if not known:
+        return "there is none to choose"
     near = get_close_matches(word, known, n=3, cutoff=0.5)
     if near:
         return "did you mean " + " or ".join(near) + "?"

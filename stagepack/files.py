@@ -293,6 +293,13 @@ def require_directory(path: str | Path, *files: str) -> None:
         raise _unwritable(path, error) from error
 
 
+GOES_ON = {
+    "plans": "stagepack tune MODEL ... --store FOLDER (-o FILE, which report reads)",
+    "results": "stagepack results FOLDER",
+}
+"""Commands that read a store, by what it holds."""
+
+
 def require_store(path: str | Path, holds: str, version: int, *, new: bool = True) -> Path:
     """Make a folder a store, which a file in it says, or see that it is one that can be read.
 
@@ -332,8 +339,13 @@ def require_store(path: str | Path, holds: str, version: int, *, new: bool = Tru
         found = said["version"]
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError("cannot be read", file=mark, remedy="name another folder") from None
-    if said.get("holds", holds) != holds:
-        raise InputError(f"is no store of {holds}", file=path, remedy="name another folder")
+    held = said.get("holds", holds)
+    if held != holds:
+        raise InputError(
+            f"is no store of {holds} but of {held}",
+            file=path,
+            remedy=f"go on with it: {GOES_ON[held]}" if held in GOES_ON else "name another folder",
+        )
     if not isinstance(found, int) or found > version:
         raise InputError(
             f"version {found} is newer than {version}, the newest known here",

@@ -107,11 +107,13 @@ def _is_answer(path: Path) -> bool:
     """Whether a file is a result or a solution by its fields."""
     from stagepack.claims.check import document_of
     from stagepack.instances.documents import strict
+    from stagepack.instances.formats.native import refuse_account
     from stagepack.instances.problem import PROBLEMS
 
     data = strict.load(path)
     with strict.located(path):
         fields = document_of(data).keys()
+        refuse_account(fields)
     shapes = [known.solution_fields for known in PROBLEMS.values()]
     return "version" not in fields and (
         any(name in fields for name in ANSWERS) or any(fields >= set(shape) for shape in shapes)

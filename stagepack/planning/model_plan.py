@@ -311,6 +311,10 @@ class ModelPlan(Shown):
         InputError
             For a plan without levels, an unknown level or tool, and what the tool cannot do.
         """
+        if not self.levels:
+            raise InputError(
+                "has no levels", field="plan", remedy=self.reason or "give one that fits"
+            )
         if level is None:
             fits = (one.name for one in self.levels if as_ in PROBLEMS[one.instance.kind].tools)
             level = "schedule" if as_ is None else next(fits, "partition")

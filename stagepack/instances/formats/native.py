@@ -7,6 +7,7 @@ Each kind of problem has its own fields, described in its module ``native`` and,
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
 
 import msgspec
 
@@ -20,12 +21,28 @@ from stagepack.instances.words import Words
 from stagepack.kinds import ByKind, kind_of
 
 VERSION = 1
+ACCOUNTS = (
+    (
+        ("problem", "points"),
+        "a front",
+        "give its instance to: stagepack pareto INSTANCE --plot FILE",
+    ),
+    (
+        ("critical", "changes"),
+        "an explanation",
+        "give its instance or plan to: stagepack explain FILE",
+    ),
+)
+"""Fields of documents that are made of instances, what these are, and which command made them."""
 
 
 class _Header(msgspec.Struct, frozen=True):
     problem: object = None
     version: object = None
     status: object = None
+    points: object = None
+    critical: object = None
+    changes: object = None
 
 
 def schema(kind: str) -> JsonObject:
@@ -57,6 +74,19 @@ def _sniff(data: bytes) -> bool:
     return strict.first_byte(data) == b"{" and b'"problem"' in data
 
 
+def refuse_account(fields: Collection[str]) -> None:
+    """Refuse a document that holds neither an instance nor one solution, but what both led to.
+
+    Parameters
+    ----------
+    fields : collection of str
+        Its own.
+    """
+    for needed, what, command in ACCOUNTS:
+        if all(name in fields for name in needed):
+            raise InputError(f"holds {what}, no instance and no solution", remedy=command)
+
+
 def _tell(data: bytes) -> str:
     """Return the kind of problem that a native file holds.
 
@@ -66,6 +96,7 @@ def _tell(data: bytes) -> str:
         Naming the field: no kind, an unknown one, a version that is not known here.
     """
     header = strict.decode(data, _Header)
+    refuse_account([name for name in header.__struct_fields__ if getattr(header, name) is not None])
     if header.status is not None and header.version is None:
         raise InputError("holds a result, no instance", remedy="give the instance that it is of")
     known = " or ".join(PROBLEMS)

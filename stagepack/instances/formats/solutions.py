@@ -16,6 +16,7 @@ from stagepack.errors import InputError, suggest
 from stagepack.instances.answer import former_order, require_instance
 from stagepack.instances.documents import keys, strict
 from stagepack.instances.formats.known import every
+from stagepack.instances.formats.native import refuse_account
 from stagepack.instances.problem import PROBLEMS, Problem, Tool
 from stagepack.result import Result
 
@@ -116,7 +117,8 @@ def solution_in(
 
 
 def refuse_instance(document: JsonObject) -> None:
-    """Refuse a document that is an instance, given in the place of a solution or result."""
+    """Refuse an instance, a front or an explanation in the place of a solution or result."""
+    refuse_account(document)
     if str(document.get("problem")) in PROBLEMS and "version" in document:
         raise InputError(
             f"holds an instance of {document['problem']}, no solution",
