@@ -36,6 +36,18 @@ def shown(text: object, longest: int | None = None) -> str:
     return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
+def a(noun: str) -> str:
+    """Return a name with its article: an ``int``, an ``lmem-packing``, a ``GraphSolution``.
+
+    >>> a("int"), a("str")
+    ('an int', 'a str')
+    """
+    return f"{'an' if noun.startswith(SPOKEN_AS_VOWELS) else 'a'} {noun}"
+
+
+SPOKEN_AS_VOWELS = (*"aeioAEIO", "lmem", "LmemPacking", "ndarray")
+"""How names begin that are read with a vowel."""
+
 LISTED = 40
 """Words that a remedy lists at most."""
 

@@ -19,7 +19,7 @@ from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.terminal.screen import print_json, say, terminal
 from stagepack.contracts import Instance as Problem
 from stagepack.contracts import JsonObject, Solution
-from stagepack.errors import InputError, shown
+from stagepack.errors import InputError, a, shown
 from stagepack.instances.problem import PROBLEMS
 from stagepack.kinds import KINDS, by_family, kind_called
 
@@ -192,7 +192,7 @@ def _made_of(
     if kind is None or kind not in known:
         words = [*known, *PROBLEMS[problem.kind].tools]
         remedy = "choose " + " or ".join(words) if words else "leave out --solution"
-        told = "is missing" if becomes is None else f"{becomes}: not made of a {problem.kind}"
+        told = "is missing" if becomes is None else f"{becomes}: not made of {a(problem.kind)}"
         raise InputError(told, field="--as", remedy=remedy)
     maker = operator.attrgetter(known[kind])(stagepack)
     if cycles is None:

@@ -33,7 +33,7 @@ from stagepack.cli.output import answer, require_writable
 from stagepack.cli.picture import draw, require_drawable, require_pages
 from stagepack.cli.terminal.screen import engines_silenced
 from stagepack.contracts import Instance, JsonObject
-from stagepack.errors import InputError, suggest
+from stagepack.errors import InputError, a, suggest
 
 if TYPE_CHECKING:
     from stagepack.instances.types import PipelinePartition
@@ -298,8 +298,8 @@ def _kind(model: str, context: JsonObject, known: Sequence[str], usual: str) -> 
         return kind
     remedy = f"give {' or '.join(known)}"
     if said:
-        raise InputError(f"plans are not made of a {kind}", field="--kind", remedy=remedy)
-    raise InputError(f"is a {kind}, of which no plan is made here", file=model, remedy=remedy)
+        raise InputError(f"plans are not made of {a(kind)}", field="--kind", remedy=remedy)
+    raise InputError(f"is {a(kind)}, of which no plan is made here", file=model, remedy=remedy)
 
 
 def _own_kind(model: str) -> str:

@@ -23,7 +23,7 @@ from stagepack.compare.outcomes import Cell, Failure
 from stagepack.compare.store import Store
 from stagepack.compare.workers import Run
 from stagepack.contracts import Instance, JsonObject
-from stagepack.errors import InputError, suggest
+from stagepack.errors import InputError, a, suggest
 
 log = logging.getLogger("stagepack")
 
@@ -278,7 +278,7 @@ def labels(instances: object) -> dict[str, Instance]:
             instances = [instances]
         if isinstance(instances, str) or not isinstance(instances, Iterable):
             raise InputError(
-                f"a {type(instances).__name__} is no instance",
+                f"{a(type(instances).__name__)} is no instance",
                 field="instances",
                 remedy="give an instance, or several",
             )
@@ -293,7 +293,7 @@ def labels(instances: object) -> dict[str, Instance]:
     for label, instance in labelled.items():
         if not hasattr(instance, "evaluate"):
             raise InputError(
-                f"{label!r} is a {type(instance).__name__}, not an instance",
+                f"{label!r} is {a(type(instance).__name__)}, not an instance",
                 field="instances",
                 remedy="read files with stagepack.read, the catalog with stagepack.load",
             )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, NamedTuple, ParamSpec, Self, TypeVar
 
 from stagepack.contracts import Instance, InstanceOf, JsonObject, Solution, cached
-from stagepack.errors import InputError
+from stagepack.errors import InputError, a
 from stagepack.instances.arrays import freeze
 from stagepack.instances.fields import fields_of
 from stagepack.instances.violation import Violation
@@ -90,7 +90,7 @@ class Answered(Shown, Generic[S, V]):
         for name in changes:
             if name not in known:
                 raise InputError(
-                    f"is no field of a {type(self).__name__}",
+                    f"is no field of {a(type(self).__name__)}",
                     field=name,
                     remedy="known are " + ", ".join(known),
                 )
@@ -153,14 +153,14 @@ def _solution_in(instance: Any, given: object, expected: type[S], field: str) ->
             )
     if not isinstance(found, expected):
         raise InputError(
-            f"{_what(found)} is no solution of a {instance.kind}",
+            f"{_what(found)} is no solution of {a(instance.kind)}",
             field=field,
             remedy=f"give a {expected.__name__}, or what solve returned",
         )
     wrong = found.malformed()
     if wrong:
         raise InputError(
-            f"{_what(getattr(found, wrong))} is nothing for a {expected.__name__}",
+            f"{_what(getattr(found, wrong))} is nothing for {a(expected.__name__)}",
             field=f"{field}.{wrong}",
             remedy="see the help of the class",
         )
@@ -194,7 +194,7 @@ def require_instance(
         )
     if kind and given.kind != kind:
         raise InputError(
-            f"is a {given.kind}, no {kind}", field=field, remedy=f"give an instance of {kind}"
+            f"is {a(given.kind)}, no {kind}", field=field, remedy=f"give an instance of {kind}"
         )
 
 
@@ -243,7 +243,7 @@ def _require_same(instance: Instance, result: Result[S], field: str) -> None:
 
 
 def _what(given: object) -> str:
-    return "None" if given is None else f"a {type(given).__name__}"
+    return "None" if given is None else a(type(given).__name__)
 
 
 def former_order(*names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

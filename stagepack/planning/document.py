@@ -10,7 +10,7 @@ import msgspec
 
 from stagepack import files
 from stagepack.contracts import JsonObject, Solution
-from stagepack.errors import InputError, suggest
+from stagepack.errors import InputError, a, suggest
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.native import FORMAT
 from stagepack.instances.formats.solutions import solution_in
@@ -154,7 +154,7 @@ def read_tuning(path: str | Path) -> Tuning:
 def _require(found: _Document | _Tuning, problem: str, version: int, remedy: str) -> None:
     """Refuse a document of something else, or of another version."""
     if found.problem != problem:
-        raise InputError(f"is a {found.problem}", field="problem", remedy=remedy)
+        raise InputError(f"is {a(found.problem)}", field="problem", remedy=remedy)
     if found.version != version:
         raise InputError(
             f"version {found.version} is not {version}, the one known here",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stagepack import files
 from stagepack.contracts import JsonObject, Number
-from stagepack.errors import InputError, suggest
+from stagepack.errors import InputError, a, suggest
 from stagepack.instances.formats import dump, write_solution
 from stagepack.instances.graph import GraphPartition
 from stagepack.instances.packing import LmemPacking
@@ -133,7 +133,7 @@ class ModelPlan(Shown):
         instance = self.level("partition").instance
         if not isinstance(instance, PipelinePartition):
             raise InputError(
-                f"is of a {instance.kind}", field="plan", remedy="give a plan of a chain of layers"
+                f"is of {a(instance.kind)}", field="plan", remedy="give a plan of a chain of layers"
             )
         return instance
 

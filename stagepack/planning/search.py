@@ -174,7 +174,7 @@ def _instance(
         raise InputError("goes with a profile", field=field_name, remedy="leave it out")
     if isinstance(model, GraphPartition):
         return model
-    require_instance(model, KIND, "model")
+    require_instance(model, KIND, "model", "give an instance, a profile or a torch.nn.Module")
     assert isinstance(model, PipelinePartition)
     return model
 

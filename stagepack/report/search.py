@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from stagepack.contracts import JsonObject, Solution
-from stagepack.errors import InputError
+from stagepack.errors import InputError, a
 from stagepack.report.canvas import axes, engineering, heading, quiet, save, short, target
 from stagepack.report.extra import Axes, Figure
 from stagepack.report.figures import buttons, graph_objects, look, text
@@ -31,7 +31,7 @@ def named(solutions: object) -> JsonObject:
     labelled: JsonObject = {}
     if isinstance(solutions, str) or not isinstance(solutions, Iterable):
         raise InputError(
-            f"a {type(solutions).__name__} is no solution",
+            f"{a(type(solutions).__name__)} is no solution",
             field="solution",
             remedy="give a solution or a result, or several of them",
         )
@@ -120,7 +120,7 @@ def trace(
     for run in runs.values():
         if not isinstance(run, Result):
             raise InputError(
-                f"a {type(run).__name__} has no trace", field="results", remedy="give results"
+                f"{a(type(run).__name__)} has no trace", field="results", remedy="give results"
             )
     ax = axes(ax, 7.5, 3.6)
     for index, (label, result) in enumerate(runs.items()):

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from stagepack import kinds
 from stagepack.contracts import InstanceOf, JsonObject, Number, SolutionT
-from stagepack.errors import InputError
+from stagepack.errors import InputError, a
 from stagepack.report import format as as_text
 from stagepack.report.extra import Axes, Figure
 from stagepack.report.parts import Section, choices, choose, panel, section
@@ -146,7 +146,7 @@ class View(Generic[InstanceT, SolutionT]):
             Where nothing is measured.
         """
         raise InputError(
-            f"nothing is measured of a {instance.kind}",
+            f"nothing is measured of {a(instance.kind)}",
             field="--measured",
             remedy="leave it out",
         )
@@ -292,11 +292,11 @@ def no_picture(kind: str, field: str = "", *, interactive: bool = False) -> Inpu
     """Return the error that there is no picture of this kind, or none that is interactive."""
     if interactive:
         return InputError(
-            f"there is no interactive picture of a {kind}",
+            f"there is no interactive picture of {a(kind)}",
             field=field,
             remedy="end the name in .png, .svg or .pdf",
         )
-    return InputError(f"there is no picture of a {kind}", field=field)
+    return InputError(f"there is no picture of {a(kind)}", field=field)
 
 
 def require_scale(view: AnyView, kind: str, scale: str | None, field: str = "scale") -> None:

@@ -252,7 +252,7 @@ def test_an_instance_of_another_kind_is_told_apart_from_no_instance() -> None:
         with pytest.raises(sp.InputError) as caught:
             take(INSTANCES["packing"], result("packing").solution)
         assert str(caught.value) == (
-            "instance: is a lmem-packing, no pipeline-partition; "
+            "instance: is an lmem-packing, no pipeline-partition; "
             "give an instance of pipeline-partition"
         )
 
@@ -281,6 +281,16 @@ def test_offsets_by_name() -> None:
     assert found.solution.by_name(bare) == dict(zip("012", offsets, strict=True))
     with pytest.raises(sp.InputError, match="does not fit"):
         found.solution.by_name(sp.LmemPacking.from_arrays([4], [0], [1]))
+    number: Any = 5
+    given: Any
+    for given, said in (
+        (5, "an int is no packing"),
+        (INSTANCES["graph"], "a GraphPartition is no"),
+    ):
+        with pytest.raises(sp.InputError, match=f"^instance: {said}"):
+            found.solution.by_name(given)
+    with pytest.raises(sp.InputError, match="an int is no solution of an lmem-packing"):
+        instance.check(number)
 
 
 @pytest.mark.parametrize("nothing", [[], {}, ()])

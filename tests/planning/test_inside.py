@@ -276,7 +276,7 @@ def test_graphs_that_fit_no_device_are_proved() -> None:
         (("bert-large", "--remote", "gc2"), "gc200"),
         (("random/branchy", "--kind", "graph", "--local", "bm1684x"), "--local"),
         (("random/branchy", "--kind", "graph", "--remote", "gc200"), "remote"),
-        (("packing/random/planted",), "is a lmem-packing, of which no plan is made"),
+        (("packing/random/planted",), "is an lmem-packing, of which no plan is made"),
         (("bert-large", "--local", "bm1684x", "--devices", "2"), "resnet50"),
         (("bert-large", "--kind", "graph"), "leave out --kind"),
         (("bert-large", "--split"), "--split: there is no backward pass"),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stagepack.contracts import JsonObject
-from stagepack.errors import InputError
+from stagepack.errors import InputError, a
 from stagepack.instances.documents import strict
 from stagepack.instances.packing.data import PackingData
 from stagepack.instances.profile import Array
@@ -118,8 +118,14 @@ class PackingSolution(ShownSolution):
         Raises
         ------
         InputError
-            When it has another number of buffers.
+            When `instance` is no packing, or has another number of buffers.
         """
+        if not isinstance(instance, PackingData):
+            raise InputError(
+                f"{a(type(instance).__name__)} is no packing",
+                field="instance",
+                remedy="give the packing that it solves",
+            )
         ids = instance.ids or tuple(map(str, range(instance.n)))
         if len(self.offsets) != instance.n:
             raise InputError(
