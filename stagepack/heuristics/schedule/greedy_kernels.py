@@ -15,6 +15,9 @@ from stagepack.instances.profile import Array
 
 F, B, W = range(3)
 
+LEVEL = 3
+"""Steps of a level of the tree that finds who decides next."""
+
 
 class Shop(NamedTuple):
     """Stages and devices; int64 arrays.
@@ -175,7 +178,7 @@ def _tell(
         plan.latest[b, k] = max(plan.latest[b, k], plan.end[v] + lag[edge])
         if plan.met[b, k] == waits[b + 1] - waits[b]:
             other = shop.device[b]
-            _set(plan.turn, plan.first, other, max(plan.free[other], now))
+            _set(plan, other, max(plan.free[other], now))
 
 
 @step
@@ -278,14 +281,16 @@ def _choose(shop: Shop, policy: Policy, plan: Plan, d: int, now: int) -> tuple[i
 
 
 @step
-def _set(turn: Array, first: Array, d: int, value: int) -> None:
+def _set(plan: Plan, d: int, value: int) -> None:
     """Let device d decide again at `value`."""
+    turn, first = plan.turn, plan.first
     turn[d] = value
     node = (len(turn) + d) >> 1
     while node > 0:
         left, right = first[2 * node], first[2 * node + 1]
         first[node] = left if turn[left] <= turn[right] else right
         node >>= 1
+        plan.work[0] += LEVEL
 
 
 @compiled
@@ -319,7 +324,7 @@ def list_schedule(shop: Shop, policy: Policy, plan: Plan, most: int, work: int) 
             s, k, again = _choose(shop, policy, plan, d, now)
             if s >= 0:
                 break
-            _set(turn, first, d, again)
+            _set(plan, d, again)
         v = shop.base[s] + k * shop.microbatches[s] + plan.done[s, k]
         plan.end[v] = now + shop.duration[s, k]
         plan.order[plan.place[d]] = v
@@ -327,7 +332,7 @@ def list_schedule(shop: Shop, policy: Policy, plan: Plan, most: int, work: int) 
         plan.done[s, k] += 1
         plan.held[d] += shop.delta[s, k]
         plan.free[d] = plan.end[v]
-        _set(turn, first, d, plan.end[v])
+        _set(plan, d, plan.end[v])
         if k == F:
             _look_back(shop, plan, s, k, shop.in_first, shop.in_stage, shop.in_lag)
             forth = (shop.out_first, shop.out_stage, shop.out_lag, shop.in_first)

@@ -137,6 +137,7 @@ def _pop(paths: Paths) -> int:
             break
         paths.heap[place], paths.key[place] = paths.heap[below], paths.key[below]
         place = below
+        paths.work[0] += 1
     paths.heap[place], paths.key[place] = v, key
     return found
 
@@ -339,6 +340,7 @@ def finish(graph: Graph, paths: Paths) -> None:
     """Let latest starts follow earliest ends, for spans."""
     if paths.spans == 0:
         return
+    paths.work[0] += DEVICE * len(paths.ends)
     for d in range(len(paths.ends)):
         v = paths.order[paths.ptr[d + 1] - 1]
         end = paths.early[v] + graph.duration[graph.row[v]]
@@ -378,7 +380,7 @@ def settle(graph: Graph, paths: Paths, least: int) -> int:
         for place in range(paths.counts[side]):
             _exceed(graph, paths, paths.noted[side, place], least)
     changes = paths.counts[EARLY] + paths.counts[LATE]
-    paths.work[0] += DEVICE * len(paths.ends) + SETTLE * changes
+    paths.work[0] += DEVICE * (1 + paths.spans) * len(paths.ends) + SETTLE * changes
     return most
 
 
@@ -390,6 +392,7 @@ def restore(graph: Graph, paths: Paths) -> None:
         for place in range(paths.counts[side]):
             starts[paths.noted[side, place]] = paths.before[side, place]
     if paths.spans == 1:
+        paths.work[0] += DEVICE * len(paths.ends)
         for d in range(len(paths.ends)):
             v = paths.order[paths.ptr[d + 1] - 1]
             paths.ends[d] = paths.early[v] + graph.duration[graph.row[v]]

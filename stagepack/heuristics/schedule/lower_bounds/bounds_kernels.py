@@ -105,20 +105,23 @@ def machines(
         Durations at first; what is left of them.
     heap : ndarray of int64, shape (n,)
         Of the jobs that are there, by tail.
-    state : ndarray of int64, shape (5,)
-        The machine, jobs in the heap, jobs looked at, the time, and the longest of the least
-        makespans; 0, 0, 0, -FAR, -FAR at first.  The last is -FAR when no job counts.
+    state : ndarray of int64, shape (6,)
+        The machine, jobs in the heap, jobs looked at, the time, the longest of the least
+        makespans, and the steps of the last call; 0, 0, 0, -FAR, -FAR, 0 at first.  The longest
+        is -FAR when no job counts.
     most : int
+        Steps after which to return: events, and levels of the heap that jobs pass.
     """
     machine, size, at, now, latest = state[0], state[1], state[2], state[3], state[4]
-    last = first[machine + 1]
-    for _ in range(most):
+    last, steps = first[machine + 1], 0
+    while steps < most:
+        steps += 1
         while at < last and (head[by_head[at]] == -FAR or tail[by_head[at]] == -FAR):
             at += 1
         if size == 0 and at == last:
             machine += 1
             if machine + 1 == len(first):
-                state[4] = latest
+                state[4], state[5] = latest, steps
                 return True
             last, now = first[machine + 1], -FAR
             continue
@@ -135,6 +138,7 @@ def machines(
                     break
                 heap[child] = heap[parent]
                 child = parent
+                steps += 1
             heap[child] = v
             continue
         top = heap[0]
@@ -159,6 +163,8 @@ def machines(
                 break
             heap[parent] = heap[child]
             parent = child
+            steps += 1
         heap[parent] = v
     state[0], state[1], state[2], state[3], state[4] = machine, size, at, now, latest
+    state[5] = steps
     return False
