@@ -133,16 +133,24 @@ class Lattice:
         used = int(ideals.first[self.count])
         many = self.count + 2 > len(ideals.parent)
         crowded = used + 2 * self.staging.n > len(ideals.next_block)
+        arrays = ideals._asdict()
+        most = [0, 0]  # more would be too much memory: see `_require_memory`
+        for name, array in arrays.items():
+            most[name in ENTRIES] += array.nbytes // array.shape[-1]
+        most = [MOST_BYTES // each + 2 * self.staging.n + 3 for each in most]
         grown = {
-            name: self._extended(array) if (many, crowded)[name in ENTRIES] else array
-            for name, array in ideals._asdict().items()
+            name: self._extended(array, most[name in ENTRIES])
+            if (many, crowded)[name in ENTRIES]
+            else array
+            for name, array in arrays.items()
         }
         return self._kernels.Ideals(**grown)
 
-    def _extended(self, array: Array) -> Array:
-        """Return an array with more room along its last axis."""
+    def _extended(self, array: Array, most: int) -> Array:
+        """Return an array with more room along its last axis, where it has less than the most."""
         used = array.shape[-1]
-        grown = np.empty((*array.shape[:-1], MORE_ROOM * used), array.dtype)
+        room = max(used, min(MORE_ROOM * used, most))
+        grown = np.empty((*array.shape[:-1], room), array.dtype)
         for at in range(0, used, PART):
             part = slice(at, min(used, at + PART))
             grown[..., part] = array[..., part]

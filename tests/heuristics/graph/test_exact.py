@@ -260,6 +260,26 @@ def test_lattice_of_a_wide_graph_gives_up(monkeypatch: pytest.MonkeyPatch) -> No
         Proof(wide)
 
 
+def test_lattice_asks_for_no_more_room_than_it_may_fill(monkeypatch: pytest.MonkeyPatch) -> None:
+    from stagepack.heuristics.graph import ideals
+    from stagepack.heuristics.graph.ideals_kernels import Ideals
+
+    larger, room = ideals.Lattice._larger, []
+
+    def grown(self: ideals.Lattice, before: Ideals) -> Ideals:
+        after = larger(self, before)
+        room.append(sum(array.nbytes for array in after))
+        return after
+
+    monkeypatch.setattr(ideals, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(ideals, "FIRST_ROOM", 2**10)
+    monkeypatch.setattr(ideals.Lattice, "_larger", grown)
+    wide = GraphPartition.from_edges(18, [], time=[1] * 18, accelerators=3)
+    with pytest.raises(ideals.TooManyError, match="too much memory"):
+        Proof(wide)
+    assert 2**18 < max(room) < 2.1 * 2**20
+
+
 @given(seed=st.integers(0, 2**31), grown=st.sampled_from([1, 40]))
 @settings(max_examples=120, deadline=None)
 def test_pairs_of_ideals_and_stages_that_grow_give_the_same(seed: int, grown: int) -> None:
