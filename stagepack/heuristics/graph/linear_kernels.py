@@ -40,7 +40,7 @@ from stagepack.instances.profile import Array
     GRAIN,  # segments begin and end at multiples of this
 ) = range(6)
 JOINED = 8
-"""Elementary steps of a block that joins a stage and leaves it, beside those of its nets."""
+"""Elementary steps of a block that joins a stage and leaves it, beside nets and further classes."""
 
 
 @inlined
@@ -102,13 +102,13 @@ def cut_order(
         The least bottleneck, the row at which the last segment begins, and its transition.
     """
     n, states, a, whole = len(order), value.shape[1], state[AT], budget
-    grain = state[GRAIN]
+    grain, columns = state[GRAIN], blocks.work.shape[0] * blocks.work.shape[1]
     if a == 0:
         _sum_up(order, blocks, rooms, sums, crossing, cut, rows)
-        budget -= JOINED * n + len(blocks.of)
+        budget -= (JOINED + columns) * n + len(blocks.of)
     while a < n and budget > 0:
         _limits(state, limits)
-        count = 0
+        count, leads = 0, 0
         begin = a // grain
         for q in range(states):
             if a % grain > 0:
@@ -116,8 +116,10 @@ def cut_order(
             if value[begin, q] < state[LIMIT] and possible(rooms, sums, crossing, a, n, q, limits):
                 live[count] = q
                 count += 1
+                leads += ways.first[q + 1] - ways.first[q]
         b = a
         if count > 0:
+            budget -= leads * (1 + len(rooms.limit))
             set_least_work(blocks, ways, rooms, sums, a, n, live, count, limits, least_work)
             for column in range(rows.shape[1]):
                 rows[0, column] = 0
@@ -125,6 +127,7 @@ def cut_order(
                 join(blocks, cut, rows, 0, order[b])
                 b += 1
                 budget -= JOINED + blocks.of_first[order[b - 1] + 1] - blocks.of_first[order[b - 1]]
+                budget -= columns - 1
                 least = least_price(
                     blocks, rows, 0, least_work, state[MOST_DEVICES], state[FIRST_LIMIT]
                 )
@@ -132,6 +135,7 @@ def cut_order(
                     break
                 if b % grain > 0 and b < n:
                     continue
+                budget -= leads // 2
                 end = (b + grain - 1) // grain
                 for index in range(count):
                     q = live[index]

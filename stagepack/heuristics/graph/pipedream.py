@@ -38,7 +38,7 @@ MOST_STATES = 4_000
 MOST_RANGES = 2**23
 """Pairs of states and numbers of units, of a level within another one."""
 FAR = 2.0**62
-BIT, TRIED, STEP, PAIR = 3e-6, 9e-8, 6e-5, 4e-9
+BIT, TRIED, STEP, PAIR = 2.5e-7, 9e-8, 6e-5, 4e-9
 """Seconds of work: a block before another one, one tried next to a state, a step of the recurrence,
 and a pair of states in it."""
 

@@ -13,7 +13,7 @@ from stagepack.instances.profile import Array
 
 GRAIN = 2**20
 """Steps of a random number between 0 and 1."""
-DRAWN = 20
+DRAWN = 8
 """Steps of a block that may be next, beside its ties."""
 
 

@@ -21,7 +21,7 @@ TRIES, VISITS = 400, 400_000
 """The most orders, and the most blocks put in order in all beyond the first `FEW`."""
 FEW = 20
 NOISE = (0.0, 0.3, 0.9, 1.5)
-STEP = 3e-9
+STEP = 2e-9
 """Seconds of a step, that is, of a tie of a block that may be next,"""
 PART = 10_000_000
 """and how many a call takes: less than a tenth of a second."""

@@ -42,11 +42,11 @@ MEMORY = 2**31
 """Bytes that labels and tables may take, those of the decisions under way together."""
 TRIED, PAIRS = 30_000, 500_000
 """Labels and pairs between two looks at the clock."""
-LABEL, PAIR, CALL, MET = 5e-7, 1.5e-8, 3e-5, 1.5e-5
+LABEL, PAIR, CALL, MET = 5e-7, 1.5e-8, 2e-5, 1.5e-5
 """Seconds of work for one, to ask kernels once more, and to look at labels that were met."""
 ENTRY = 4e-9
 """Seconds of work to make an entry of a table."""
-THINNED, RANKED = 5e-5, 1.5e-7
+THINNED, RANKED = 1.5e-5, 1.5e-7
 """Seconds of work to thin labels out, and for each of them."""
 BUCKETS, COARSE = 64, 24
 """The most buckets of loads in tables, and in coarse ones."""
