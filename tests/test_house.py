@@ -274,6 +274,20 @@ def test_ortools_and_highspy_live_together(order: tuple[str, str]) -> None:
     assert python(f"import {order[0]}\nimport {order[1]}\nprint('both')") == "both"
 
 
+def test_names_of_the_first_version_are_still_there() -> None:
+    names = """Allowed Banks CheckError Chip Cluster Comparison Device Gap InputError Instance
+        LayerProfile Link LmemPacking Memory ModelProfile Objective PackingSolution PhaseSchedule
+        PhaseSolution PipelinePartition PipelineSchedule PipelineSolution Result ResultCheck
+        ScheduleSolution Solution StagepackError Status Termination Trace Variable Violation
+        __version__ check_result compare entries estimate formats load measure methods pack plan
+        plot program read read_all read_measured read_solution schema solve suite versions write
+        write_solution"""
+    package = importlib.import_module("stagepack")
+    for name in names.split():
+        assert getattr(package, name) is not None, name
+    assert importlib.import_module("stagepack.instances.phases.execute").execute
+
+
 def test_public_names_are_what_they_say() -> None:
     code = """
         import stagepack as sp
