@@ -33,7 +33,8 @@ WORDS = (
     # the generators
     Parameter("buffers", int, "number of buffers", 1, 2**24),
     Parameter("peak", int, "the optimum: height of the rectangle, in bytes", 1, 2**40),
-    Parameter("of", str, "what is changed", choices=("planted", "pinwheel")),
+    Parameter("of", str, "what is changed", choices=("planted", "pinwheel"), ending=".csv"),
+    Parameter("number", int, "which relative of a file, of those of one seed"),
     Parameter("changes", int, "sizes and ends that are moved, sizes that are swapped", 1, 1000),
     Parameter("banks", int, "number of banks", 1, 2**10),
     Parameter("copies", int, "how many gadgets, one after the other", 1, 2**20),

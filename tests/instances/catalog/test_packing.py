@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances import catalog, formats
 from stagepack.instances.catalog.networks import NETWORKS
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.catalog import GENERATORS, evolved, relatives
+from stagepack.instances.packing.catalog import GENERATORS, evolved
 from tests.imports import ROOT
 from tests.packing_cases import brute_force
 
@@ -375,8 +377,10 @@ def test_open_packings_have_the_placements_that_are_kept(placement: str, setting
 def test_open_relatives_of_public_data_have_the_placements_that_are_kept(
     of: str, changes: int, seed: tuple[int, int], data_dir: Any
 ) -> None:
-    instance = formats.read(data_dir / "minimalloc" / f"{of}.1048576.csv")
-    instance = relatives.relative(instance, changes, np.random.default_rng(seed))
+    path = str(data_dir / "minimalloc" / f"{of}.1048576.csv")
+    instance = catalog.load(
+        "packing/relative", of=path, changes=changes, seed=seed[0], number=seed[1]
+    )
     lowest = instance.replace(objective="peak")
     name = f"minimalloc-{of}{changes}-{seed[1]}-{seed[0]}.json"
     placed = formats.read_solution(ROOT / "benchmarks" / "open_packings" / name, lowest)
@@ -386,6 +390,20 @@ def test_open_relatives_of_public_data_have_the_placements_that_are_kept(
     assert isinstance(placed, PackingSolution)
     assert lowest.check(placed) == ()
     assert known.value == lowest.evaluate(placed) > highest_load(instance)
+
+
+def test_relatives_of_a_file_need_lifetimes(tmp_path: Path) -> None:
+    path = tmp_path / "few.csv"
+    path.write_text("id,lower,upper,size\na,0,2,4\nb,1,3,6\nc,2,4,8\n")
+    one, other = (
+        catalog.load("packing/relative", of=str(path), changes=1, number=number)
+        for number in (0, 1)
+    )
+    assert one.digest != other.digest
+    assert one.capacity == highest_load(one)
+    (tmp_path / "none.csv").write_text("id,lower,upper,size\n")
+    with pytest.raises(InputError):
+        catalog.load("packing/relative", of=str(tmp_path / "none.csv"))
 
 
 def test_best_known_values_of_public_data(data_dir: Any) -> None:

@@ -100,8 +100,8 @@ _OWN: dict[str, Generator] = {
     ),
     "relative": Generator(
         relatives.relative_of,
-        {"of": "pinwheel", "buffers": 160, "changes": 2, "seed": 0},
-        "a perfect packing changed a little, to be fitted into its load: some are undecided",
+        {"of": "pinwheel", "buffers": 160, "changes": 2, "seed": 0, "number": 0},
+        "a packing changed a little, perfect or a file's, to be put into its load: some are open",
     ),
     "random/pipelined": Generator(
         random.pipelined,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.packing.catalog import dissections
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.words import Objective
@@ -16,19 +17,29 @@ PEAK = 2**20
 FAMILIES = {"planted": dissections.planted, "pinwheel": dissections.pinwheel}
 
 
-def relative_of(of: str, buffers: int, changes: int, seed: int) -> LmemPacking:
-    """Return a relative of a packing cut from a rectangle.
+def relative_of(of: str, buffers: int, changes: int, seed: int, number: int) -> LmemPacking:
+    """Return a relative of a packing cut from a rectangle, or of the buffers of a file.
 
     Parameters
     ----------
     of : str
-        Out of `FAMILIES`.
+        Out of `FAMILIES`, or a CSV file, whose buffers are taken as they are.
     buffers : int
+        Of the packing that is cut.
     changes : int
         As :func:`relative` takes them.
     seed : int
         Of the packing, and of the changes.
+    number : int
+        Which one of a file's relatives of this seed.
     """
+    if of not in FAMILIES:
+        from stagepack.instances import formats
+
+        given = formats.read(of, kind="lmem-packing")
+        if given.conflicts is not None or given.period is not None:
+            raise InputError("has no lifetimes from start to end", field="of", file=of)
+        return relative(given, changes, np.random.default_rng([seed, number]))
     instance = FAMILIES[of](buffers, seed, PEAK)
     found = relative(instance, changes, np.random.default_rng([seed, changes]))
     return found.replace(name=f"relative-{of}-{buffers}-{changes}")
