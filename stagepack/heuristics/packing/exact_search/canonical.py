@@ -132,7 +132,13 @@ class CanonicalSearch(PausedSearch):
             parts=np.zeros((16 * b, 4), dtype=np.int64),
             queue=np.zeros(b + 1, dtype=np.int64),
             failures=np.zeros(sections),
-            control=np.zeros(8, dtype=np.int64),
+            latest=np.full(b, -1, dtype=np.int64),
+            row=np.full(b, -1, dtype=np.int64),
+            depth=np.zeros(b, dtype=np.int64),
+            blamed=np.zeros(b + 3, dtype=np.bool_),
+            reasons=np.zeros(64 * b + 64, dtype=np.int64),
+            agenda=np.zeros(64 * (b + sections) + 256, dtype=np.int64),
+            control=np.zeros(11, dtype=np.int64),
         )
         ptr, section_of = component.section_ptr, component.section_of
         self._first, self._last = section_of[ptr[:-1]], section_of[ptr[1:] - 1]
@@ -221,7 +227,11 @@ class CanonicalSearch(PausedSearch):
         """Begin with a part: some blocks without a place and all sections of theirs."""
         now, b, end = self._state, len(blocks), len(blocks) + len(sections)
         now.lists[:b], now.lists[b:end] = blocks, sections
+        stamp = now.control[state.STAMP]
         now.control[:] = 0
+        now.control[state.STAMP] = stamp
+        now.latest[:] = -1
+        now.row[:] = -1
         now.control[state.LISTS], now.control[state.FOCUS] = end, focus
         frame = now.frames[:1]
         frame["state"] = state.SELECT
@@ -242,7 +252,11 @@ class CanonicalSearch(PausedSearch):
     def _lengthen(self) -> None:
         now = self._state
         self._state = now._replace(
-            trail=longer(now.trail), lists=longer(now.lists), parts=longer(now.parts)
+            trail=longer(now.trail),
+            lists=longer(now.lists),
+            parts=longer(now.parts),
+            reasons=longer(now.reasons),
+            agenda=longer(now.agenda),
         )
 
 

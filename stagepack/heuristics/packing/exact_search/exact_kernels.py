@@ -17,6 +17,9 @@ of the same sections, stacked directly on one another, the lower would be the sm
 them lowers sum(size^2 * offset) and keeps sum(size * offset)).  After a placement the blocks that
 are still connected by conflicts are parts that are solved one by one.
 
+Of each failure it is found out which placements it rests on (:mod:`.blame_kernels`).  The last of
+these is excluded: what was placed later had no part in it, and is not tried in other ways.
+
 The depth-first search is a loop over an explicit stack and can stop and go on at any node: all it
 knows is in arrays.  A node costs O(blocks of the part + sections and neighbours of the block).
 Source: canonical bottom-left packings as in the literature on strip packing; dominance and the
@@ -27,8 +30,28 @@ Hardware-Accelerated Machine Learning", ASPLOS 2023).
 from __future__ import annotations
 
 import numba
-import numpy as np
 
+from stagepack.heuristics.packing.exact_search.blame_kernels import (
+    REASON,
+    begin,
+    blame_all,
+    blame_place,
+    blame_reason,
+    explain,
+    explain_deadlock,
+    explain_drop,
+    explain_section,
+    explain_top,
+    need,
+    need_room,
+    never_below,
+    note_reason,
+)
+from stagepack.heuristics.packing.exact_search.branching_kernels import (
+    in_hardest_section,
+    in_lowest_section,
+    of_least_base,
+)
 from stagepack.heuristics.packing.exact_search.components_kernels import (
     divide,
     remember,
@@ -48,6 +71,7 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     LISTS,
     LOWEST_BLOCK,
     LOWEST_SECTION,
+    NO_CAUSE,
     NODES,
     NOWHERE,
     OFFSET,
@@ -58,10 +82,12 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     PARTS,
     PLACED,
     PROFILE,
+    REASONS,
     RUNNING,
     SELECT,
     SPENT,
     TRAIL,
+    TWIN,
     Record,
     SearchState,
 )
@@ -119,6 +145,10 @@ def _undo(mark: int, state: SearchState) -> None:
             block.base = change.a
             block.effective = change.b
             block.under = change.c
+            if change.cause != NO_CAUSE:
+                state.latest[change.index] = change.earlier
+                if change.cause < 0:
+                    state.control[REASONS] = -1 - change.cause
         elif change.what == PROFILE:
             section = sections[change.index]
             section.floor = change.a
@@ -132,12 +162,18 @@ def _undo(mark: int, state: SearchState) -> None:
 
 
 @step
-def _raise(i: int, effective: int, state: SearchState) -> int:
-    """Raise the effective offset of a block and of its later twins; return the highest top."""
+def _raise(i: int, effective: int, cause: int, state: SearchState) -> int:
+    """Raise the effective offset of a block and of its later twins; return the highest top.
+
+    What causes it is as in a row of the trail.
+    """
     blocks, spans, trail, control = state.blocks, state.spans, state.trail, state.control
     top = effective
     while i >= 0 and blocks[i].effective < effective:
         block = blocks[i]
+        change = trail[control[TRAIL]]
+        change.cause, change.earlier = cause, state.latest[i]
+        state.latest[i], cause = control[TRAIL], TWIN
         remember(control, trail, BOUNDS, i, block.base, block.effective, block.under)
         block.effective = effective
         top = effective + block.size
@@ -181,6 +217,10 @@ def _fits(frame: Record, low: int, high: int, capacity: int, state: SearchState)
         floor = max(section.floor, level)
         if topped(section, floor, holes, control) > capacity:
             state.failures[s] += 1
+            if topped(section, section.floor, holes, control) > capacity:
+                explain_section(s, capacity, state)
+            else:  # it takes that all of the part lies as high
+                blame_all(state)
             return False
     return True
 
@@ -192,144 +232,6 @@ def _blame(i: int, state: SearchState) -> None:
     state.control[SPENT] += block.section_end - block.section
     for r in range(block.section, block.section_end):
         state.failures[state.section_of[r]] += 1
-
-
-# ---------------------------------------------------------------------- the block to branch on
-
-
-@step
-def _of_least_base(frame: Record, state: SearchState) -> int:
-    """Return where in the part's list the block of least base is that may lie there.
-
-    -1: none may, or another one fits below it whatever follows.
-    """
-    blocks, lists = state.blocks, state.lists
-    least, rank, lowest, at = NOWHERE, np.int64(0), NOWHERE, -1
-    for q in range(frame.begin, frame.begin + frame.count):
-        block = blocks[lists[q]]
-        base = block.base
-        lowest = min(lowest, base + block.size)
-        if block.effective == base and (base < least or (base == least and block.rank < rank)):
-            least, rank, at = base, block.rank, q
-    return at if least < lowest else -1
-
-
-@step
-def _in_lowest_section(frame: Record, otherwise: int, state: SearchState) -> int:
-    """Return where in the part's list the block to branch on is, `otherwise` if there is none.
-
-    It is the member of least base, then rank, of the section of least floor (then most unplaced),
-    below which no unplaced neighbour fits any more: all that conflict with it will lie above it,
-    though elsewhere lower places may still be taken.
-    """
-    blocks, sections, lists, members = state.blocks, state.sections, state.lists, state.members
-    state.control[SPENT] += frame.section_end - frame.section
-    where, lowest = -1, NOWHERE
-    for q in range(frame.section, frame.section_end):
-        section = sections[lists[q]]
-        if section.total > 0 and (
-            section.floor < lowest
-            or (section.floor == lowest and section.total > sections[where].total)
-        ):
-            where, lowest = lists[q], section.floor
-    tried_base, tried_rank = np.int64(-1), np.int64(0)
-    while True:
-        choice, base, rank = -1, NOWHERE, np.int64(0)
-        state.control[SPENT] += sections[where].member_end - sections[where].member
-        for r in range(sections[where].member, sections[where].member_end):
-            block = blocks[members[r]]
-            if (
-                block.offset < 0
-                and block.effective == block.base
-                and (block.base < base or (block.base == base and block.rank < rank))
-                and (
-                    block.base > tried_base
-                    or (block.base == tried_base and block.rank > tried_rank)
-                )
-            ):
-                choice, base, rank = members[r], block.base, block.rank
-        if choice < 0:
-            return otherwise
-        if _settled(choice, base, state):
-            break
-        tried_base, tried_rank = np.int64(base), rank
-    for q in range(frame.begin, frame.begin + frame.count):
-        if lists[q] == choice:
-            return q
-    return otherwise
-
-
-@step
-def _in_hardest_section(frame: Record, otherwise: int, state: SearchState) -> int:
-    """Return where in the part's list the block to branch on is, `otherwise` if there is none.
-
-    It is the lowest member of the section that failed most (of several: the fullest), or what has
-    to be decided before: whatever fits below it, and below that, until nothing does.
-    """
-    blocks, sections, lists, members = state.blocks, state.sections, state.lists, state.members
-    failures, control = state.failures, state.control
-    control[SPENT] += frame.section_end - frame.section
-    where, most, fullest = -1, -1.0, 0
-    for q in range(frame.section, frame.section_end):
-        section = sections[lists[q]]
-        top, failed = section.floor + section.total, failures[lists[q]]
-        if section.total > 0 and (failed > most or (failed == most and top > fullest)):
-            where, most, fullest = lists[q], failed, top
-    choice = -1
-    control[SPENT] += sections[where].member_end - sections[where].member
-    for r in range(sections[where].member, sections[where].member_end):
-        i = members[r]
-        if blocks[i].offset < 0 and (choice < 0 or _lower(blocks[i], blocks[choice])):
-            choice = i
-    under = _beneath(choice, state)
-    while under >= 0:
-        if blocks[under].effective >= blocks[choice].effective:
-            return otherwise
-        choice = under
-        under = _beneath(choice, state)
-    for q in range(frame.begin, frame.begin + frame.count):
-        if lists[q] == choice:
-            return q
-    return otherwise
-
-
-@numba.njit(inline="always")
-def _lower(one: Record, other: Record) -> bool:
-    """Return whether a block comes before another one: the lower, then the preferred one."""
-    if one.effective != other.effective:
-        return bool(one.effective < other.effective)
-    if one.base != other.base:
-        return bool(one.base < other.base)
-    return bool(one.rank < other.rank)
-
-
-@step
-def _beneath(i: int, state: SearchState) -> int:
-    """Return the unplaced neighbour of least top that fits below a block or holds it; -1: none."""
-    blocks, neighbours, block = state.blocks, state.neighbours, state.blocks[i]
-    state.control[SPENT] += block.neighbour_end - block.neighbour
-    least, under = NOWHERE, -1
-    for r in range(block.neighbour, block.neighbour_end):
-        other = blocks[neighbours[r]]
-        if other.offset < 0 and other.effective + other.size < least:
-            least, under = other.effective + other.size, neighbours[r]
-    return under if block.effective > block.base or least <= block.base else -1
-
-
-@step
-def _settled(i: int, base: int, state: SearchState) -> bool:
-    """Return whether no unplaced neighbour of a block fits below its base."""
-    blocks, neighbours = state.blocks, state.neighbours
-    begin, end = blocks[i].neighbour, blocks[i].neighbour_end
-    r = begin
-    while r < end:
-        other = blocks[neighbours[r]]
-        r += 1
-        if other.offset < 0 and other.effective + other.size <= base:
-            state.control[SPENT] += r - begin
-            return False
-    state.control[SPENT] += r - begin
-    return True
 
 
 # ---------------------------------------------------------------------- placing and excluding
@@ -352,6 +254,9 @@ def _place(frame: Record, at: int, capacity: int, state: SearchState) -> bool:
         and blocks[under].size < block.size
         and blocks[under].offset + blocks[under].size == block.base
     ):
+        begin(state)
+        blame_place(under, state)
+        state.blamed[control[DEPTH]] = True
         return False
     frame.trail = control[TRAIL]
     frame.lists = control[LISTS]
@@ -361,14 +266,15 @@ def _place(frame: Record, at: int, capacity: int, state: SearchState) -> bool:
     lists[last] = i
     remember(control, state.trail, OFFSET, i, 0, 0, 0)
     block.offset = block.base
+    state.row[i] = control[TRAIL]
+    state.depth[i] = control[DEPTH]
     _fill_sections(i, state)
+    if block.offset + block.size > capacity:
+        explain_top(i, capacity, state)
+        _undo(frame.trail, state)
+        return False
     low, high = _lift_neighbours(i, capacity, state)
-    if (
-        block.offset + block.size <= capacity
-        and low <= high
-        and _fits(frame, low, high, capacity, state)
-        and _still_excluded(i, state)
-    ):
+    if low <= high and _fits(frame, low, high, capacity, state) and _still_excluded(i, state):
         return True
     _undo(frame.trail, state)
     return False
@@ -413,9 +319,11 @@ def _lift_neighbours(i: int, capacity: int, state: SearchState) -> tuple[int, in
         if other.effective < base:
             low = min(low, section_of[other.section])
             high = max(high, section_of[other.section_end - 1])
-            if _raise(j, base, state) > capacity:
+            if _raise(j, base, i, state) > capacity:
                 _blame(j, state)
+                explain_top(j, capacity, state)
                 return 0, -1
+        state.trail[control[TRAIL]].cause = NO_CAUSE
         remember(control, trail, BOUNDS, j, other.base, other.effective, other.under)
         other.base = base
         other.under = i
@@ -439,6 +347,7 @@ def _still_excluded(i: int, state: SearchState) -> bool:
         state.control[SPENT] += q - other.neighbour
         if free:
             _blame(neighbours[r], state)
+            explain_drop(neighbours[r], state)
             return False
     return True
 
@@ -458,18 +367,23 @@ def _exclude(frame: Record, capacity: int, state: SearchState) -> bool:
             continue
         if other.effective < ceiling:
             held = True
-        if (
-            other.family >= 0
-            and other.family == block.family
-            and (other.size < block.size or (other.size == block.size and j > i))
-        ):
-            continue  # never directly below
-        least = min(least, other.effective + other.size)
+        if not never_below(j, i, state):
+            least = min(least, other.effective + other.size)
+    start = state.control[REASONS]
     if not held or least >= NOWHERE:
+        begin(state)
+        blame_reason(start, state)
+        need(i, block.base, state)
+        need_room(i, 0 if held else ceiling, state)
+        explain(state)
         return False
-    effective = settle(block, max(least, block.base + 1), state.spans)
-    if _raise(i, effective, state) > capacity:
+    least = max(least, block.base + 1)
+    effective = settle(block, least, state.spans)
+    state.reasons[start + 1] = least
+    state.control[REASONS] += REASON + max(0, state.reasons[start])
+    if _raise(i, effective, -1 - start, state) > capacity:
         _blame(i, state)
+        explain_top(i, capacity, state)
         return False
     low, high = state.section_of[block.section], state.section_of[block.section_end - 1]
     return bool(_fits(frame, low, high, capacity, state))
@@ -491,6 +405,25 @@ def _enter_next_part(frame: Record, state: SearchState) -> None:
     child.section_end = state.parts[p, PART_SECTION_END]
     child.level = frame.level
     state.control[DEPTH] += 1
+
+
+@step
+def _retreat(state: SearchState) -> None:
+    """Take back all placements from the last one that is blamed on, which is excluded next."""
+    control, blamed = state.control, state.blamed
+    depth = control[DEPTH]
+    while depth >= 0 and not blamed[depth]:
+        depth -= 1
+    control[DEPTH] = depth
+    if depth < 0:
+        control[ANSWER] = EXHAUSTED
+        return
+    frame = state.frames[depth]
+    if frame.state == PLACED:
+        control[PARTS], control[LISTS] = frame.parts, frame.lists
+        _undo(frame.trail, state)
+    frame.state = EXCLUDE
+    note_reason(state)
 
 
 @numba.njit(inline="always")
@@ -530,6 +463,7 @@ def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int
             control[TRAIL] + most > len(state.trail)
             or control[LISTS] + blocks + sections > len(state.lists)
             or control[PARTS] + blocks > len(state.parts)
+            or control[REASONS] + blocks + REASON > len(state.reasons)
         ):
             return FULL
         frame = state.frames[control[DEPTH]]
@@ -539,11 +473,8 @@ def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int
                 continue
             control[PARTS] = frame.parts
             control[LISTS] = frame.lists
-            if control[ANSWER] == FOUND:
-                _leave(FOUND, control)
-                continue
-            _undo(frame.trail, state)
-            frame.state = EXCLUDE
+            _leave(FOUND, control)
+            continue
         if frame.state == SELECT:
             control[NODES] += 1
             if control[NODES] > node_limit:
@@ -552,13 +483,14 @@ def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int
             if frame.count == 0:
                 _leave(FOUND, control)
                 continue
-            at = _of_least_base(frame, state)
+            at = of_least_base(frame, state)
             if at >= 0 and control[FOCUS] == LOWEST_SECTION:
-                at = _in_lowest_section(frame, at, state)
+                at = in_lowest_section(frame, at, state)
             elif at >= 0 and control[FOCUS] == HARDEST_SECTION:
-                at = _in_hardest_section(frame, at, state)
+                at = in_hardest_section(frame, at, state)
             if at < 0:
-                _leave(EXHAUSTED, control)
+                explain_deadlock(frame, state)
+                _retreat(state)
                 continue
             frame.choice = state.lists[at]
             base = state.blocks[frame.choice].base
@@ -569,9 +501,11 @@ def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int
                 frame.state = PLACED
                 control[ANSWER] = FOUND
                 continue
-            frame.state = EXCLUDE
+            _retreat(state)
+            continue
         if _exclude(frame, capacity, state):
             frame.state = SELECT
         else:
-            _leave(EXHAUSTED, control)
+            state.blamed[control[DEPTH]] = False  # nothing is placed there any more
+            _retreat(state)
     return RUNNING

@@ -17,9 +17,10 @@ NOWHERE = 2**60
 RUNNING, FOUND, EXHAUSTED, LIMIT, FULL = range(5)
 """Why :func:`search` returned: work done, packed, proved, too many nodes, arrays too short."""
 
-DEPTH, TRAIL, LISTS, PARTS, NODES, ANSWER, FOCUS, SPENT = range(8)
+DEPTH, TRAIL, LISTS, PARTS, NODES, ANSWER, FOCUS, SPENT, REASONS, AGENDA, STAMP = range(11)
 """Entries of `control`: the frame at work, used rows of the arrays, nodes; the last answer, where
-to branch, steps of the last call."""
+to branch, steps of the last call; used entries of `reasons` and `agenda`; how many failures were
+explained."""
 
 LOWEST_BLOCK, LOWEST_SECTION, HARDEST_SECTION = range(3)
 """Where to branch: at the block of least base, in the section of least floor, or below what lies
@@ -95,12 +96,21 @@ CHANGE = np.dtype(
         ("a", np.int64),
         ("b", np.int64),
         ("c", np.int64),
+        # Of bounds:
+        ("cause", np.int64),  # of a raised effective offset, see below
+        ("earlier", np.int64),  # the row that raised it before, or -1
+        ("stamp", np.int64),  # of the failure in whose explanation it was last
     ],
     align=True,
 )
 BOUNDS, OFFSET, PROFILE, RANK = range(4)
 """What a row of the trail takes back: base, effective and under of a block; its offset; floor,
 total and crossing of a section; the rank of a block."""
+
+NO_CAUSE, TWIN = 1 << 40, 1 << 41
+"""Causes of a row of the trail: it raises no effective offset; the row before raised the block's
+twin.  Others from 0 up: the block that was placed; below 0: an exclusion, whose reason begins at
+-1 - cause."""
 
 
 class SearchState(NamedTuple):
@@ -134,7 +144,18 @@ class SearchState(NamedTuple):
         Scratch.
     failures : ndarray of float64, shape (sections,)
         How often something had no place there, in this search and those before, which fade.
-    control : ndarray of int64, shape (8,)
+    latest : ndarray of int64, shape (b,)
+        The last row of the trail that raised the effective offset of each block, or -1.
+    row, depth : ndarray of int64, shape (b,)
+        Of each placed block, the row of the trail and the frame in which it was placed; row -1:
+        before the search.
+    blamed : ndarray of bool, shape (b + 3,)
+        Whether the last failure rests on the placement in each frame.
+    reasons : ndarray of int64
+        What failed where an exclusion was made: see :mod:`.blame_kernels`.
+    agenda : ndarray of int64, as long as the trail
+        Rows of the trail that are still to be explained.
+    control : ndarray of int64, shape (11,)
     """
 
     linear: bool
@@ -151,4 +172,10 @@ class SearchState(NamedTuple):
     parts: Array
     queue: Array
     failures: Array
+    latest: Array
+    row: Array
+    depth: Array
+    blamed: Array
+    reasons: Array
+    agenda: Array
     control: Array

@@ -222,6 +222,29 @@ def test_proves_optima_above_the_load(
     assert exact.decide(blocks, load + 1).status is Status.FEASIBLE
 
 
+@pytest.mark.parametrize("focus", [exact_state.LOWEST_BLOCK, exact_state.LOWEST_SECTION])
+@pytest.mark.parametrize("rows", ABOVE_LOAD[:4])
+def test_what_was_placed_elsewhere_is_not_tried_in_other_ways(rows: str, focus: int) -> None:
+    start, end, size = np.array([row.split(",") for row in rows.split()], dtype=np.int64).T
+    nodes = []
+    for loose in (1, 5):  # stretches of time in which nothing is tight
+        at = int(end.max()) + 3 * np.arange(loose)[:, None]
+        instance = LmemPacking.from_arrays(
+            np.append(size, np.tile([1, 1, 1, 2], loose)),
+            np.append(start, np.add(at, [-1, 0, 0, 0])),
+            np.append(end, np.add(at, [1, 2, 2, 3])),
+        )
+        blocks = Blocks.of(instance)
+        (component,) = components.Packing(blocks).components
+        search = CanonicalSearch(component)
+        rank = np.arange(component.b)[::-1].copy()
+        weight = np.zeros(component.b)
+        search.start(component.capacity(int(blocks.load.max())), rank, weight, focus)
+        assert search.run(10_000) == exact_state.EXHAUSTED
+        nodes.append(search.nodes)
+    assert nodes[1] < 1.5 * nodes[0]
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_planted_packings_are_never_infeasible(seed: int) -> None:
     rng = np.random.default_rng(seed)

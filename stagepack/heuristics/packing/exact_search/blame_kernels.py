@@ -1,0 +1,290 @@
+"""Compiled kernel of the exact packing search: which placements a failure rests on.
+
+Every effective offset that was raised is a row of the trail with its cause: a placement below, an
+earlier identical block, or an exclusion, which in turn rests on the placements that the failure
+before it was blamed on.  From a failure back, each row that is needed is explained once.  What is
+blamed at the end cannot be together in a canonical packing, whatever else is placed.  More may be
+blamed than is needed: where an explanation would take long, all placements are.
+
+Cost: O(rows that are needed and neighbours of what was excluded).  Source: own work; going back to
+the last decision that is to blame is Prosser, "Hybrid Algorithms for the Constraint Satisfaction
+Problem", 1993, and explanations of bounds are those of lazy clause generation.
+"""
+
+from __future__ import annotations
+
+from stagepack.heuristics.packing.exact_search.exact_state import (
+    AGENDA,
+    DEPTH,
+    NOWHERE,
+    REASONS,
+    SPENT,
+    STAMP,
+    TWIN,
+    Record,
+    SearchState,
+)
+from stagepack.instances.compiled import step
+
+LONG = 1_000_000
+"""Steps that an explanation may take; after these all placements are blamed."""
+
+MOST = 1_000
+"""So many placements are noted as the reason of an exclusion; of more, all are blamed."""
+
+REASON = 3
+"""Entries of a reason before its placements: how many these are (-1: all before), what the excluded
+block's offset was proved to be at least, and the frame that it was excluded in."""
+
+
+@step
+def begin(state: SearchState) -> None:
+    """Begin to look for what is to blame."""
+    control = state.control
+    for d in range(control[DEPTH] + 1):
+        state.blamed[d] = False
+    control[SPENT] += control[DEPTH] // 8
+    control[AGENDA] = 0
+    control[STAMP] += 1
+
+
+@step
+def blame_all(state: SearchState) -> None:
+    """Blame all placements, the one under way included."""
+    for d in range(state.control[DEPTH] + 1):
+        state.blamed[d] = True
+
+
+@step
+def blame_place(i: int, state: SearchState) -> None:
+    """Blame where a block was placed, unless it was before the search."""
+    if state.row[i] >= 0:
+        state.blamed[state.depth[i]] = True
+
+
+@step
+def blame_reason(start: int, state: SearchState) -> None:
+    """Blame what an exclusion rests on, given where its reason begins."""
+    reasons, count = state.reasons, state.reasons[start]
+    if count < 0:
+        for d in range(reasons[start + 2]):
+            state.blamed[d] = True
+    for r in range(start + REASON, start + REASON + count):
+        state.blamed[reasons[r]] = True
+
+
+@step
+def note_reason(state: SearchState) -> None:
+    """Note what is blamed as the reason of the exclusion that comes next, in the frame at work."""
+    control, blamed, reasons = state.control, state.blamed, state.reasons
+    start, count = control[REASONS], 0
+    for d in range(control[DEPTH]):
+        if blamed[d]:
+            if count < MOST:
+                reasons[start + REASON + count] = d
+            count += 1
+    control[SPENT] += control[DEPTH] // 4
+    reasons[start] = count if count <= MOST else -1
+    reasons[start + 2] = control[DEPTH]
+
+
+@step
+def _explain_row(row: int, state: SearchState) -> None:
+    """Put a row of the trail on the agenda, if it was not there."""
+    if state.trail[row].stamp != state.control[STAMP]:
+        state.trail[row].stamp = state.control[STAMP]
+        state.agenda[state.control[AGENDA]] = row
+        state.control[AGENDA] += 1
+
+
+@step
+def need(i: int, value: int, state: SearchState) -> None:
+    """Ask why a block's effective offset is `value` or more.
+
+    Parameters
+    ----------
+    i : int
+        The block.
+    value : int
+        In units.
+    state : SearchState
+        Its class says the shapes and meaning of its arrays; what is blamed changes.
+    """
+    trail, row, looked = state.trail, state.latest[i], 1
+    while row >= 0 and trail[row].b >= value:
+        row = trail[row].earlier
+        looked += 1
+    state.control[SPENT] += 2 * looked
+    if row >= 0:
+        _explain_row(row, state)
+
+
+@step
+def need_room(i: int, at: int, state: SearchState) -> None:
+    """Ask why all unplaced neighbours of a block lie at `at` or above; blame all other places.
+
+    Parameters
+    ----------
+    i : int
+        The block.
+    at : int
+        In units; 0: they may lie anywhere.
+    state : SearchState
+        Its class says the shapes and meaning of its arrays; what is blamed changes.
+    """
+    blocks, neighbours = state.blocks, state.neighbours
+    for r in range(blocks[i].neighbour, blocks[i].neighbour_end):
+        j = neighbours[r]
+        if blocks[j].offset >= 0:
+            blame_place(j, state)
+        elif at > 0:
+            need(j, at, state)
+
+
+@step
+def explain_top(i: int, capacity: int, state: SearchState) -> None:
+    """Blame what makes a block, or an identical one above it, end above the capacity.
+
+    Parameters
+    ----------
+    i : int
+        The block.
+    capacity : int
+        In units.
+    state : SearchState
+        Its class says the shapes and meaning of its arrays; what is blamed changes.
+    """
+    blocks = state.blocks
+    while blocks[i].effective + blocks[i].size <= capacity:
+        i = blocks[i].twin
+    begin(state)
+    need(i, capacity - blocks[i].size + 1, state)
+    explain(state)
+
+
+@step
+def explain_section(s: int, capacity: int, state: SearchState) -> None:
+    """Blame what makes a section overflow above its floor.
+
+    Parameters
+    ----------
+    s : int
+        The section.
+    capacity : int
+        In units.
+    state : SearchState
+        Its class says the shapes and meaning of its arrays; what is blamed changes.
+    """
+    blocks, members, section = state.blocks, state.members, state.sections[s]
+    begin(state)
+    at = section.floor
+    if section.hole == section.hole_end:  # a lower one would do
+        at = capacity - section.total + 1
+    for r in range(section.member, section.member_end):
+        if blocks[members[r]].offset < 0:
+            need(members[r], at, state)
+    explain(state)
+
+
+@step
+def explain_drop(i: int, state: SearchState) -> None:
+    """Blame what makes an excluded block have nothing that keeps it off its base."""
+    block = state.blocks[i]
+    begin(state)
+    need(i, block.base + 1, state)
+    need_room(i, block.base + block.size, state)
+    explain(state)
+
+
+@step
+def explain_deadlock(frame: Record, state: SearchState) -> None:
+    """Blame what makes all blocks that may lie at their bases have another one fit below.
+
+    The one that fits below all was excluded.  What it might lie on was, too, or lies too high; and
+    so on, but of some blocks one must be the lowest.
+    """
+    blocks, lists, neighbours, queue = state.blocks, state.lists, state.neighbours, state.queue
+    least, first = NOWHERE, lists[frame.begin]
+    for q in range(frame.begin, frame.begin + frame.count):
+        block = blocks[lists[q]]
+        block.label = -1
+        if block.base + block.size < least:
+            least, first = block.base + block.size, lists[q]
+    begin(state)
+    head, tail = 0, 1
+    queue[0] = first
+    blocks[first].label = -2
+    while head < tail:
+        i = queue[head]
+        head += 1
+        block = blocks[i]
+        need(i, block.base + 1, state)
+        state.control[SPENT] += block.neighbour_end - block.neighbour
+        for r in range(block.neighbour, block.neighbour_end):
+            j = neighbours[r]
+            if blocks[j].offset >= 0:
+                blame_place(j, state)
+            elif blocks[j].effective >= least:
+                need(j, least, state)
+            elif blocks[j].label == -1:
+                blocks[j].label = -2
+                queue[tail] = j
+                tail += 1
+    explain(state)
+
+
+@step
+def explain(state: SearchState) -> None:
+    """Blame all placements that what is on the agenda rests on."""
+    blocks, trail, control = state.blocks, state.trail, state.control
+    until = control[SPENT] + LONG
+    while control[AGENDA] > 0:
+        if control[SPENT] > until:
+            blame_all(state)
+            return
+        control[AGENDA] -= 1
+        row = state.agenda[control[AGENDA]]
+        i, cause = trail[row].index, trail[row].cause
+        if cause == TWIN:  # its twin was raised just before
+            _explain_row(row - 1, state)
+        elif cause >= 0:  # it lies above what was placed
+            blame_place(cause, state)
+            need(i, blocks[cause].offset - blocks[i].size + 1, state)
+        else:
+            _explain_exclusion(row, state)
+
+
+@step
+def _explain_exclusion(row: int, state: SearchState) -> None:
+    """Blame why a block is not at its base, and why all that it may stand on ends so high."""
+    blocks, neighbours, change = state.blocks, state.neighbours, state.trail[row]
+    i, start = change.index, -1 - change.cause
+    block, least = blocks[i], state.reasons[start + 1]
+    blame_reason(start, state)
+    need(i, change.a, state)
+    if least == change.a + 1:
+        return
+    state.control[SPENT] += block.neighbour_end - block.neighbour
+    for r in range(block.neighbour, block.neighbour_end):
+        j = neighbours[r]
+        if blocks[j].offset >= 0 and state.row[j] < row:
+            blame_place(j, state)
+        elif not never_below(j, i, state):
+            need(j, least - blocks[j].size, state)
+
+
+@step
+def never_below(j: int, i: int, state: SearchState) -> bool:
+    """Return whether one block never lies directly below another one in a canonical packing.
+
+    Parameters
+    ----------
+    j, i : int
+        The one that would lie below, and the other.
+    state : SearchState
+        Its class says the shapes and meaning of its arrays; nothing changes.
+    """
+    one, other = state.blocks[j], state.blocks[i]
+    if one.family < 0 or one.family != other.family:
+        return False
+    return bool(one.size < other.size or (one.size == other.size and j > i))

@@ -1,0 +1,172 @@
+"""Compiled kernel of the exact packing search: the block to branch on.
+
+Any block may come next below which no unplaced neighbour fits any more: the lowest one does, and
+so does what lies lowest in one section, whatever goes on elsewhere.  Cost: O(blocks of the part +
+its sections + neighbours).  Source: see :mod:`.exact_kernels`.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from stagepack.heuristics.packing.exact_search.exact_state import (
+    NOWHERE,
+    SPENT,
+    Record,
+    SearchState,
+)
+from stagepack.instances.compiled import step
+
+
+@step
+def of_least_base(frame: Record, state: SearchState) -> int:
+    """Return where in the part's list the block of least base is that may lie there.
+
+    -1: none may, or another one fits below it whatever follows.
+    """
+    blocks, lists = state.blocks, state.lists
+    least, rank, lowest, at = NOWHERE, np.int64(0), NOWHERE, -1
+    for q in range(frame.begin, frame.begin + frame.count):
+        block = blocks[lists[q]]
+        base = block.base
+        lowest = min(lowest, base + block.size)
+        if block.effective == base and (base < least or (base == least and block.rank < rank)):
+            least, rank, at = base, block.rank, q
+    return at if least < lowest else -1
+
+
+@step
+def in_lowest_section(frame: Record, otherwise: int, state: SearchState) -> int:
+    """Return where in the part's list the block to branch on is, `otherwise` if there is none.
+
+    It is the member of least base, then rank, of the section of least floor (then most unplaced),
+    below which no unplaced neighbour fits any more: all that conflict with it will lie above it,
+    though elsewhere lower places may still be taken.
+
+    Parameters
+    ----------
+    frame : FRAME
+        Of the part.
+    otherwise : int
+        Where the block of least base is.
+    state : SearchState
+        Its class says the shapes and meaning of its arrays; steps are counted.
+    """
+    blocks, sections, lists, members = state.blocks, state.sections, state.lists, state.members
+    state.control[SPENT] += frame.section_end - frame.section
+    where, lowest = -1, NOWHERE
+    for q in range(frame.section, frame.section_end):
+        section = sections[lists[q]]
+        if section.total > 0 and (
+            section.floor < lowest
+            or (section.floor == lowest and section.total > sections[where].total)
+        ):
+            where, lowest = lists[q], section.floor
+    tried_base, tried_rank = np.int64(-1), np.int64(0)
+    while True:
+        choice, base, rank = -1, NOWHERE, np.int64(0)
+        state.control[SPENT] += sections[where].member_end - sections[where].member
+        for r in range(sections[where].member, sections[where].member_end):
+            block = blocks[members[r]]
+            if (
+                block.offset < 0
+                and block.effective == block.base
+                and (block.base < base or (block.base == base and block.rank < rank))
+                and (
+                    block.base > tried_base
+                    or (block.base == tried_base and block.rank > tried_rank)
+                )
+            ):
+                choice, base, rank = members[r], block.base, block.rank
+        if choice < 0:
+            return otherwise
+        if _settled(choice, base, state):
+            break
+        tried_base, tried_rank = np.int64(base), rank
+    for q in range(frame.begin, frame.begin + frame.count):
+        if lists[q] == choice:
+            return q
+    return otherwise
+
+
+@step
+def in_hardest_section(frame: Record, otherwise: int, state: SearchState) -> int:
+    """Return where in the part's list the block to branch on is, `otherwise` if there is none.
+
+    It is the lowest member of the section that failed most (of several: the fullest), or what has
+    to be decided before: whatever fits below it, and below that, until nothing does.
+
+    Parameters
+    ----------
+    frame : FRAME
+        Of the part.
+    otherwise : int
+        Where the block of least base is.
+    state : SearchState
+        Its class says the shapes and meaning of its arrays; steps are counted.
+    """
+    blocks, sections, lists, members = state.blocks, state.sections, state.lists, state.members
+    failures, control = state.failures, state.control
+    control[SPENT] += frame.section_end - frame.section
+    where, most, fullest = -1, -1.0, 0
+    for q in range(frame.section, frame.section_end):
+        section = sections[lists[q]]
+        top, failed = section.floor + section.total, failures[lists[q]]
+        if section.total > 0 and (failed > most or (failed == most and top > fullest)):
+            where, most, fullest = lists[q], failed, top
+    choice = -1
+    control[SPENT] += sections[where].member_end - sections[where].member
+    for r in range(sections[where].member, sections[where].member_end):
+        i = members[r]
+        if blocks[i].offset < 0 and (choice < 0 or _lower(blocks[i], blocks[choice])):
+            choice = i
+    under = _beneath(choice, state)
+    while under >= 0:
+        if blocks[under].effective >= blocks[choice].effective:
+            return otherwise
+        choice = under
+        under = _beneath(choice, state)
+    for q in range(frame.begin, frame.begin + frame.count):
+        if lists[q] == choice:
+            return q
+    return otherwise
+
+
+@numba.njit(inline="always")
+def _lower(one: Record, other: Record) -> bool:
+    """Return whether a block comes before another one: the lower, then the preferred one."""
+    if one.effective != other.effective:
+        return bool(one.effective < other.effective)
+    if one.base != other.base:
+        return bool(one.base < other.base)
+    return bool(one.rank < other.rank)
+
+
+@step
+def _beneath(i: int, state: SearchState) -> int:
+    """Return the unplaced neighbour of least top that fits below a block or holds it; -1: none."""
+    blocks, neighbours, block = state.blocks, state.neighbours, state.blocks[i]
+    state.control[SPENT] += block.neighbour_end - block.neighbour
+    least, under = NOWHERE, -1
+    for r in range(block.neighbour, block.neighbour_end):
+        other = blocks[neighbours[r]]
+        if other.offset < 0 and other.effective + other.size < least:
+            least, under = other.effective + other.size, neighbours[r]
+    return under if block.effective > block.base or least <= block.base else -1
+
+
+@step
+def _settled(i: int, base: int, state: SearchState) -> bool:
+    """Return whether no unplaced neighbour of a block fits below its base."""
+    blocks, neighbours = state.blocks, state.neighbours
+    begin, end = blocks[i].neighbour, blocks[i].neighbour_end
+    r = begin
+    while r < end:
+        other = blocks[neighbours[r]]
+        r += 1
+        if other.offset < 0 and other.effective + other.size <= base:
+            state.control[SPENT] += r - begin
+            return False
+    state.control[SPENT] += r - begin
+    return True
