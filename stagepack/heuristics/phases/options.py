@@ -43,6 +43,9 @@ REMOTE, GRAPHS = "remote", "graphs"
 COMPARISONS = 2**23
 """Comparisons of rows between two looks at the clock."""
 
+CUTS = 2**12
+"""Cuts between two looks at the clock."""
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -212,6 +215,35 @@ class OptionTable:
         self.start = np.searchsorted(self.first, np.arange(self.n + 1)).astype(np.int64)
         self.hide_first = of(transfers(costs.shards, costs.links.remote(self.most)))
         self.hide_last = np.where(self._alone, 0, self.hide_first)
+        if self.prefetch:
+            self._cap_hiding(keep_going)
+
+    def _cap_hiding(self, keep_going: Callable[[], bool]) -> None:
+        """Lower what may be hidden of phases to what some phase next to them can hide.
+
+        Two groups that meet hide as much as before: of those with room for the other's variables
+        none leaves more time.  Searches, models and bounds are spared what no plan reaches.
+        O(options * log(options)).
+        """
+        by_end = np.argsort(self.end, kind="stable")
+        ends = np.searchsorted(self.end[by_end], np.arange(self.n + 2))
+        effort.spend(effort.ROW * len(self))
+        for cut in range(self.n + 1):
+            if cut % CUTS == CUTS - 1:
+                effort.spend(effort.LOOK * CUTS)
+                keep_going()
+            before = by_end[ends[cut] : ends[cut + 1]]
+            after = np.arange(self.start[cut], self.start[min(cut + 1, self.n)])
+            most = _most_free(
+                self.free_first[before], self.capacity - self.need_first[before], self.shards[after]
+            )
+            self.hide_first[after] = np.minimum(self.hide_first[after], most)
+            most = _most_free(
+                self.free_last[after],
+                self.capacity - self.need_last[after],
+                self.shards[before] + self.kept[before],
+            )
+            self.hide_last[before] = np.minimum(self.hide_last[before], most)
 
     def _needs(self, of: Callable[[Array], Array]) -> tuple[Array, Array]:
         """Return the bytes that the first and the last phase of rows need on the compute tiles."""
@@ -322,7 +354,7 @@ class OptionTable:
             times=tuple(int(time[number]) for time in self._times[:count]),
             needs=(int(self.need_first[number]), int(self.need_last[number]))[:count],
             kept=int(self.kept[number]),
-            hideable=(int(self.hide_first[number]),) * count,
+            hideable=(int(self.hide_first[number]), int(self.hide_last[number]))[:count],
             variables=(int(self.shards[number]),) * count,
             free=(int(self.free_first[number]), int(self.free_last[number]))[:count],
             graphs=tuple(
@@ -462,6 +494,13 @@ def _undominated(group: Array, values: dict[str, Array], keep_going: Callable[[]
     return np.asarray(order[stays])
 
 
+def _most_free(free: Array, room: Array, wanted: Array) -> Array:
+    """Return the most cycles free where there is room for what is wanted, 0 where nowhere."""
+    by = np.argsort(-room, kind="stable")
+    most = np.concatenate(([0], np.maximum.accumulate(free[by])))
+    return np.asarray(most[np.searchsorted(-room[by], -wanted, side="right")])
+
+
 def group_options(
     instance: PhaseSchedule,
     microbatch: int,
@@ -551,5 +590,5 @@ def ahead(table: OptionTable, chosen: Sequence[int]) -> tuple[bool, ...]:
     found = []
     for (held, need, free, _), (_, _, _, after) in pairwise(phases):
         room = held + need + table.shards[after] <= table.capacity
-        found.append(bool(room and free > 0 and table.hide_first[after] > 0))
+        found.append(bool(room and free > 0 and table.shards[after] > 0))
     return (*found, False)
