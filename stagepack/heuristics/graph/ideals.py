@@ -16,6 +16,7 @@ Tarnawski et al. (NeurIPS 2020).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ import numpy as np
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph.stage_kernels import FAR, SLACK, SUM, WORK, unmarked
 from stagepack.heuristics.graph.staging import Found, Staging
+from stagepack.instances.graph import Compact
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:
@@ -50,12 +52,39 @@ FIRST_ROOM, MORE_ROOM = 2**17, 16
 nothing was written to takes no memory."""
 PART = 2**20
 """Ideals times states whose devices are looked at together, and numbers that are copied at once."""
+SMALL, CHAIN = 250, 4
+"""Blocks of a small graph, and how many times as many ideals as blocks it has that is nearly a
+chain."""
+LOOKED = 6e-8
+"""Seconds of a look at whether a block may come next."""
 ENTRIES = ("next_block", "target")
 """What ideals have several of each."""
 
 
 class TooManyError(Exception):
     """There are more ideals, or ways to use devices, than there is room for."""
+
+
+def nearly_chain(compact: Compact) -> bool:
+    """Whether a small graph has hardly more ideals than a chain of as many blocks.
+
+    Cost: O(blocks^2) looks at a block, where there are at most `SMALL` blocks.
+    """
+    blocks = compact.blocks
+    if blocks > SMALL:
+        return False
+    needs = [0] * blocks
+    for block, (first, end) in enumerate(itertools.pairwise(compact.before_ptr.tolist())):
+        for other in compact.before[first:end].tolist():
+            needs[block] |= 1 << other
+    met, left = {0}, [0]
+    while left and len(met) <= CHAIN * blocks:
+        ideal = left.pop()
+        larger = {ideal | 1 << block for block in range(blocks) if needs[block] & ~ideal == 0} - met
+        met |= larger
+        left.extend(larger)
+    effort.spend(LOOKED * blocks * len(met))
+    return len(met) <= CHAIN * blocks
 
 
 class Lattice:

@@ -10,7 +10,7 @@ import numpy as np
 from stagepack.formulations.graph import CpSat, Milp
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph import metis
-from stagepack.heuristics.graph.ideals import TooManyError
+from stagepack.heuristics.graph.ideals import TooManyError, nearly_chain
 from stagepack.heuristics.graph.pipedream import MOST_STATES, Recurrence, TooManyStatesError
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution, Objective
 from stagepack.methods import Settings
@@ -62,22 +62,28 @@ def _equal_work(instance: GraphPartition, progress: GraphProgress, settings: Set
 
 
 def _started(
-    instance: GraphPartition, progress: GraphProgress, settings: Settings
+    instance: GraphPartition, progress: GraphProgress, settings: Settings, *, chains: bool = True
 ) -> CompactSearch | None:
-    """Offer a first solution as the settings want it, and a bound; None: nothing fits."""
+    """Offer a first solution as the settings want it, and a bound; None: nothing fits.
+
+    Without `chains`, local search leaves alone what is nearly a chain.
+    """
     search = CompactSearch(instance, progress, settings)
     if search.impossible:
         return None
     search.start()
-    if settings.warm_start == "auto":
+    if settings.warm_start == "auto" and (chains or not nearly_chain(search.compact)):
         search.annealing.run(rounds=1)
         progress.reason = ""
     return search
 
 
 def _start(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> Compact | None:
-    """Start as :func:`_started`; return the compact form, None: nothing fits."""
-    search = _started(instance, progress, settings)
+    """Start as :func:`_started`; return the compact form, None: nothing fits.
+
+    Models prove what is nearly a chain in less time than a round of local search takes.
+    """
+    search = _started(instance, progress, settings, chains=False)
     return None if search is None else search.compact
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph import bounds, dp, linear
 from stagepack.heuristics.graph.bounds import objective_bound
+from stagepack.heuristics.graph.ideals import nearly_chain
 from stagepack.heuristics.graph.linear import Hunt, Line
 from stagepack.heuristics.graph.reduction import hosts
 from stagepack.heuristics.graph.stage_kernels import FAR
@@ -401,3 +402,28 @@ def test_shares_of_unlike_devices_are_rounded_in_favour_of_partitions() -> None:
         4, [(2, 3)], time=[5, 13, 16, 8], accelerators=2, speeds=[1.5, 2.0]
     )
     assert solve(model).objective == 12
+
+
+@pytest.mark.parametrize(
+    ("edges", "contiguous", "nearly"),
+    [
+        ([(k, k + 1) for k in range(9)], True, True),
+        ([(k, k + 1) for k in range(9)], False, False),  # nobody waits for others
+        ([(0, k) for k in range(1, 9)] + [(k, 9) for k in range(1, 9)], True, False),  # 2^8 + 2
+        ([(0, k) for k in range(1, 5)] + [(k, 5) for k in range(1, 5)], True, True),  # 2^4 + 2
+    ],
+)
+def test_what_is_nearly_a_chain(
+    edges: list[tuple[int, int]], contiguous: bool, nearly: bool
+) -> None:
+    nodes = 1 + max(map(max, edges))
+    instance = GraphPartition.from_edges(
+        nodes,
+        edges,
+        time=[3] * nodes,
+        traffic=[1] * nodes,
+        accelerators=2,
+        bandwidth=1,
+        contiguous=contiguous,
+    )
+    assert nearly_chain(Compact.of(instance)) == nearly
