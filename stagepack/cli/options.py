@@ -33,6 +33,26 @@ class Command(TyperCommand):
         """Return arguments and options, that for help among them."""
         return bare(super().get_params(ctx))
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, in which ``--x`` and ``--no-x`` are one name, ``--[no-]x``.
+
+        Beside each other the longest pair is cut on a terminal of 80 columns.
+        """
+        pairs = [
+            (parameter, parameter.opts, parameter.secondary_opts)
+            for parameter in self.get_params(ctx)
+            if len(parameter.opts) == 1
+            and parameter.secondary_opts == [f"--no-{parameter.opts[0].removeprefix('--')}"]
+        ]
+        try:
+            for parameter, (name,), _ in pairs:
+                parameter.opts = [f"--[no-]{name.removeprefix('--')}"]
+                parameter.secondary_opts = []
+            super().format_help(ctx, formatter)
+        finally:
+            for parameter, names, others in pairs:
+                parameter.opts, parameter.secondary_opts = names, others
+
 
 def bare(parameters: Any) -> Any:
     """Return parameters, the flags among them without a type."""

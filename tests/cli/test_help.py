@@ -23,6 +23,7 @@ def test_help_fits_and_shows_examples_whole(command: str, width: int) -> None:
     assert max(map(len, lines)) <= width
     assert "<bool>" not in done.output
     assert "[[" not in done.output
+    assert "…" not in done.output  # an option's name is cut
     whole = [line.strip() for line in lines]
     assert all(f"stagepack {example}" in whole for example in EXAMPLES[command])
 
@@ -38,6 +39,15 @@ def test_options_are_grouped() -> None:
     own = done.output.split("─ Options ─")[1].split("╰")[0]
     assert "--help" in own
     assert "--method" not in own
+
+
+def test_a_pair_of_flags_is_one_name_in_help_and_two_when_read() -> None:
+    command = with_options("plan")
+    words = ["bert-large", "--no-backward-transfers"]
+    for _ in range(2):  # before help is shown, and after
+        context = command.make_context("plan", [*words])
+        assert context.params["backward_transfers"] is False
+        assert "--[no-]backward-transfers" in command.get_help(context)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
