@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from stagepack.shown import ShownRows
 COLUMNS = (
     "instance", "problem", "digest", "method", "seed", "status", "termination", "objective",
     "bound", "gap", "runtime", "setup_time", "engine", "primal_integral", "reason",
+    "arguments",
 )  # fmt: skip
 PROVED = ("OPTIMAL", "INFEASIBLE")
 FAILED = "error"
@@ -165,9 +167,10 @@ class StoredResults(ShownRows):
     def profile(self) -> dict[str, list[float]]:
         """Return the performance profile of each method (Dolan and More, 2002).
 
-        Of every case that some method proves, the ratio of its time to the shortest one, rising;
-        infinite where it proves nothing.
+        Of every case that it was asked and some method proves, the ratio of its time to the
+        shortest one, rising; infinite where it proves nothing.
         """
+        asked = {(_case(row), row["method"]) for row in self.rows}
         times: dict[tuple[object, ...], dict[str, float]] = {}
         for row in self.rows:
             if row["status"] in PROVED:
@@ -175,7 +178,9 @@ class StoredResults(ShownRows):
                 of_case[method] = min(max(row["runtime"], 1e-3), of_case.get(method, math.inf))
         return {
             method: sorted(
-                some.get(method, math.inf) / min(some.values()) for some in times.values()
+                some.get(method, math.inf) / min(some.values())
+                for case, some in times.items()
+                if (case, method) in asked
             )
             for method in self.methods
         }
@@ -192,10 +197,19 @@ class StoredResults(ShownRows):
         }
 
     def against(self, earlier: StoredResults) -> list[Change]:
-        """Return how cells differ from the same ones of an earlier store, the worse first."""
-        known = {(*_case(row), row["method"]): row for row in earlier.rows}
-        pairs = ((known.get((*_case(row), row["method"])), row) for row in self.rows)
-        found = [change for old, new in pairs if old is not None for change in _changes(old, new)]
+        """Return how cells differ from the same ones of an earlier store, the worse first.
+
+        The same cell is that of the same case, method, limits and other arguments; of a method
+        that both stores asked once in a case, that one, whatever its limits.
+        """
+        known, asked = _by_question(earlier.rows), _by_question(self.rows)
+        found: list[Change] = []
+        for question, cells in asked.items():
+            before = known.get(question, {})
+            alone = len(cells) == len(before) == 1
+            for arguments, new in cells.items():
+                old = next(iter(before.values())) if alone else before.get(arguments)
+                found += [] if old is None else _changes(old, new)
         return sorted(found, key=lambda change: not change.worse)
 
     # ------------------------------------------------------------------ showing
@@ -334,13 +348,34 @@ def read_store(path: str | Path) -> StoredResults:
 
 def _row(question: JsonObject, result: JsonObject) -> JsonObject:
     arguments = question["arguments"]
+    others = {name: given for name, given in arguments.items() if name not in ("method", "seed")}
     return {name: result.get(name) for name in COLUMNS} | {
         "instance": question["label"],
         "problem": question["problem"],
         "digest": question["digest"],
         "method": arguments["method"],
         "seed": arguments["seed"],
+        "arguments": json.dumps(others, sort_keys=True),
     }
+
+
+def _by_question(rows: Iterable[JsonObject]) -> dict[tuple[object, ...], dict[str, JsonObject]]:
+    """Return cells by case and method, and then by arguments; of several versions the best one."""
+    found: dict[tuple[object, ...], dict[str, JsonObject]] = {}
+    for row in rows:
+        cells = found.setdefault((*_case(row), row["method"]), {})
+        other = cells.setdefault(row["arguments"], row)
+        if _worth(row) < _worth(other):
+            cells[row["arguments"]] = row
+    return found
+
+
+def _worth(row: JsonObject) -> tuple[float, ...]:
+    """Return what is less for the better of two cells: proved, its objective, its time."""
+    objective, runtime = (
+        math.inf if row[name] is None else row[name] for name in ("objective", "runtime")
+    )
+    return row["status"] not in PROVED, objective, runtime
 
 
 def _case(row: JsonObject) -> tuple[str, int]:

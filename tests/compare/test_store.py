@@ -215,7 +215,7 @@ def row(digest: str, method: str, objective: float | None, seconds: float, statu
         "instance": digest, "problem": "p", "digest": digest, "method": method, "seed": 0,
         "status": status, "termination": "", "objective": objective, "bound": None, "gap": None,
         "runtime": seconds, "setup_time": 0.0, "engine": None, "primal_integral": 0.5,
-        "reason": None,
+        "reason": None, "arguments": "{}",
     }  # fmt: skip
 
 
@@ -270,6 +270,29 @@ def test_what_became_worse_is_named() -> None:
         ("c", "two", "objective", True),
     ]  # fmt: skip
     assert changes[-1][-1] is False
+
+
+def test_cells_are_compared_with_those_of_the_same_limits() -> None:
+    """Of a method asked once in both stores, limits may differ; times of several versions count."""
+
+    def cell(value: int, seconds: float, arguments: str) -> Any:
+        return row("a", "one", value, seconds, "FEASIBLE") | {"arguments": arguments}
+
+    short, long = cell(12, 1.0, "1"), cell(10, 5.0, "5")
+    now = StoredResults((cell(13, 1.0, "1"), cell(10, 5.0, "5")))
+    for before in ((short, long), (long, short)):
+        changes = now.against(StoredResults(before))
+        assert [(one.what, one.before, one.after) for one in changes] == [("objective", 12, 13)]
+    assert now.against(StoredResults((cell(9, 9.0, "9"),))) == []
+    once = StoredResults((cell(11, 1.0, "2"),))
+    assert [one.before for one in once.against(StoredResults((long,)))[:1]] == [10]
+    again = StoredResults((cell(14, 1.0, "1"), short, long))
+    assert len(now.against(again)) == 1
+
+
+def test_a_method_is_profiled_on_what_it_was_asked() -> None:
+    other = StoredResults((*TABLE.rows, row("d", "three", 7, 2.0, "OPTIMAL")))
+    assert other.profile() == {**TABLE.profile(), "three": [1.0]}
 
 
 def test_gaps_over_time_by_hand() -> None:
