@@ -278,8 +278,8 @@ class Grouped(Tries):
             if self.ends():
                 return
             solution = how(whole, weights) if begin is None or lent else begin
-            if solution is None or solution in self._seen:
-                return
+            if solution is None or solution in self._seen or whole.check(solution):
+                return  # what is guessed counts memory as bounds may, too low
             self._seen.add(solution)
             cut = Level("partition", whole, expressed(whole, solution, first))
             given = self._inside(cut, lent)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import stagepack as sp
+from benchmarks.soak_plans import network
 from stagepack.instances.groups import Operator, OperatorKind, Source
 from stagepack.instances.groups.backward import backward, weight_cycles, with_stash
 from stagepack.instances.groups.stage import (
@@ -173,6 +174,21 @@ def test_a_network_that_is_a_graph_has_any_groups() -> None:
     parts: list[Any] = [one.instance for one in plan.levels if one.name.startswith("stage")]
     names = [op.name for part in parts for op in part.operators]
     assert sorted(names) == sorted(op.name for op in network.operators)
+
+
+def test_stages_that_are_guessed_and_do_not_fit_are_passed_over() -> None:
+    """Two microbatches in flight have no room beside the first stage of the guess."""
+    plan = sp.plan_model(
+        network(np.random.default_rng(52231)),
+        sp.Cluster.uniform(2, memory=2**14),
+        microbatches=4,
+        graph=True,
+        training=True,
+        split=True,
+        time_limit=0.2,
+    )
+    assert plan.levels
+    assert plan.check() == ()
 
 
 def test_gradients_of_weights_are_w_where_the_pass_is_split() -> None:
