@@ -51,6 +51,9 @@ COST = 0.6
 STEP = 1.01
 """Ratio of one period to the one before."""
 
+SPARSE = 3
+"""Times the microbatches, delays between operations of a device from which on they are sorted."""
+
 SHARES = (1.0, 1.5, 2.0, 3.0)
 """How many times the F's in flight in the steady state lists may keep in flight."""
 
@@ -196,7 +199,7 @@ def _completed(
     sooner with more; and as many B's ahead of W's, or any number.
     """
     instance = lists.instance
-    yield "modulo", _unrolled(instance, time, period)
+    yield "modulo", _unrolled(lists, time, period, keep_going)
     if not instance.training:
         return
     most = instance.microbatches
@@ -227,20 +230,46 @@ def _starts(timing: Timing, order: Array) -> Array:
     return start
 
 
-def _unrolled(instance: PipelineSchedule, time: Array, period: int) -> Array:
-    """Return the orders, flat, in which every microbatch follows the last after `period`."""
-    device = []
+def _unrolled(lists: Lists, time: Array, period: int, keep_going: Callable[[int], bool]) -> Array:
+    """Return the orders, flat, in which every microbatch follows the last after `period`.
+
+    O(n), and a logarithm where delays are long beside the microbatches.
+
+    Parameters
+    ----------
+    lists : Lists
+    time : ndarray of int64, shape (p, 3)
+        Starts of F, B, W of one microbatch.
+    period : int
+        Cycles.
+    keep_going : callable
+        Asked device after device, with the steps since.
+
+    Raises
+    ------
+    Stopped
+        Once `keep_going` says no.
+    """
+    instance, shop, device = lists.instance, lists.shop, []
+    every = np.arange(int(instance.microbatches[0]))
     for d in range(instance.d):
         # Round q of the loop runs, in the order of their phases, microbatch q - delay of each.
-        rows = [(s, k) for s in instance.stages_of(d) for k in range(len(instance.kinds))]
+        own = shop.own_stage[shop.own_first[d] : shop.own_first[d + 1]].tolist()
+        rows = [(s, k) for s in own for k in range(len(instance.kinds))]
         rows.sort(key=lambda row: (time[row] % period, row))
-        delay = [int(time[row] // period) for row in rows]
-        m = int(instance.microbatches[0])
-        turn = np.arange(m + max(delay))[:, None] - np.array(delay)
+        delay = np.array([int(time[row] // period) for row in rows])
+        delay -= delay.min()
         first = np.array([instance.operations.op(*row, 0) for row in rows])
-        device.append(np.where((turn >= 0) & (turn < m), first + turn, -1).reshape(-1))
-    flat = np.concatenate(device)
-    return np.asarray(flat[flat >= 0])
+        if delay.max() > SPARSE * len(every):  # rounds would be empty, nearly all of them
+            turn = (delay[:, None] + every).reshape(-1)
+            found = (first[:, None] + every).reshape(-1)[np.argsort(turn, kind="stable")]
+        else:
+            turn = np.arange(len(every) + delay.max())[:, None] - delay
+            found = (first + turn)[(turn >= 0) & (turn < len(every))]
+        device.append(found)
+        if not keep_going(len(found)):
+            raise Stopped
+    return np.concatenate(device)
 
 
 @cache

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.schedule import modulo
-from stagepack.heuristics.schedule.greedy import shop_of
+from stagepack.heuristics.schedule.greedy import Lists, shop_of
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from tests.heuristics.schedule.cases import FOUR, looped, run, vee, zero_bubble
 
@@ -124,3 +124,27 @@ def test_edges_count_in_a_placing() -> None:
         modulo.placed(shop_of(instance), order, 1, 1, random, time, going)
     few, many = looked
     assert many - few > modulo.COST * (len(edges) // 2 - p)
+
+
+@pytest.mark.parametrize(
+    "instance", [vee(3, 8, 12), looped(3, 2, 6), zero_bubble(9, 2, 5, 6, 4, None)]
+)
+def test_long_delays_are_unrolled_alike_and_device_after_device(
+    monkeypatch: pytest.MonkeyPatch, instance: PipelineSchedule
+) -> None:
+    """10,000 stages, which the first microbatch takes long to pass, took four seconds."""
+    period = int(instance.work.max())
+    time, lists, asked = placed(instance, period), Lists(instance), []
+    assert time is not None
+
+    def going(steps: int) -> bool:
+        asked.append(steps)
+        return True
+
+    found = []
+    for sparse in (0, 1000):
+        monkeypatch.setattr(modulo, "SPARSE", sparse)
+        found.append(modulo._unrolled(lists, time, period, going).tolist())
+    assert found[0] == found[1]
+    assert sorted(found[0]) == list(range(len(instance.operations)))
+    assert len(asked) == 2 * instance.d
