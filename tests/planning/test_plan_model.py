@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -268,6 +269,9 @@ def test_plans_are_pages_and_exports(tmp_path: Path) -> None:
     page.unlink()
     stages.unlink()
     shown = run("show", written, "--html", page, "--export", stages, "--as", "vllm")
+    tables = re.findall(r"(.{20})<table", page.read_text().partition("<script")[0], re.DOTALL)
+    assert tables
+    assert all('class="scroll">' in before for before in tables)  # none widens a small screen
     assert shown.returncode == 0, shown.stderr
     assert page.read_text().count('id="part0level1"') == 1
     assert stages.read_text() == (tmp_path / "same.txt").read_text()

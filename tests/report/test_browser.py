@@ -58,11 +58,14 @@ async function steps() {
     .filter((row) => !row.hidden).map((row) => row.textContent);
   cards.forEach((card) => { card.open = true; });
   seen.wide = [];
+  seen.cut = [];
   for (const width of [390, 1280]) {
     frame.style.width = width + "px";
     inside.dispatchEvent(new inside.Event("resize"));  // no frames are shown, so no events of them
     await pause(1000);
     seen.wide.push(page.documentElement.scrollWidth - width);
+    const runs = page.querySelector("table.runs").parentNode;
+    seen.cut.push(runs.scrollWidth - runs.clientWidth);
   }
   seen.wrong = inside.wrong;
 }
@@ -114,3 +117,4 @@ def test_runs_are_sorted_and_filtered(seen: dict[str, Any]) -> None:
 
 def test_nothing_is_wider_than_the_screen(seen: dict[str, Any]) -> None:
     assert max(seen["wide"]) <= 0
+    assert max(seen["cut"]) <= 0  # nor is a column of the runs out of sight
