@@ -12,6 +12,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
 import stagepack as sp
@@ -72,6 +73,24 @@ class Schema(Directive):
         return [block]
 
 
+class DarkPictures(SphinxTransform):
+    """A picture ``x.png`` that has an ``x-dark.png`` beside it gives way to it in the dark."""
+
+    default_priority = 500
+
+    def apply(self, **kwargs: object) -> None:
+        """Put the dark picture behind the light one; the theme shows one of them."""
+        folder = Path(self.env.doc2path(self.env.docname)).parent
+        for light in list(self.document.findall(nodes.image)):
+            path = Path(light["uri"])
+            name = path.with_stem(f"{path.stem}-dark")
+            if (folder / name).is_file():
+                dark = light.copy()
+                dark["uri"], dark["classes"] = name.as_posix(), ["only-dark"]
+                light["classes"] = ["only-light"]
+                light.parent.insert(light.parent.index(light) + 1, dark)
+
+
 def mathml(self, node: nodes.Element) -> None:
     """Write a formula as MathML, which browsers set without scripts."""
     display = "block" if isinstance(node, nodes.math_block) else "inline"
@@ -125,6 +144,7 @@ def check_links(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     """Add what is said above."""
     app.add_directive("schema", Schema)
+    app.add_transform(DarkPictures)
     app.add_html_math_renderer("mathml", (mathml, None), (mathml, None))
     app.connect("doctree-read", unlink_words)
     app.connect("build-finished", check_links)
