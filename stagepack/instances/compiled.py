@@ -9,11 +9,12 @@ import hashlib
 import importlib
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 import numba
+import numpy as np
 from numba.core import event, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np import linalg
@@ -117,6 +118,30 @@ def _locked(file: IO[bytes]) -> bool:
         except BlockingIOError:
             return False
     return True
+
+
+UNCOMPILED = bool(vars(numba.config)["DISABLE_JIT"])
+"""Whether kernels run as they are, for a debugger (NUMBA_DISABLE_JIT)."""
+
+if UNCOMPILED:
+    np.seterr(over="ignore")  # integers wrap around, as they do in machine code
+
+
+def _field(entry: Any, name: str) -> Any:
+    found = np.void.__getattribute__
+    return entry[name] if name in (found(entry, "dtype").names or ()) else found(entry, name)
+
+
+_NAMED = type(
+    "Record", (np.void,), {"__getattribute__": _field, "__setattr__": np.void.__setitem__}
+)
+"""Entries whose fields come before NumPy's own attributes."""
+
+
+def record(fields: Sequence[tuple[str, type[np.generic]]]) -> np.dtype[np.void]:
+    """Return the type of records whose fields kernels read and write by name, compiled or not."""
+    plain = np.dtype(list(fields), align=True)
+    return np.dtype((_NAMED, plain)) if UNCOMPILED else plain
 
 
 def inner(function: FunctionT) -> FunctionT:

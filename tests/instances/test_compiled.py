@@ -156,6 +156,12 @@ import stagepack as sp
 
 chain = sp.PipelinePartition.from_arrays([3, 5, 2, 4, 1], devices=3)
 assert sp.solve(chain, "dp", warm_start=None).objective == 7
+buffers = sp.LmemPacking.from_arrays(
+    [4, 6, 5, 4, 2, 7, 7, 8], [0, 0, 0, 1, 1, 2, 3, 4], [2, 1, 3, 2, 4, 5, 4, 5]
+)
+assert sp.solve(buffers, "exact", warm_start=None).objective == 17
+around = buffers.replace(end=[2, 1, 3, 2, 4, 5, 4, 6], period=5, in_place=[(0, 5)])
+assert sp.solve(around, "exact").status == "OPTIMAL"
 """
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stagepack.instances.compiled import record
 from stagepack.instances.profile import Array
 
 RUNNING, FOUND, DEAD, CHOSEN = range(4)
@@ -21,7 +22,7 @@ PHASE, LEVEL, AT, MADE, KEPT, WAITING, FREE, NODES, SPENT, REACHED, TOLD, STAMP 
 proposals that wait at any level; slots that are free; nodes of the tree of placements; steps of the
 last call; the last level that had a state; whether to return at each level; marks in `met`."""
 
-FACTS = np.dtype(
+FACTS = record(
     [
         ("guide", np.float64),  # the less, the more promising
         ("area", np.float64),  # of what is placed: size times sections
@@ -33,19 +34,17 @@ FACTS = np.dtype(
         ("node", np.int64),  # of the tree of placements
         ("used", np.int64),  # proposals that would go on from here
     ],
-    align=True,
 )
 
-PROPOSAL = np.dtype(
+PROPOSAL = record(
     [
         ("guide", np.float64),  # estimated
         ("state", np.int64),  # slot of the state that it goes on from
         ("block", np.int64),  # placed next, at its base
     ],
-    align=True,
 )
 
-NODE = np.dtype([("parent", np.int64), ("block", np.int64), ("offset", np.int64)], align=True)
+NODE = record([("parent", np.int64), ("block", np.int64), ("offset", np.int64)])
 
 
 class Given(NamedTuple):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.packing.exact_search.exact_state import EXCLUDE
+from stagepack.instances.compiled import record
 from stagepack.instances.profile import Array
 
 DEPTH, TRAIL, LISTS, PARTS, NODES, ANSWER, LEAST, WORK, WAITING, TOUCHED, STAMP, FOCUS = range(12)
@@ -32,7 +33,7 @@ SMALL, SOMETIMES = 64, 16
 """Parts of more blocks than this are divided only as often, because that takes a look at all."""
 
 
-BLOCK = np.dtype(
+BLOCK = record(
     [
         ("offset", np.int64),  # -1: unplaced
         ("lowest", np.int64),  # proved lower bound on the offset
@@ -52,16 +53,15 @@ BLOCK = np.dtype(
         ("waiting", np.int64),  # whether it is in `queue`
         ("label", np.int64),  # scratch: seen
     ],
-    align=True,
 )
 
-NEAR = np.dtype([("block", np.int64), ("run", np.int64), ("run_end", np.int64)], align=True)
+NEAR = record([("block", np.int64), ("run", np.int64), ("run_end", np.int64)])
 """A block alive together with another one, and which of `runs` are forbidden distances from it."""
 
-SPAN = np.dtype([("low", np.int64), ("high", np.int64)], align=True)
+SPAN = record([("low", np.int64), ("high", np.int64)])
 """A forbidden run of distances or an allowed range of offsets, low .. high."""
 
-MEMBER = np.dtype(
+MEMBER = record(
     [
         ("block", np.int64),
         ("low", np.int64),  # it holds [low, high) above the offset
@@ -69,18 +69,16 @@ MEMBER = np.dtype(
         ("partner", np.int64),  # its rows of `partners`
         ("partner_end", np.int64),
     ],
-    align=True,
 )
 """A piece of a block in a section."""
 
-SECTION = np.dtype(
+SECTION = record(
     [
         ("member", np.int64),  # its rows of `members`
         ("member_end", np.int64),
         ("stamp", np.int64),  # tells whether it is in `touched`
         ("top", np.int64),  # how high it had to reach when last looked at; 0: nothing waits
     ],
-    align=True,
 )
 
 

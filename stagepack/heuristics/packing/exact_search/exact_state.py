@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stagepack.instances.compiled import record
 from stagepack.instances.profile import Array
 
 Record = Any
@@ -33,7 +34,7 @@ PART_BEGIN, PART_COUNT, PART_SECTION, PART_SECTION_END = range(4)
 """Columns of `parts`: where in `lists` a part's blocks begin, how many there are, and where its
 sections begin and end."""
 
-BLOCK = np.dtype(
+BLOCK = record(
     [
         # What the scans read comes first, on one cache line.
         ("offset", np.int64),  # -1: unplaced
@@ -54,10 +55,9 @@ BLOCK = np.dtype(
         ("step", np.int64),  # offsets are multiples of this
         ("weight", np.float64),  # of the load when ranks are computed anew; 0: ranks stay
     ],
-    align=True,
 )
 
-SECTION = np.dtype(
+SECTION = record(
     [
         ("floor", np.int64),  # lower bound on the effective offset of unplaced members
         ("total", np.int64),  # sum of sizes of unplaced members
@@ -69,10 +69,9 @@ SECTION = np.dtype(
         ("member_end", np.int64),
         ("label", np.int64),  # scratch: part of the section
     ],
-    align=True,
 )
 
-FRAME = np.dtype(
+FRAME = record(
     [
         ("state", np.int64),
         ("begin", np.int64),  # the part's unplaced blocks are lists[begin : begin + count]
@@ -86,10 +85,9 @@ FRAME = np.dtype(
         ("parts", np.int64),
         ("next", np.int64),  # the part to search next
     ],
-    align=True,
 )
 
-CHANGE = np.dtype(
+CHANGE = record(
     [
         ("what", np.int64),  # one of the four kinds below
         ("index", np.int64),
@@ -101,7 +99,6 @@ CHANGE = np.dtype(
         ("earlier", np.int64),  # the row that raised it before, or -1
         ("stamp", np.int64),  # of the failure in whose explanation it was last
     ],
-    align=True,
 )
 BOUNDS, OFFSET, PROFILE, RANK = range(4)
 """What a row of the trail takes back: base, effective and under of a block; its offset; floor,
