@@ -48,10 +48,11 @@ def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
     floor = costs.compute_bound() if two_limits else objective_bound(costs)
     rest = costs.transfer_bound() + costs.host if two_limits else 0
     if costs.instance.objective is Objective.SUM and not costs.tabular:
-        search = _from_few_cuts(costs, floor, progress)
+        search, known = _from_few_cuts(costs, floor, progress), None
     else:
-        search = LeastLimit(costs, floor, progress, _known(costs, progress))
-    known, offered = _known(costs, progress), None
+        known = _known(costs, progress)
+        search = LeastLimit(costs, floor, progress, known)
+    offered = None
     if two_limits and known is not None and search.begins_with_more(staircase.MANY_CELLS):
         # Compute does not narrow the windows down, limits on transfer may.
         staircase.descend(search, floor, progress)

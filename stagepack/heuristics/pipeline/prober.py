@@ -94,7 +94,11 @@ class Prober:
         """Return the instance as the kernels see it."""
         kernels, costs, order = self._kernels, self.costs, self.costs.order
         most = int(order.stashes.max()) + 1
-        kinds, window = np.unique(order.device_class * most + order.stashes, return_inverse=True)
+        kinds = order.device_class * most + order.stashes
+        if (kinds == kinds[0]).all():  # sooner asked than sorted
+            kinds, window = kinds[:1], np.zeros(len(kinds), dtype=np.int64)
+        else:
+            kinds, window = np.unique(kinds, return_inverse=True)
         pairs = [divmod(kind, most) for kind in kinds.tolist()]
         reach = np.zeros((1, 1), dtype=np.int32)
         fits, compute = np.zeros((1, 1, 1), dtype=np.bool_), np.zeros((1, 1, 1), dtype=np.int64)

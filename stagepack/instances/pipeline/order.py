@@ -178,7 +178,7 @@ class StageOrder:
     def fewest_stages(self) -> tuple[Array, Array]:
         """The fewest stages before a tail of each state, and in it; each of shape (states,)."""
         if self.placed is not None:  # one stage more with every transition
-            ends = np.unique(self.placed[self.accepting])
+            ends = np.sort(self.placed[self.accepting])
             return ends[np.searchsorted(ends, self.placed)] - self.placed, self.placed
         edges = list(zip(self.source.tolist(), self.target.tolist(), strict=True))
         before = np.where(self.accepting, 0, UNREACHABLE).tolist()

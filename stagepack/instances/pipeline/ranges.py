@@ -247,8 +247,8 @@ class RangeCosts:
 
     def value(self, ticks: int) -> Number:
         """Return `ticks` in cycles: an int when whole."""
-        cycles = Fraction(ticks) / self.scale
-        return cycles.numerator if cycles.denominator == 1 else float(cycles)
+        cycles = ticks if self.scale == 1 else Fraction(ticks) / self.scale
+        return int(cycles) if cycles.denominator == 1 else float(cycles)
 
     # ------------------------------------------------------------------ one stage
 
