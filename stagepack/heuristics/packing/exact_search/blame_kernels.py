@@ -163,26 +163,39 @@ def explain_top(i: int, capacity: int, state: SearchState) -> None:
 
 
 @step
-def explain_section(s: int, capacity: int, state: SearchState) -> None:
-    """Blame what makes a section overflow above its floor.
+def explain_section(s: int, frame: Record, capacity: int, state: SearchState) -> None:
+    """Blame what makes a section overflow above its floor, or above what a part lies above.
 
     Parameters
     ----------
     s : int
         The section.
+    frame : FRAME
+        Of the part.
     capacity : int
         In units.
     state : SearchState
         Its class says the shapes and meaning of its arrays; what is blamed changes.
     """
     blocks, members, section = state.blocks, state.members, state.sections[s]
-    begin(state)
-    at = section.floor
+    at = max(section.floor, frame.level)
     if section.hole == section.hole_end:  # a lower one would do
         at = capacity - section.total + 1
+    begin(state)
+    if section.floor < at:
+        _unlabel(frame, state)
+    tail = 0
     for r in range(section.member, section.member_end):
-        if blocks[members[r]].offset < 0:
-            need(members[r], at, state)
+        i = members[r]
+        if blocks[i].offset >= 0:
+            continue
+        if blocks[i].effective >= at:
+            need(i, at, state)
+        else:
+            blocks[i].label = -2
+            state.queue[tail] = i
+            tail += 1
+    _need_height(at, tail, state)
     explain(state)
 
 
@@ -198,22 +211,38 @@ def explain_drop(i: int, state: SearchState) -> None:
 
 @step
 def explain_deadlock(frame: Record, state: SearchState) -> None:
-    """Blame what makes all blocks that may lie at their bases have another one fit below.
-
-    The one that fits below all was excluded.  What it might lie on was, too, or lies too high; and
-    so on, but of some blocks one must be the lowest.
-    """
-    blocks, lists, neighbours, queue = state.blocks, state.lists, state.neighbours, state.queue
+    """Blame what makes all blocks that may lie at their bases have another one fit below."""
+    blocks, lists = state.blocks, state.lists
     least, first = NOWHERE, lists[frame.begin]
     for q in range(frame.begin, frame.begin + frame.count):
         block = blocks[lists[q]]
-        block.label = -1
         if block.base + block.size < least:
             least, first = block.base + block.size, lists[q]
     begin(state)
-    head, tail = 0, 1
-    queue[0] = first
+    _unlabel(frame, state)
     blocks[first].label = -2
+    state.queue[0] = first
+    _need_height(least, 1, state)
+    explain(state)
+
+
+@step
+def _unlabel(frame: Record, state: SearchState) -> None:
+    """Take the labels off all blocks of a part."""
+    for q in range(frame.begin, frame.begin + frame.count):
+        state.blocks[state.lists[q]].label = -1
+    state.control[SPENT] += frame.count
+
+
+@step
+def _need_height(at: int, count: int, state: SearchState) -> None:
+    """Ask why excluded blocks, the first of the queue, cannot lie below `at`.
+
+    What they might lie on there was excluded, too, or lies higher; and so on, but of some blocks
+    one must be the lowest.
+    """
+    blocks, neighbours, queue = state.blocks, state.neighbours, state.queue
+    head, tail = 0, count
     while head < tail:
         i = queue[head]
         head += 1
@@ -224,13 +253,12 @@ def explain_deadlock(frame: Record, state: SearchState) -> None:
             j = neighbours[r]
             if blocks[j].offset >= 0:
                 blame_place(j, state)
-            elif blocks[j].effective >= least:
-                need(j, least, state)
+            elif blocks[j].effective >= at:
+                need(j, at, state)
             elif blocks[j].label == -1:
                 blocks[j].label = -2
                 queue[tail] = j
                 tail += 1
-    explain(state)
 
 
 @step

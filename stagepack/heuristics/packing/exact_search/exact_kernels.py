@@ -34,7 +34,6 @@ import numba
 from stagepack.heuristics.packing.exact_search.blame_kernels import (
     REASON,
     begin,
-    blame_all,
     blame_place,
     blame_reason,
     explain,
@@ -217,10 +216,7 @@ def _fits(frame: Record, low: int, high: int, capacity: int, state: SearchState)
         floor = max(section.floor, level)
         if topped(section, floor, holes, control) > capacity:
             state.failures[s] += 1
-            if topped(section, section.floor, holes, control) > capacity:
-                explain_section(s, capacity, state)
-            else:  # it takes that all of the part lies as high
-                blame_all(state)
+            explain_section(s, frame, capacity, state)
             return False
     return True
 

@@ -223,7 +223,7 @@ def test_proves_optima_above_the_load(
 
 
 @pytest.mark.parametrize("focus", [exact_state.LOWEST_BLOCK, exact_state.LOWEST_SECTION])
-@pytest.mark.parametrize("rows", ABOVE_LOAD[:4])
+@pytest.mark.parametrize("rows", [*ABOVE_LOAD[:4], ABOVE_LOAD[8]])
 def test_what_was_placed_elsewhere_is_not_tried_in_other_ways(rows: str, focus: int) -> None:
     start, end, size = np.array([row.split(",") for row in rows.split()], dtype=np.int64).T
     nodes = []
