@@ -1,7 +1,8 @@
 """Plans of graphs: stages cut from the graph as it is, and their schedule.
 
 As with chains, stages leave room for at most w microbatches in flight, and w goes down from all
-that there can be to one.  Stages follow one another, but a tensor may pass some of them by, and
+that there can be to one.  Transfers keep no device of a schedule busy: stages balanced without
+them are tried, too.  Stages follow one another, but a tensor may pass some of them by, and
 branches may run side by side: the schedule's edges are those of the graph.
 """
 
@@ -12,13 +13,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from stagepack.heuristics.graph.step_bound import longest_chain, step_bound
 from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.stages import Level, Structure, ticks
-from stagepack.planning.tries import Tries
-from stagepack.result import Status
+from stagepack.planning.tries import Tries, expressed
+from stagepack.result import Result, Status
 
 ASKED = (Objective.SUM, Objective.OVERLAP)
 """Objectives whose stages are tried beside those of the graph's own."""
@@ -36,6 +39,7 @@ class Graphs(Tries):
     """
 
     model: GraphPartition = field(kw_only=True)
+    _seen: set[GraphSolution] = field(default_factory=set)
 
     def find(self) -> ModelPlan:
         """Return the fastest plan that is found."""
@@ -49,23 +53,43 @@ class Graphs(Tries):
         own = self.model.objective
         asked = dict.fromkeys((*(() if own in UNTIMED else (own,)), *ASKED))
         reason = ""
-        seen: set[GraphSolution] = set()
         for in_flight in self._in_flight():
+            whole, first = self.model, None
             for objective in asked:
                 if self.ends():
                     break
                 whole = self.model.replace(microbatches=in_flight, objective=objective)
-                result = self.ask(whole)
-                if result.solution is None:
-                    self.note(in_flight, 0, result.status, result.reason)
-                    if result.status is Status.INFEASIBLE and in_flight == 1:
-                        reason = result.reason
+                first = self.ask(whole)
+                if first.solution is None:
+                    self.note(in_flight, 0, first.status, first.reason)
+                    if first.status is Status.INFEASIBLE and in_flight == 1:
+                        reason = first.reason
                     break
-                if result.solution not in seen:
-                    seen.add(result.solution)
-                    cut = Level("partition", whole, result)
-                    self.timed(Structure(cut, {}, self.microbatches, split=self.split), ())
+                self._schedule(whole, first, first.solution)
+            if first is None or first.solution is None or self.ends():
+                continue
+            free = whole.replace(traffic=np.zeros_like(whole.traffic), objective=Objective.SUM)
+            balanced = self.ask(free).solution
+            if balanced is not None and not whole.check(balanced):
+                self._schedule(whole, first, balanced)
         return reason
+
+    def _schedule(
+        self, whole: GraphPartition, first: Result[GraphSolution], solution: GraphSolution
+    ) -> None:
+        """Schedule the stages of a solution, unless that was done.
+
+        Parameters
+        ----------
+        whole : GraphPartition
+        first : Result
+            Its own.
+        solution : GraphSolution
+        """
+        if solution not in self._seen:
+            self._seen.add(solution)
+            cut = Level("partition", whole, expressed(whole, solution, first))
+            self.timed(Structure(cut, {}, self.microbatches, split=self.split), ())
 
     def _bound(self) -> tuple[int, str]:
         """Return a bound on every plan: work, or the least step of the longest path."""
