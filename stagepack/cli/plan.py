@@ -119,7 +119,7 @@ def plan(
     form = Form.of(as_)
     if form.tool and export is None:
         raise InputError("needs a file", field="--as", remedy="name it: --export FILE")
-    if form.tool and export is not None:
+    if form.tool and export is not None and not _only_scheduled(given.kind, form.tool):
         require_exportable(given, export, form, planned=True)
         form = form.beside(given, model)
     with engines_silenced():
@@ -250,6 +250,14 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _only_scheduled(kind: str, tool: str) -> bool:
+    """Whether a tool takes the schedule of a plan, and no stages of this kind."""
+    from stagepack.instances.problem import PROBLEMS
+    from stagepack.planning.search import DRAWN
+
+    return tool in PROBLEMS[DRAWN].tools and tool not in PROBLEMS[kind].tools
 
 
 def _model(model: str, context: JsonObject, local: str | None) -> tuple[Any, JsonObject]:

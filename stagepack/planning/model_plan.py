@@ -315,10 +315,19 @@ class ModelPlan(Shown):
             raise InputError(
                 "has no levels", field="plan", remedy=self.reason or "give one that fits"
             )
-        if level is None:
-            fits = (one.name for one in self.levels if as_ in PROBLEMS[one.instance.kind].tools)
-            level = "schedule" if as_ is None else next(fits, "partition")
         names = [one.name for one in self.levels]
+        if level is None and as_ is None:
+            level = "schedule"
+        elif level is None:
+            known = {one.name: PROBLEMS[one.instance.kind].tools for one in self.levels}
+            level = next((name for name in names if as_ in known[name]), None)
+            if level is None:
+                tools = dict.fromkeys(tool for own in known.values() for tool in own)
+                raise InputError(
+                    f"no level of the plan is written for {as_!r}",
+                    field="as_",
+                    remedy=suggest(str(as_), tools),
+                )
         if level not in names:
             raise InputError(f"unknown {level!r}", field="level", remedy=suggest(level, names))
         chosen = self.level(level)

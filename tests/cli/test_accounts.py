@@ -12,6 +12,7 @@ import stagepack as sp
 from stagepack.contracts import JsonObject
 from stagepack.errors import suggest
 from tests.cli.shell import run
+from tests.planning import test_inside
 from tests.planning.test_plan_model import chain
 
 
@@ -50,10 +51,14 @@ def test_stores_of_plans_are_named(tmp_path: Path) -> None:
         assert "is no store of results but of plans; go on with it: stagepack tune" in done.stderr
 
 
-def test_plans_without_levels_are_exported_nowhere(tmp_path: Path) -> None:
+def test_plans_say_what_they_are_not_exported_to(tmp_path: Path) -> None:
     plan = sp.plan_model(chain(0, capacity=1))
     assert plan.levels == ()
     with pytest.raises(sp.InputError, match="has no levels") as caught:
         plan.export(tmp_path / "x", as_="torch")
     assert plan.reason in str(caught.value)
+    graph = sp.plan_model(test_inside.graph(0), time_limit=1)
+    with pytest.raises(sp.InputError, match="no level of the plan .* torchtitan"):
+        graph.export(tmp_path / "x", as_="vllm")
+    graph.export(tmp_path / "x", as_="torchtitan")
     assert not suggest("torch", ()).endswith("one of ")
