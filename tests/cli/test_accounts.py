@@ -58,7 +58,7 @@ def test_plans_say_what_they_are_not_exported_to(tmp_path: Path) -> None:
         plan.export(tmp_path / "x", as_="torch")
     assert plan.reason in str(caught.value)
     graph = sp.plan_model(test_inside.graph(0), time_limit=1)
-    with pytest.raises(sp.InputError, match="no level of the plan .* torchtitan"):
+    with pytest.raises(sp.InputError, match="torchtitan"):
         graph.export(tmp_path / "x", as_="vllm")
     graph.export(tmp_path / "x", as_="torchtitan")
     assert not suggest("torch", ()).endswith("one of ")
