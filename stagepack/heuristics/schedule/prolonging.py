@@ -1,4 +1,4 @@
-"""Long schedules from short ones: what devices do in the middle is repeated.
+"""Long schedules from short ones: what devices do in the middle is repeated; or it is cut out.
 
 With fewer microbatches a search sees more schedules in the same time, and ramps are the same.  On
 every device a part of its order is sought that has as many operations of each row as of any other;
@@ -33,6 +33,20 @@ def fewer(instance: PipelineSchedule) -> PipelineSchedule | None:
     return instance.replace(microbatches=ROUNDS * instance.d)
 
 
+def more(instance: PipelineSchedule) -> PipelineSchedule | None:
+    """Return `instance` with a microbatch more for each device, None where nothing speaks for it.
+
+    Two to three microbatches for each of several devices of several stages each are hardest: both
+    ramps touch.  What is found for more of them has a middle, and a part of that can be cut out.
+    """
+    m, d = instance.microbatches, instance.d
+    if len(set(m.tolist())) > 1 or not instance.training or d in (1, instance.p):
+        return None
+    if not ROUNDS * d <= m[0] < LONGER * d:
+        return None
+    return instance.replace(microbatches=int(m[0]) + d)
+
+
 class Parts(NamedTuple):
     """Parts of what a device does that can be repeated.
 
@@ -50,49 +64,50 @@ class Parts(NamedTuple):
     length: int
 
     def repeated(self, begin: int, times: int) -> Array:
-        """Return the rows with the part from `begin` on repeated so often."""
+        """Return the rows with the part from `begin` on repeated so often; -1: without it."""
         end = begin + self.length
-        part = np.tile(self.rows[begin:end], times)
-        return np.concatenate([self.rows[:end], part, self.rows[end:]])
+        part = np.tile(self.rows[begin:end], times + 1)
+        return np.concatenate([self.rows[:begin], part, self.rows[end:]])
 
 
-def prolonged(short: Timing, order: Array, long: Timing) -> tuple[int, Array] | None:
+def prolonged(known: Timing, order: Array, other: Timing) -> tuple[int, Array] | None:
     """Return the best orders, flat, that repeat a part of `order`, and what they are worth.
 
     None when there are none.  At most half of the microbatches are repeated: it is ramps that
-    are not.
+    are not.  Where the other instance has fewer microbatches, a part is cut out.
 
     Parameters
     ----------
-    short, long : Timing
-        Of an instance with few and with many microbatches.
+    known, other : Timing
+        Of an instance, and of one with another number of microbatches.
     order : ndarray of int64, shape (n,)
-        Orders of the short one.
+        Orders of the one that is known.
     """
-    start = short.earliest(order)
+    start = known.earliest(order)
     if start is None:
         return None
     start = start[order]
-    few, many = (int(timing.instance.microbatches[0]) for timing in (short, long))
+    have, want = (int(timing.instance.microbatches[0]) for timing in (known, other))
     best = None
-    for period in range(1, few // 2 + 1):
-        parts = [] if (many - few) % period else _parts(short, order, period)
+    for period in range(1, have // 2 + 1):
+        apart = (want - have) % period or want + period < have
+        parts = [] if apart else _parts(known, order, period)
         tried: set[tuple[int, ...]] = set()
         for moment in np.linspace(0, start.max(), MOMENTS) if parts else ():
             begins = tuple(
                 int(part.begins[np.abs(start[low + part.begins] - moment).argmin()])
-                for low, part in zip(short.ptr.tolist(), parts, strict=False)
+                for low, part in zip(known.ptr.tolist(), parts, strict=False)
             )
             if begins in tried:
                 continue
             tried.add(begins)
-            times = (many - few) // period
+            times = (want - have) // period
             found = _numbered(
-                long, [part.repeated(at, times) for part, at in zip(parts, begins, strict=True)]
+                other, [part.repeated(at, times) for part, at in zip(parts, begins, strict=True)]
             )
-            value = long.value(found)
+            value = other.value(found)
             better = value is not None and (best is None or value < best[0])
-            if value is not None and better and long.fits(found):
+            if value is not None and better and other.fits(found):
                 best = value, found
     return best
 

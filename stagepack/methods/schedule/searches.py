@@ -48,7 +48,7 @@ QUICK = 400
 """Operations up to which turns are short at first, and at which model and search take as long."""
 
 PROLONGED, REPEATED = 0.4, 2
-"""Part of the time for schedules of fewer microbatches, and how many of them are repeated."""
+"""Part of the time for schedules of fewer or more microbatches, and how many are followed."""
 
 WINDOWS = 0.6
 """Seconds of windows for each of the search before them."""
@@ -374,6 +374,7 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
                 search.follow(order, "prolonged schedule")
         elif turn == int(small):
             _prolong(search, progress, settings)
+            _shorten(search, progress, settings)
         _improve(search, progress, greedy.ROUND * longer)
         periodic = settings.warm_start == "auto" and not modulo.unsupported(instance)
         if periodic and turn == int(small):
@@ -408,16 +409,33 @@ def _prolong(search: greedy.OrderSearch, progress: ScheduleProgress, settings: S
     with lending(PROLONGED, 2 * greedy.ROUND), contextlib.suppress(Stopped):
         short = _start(fewer, part, settings)
         short.improve(left())
-    if short is None:
+    if short is not None:
+        _follow(search, short, "prolonged schedule")
+
+
+def _shorten(search: greedy.OrderSearch, progress: ScheduleProgress, settings: Settings) -> None:
+    """Anneal from schedules of more microbatches without a part, where that applies."""
+    more = prolonging.more(search.instance)
+    if more is None or settings.warm_start != "auto" or not progress.keep_going():
         return
-    timing = Timing(fewer)
+    part: ScheduleProgress = Part(progress, more.evaluate, more.check)
+    long = None
+    with lending(PROLONGED, 2 * greedy.ROUND), contextlib.suppress(Stopped):
+        long = _start(more, part, settings)
+        long.improve(left())
+    if long is not None:
+        _follow(search, long, "shortened schedule")
+
+
+def _follow(search: greedy.OrderSearch, other: greedy.OrderSearch, source: str) -> None:
+    """Anneal from the best orders of other numbers of microbatches, a part of them repeated."""
     found: dict[int, Array] = {}
-    for order in short.best:
-        long = prolonging.prolonged(timing, order, search.lists.timing)
-        if long is not None and progress.keep_going():
-            found.setdefault(*long)
+    for order in other.best:
+        orders = prolonging.prolonged(other.lists.timing, order, search.lists.timing)
+        if orders is not None and search.progress.keep_going():
+            found.setdefault(*orders)
     for value in sorted(found)[:REPEATED]:
-        search.follow(found[value], "prolonged schedule")
+        search.follow(found[value], source)
 
 
 def _improve(search: greedy.OrderSearch, progress: ScheduleProgress, work: float) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stagepack.heuristics.schedule.prolonging import fewer, prolonged
+from stagepack.heuristics.schedule.prolonging import fewer, more, prolonged
 from stagepack.heuristics.schedule.rules import RULES, apply
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.schedule import PipelineSchedule
@@ -51,6 +51,29 @@ def test_what_repeats_goes_on_without_a_loss(rule: str, instance: PipelineSchedu
     assert long.fits(order)
     assert sorted(order.tolist()) == list(range(long.n))
     assert value == before + int((instance.work - short.work).max())
+
+
+def test_what_is_cut_out_takes_its_work_and_nothing_else() -> None:
+    short = loop(3, 4, 6)
+    instance = more(short)
+    assert instance is not None
+    assert instance.microbatches.tolist() == [9] * 12
+    solution, _ = apply(RULES["interleaved-1f1b"], instance)
+    assert solution is not None
+    timing = Timing(instance)
+    found = prolonged(timing, timing.order_of(solution.start), Timing(short))
+    assert found is not None
+    value, order = found
+    assert Timing(short).value(order) == value
+    assert Timing(short).fits(order)
+    assert value == instance.evaluate(solution) - int((instance.work - short.work).max())
+
+
+def test_more_microbatches_are_for_devices_of_several_stages_whose_ramps_touch() -> None:
+    assert more(loop(4, 2, 7)) is None
+    assert more(loop(4, 2, 12)) is None
+    assert more(loop(4, 1, 8)) is None
+    assert more(loop(1, 4, 2)) is None
 
 
 def test_orders_without_a_part_that_repeats_are_left_alone() -> None:
