@@ -11,7 +11,7 @@ It knows numba from within: versions later than those it was tried with compile 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numba
@@ -102,6 +102,18 @@ class Whole(CompilerBase):
 class _WholeLibrary(JITCodeLibrary):
     """Code of a kernel, optimised as a whole, not before function by function."""
 
+    def finalize(self) -> None:
+        """Link the parts, and parts of parts, each once; then all others."""
+        others = []
+        for one in _with_parts(self._linking_libraries):
+            if isinstance(one, _PartLibrary):
+                one.link_into(self)
+            else:
+                others.append(one)
+        self._linking_libraries = others
+        code: Any = super()
+        code.finalize()
+
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
 
@@ -113,20 +125,37 @@ class Part(Whole):
 class _PartLibrary(JITCodeLibrary):
     """Code of a part: not optimised, nor known to the engine that makes machine code."""
 
-    def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
+    parts: tuple[Any, ...] = ()
 
-    def _optimize_final_module(self) -> None:
-        pass
-
-    def _finalize_final_module(self) -> None:
+    def finalize(self) -> None:
+        """Leave it to the kernel to link its parts."""
+        self.parts, self._linking_libraries = tuple(dict.fromkeys(self._linking_libraries)), []
         self._finalized = True
 
-    def _get_module_for_linking(self) -> Any:
+    def link_into(self, other: Any) -> None:
+        """Link its own code, without its parts."""
+        if hasattr(other, "_reload_init"):  # numba 0.61 has none
+            other._reload_init.update(self._reload_init)
+        other._final_module.link_in(self._own(), preserve=True)
+
+    def _own(self) -> Any:
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage.name == "external":
                 function.linkage = "linkonce_odr"
         return self._final_module
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+    def _get_module_for_linking(self) -> Any:
+        """Return its code with that of its parts, for kernels that do not ask for these."""
+        within, self.parts = _with_parts(self.parts), ()
+        for one in within:
+            if isinstance(one, _PartLibrary):
+                one.link_into(self)
+            else:
+                self._final_module.link_in(one._get_module_for_linking(), preserve=True)
+        return self._own()
 
     def get_pointer_to_function(self, name: str) -> int:
         """Return 0: nothing of it can be called from outside."""
@@ -139,6 +168,17 @@ class _PartLibrary(JITCodeLibrary):
 
     def set_env(self, name: str, environment: object) -> None:
         """Leave them out."""
+
+
+def _with_parts(libraries: Iterable[Any]) -> list[Any]:
+    """Return libraries with all that parts among them call, each once."""
+    met = list(dict.fromkeys(libraries))
+    known = set(met)
+    for one in met:
+        more = [part for part in getattr(one, "parts", ()) if part not in known]
+        known.update(more)
+        met.extend(more)
+    return met
 
 
 Whole.library, Part.library = _WholeLibrary, _PartLibrary
