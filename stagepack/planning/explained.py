@@ -11,7 +11,7 @@ import msgspec
 
 from stagepack import files
 from stagepack.contracts import JsonObject
-from stagepack.errors import InputError
+from stagepack.errors import InputError, a
 from stagepack.instances.graph import GraphPartition
 from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.pipeline import Objective, PipelinePartition
@@ -128,8 +128,11 @@ def explain_plan(
     Raises
     ------
     InputError
-        For a plan that breaks a rule.
+        For what is no plan, or one that breaks a rule.
     """
+    if not isinstance(plan, ModelPlan):
+        remedy = "give a plan, or an instance to explain"
+        raise InputError(f"{a(type(plan).__name__)} is no plan", field="plan", remedy=remedy)
     broken = plan.check()
     if broken:
         raise InputError(str(broken[0]), field="plan", remedy="see all of it: stagepack check")

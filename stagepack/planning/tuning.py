@@ -26,7 +26,7 @@ from typing import Any
 
 from stagepack import files
 from stagepack.contracts import JsonObject
-from stagepack.errors import InputError, suggest
+from stagepack.errors import InputError, a, suggest
 from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.planning.search import plan_model
@@ -91,6 +91,9 @@ def tune(
     """
     if search not in SEARCHES:
         raise InputError(f"unknown {search!r}", field="search", remedy=suggest(search, SEARCHES))
+    if not callable(make):
+        remedy = "give a function of the options that returns an instance"
+        raise InputError(f"{a(type(make).__name__)} is no function", field="make", remedy=remedy)
     if not isinstance(width, int) or width < 1:
         raise InputError(f"{width!r}", field="width", remedy="give an integer of at least 1")
     values = {name: list(some) for name, some in options.items()}

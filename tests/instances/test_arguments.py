@@ -298,3 +298,11 @@ def test_a_plot_of_nothing_is_refused(nothing: Any) -> None:
     instance = sp.PipelinePartition.from_arrays([1, 5, 3], devices=2)
     with pytest.raises(sp.InputError, match="solution: holds none"):
         sp.plot(instance, nothing)
+
+
+def test_what_is_no_plan_or_function_is_refused_by_name() -> None:
+    wrong: Any = 5
+    with pytest.raises(sp.InputError, match="plan: an int is no plan; give a plan"):
+        sp.explain_plan(wrong)
+    with pytest.raises(sp.InputError, match="make: an int is no function; give a function"):
+        sp.tune(wrong, {"devices": [1]})

@@ -216,7 +216,7 @@ def _rows(drawn: PlanDrawing) -> Figure:
         },
     )  # fmt: skip
     figure.update_xaxes(
-        title_text="Rows of the groups (with several slices time is a circle)",
+        title_text="Rows of the groups<br>(with several slices time is a circle)",
         range=[0, drawn.width], anchor="y2", showgrid=False,
         showticklabels=False, ticks="",
     )  # fmt: skip
