@@ -359,22 +359,21 @@ def test_best_known_values() -> None:
         ("planted-200-2-2", {"of": "planted", "buffers": 200, "seed": 2}),
     ],
 )
-def test_open_packings_have_the_placements_that_are_kept(placement: str, settings: Any) -> None:
+def test_hard_packings_have_the_placements_that_are_kept(placement: str, settings: Any) -> None:
     instance = catalog.load("packing/relative", **settings)
     lowest = instance.replace(objective="peak")
-    path = ROOT / "benchmarks" / "open_packings" / f"{placement}.json"
+    path = ROOT / "benchmarks" / "hard_packings" / f"{placement}.json"
     known = catalog.best_known(lowest)
     assert known is not None
-    assert not known.proved
+    assert known.proved
     placed = formats.read_solution(path, lowest)
     assert isinstance(placed, PackingSolution)
-    assert known.value == lowest.evaluate(placed)
-    assert instance.capacity == highest_load(instance)
-    assert known.value > highest_load(instance)
+    assert lowest.check(placed) == ()
+    assert known.value == lowest.evaluate(placed) == instance.capacity == highest_load(instance)
 
 
 @pytest.mark.parametrize(("of", "changes", "seed"), [("I", 4, (905, 88)), ("K", 2, (901, 179))])
-def test_open_relatives_of_public_data_have_the_placements_that_are_kept(
+def test_hard_relatives_of_public_data_have_the_placements_that_are_kept(
     of: str, changes: int, seed: tuple[int, int], data_dir: Any
 ) -> None:
     path = str(data_dir / "minimalloc" / f"{of}.1048576.csv")
@@ -383,13 +382,13 @@ def test_open_relatives_of_public_data_have_the_placements_that_are_kept(
     )
     lowest = instance.replace(objective="peak")
     name = f"minimalloc-{of}{changes}-{seed[1]}-{seed[0]}.json"
-    placed = formats.read_solution(ROOT / "benchmarks" / "open_packings" / name, lowest)
+    placed = formats.read_solution(ROOT / "benchmarks" / "hard_packings" / name, lowest)
     known = catalog.best_known(lowest)
     assert known is not None
-    assert not known.proved
+    assert known.proved
     assert isinstance(placed, PackingSolution)
     assert lowest.check(placed) == ()
-    assert known.value == lowest.evaluate(placed) > highest_load(instance)
+    assert known.value == lowest.evaluate(placed) == highest_load(instance)
 
 
 def test_relatives_of_a_file_need_lifetimes(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ _OWN: dict[str, Generator] = {
     "relative": Generator(
         relatives.relative_of,
         {"of": "pinwheel", "buffers": 160, "changes": 2, "seed": 0, "number": 0},
-        "a packing changed a little, perfect or a file's, to be put into its load: some are open",
+        "a packing changed a little, perfect or a file's, to be put into its load: some are hard",
     ),
     "random/pipelined": Generator(
         random.pipelined,

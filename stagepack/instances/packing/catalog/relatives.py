@@ -1,7 +1,7 @@
 """Relatives of perfect packings: changed a little, to be fitted into their load.
 
-Whether they fit nobody planted; hardly any room is left anywhere.  Some are undecided after 10 s
-of exact search: of two of these ``benchmarks/open_packings`` holds the best placements known.
+Whether they fit nobody planted; hardly any room is left anywhere.  Some were undecided after 10 s
+of exact search for long: of two of these ``benchmarks/hard_packings`` holds placements at the load.
 """
 
 from __future__ import annotations
