@@ -44,7 +44,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,6 +53,7 @@ from stagepack.formulations.base import LARGEST_VALUE, Formulation
 from stagepack.formulations.groups.frame import Frame, Life
 from stagepack.formulations.groups.memory import Memory, Point, at
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
+from stagepack.instances.groups.chip import exact
 from stagepack.instances.groups.lmem import in_place
 from stagepack.instances.groups.timesteps import STAGES, Spill, Timetable
 from stagepack.instances.profile import Array
@@ -114,7 +114,7 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
         self._place, self.parameters = place, PARAMETERS
         self.table = Timetable(plan.timetable(instance, group).regions)
         self.frame = Frame(self.table)
-        memory = instance.chip.memory
+        memory, self.overlap = instance.chip.memory, exact(instance.chip.overlap)
         self.infeasible = any(life.nbytes > memory for life in self.frame.lives)
         if not self.infeasible:
             self._require_exact()
@@ -123,10 +123,9 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
     def _require_exact(self) -> None:
         table, chip = self.table, self.instance.chip
         cycles = sum(table.compute) + sum(move.cycles for move in table.moves)
-        overlap = Fraction(str(chip.overlap))
         area = STAGES * table.rows * chip.memory
         spills = 2 * (len(self.frame.lives) + 1)
-        most = max(spills * cycles * table.rounds * overlap.denominator, area)
+        most = max(spills * cycles * table.rounds * self.overlap.denominator, area)
         if most >= LARGEST_VALUE:
             raise InputError(
                 f"the CP-SAT model would count to {most:,}, beyond what it computes exactly",
@@ -284,7 +283,7 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
 
     def _hidden(self) -> None:
         """h_ir <= overlap * compute_r, h_ir <= overlap * transfers."""
-        overlap, rows = Fraction(str(self.instance.chip.overlap)), self.frame.rows
+        overlap, rows = self.overlap, self.frame.rows
         self.h: list[tuple[int, IntVar, Terms]] = []
         for iteration in self.frame.iterations():
             for row, compute in enumerate(self.table.compute):
@@ -360,7 +359,7 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
         for _, h, moving in self.h:
             most = self.model.proto.variables[h.index].domain[1]
             transfers = sum(cycles * int(values[x.index]) for cycles, x in moving)
-            values[h.index] = min(most, int(Fraction(str(self.instance.chip.overlap)) * transfers))
+            values[h.index] = min(most, int(self.overlap * transfers))
         self._hint_addresses(values, table, solution.offsets[self.group])
         return values
 

@@ -71,3 +71,14 @@ def test_nothing_is_written_over_what_has_other_values() -> None:
     table = GroupingSolution((0, 3), ((1, 1, 1, 1),)).timetable(whole, 0)
     assert [(frame.lives[a].tensor, frame.lives[b].tensor) for frame in [Frame(table)]
             for a, b in frame.over()] == [(1, 2)]  # fmt: skip
+
+
+def test_an_overlap_is_the_fraction_that_answers_are_reckoned_with() -> None:
+    """A third of many digits is a third, or else 3 cycles would hide none."""
+    plan = GroupingSolution((0, 1), ((1, 1, 1, 1),))
+    whole = grouping([add("a", "x", channels=8, rows=8)])
+    models = []
+    for third in (1 / 3, 0.3333333333):
+        network = whole.replace(chip=replace(whole.chip, overlap=third))
+        models.append(CpSat(network, plan, 0).model.proto)
+    assert str(models[0]) == str(models[1])
