@@ -251,9 +251,8 @@ class Pairs:
             return False
         solution = assemble(table, chosen)
         effort.plan(self.instance.n, len(solution.mode), self.instance.training)
-        if self.instance.check(solution):
+        if self.progress.offer_if_valid(solution, source):
             return False
-        self.progress.offer(solution, source)
         return self.instance.evaluate(solution) == value
 
     def _exclude(self, pair: tuple[int, int]) -> None:
@@ -278,10 +277,10 @@ class Pairs:
         instance = self.instance
         effort.plan(instance.n, len(solution.mode), instance.training)
         limited = (instance.remote_memory, instance.graphs) != (None, None)
-        if limited and instance.check(solution):
+        if not limited:
+            self.progress.offer(solution, source)
+        elif self.progress.offer_if_valid(solution, source):
             self.inexact = self.inexact or "budgets are not searched"
-            return
-        self.progress.offer(solution, source)
 
     def glimpse(self, source: str) -> None:
         """Offer plans of the most promising pairs of which few policies are followed.

@@ -116,10 +116,7 @@ class _Choice:
             for layer in range(step.n)
         ]
         plan = step.plan(policy, None if instance.chain else list(found.recompute))
-        if instance.check(plan):
-            return False
-        self.pairs.progress.offer(plan, self.source)
-        return True
+        return not self.pairs.progress.offer_if_valid(plan, self.source)
 
     def _raise(self, again: int) -> None:
         """Note cycles that any better plan computes again, `NONE`: there is none."""

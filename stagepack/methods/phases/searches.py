@@ -144,11 +144,11 @@ def _apply(
             continue
         solution = assemble(table, chosen, None if table.prefetch else ())
         effort.plan(instance.n, len(solution.mode), instance.training)
-        violations = instance.check(solution) if doubtful else ()
-        if violations:
+        if not doubtful:
+            progress.offer(solution, name)
+        elif violations := progress.offer_if_valid(solution, name):
             trouble = f"{name} breaks {violations[0]}"
             continue
-        progress.offer(solution, name)
         offered = True
     return "" if offered else trouble
 

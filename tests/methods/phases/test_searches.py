@@ -10,6 +10,7 @@ import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.instances.phases import KIND, PhaseSchedule, PhaseSolution, Policy
+from stagepack.instances.violation import Violation
 from stagepack.methods.phases import explain
 from stagepack.methods.phases.searches import Choices
 from stagepack.progress import Progress
@@ -303,3 +304,19 @@ def test_runs_limited_by_work_repeat() -> None:
     assert first == second
     assert runs[0].solution == runs[1].solution
     assert str(runs[0].termination) == "TIME_LIMIT"
+
+
+@pytest.mark.parametrize("method", ["layer-per-phase", "enumerate"])
+def test_no_plan_is_checked_twice(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a method must look at, since budgets are not searched, is not looked at again."""
+    checked: list[PhaseSolution] = []  # all stay alive, so that no two share an identity
+    check = PhaseSchedule.check
+
+    def noted(self: PhaseSchedule, solution: PhaseSolution) -> tuple[Violation, ...]:
+        checked.append(solution)
+        return check(self, solution)
+
+    monkeypatch.setattr(PhaseSchedule, "check", noted)
+    assert solved(SIX.replace(remote_memory=10**6), method, warm_start=None).solution is not None
+    assert checked
+    assert len({id(solution) for solution in checked}) == len(checked)
