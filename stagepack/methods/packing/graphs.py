@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 
@@ -34,6 +35,9 @@ COVERED = 3.1e-6
 
 SHARE = 0.5
 """Part of the time beside that in which placements are lowered first."""
+
+SWEEPS = 40
+"""Sweeps in which they are lowered where time has no limit."""
 
 
 def placed_first(
@@ -101,8 +105,9 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     by_conflicts = np.argsort(-around, kind="stable")
     other = conflicts.first_fit(graph, by_conflicts, until)
     if other is not None and run.offer(other, "first fit by conflicts") < peak:
-        order = by_conflicts
-    for found, source in conflicts.placements(graph, order, until):
+        order, offsets = by_conflicts, other
+    lowered = conflicts.placements(graph, order, offsets, until)
+    for found, source in itertools.islice(lowered, SWEEPS if later == math.inf else None):
         run.offer(found, source)
     if progress.stop_reason() is Termination.TIME_LIMIT and name in RULES:
         progress.reason = f"{name} did not end in time; first fit by other orders has run instead"

@@ -47,6 +47,13 @@ def test_where_there_is_time_methods_go_on() -> None:
     assert result.objective == solve(instance.replace(fixed=[-1] * 12), "cp-sat").objective
 
 
+def test_without_a_limit_methods_go_on_too() -> None:
+    """Placements were lowered for ever where no clique is as heavy as the optimum."""
+    odd = LmemPacking.from_arrays([3] * 5, conflicts=[(at, (at + 1) % 5) for at in range(5)])
+    result = solve(odd, "exact", time_limit=None)
+    assert (result.status, result.objective) == (Status.OPTIMAL, 9)
+
+
 def test_a_clique_that_does_not_fit_is_named() -> None:
     instance = LmemPacking.from_arrays(
         [5, 6, 7, 1], conflicts=[(0, 1), (0, 2), (1, 2), (2, 3)], capacity=17

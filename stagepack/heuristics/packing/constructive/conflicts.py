@@ -180,31 +180,36 @@ def heavy_clique(graph: Graph, around: Array, keep_going: KeepGoing) -> tuple[in
     return weight, np.sort(best[:length])
 
 
-def placements(graph: Graph, order: Array, keep_going: KeepGoing) -> Iterator[tuple[Array, str]]:
-    """Yield placements and what made them, until time is over.
+def placements(
+    graph: Graph, order: Array, offsets: Array, keep_going: KeepGoing
+) -> Iterator[tuple[Array, str]]:
+    """Yield placements that come of a first one and what made them, until time is over.
 
     Parameters
     ----------
     graph : Graph
     order : ndarray of int64, shape (n,)
         In which classes are placed.
+    offsets : ndarray of int64, shape (n,)
+        First fit in this order.
     keep_going : callable
         Asked several times a second.
     """
     size, classes = graph.size, np.zeros(len(order), dtype=np.int64)
-    placed = first_fit(graph, order, keep_going)
-    turned: Array | None = placed
-    while placed is not None and turned is not None:
+    placed = turned = offsets
+    while True:
         for _ in range(TURN):
-            turned = first_fit(graph, np.argsort(-(turned + size), kind="stable"), keep_going)
-            if turned is None:
+            found = first_fit(graph, np.argsort(-(turned + size), kind="stable"), keep_going)
+            if found is None:
                 return
+            turned = found
             yield turned, "first fit, upside down"
         for _ in range(TURN):
             tops = placed + size
             classes -= tops > HIGH * tops.max()
             anew = order[np.argsort(classes[order], kind="stable")]
-            placed = first_fit(graph, anew, keep_going)
-            if placed is None:
+            found = first_fit(graph, anew, keep_going)
+            if found is None:
                 return
+            placed = found
             yield placed, "first fit, what was high before the rest"

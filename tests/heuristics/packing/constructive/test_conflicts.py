@@ -62,7 +62,7 @@ def test_placements_are_valid_and_upside_down_none_is_higher(seed: int) -> None:
     assert placed is not None
     peak = int((placed + size).max())
     for found, source in itertools.islice(
-        conflicts.placements(graph, np.arange(instance.n), going), 3 * conflicts.TURN
+        conflicts.placements(graph, np.arange(instance.n), placed, going), 3 * conflicts.TURN
     ):
         assert instance.check(PackingSolution.of(instance, found)) == ()
         if source == "first fit, upside down":
@@ -135,6 +135,6 @@ def test_parts_of_the_work_make_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_asks_several_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conflicts, "STEPS", conflicts_kernels.ROW)
-    graph, looks = conflicts.rows(drawn(2), going), iter([True] * 5)
+    graph, looks, none = conflicts.rows(drawn(2), going), iter([True] * 5), np.zeros(14, np.int64)
     assert conflicts.first_fit(graph, np.arange(14), lambda: next(looks, False)) is None
-    assert not list(conflicts.placements(graph, np.arange(14), lambda: False))
+    assert not list(conflicts.placements(graph, np.arange(14), none, lambda: False))
