@@ -373,8 +373,8 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
             for order in fewer.prolonged()[:REPEATED]:
                 search.follow(order, "prolonged schedule")
         elif turn == int(small):
-            _prolong(search, progress, settings)
-            _shorten(search, progress, settings)
+            _adapt(search, settings, prolonging.fewer(instance), "prolonged schedule")
+            _adapt(search, settings, prolonging.more(instance), "shortened schedule")
         _improve(search, progress, greedy.ROUND * longer)
         periodic = settings.warm_start == "auto" and not modulo.unsupported(instance)
         if periodic and turn == int(small):
@@ -399,40 +399,34 @@ def _labels(instance: PipelineSchedule, progress: ScheduleProgress) -> trips.Tri
     return trips.Trips(instance, progress)
 
 
-def _prolong(search: greedy.OrderSearch, progress: ScheduleProgress, settings: Settings) -> None:
-    """Anneal from schedules of fewer microbatches that are repeated, where that applies."""
-    fewer = prolonging.fewer(search.instance)
-    if fewer is None or settings.warm_start != "auto":
+def _adapt(
+    search: greedy.OrderSearch, settings: Settings, other: PipelineSchedule | None, source: str
+) -> None:
+    """Anneal from schedules of another number of microbatches, a part of them repeated or cut out.
+
+    Parameters
+    ----------
+    search : OrderSearch
+    settings : Settings
+    other : PipelineSchedule or None
+        The instance with that number, None where nothing speaks for one.
+    source : str
+        What is said of the schedules found.
+    """
+    progress = search.progress
+    if other is None or settings.warm_start != "auto" or not progress.keep_going():
         return
-    part: ScheduleProgress = Part(progress, fewer.evaluate, fewer.check)
-    short = None
+    part: ScheduleProgress = Part(progress, other.evaluate, other.check)
+    known = None
     with lending(PROLONGED, 2 * greedy.ROUND), contextlib.suppress(Stopped):
-        short = _start(fewer, part, settings)
-        short.improve(left())
-    if short is not None:
-        _follow(search, short, "prolonged schedule")
-
-
-def _shorten(search: greedy.OrderSearch, progress: ScheduleProgress, settings: Settings) -> None:
-    """Anneal from schedules of more microbatches without a part, where that applies."""
-    more = prolonging.more(search.instance)
-    if more is None or settings.warm_start != "auto" or not progress.keep_going():
+        known = _start(other, part, settings)
+        known.improve(left())
+    if known is None:
         return
-    part: ScheduleProgress = Part(progress, more.evaluate, more.check)
-    long = None
-    with lending(PROLONGED, 2 * greedy.ROUND), contextlib.suppress(Stopped):
-        long = _start(more, part, settings)
-        long.improve(left())
-    if long is not None:
-        _follow(search, long, "shortened schedule")
-
-
-def _follow(search: greedy.OrderSearch, other: greedy.OrderSearch, source: str) -> None:
-    """Anneal from the best orders of other numbers of microbatches, a part of them repeated."""
     found: dict[int, Array] = {}
-    for order in other.best:
-        orders = prolonging.prolonged(other.lists.timing, order, search.lists.timing)
-        if orders is not None and search.progress.keep_going():
+    for order in known.best:
+        orders = prolonging.prolonged(known.lists.timing, order, search.lists.timing)
+        if orders is not None and progress.keep_going():
             found.setdefault(*orders)
     for value in sorted(found)[:REPEATED]:
         search.follow(found[value], source)

@@ -243,7 +243,7 @@ def test_auto_searches_a_period_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(modulo, "search", record)
     monkeypatch.setattr(searches, "_model", lambda *_: None)
     monkeypatch.setattr(searches, "_improve", lambda *_: None)
-    monkeypatch.setattr(searches, "_prolong", lambda *_: None)
+    monkeypatch.setattr(searches, "_adapt", lambda *_: None)
     solve(chain(4, 12, (5, 6, 4), limit=10), time_limit=60)
     assert asked == [pytest.approx(greedy.ROUND)]
 
