@@ -118,10 +118,11 @@ def _rates(whole: GroupingData) -> None:
     for field, given in named.items():
         close = given < LARGEST and math.isclose(exact(given), given, rel_tol=NINE_DIGITS)
         if not close or exact(given).numerator >= LARGEST:
+            none = ", or 0" if "overlap" in field else ""  # rates are positive
             raise InputError(
                 f"{given} is no fraction of integers below 2**62",
                 field=field,
-                remedy="use a coarser unit" if given > 1 else "use a finer unit, or 0",
+                remedy="use a coarser unit" if given > 1 else f"use a finer unit{none}",
             )
     again = exact(whole.overlap_limit or 0)
     size = max(max(tensor.shape[H], tensor.shape[W]) for tensor in whole.tensors)

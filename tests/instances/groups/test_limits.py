@@ -229,3 +229,10 @@ def ribbon(n: int, shape: tuple[int, ...], slices: int, **fields: Any) -> LayerG
         max_slices=slices,
         **fields,
     )
+
+
+@pytest.mark.parametrize(("field", "zero"), [("load_rate", False), ("overlap", True)])
+def test_zero_is_advised_only_where_it_is_taken(field: str, zero: bool) -> None:
+    with pytest.raises(InputError, match="use a finer unit") as caught:
+        line(chip={field: 7e-13})
+    assert ("or 0" in str(caught.value)) == zero
