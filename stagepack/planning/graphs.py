@@ -68,6 +68,8 @@ class Graphs(Tries):
                 self._schedule(whole, first, first.solution)
             if first is None or first.solution is None or self.ends():
                 continue
+            if not whole.traffic.any():  # the sum has been asked
+                continue
             free = whole.replace(traffic=np.zeros_like(whole.traffic), objective=Objective.SUM)
             balanced = self.ask(free).solution
             if balanced is not None and not whole.check(balanced):

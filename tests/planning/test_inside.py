@@ -18,6 +18,7 @@ from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.instances.groups.stage import stage_groups
 from stagepack.instances.phases.chips import at_clock
 from stagepack.planning import Level
+from stagepack.planning.graphs import Graphs
 from stagepack.planning.phased import Phased
 from stagepack.planning.stages import Structure
 from stagepack.planning.tries import expressed
@@ -269,6 +270,24 @@ def test_stages_of_graphs_are_balanced_without_transfers_too() -> None:
     plan = sp.plan_model(model, microbatches=8)
     assert plan.check() == ()
     assert plan.objective == 180
+
+
+def test_graphs_without_transfers_are_asked_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    ask = Graphs.ask
+
+    def noted(self: Graphs, instance: Any) -> Any:
+        if isinstance(instance, sp.GraphPartition):
+            asked.append(instance.digest)
+        return ask(self, instance)
+
+    monkeypatch.setattr(Graphs, "ask", noted)
+    model = sp.GraphPartition.from_edges(
+        4, [(0, 1), (0, 2), (1, 3), (2, 3)], time=[10, 7, 8, 9], accelerators=2
+    )
+    assert sp.plan_model(model, microbatches=3).check() == ()
+    assert asked
+    assert len(set(asked)) == len(asked)
 
 
 def test_graphs_that_fit_no_device_are_proved() -> None:
