@@ -1,7 +1,7 @@
 """Relatives of perfect packings: changed a little, to be fitted into their load.
 
-Whether they fit nobody planted; hardly any room is left anywhere.  Some were undecided after 10 s
-of exact search for long: of two of these ``benchmarks/hard_packings`` holds placements at the load.
+Whether they fit nobody planted; hardly any room is left anywhere.  Of some that are hard or open
+``benchmarks/hard_packings`` holds the lowest placements known.
 """
 
 from __future__ import annotations
