@@ -38,7 +38,8 @@ def relative_of(of: str, buffers: int, changes: int, seed: int, number: int) -> 
 
         given = formats.read(of, kind="lmem-packing")
         if given.conflicts is not None or given.period is not None:
-            raise InputError("has no lifetimes from start to end", field="of", file=of)
+            remedy = "give one whose buffers have a start and an end"
+            raise InputError("holds conflicts or a period", field="of", file=of, remedy=remedy)
         return relative(given, changes, np.random.default_rng([seed, number]))
     instance = FAMILIES[of](buffers, seed, PEAK)
     found = relative(instance, changes, np.random.default_rng([seed, changes]))
