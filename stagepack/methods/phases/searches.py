@@ -454,13 +454,13 @@ class _Start(Part[PhaseSolution, PhaseSolution]):
     def __init__(self, instance: PhaseSchedule, whole: PhaseProgress, seconds: float) -> None:
         super().__init__(whole, instance.evaluate, instance.check, time_limit=seconds)
         if whole.solution is not None:
-            super().offer(whole.solution, "start")
+            super()._take(whole.solution, "start")
 
-    def offer(self, solution: PhaseSolution, source: str) -> bool:
-        better = super().offer(solution, source)
+    def _take(self, solution: PhaseSolution, source: str) -> tuple[bool, tuple[object, ...]]:
+        better, violations = super()._take(solution, source)
         if better:
             self.whole.offer(solution, source)
-        return better
+        return better, violations
 
 
 def _look_for_start(pairs: Pairs, settings: Settings) -> None:
