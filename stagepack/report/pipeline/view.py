@@ -16,6 +16,7 @@ from stagepack.instances.pipeline.check import host_cycles
 from stagepack.instances.pipeline.data import GraphOrder
 from stagepack.instances.pipeline.estimate import Estimate, estimate, read_measured
 from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.pipeline.words import Objective
 from stagepack.report import format as as_text
 from stagepack.report.parts import Section, choices, choose, panel, section
 from stagepack.report.pipeline import figure as figures
@@ -141,7 +142,8 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
 
     def account(self, instance: PipelinePartition, solution: PipelineSolution) -> Account:
         """Return the stages of a solution: layers, cycles, memory against capacity."""
-        return Account([], stages(estimate(instance, solution)))
+        found = estimate(instance, solution)
+        return Account(_uncounted(instance, found), stages(found))
 
     def columns(self, instance: PipelinePartition, solution: PipelineSolution) -> list[JsonObject]:
         """Return a row a stage."""
@@ -275,6 +277,15 @@ def stages(estimate: Estimate) -> Sheet:
             marks[at, "memory"] = "bold red"
     spare = ("capacity", "device", "used")
     return Sheet(header, rows, words, spare=spare, marks=marks, what="stage")
+
+
+def _uncounted(instance: PipelinePartition, found: Estimate) -> list[tuple[str, str]]:
+    """Return that bytes on a link take longer than the bottleneck, which counts no transfers."""
+    slowest = max(max(stage.recv, stage.send) for stage in found.stages)
+    if instance.objective != Objective.BOTTLENECK or slowest <= found.objective:
+        return []
+    text = f"transfers of up to {as_text.number(slowest)} cycles, by objective {instance.objective}"
+    return [("Not counted", f"{text}; --objective overlap or sum counts them")]
 
 
 def _batches(count: int, devices: int) -> str:
