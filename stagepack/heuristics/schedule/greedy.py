@@ -40,6 +40,9 @@ ROUND = 2.0
 FIRST_ROUND = 1.5
 """Seconds of work for lists, and a first cooling, where there is a solution."""
 
+MERGED, FIRST_COOLED = 0.25, 0.4
+"""Parts of it for lists with fixed sequences, and for the cooling."""
+
 CLIMBED = 5
 """Coolings of a turn before its climb."""
 
@@ -230,8 +233,8 @@ class OrderSearch:
         with self.progress.setup("loading kernels"):
             timing.warm_up(spans)
         end = spent() + work
-        self._merge(spent() + work / 4)
-        with contextlib.suppress(Stopped), lending(1, work / 4):
+        self._merge(spent() + MERGED * work)
+        with contextlib.suppress(Stopped), lending(1, FIRST_COOLED * work):
             self.anneal()
         if self.progress.solution is not None and not self.progress.keep_going():
             return

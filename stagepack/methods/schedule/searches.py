@@ -374,8 +374,10 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
                 search.follow(order, "prolonged schedule")
         elif turn == int(small):
             _adapt(search, settings, prolonging.fewer(instance), "prolonged schedule")
-            _adapt(search, settings, prolonging.more(instance), "shortened schedule")
         _improve(search, progress, greedy.ROUND * longer)
+        if fewer is None and turn == int(small):
+            # Long: what anneals at once has had a turn.
+            _adapt(search, settings, prolonging.more(instance), "shortened schedule")
         periodic = settings.warm_start == "auto" and not modulo.unsupported(instance)
         if periodic and turn == int(small):
             with lending(1, greedy.ROUND):
