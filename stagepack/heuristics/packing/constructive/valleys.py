@@ -314,6 +314,8 @@ def on_ring(spans: Spans, *, keep_going: KeepGoing | None = None) -> Array | Non
         return None
     low = int(blocks.load.max(initial=0))
     high = int(low * WIDEST_RING)
+    if not high:  # nothing takes room, as of buffers that are all gap
+        return None
     # What starts while a block is alive comes after it and must not lap it.
     begun = np.zeros(blocks.sections + 1, dtype=np.int64)
     np.add.at(begun, spans.first + 1, blocks.size)

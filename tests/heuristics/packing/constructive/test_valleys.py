@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.packing.constructive import valleys
-from stagepack.instances.packing import LmemPacking, PackingSolution
+from stagepack.instances.packing import Gap, LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from tests.heuristics.packing.constructive.test_greedy import random_plain
@@ -225,3 +225,8 @@ def test_placing_anew_is_not_led_by_what_was_made_otherwise() -> None:
     )
     assert not reported
     assert (found + size).max() < (offsets + size).max()
+
+
+def test_a_ring_of_blocks_that_take_no_room_is_none() -> None:
+    instance = LmemPacking.from_arrays([3], [0], [1], gaps=[Gap(buffer=0, start=0, end=1)])
+    assert valleys.on_ring(valleys.Spans(Blocks.of(instance))) is None
