@@ -166,6 +166,6 @@ SUITE: tuple[tuple[str, JsonObject], ...] = (
 TOUR: tuple[str, JsonObject, tuple[str, ...]] = (
     "squeezenet",
     {},
-    ("equal-work", "linear-dp", "dp", "milp"),
+    ("equal-work", "pipedream", "dp", "milp"),
 )
 """What a first comparison shows: an instance, and methods from a rule to a proof."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from stagepack.heuristics.graph.bounds import objective_bound
 from stagepack.heuristics.graph.frontier.label_search import LabelSearch
 from stagepack.heuristics.graph.frontier.model import Model, unproved
 from stagepack.heuristics.graph.frontier.sweeps import Sweeps, warm_up
-from stagepack.heuristics.graph.ideals import TooManyError
+from stagepack.heuristics.graph.ideals import TooManyError, nearly_chain
 from stagepack.heuristics.graph.linear import Hunt, load_kernels
 from stagepack.heuristics.graph.stage_kernels import FAR
 from stagepack.heuristics.graph.staging import Found, Staging
@@ -100,12 +101,23 @@ class CompactSearch:
         self.progress.require_time()
         return self._least
 
-    def start(self) -> None:
-        """Offer a first solution as the settings want it."""
-        starts = {
-            "auto": lambda: self.along_orders(*QUICK),
-            "linear-dp": lambda: self.along_orders(*LONG),
-        }
+    def start(self, chain: Callable[[], object] | None = None) -> None:
+        """Offer a first solution as the settings want it.
+
+        Parameters
+        ----------
+        chain : callable, optional
+            Does so by itself where ideals are hardly more than those of a chain: these tell more
+            than orders in less time.
+        """
+
+        def quick() -> None:
+            if chain is not None and nearly_chain(self.compact):
+                chain()
+            else:
+                self.along_orders(*QUICK)
+
+        starts = {"auto": quick, "linear-dp": lambda: self.along_orders(*LONG)}
         offer_start(self.instance, self.progress, self.settings, starts)
         self.learn()
 
@@ -215,18 +227,28 @@ class CompactSearch:
             if SWEPT * count**2 < few:
                 end = max(end, effort.spent() + few)
 
-        def take(staging: Staging, found: Found) -> bool:
-            solution = staging.solution(found)
-            if staging.light:
-                return not self.progress.offer_if_valid(solution, "dp")
-            self.progress.offer(solution, "dp")
-            return True
-
         def bound(ticks: int) -> None:
             self.raise_bound(ticks, "exhausted search")
 
-        if not ideal_dp.solve(self.compact, self.known, pause, take, bound, listed):
+        if not ideal_dp.solve(self.compact, self.known, pause, self._take_best, bound, listed):
             self.progress.prove_infeasible(explain(self.compact))
+
+    def best_of_ideals(self) -> None:
+        """Offer the best partition, if it is found, and leave the proof to others."""
+        self.equal_work()
+        self.least()
+        self.learn()
+        with contextlib.suppress(TooManyError):
+            pause = self.progress.require_time
+            ideal_dp.solve(self.compact, self.known, pause, self._take_best, lambda ticks: None)
+
+    def _take_best(self, staging: Staging, found: Found) -> bool:
+        """Offer what is best over ideals; return whether it keeps all limits."""
+        solution = staging.solution(found)
+        if staging.light:
+            return not self.progress.offer_if_valid(solution, "dp")
+        self.progress.offer(solution, "dp")
+        return True
 
     def by_labels(self) -> None:
         """Improve the best partition, by local search, too, and prove bounds, in turns."""
@@ -319,7 +341,7 @@ def dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) ->
     if search.impossible:
         return
     try:
-        search.start()
+        search.start(chain=search.equal_work)
         progress.require_time()
         search.over_ideals()
     except TooManyError as error:

@@ -61,30 +61,24 @@ def _equal_work(instance: GraphPartition, progress: GraphProgress, settings: Set
         progress.reason = f"equal-work: {'; '.join(map(str, broken[:3]))}"
 
 
-def _started(
-    instance: GraphPartition, progress: GraphProgress, settings: Settings, *, chains: bool = True
-) -> CompactSearch | None:
-    """Offer a first solution as the settings want it, and a bound; None: nothing fits.
+def _start(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> Compact | None:
+    """Offer a first solution as the settings want it; return the compact form, None: nothing fits.
 
-    Without `chains`, local search leaves alone what is nearly a chain.
+    Models prove what is nearly a chain in less time than a round of local search takes.
     """
     search = CompactSearch(instance, progress, settings)
     if search.impossible:
         return None
-    search.start()
-    if settings.warm_start == "auto" and (chains or not nearly_chain(search.compact)):
+    search.start(chain=search.best_of_ideals if _supported("dp", instance) else None)
+    if settings.warm_start == "auto" and not nearly_chain(search.compact):
         search.annealing.run(rounds=1)
         progress.reason = ""
-    return search
+    return search.compact
 
 
-def _start(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> Compact | None:
-    """Start as :func:`_started`; return the compact form, None: nothing fits.
-
-    Models prove what is nearly a chain in less time than a round of local search takes.
-    """
-    search = _started(instance, progress, settings, chains=False)
-    return None if search is None else search.compact
+def _supported(name: str, instance: GraphPartition) -> bool:
+    """Whether a method applies."""
+    return any(method.name == name and not method.unsupported(instance) for method in METHODS)
 
 
 def _improve(search: CompactSearch, rounds: int = ROUNDS, patience: int = PATIENCE) -> None:
@@ -119,9 +113,14 @@ def _beam(instance: GraphPartition, progress: GraphProgress, settings: Settings)
 
 def _local_search(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
     """Improve the best partition along a few orders by annealing."""
-    search = _started(instance, progress, settings)
-    if search is not None:
-        search.annealing.run()
+    search = CompactSearch(instance, progress, settings)
+    if search.impossible:
+        return
+    search.start()
+    if settings.warm_start == "auto":
+        search.annealing.run(rounds=1)
+        progress.reason = ""
+    search.annealing.run()
 
 
 def _metis(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
