@@ -39,8 +39,9 @@ from stagepack.instances.profile import Array
     STEPS,  # elementary ones since the last call
     GRAIN,  # segments begin and end at multiples of this
 ) = range(6)
-JOINED = 8
-"""Elementary steps of a block that joins a stage and leaves it, beside nets and further classes."""
+JOINED, PRICED = 8, 2
+"""Elementary steps of a block that joins a stage and leaves it, beside nets and further classes,
+and of a stage that is priced, beside that it is looked at."""
 
 
 @inlined
@@ -127,7 +128,7 @@ def cut_order(
                 join(blocks, cut, rows, 0, order[b])
                 b += 1
                 budget -= JOINED + blocks.of_first[order[b - 1] + 1] - blocks.of_first[order[b - 1]]
-                budget -= columns - 1
+                budget -= columns // 2
                 least = least_price(
                     blocks, rows, 0, least_work, state[MOST_DEVICES], state[FIRST_LIMIT]
                 )
@@ -135,7 +136,7 @@ def cut_order(
                     break
                 if b % grain > 0 and b < n:
                     continue
-                budget -= leads // 2
+                budget -= leads
                 end = (b + grain - 1) // grain
                 for index in range(count):
                     q = live[index]
@@ -143,7 +144,7 @@ def cut_order(
                         reached = ways.target[t]
                         if value[begin, q] >= min(state[LIMIT], value[end, reached]):
                             continue
-                        budget -= 1
+                        budget -= PRICED
                         if b == n and not ways.accepting[reached]:
                             continue
                         cost = price(

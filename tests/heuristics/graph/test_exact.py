@@ -164,6 +164,19 @@ def test_orders_are_counted_by_what_is_looked_at_and_ask_on_the_way(
     assert len(asked) - before > side
 
 
+def test_stages_that_are_priced_are_counted_beside_those_that_are_looked_at() -> None:
+    """Prices of many ways to use devices took longer than all else, and were counted least."""
+    counted = []
+    for devices in (1, 60):
+        chain = chain_of(61).replace(accelerators=devices)
+        line = Line(Staging.of(Compact.of(chain)), go_on)
+        with effort.counting():
+            line.cut(np.arange(61, dtype=np.int32), FAR)
+            counted.append(effort.spent() / linear.STEP)
+    segments = 61 * 62 // 2  # of which most are too long for what is known
+    assert counted[1] - counted[0] > segments * 60
+
+
 def test_coarse_cuts_take_no_room_where_stages_may_not_begin() -> None:
     staging = Staging.of(Compact.of(chain_of(1_001)))
     line = Line(staging, go_on)
