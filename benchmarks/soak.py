@@ -43,7 +43,8 @@ def soak(instances: int, seed: int, layers: int, devices: int, engines_every: in
             counts[info.name, result.status.value] += 1
             complaint = ""
             if best is None:
-                if result.status is not (Status.INFEASIBLE if info.exact else Status.UNKNOWN):
+                proved = result.status is Status.INFEASIBLE
+                if not proved and (info.exact or result.status is not Status.UNKNOWN):
                     complaint = "there is no solution"
             elif result.status is Status.INFEASIBLE:
                 complaint = f"the optimum is {best[0]}"
