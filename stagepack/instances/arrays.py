@@ -20,6 +20,7 @@ from stagepack.instances.words import LARGEST
 
 Given = npt.ArrayLike | None
 """What is taken for an array: nested lists, numbers, arrays; None where it may be left out."""
+FEW = 1000  # values, sooner looked at than sifted
 
 
 def freeze(given: object) -> None:
@@ -86,8 +87,10 @@ def smallest(values: Array, count: int) -> Array:
 
     One of every block of values is among those looked at closely, so that they are enough.
     """
-    blocks = values[: len(values) // count * count].reshape(count, -1)
-    few = values[values <= blocks.min(axis=1).max()]
+    few = values
+    if len(values) > FEW:
+        blocks = values[: len(values) // count * count].reshape(count, -1)
+        few = values[values <= blocks.min(axis=1).max()]
     return np.asarray(np.partition(few, count - 1)[:count])
 
 

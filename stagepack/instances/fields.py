@@ -16,10 +16,10 @@ import numpy as np
 from stagepack.contracts import JsonObject
 from stagepack.instances.profile import Cluster
 
-LABELS = (
+LABELS = frozenset({
     "name", "names", "source", "ids", "layer_names", "stage_names", "device_names", "order",
     "tensors", "time_unit",
-)  # fmt: skip
+})  # fmt: skip
 """Fields that matter to no answer."""
 LONGEST = 80  # characters of a value that is written down itself
 

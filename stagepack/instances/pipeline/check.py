@@ -171,8 +171,7 @@ def stage_memory(
     shared, held = instance.shared, 0
     if len(shared.layer):
         uses = slice(bisect_left(shared.layer, first), bisect_left(shared.layer, end))
-        keys = set(shared.key[uses].tolist())
-        held = sum(shared.nbytes[key].item() for key in keys)
+        held = sum(map(shared.nbytes.item, set(shared.key[uses].tolist())))
     peak = int(np.maximum.reduce(instance.temporary[layers] + instance.carry[layers]))
     return exclusive + held + peak + stash
 

@@ -98,8 +98,8 @@ class RangeCosts:
             )
         self._reach_cache: dict[tuple[int, int], Array] = {}
         self._fits_cache: dict[tuple[int, int], Array] = {}
-        # One device stands for its class.
-        self._example = np.unique(self.device_class, return_index=True)[1].tolist()
+        # One device stands for its class; classes are met in order.
+        self._example = list({c: d for d, c in enumerate(classes)}.values())
         devices = [instance.cluster.devices[d] for d in self._example]
         # All bytes of an instance are fewer than 2**62: more capacity is no limit.
         self.capacity = [
@@ -286,17 +286,15 @@ class RangeCosts:
 
     def largest_compute(self, solution: PipelineSolution) -> int:
         """Return the most that a stage needs of the limit on compute, whatever that counts."""
-        most = 0
-        for first, end, device in solution.stages:
-            c = int(self.device_class[device])
-            work = self.compute(first, end, c)
-            match self.instance.objective:
-                case Objective.SUM:
-                    work += self.transfer(first, end, c)
-                case Objective.OVERLAP:
-                    work = max(work, int(self.recv[c, first]), int(self.send[c, end]))
-            most = max(most, work)
-        return most
+        stages = [(a, b, int(self.device_class[d])) for a, b, d in solution.stages]
+        work = [self.compute(*stage) for stage in stages]
+        match self.instance.objective:
+            case Objective.SUM:
+                work = [w + self.transfer(*stage) for w, stage in zip(work, stages, strict=True)]
+            case Objective.OVERLAP:
+                moved = [int(max(self.recv[c, a], self.send[c, b])) for a, b, c in stages]
+                work = list(map(max, work, moved))
+        return max(work)
 
     # ------------------------------------------------------------------ limits and matrices
 

@@ -220,8 +220,10 @@ def _start(
             _offer_baseline(instance, progress, "greedy-repair", rule)
         progress.reason = ""
 
-    alone = dataclasses.replace(settings, warm_start=None)
-    starts = {name: functools.partial(_PARTS[name], instance, progress, alone) for name in STARTS}
+    def alone(name: str) -> None:
+        _PARTS[name](instance, progress, dataclasses.replace(settings, warm_start=None))
+
+    starts = {name: functools.partial(alone, name) for name in STARTS}
     offer_start(instance, progress, settings, {"auto": baselines_first, **starts})
 
 
