@@ -305,7 +305,7 @@ def test_public_names_are_what_they_say() -> None:
 def test_the_wheel_holds_the_package_alone_and_works_elsewhere(tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(PACKAGE, source / "stagepack", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", str(tmp_path)]
     done = subprocess.run([*build, str(source)], capture_output=True, text=True, check=False)
