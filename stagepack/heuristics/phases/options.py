@@ -322,14 +322,18 @@ class OptionTable:
             self.option(number) for number in range(low, high) if int(self.end[number]) == end
         )
 
-    def modes(self, number: int) -> tuple[str, ...]:
-        """Return the modes of an option's phases."""
-        names = [str(self._mode_names[mode[number]]) for mode in self._modes]
-        return tuple(names[: 1 if self._alone[number] else 2])
+    def modes(self, numbers: Array) -> tuple[tuple[str, ...], ...]:
+        """Return the modes of the phases of each option."""
+        names = [str(name) for name in self._mode_names]
+        first, last = (mode[numbers].tolist() for mode in self._modes)
+        return tuple(
+            (names[one],) if alone else (names[one], names[other])
+            for one, other, alone in zip(first, last, self._alone[numbers].tolist(), strict=True)
+        )
 
     def policy(self, number: int) -> tuple[str, ...]:
         """Return the policies of an option's layers."""
-        return self.rows.policy(int(self.row[number]))
+        return self.rows.policies(self.row[[number]])
 
     def option(self, number: int) -> Option:
         """Return an option as an object."""
@@ -337,7 +341,7 @@ class OptionTable:
         first, end = int(self.first[number]), int(self.end[number])
         count = 1 if alone else 2
         kinds = ("F", "B") if not alone else ("FB",) if training else ("F",)
-        modes, policy = self.modes(number), self.policy(number)
+        modes, policy = self.modes(np.array([number]))[0], self.policy(number)
         classes = tuple(self.instance.layer_class[first:end].tolist())
         again: tuple[tuple[int, ...], ...] = ()
         if training:
@@ -550,13 +554,14 @@ def assemble(
     prefetch : sequence of bool, one a phase, optional
         Without it every phase loads ahead that may and has room and time for it.
     """
-    modes = [table.modes(number) for number in chosen]
+    numbers = np.asarray(chosen, dtype=np.int64)
+    modes = table.modes(numbers)
     order = [mode[0] for mode in modes]
     order += [mode[1] for mode in reversed(modes[:-1]) if len(mode) > 1]
     if prefetch is None:
         prefetch = ahead(table, chosen) if table.prefetch else ()
-    boundaries = (0, *(int(table.end[number]) for number in chosen))
-    policy = tuple(name for number in chosen for name in table.policy(number))
+    boundaries = (0, *table.end[numbers].tolist())
+    policy = table.rows.policies(table.row[numbers])
     retained = table.rows.retained(int(table.row[chosen[-1]]))
     recompute = None
     if retained.any():

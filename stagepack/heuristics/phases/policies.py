@@ -90,11 +90,12 @@ class PolicyRows:
     inexact: str = ""
     thinned: bool = False
 
-    def policy(self, row: int) -> tuple[str, ...]:
-        """Return the policies of the group's layers, () in inference."""
-        low = int(self.ends[row - 1]) if row else 0
-        codes = self.codes[low : int(self.ends[row])].tolist()
-        return tuple(NAMES[code] for code in codes if code != liveness_kernels.NONE)
+    def policies(self, rows: Array) -> tuple[str, ...]:
+        """Return the policies of the layers of groups, one group after the other; () if unnamed."""
+        ends = self.ends[rows]
+        sizes = ends - np.where(rows > 0, self.ends[rows - 1], 0)
+        at = np.arange(int(sizes.sum())) + np.repeat(ends - np.cumsum(sizes), sizes)
+        return tuple(NAMES[code] for code in self.codes[at].tolist()) if self.named else ()
 
     def retained(self, row: int) -> Array:
         """Return of which layers the output is retained, though they are computed again."""

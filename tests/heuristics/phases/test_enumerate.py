@@ -271,8 +271,11 @@ def test_checkpoints_every_square_root() -> None:
         policies=["stash", "recompute"],
     )  # fmt: skip
     rows = baselines.checkpoints(RangeCosts(instance, 1), lambda: True)
-    policy = rows.policy(len(rows) - 10 * 9 // 2 + 8)
-    assert policy == ("recompute", "recompute", "stash") * 3
+    first, whole = len(rows) - 10 * 9 // 2, ("recompute", "recompute", "stash") * 3
+    assert rows.policies(np.array([first + 8])) == whole
+    short = "recompute", "stash", "recompute"  # every second one, the root of 3 rounded up
+    assert rows.policies(np.array([first + 8, first, first + 2])) == (*whole, "stash", *short)
+    assert rows.policies(np.arange(0)) == ()
 
 
 def test_given_policies_are_examined_exactly() -> None:
