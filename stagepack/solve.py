@@ -7,14 +7,15 @@ import functools
 import importlib.metadata
 import inspect
 import math
+import numbers
 import platform
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stagepack import kinds, solvers
 from stagepack.contracts import Instance, InstanceOf, JsonObject, Number, Solution, SolutionT
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from stagepack.instances.packing import PackingSolution
+
+T = TypeVar("T")
 
 REGISTRY: kinds.ByKind[tuple[AnyMethod, ...]] = kinds.ByKind(
     lambda kind: kinds.part(kind, "methods").METHODS
@@ -171,6 +174,9 @@ def solve(
     if objective is not None:
         instance = instance.replace(objective=objective)
     start = _start(instance, warm_start)
+    time_limit, target, gap = plain(time_limit), plain(target), plain(gap)
+    threads, seed = plain(threads), plain(seed)
+    _require_callable(on_incumbent=on_incumbent, on_bound=on_bound)
     settings = _settings(chosen, engine, time_limit, target, gap, start, threads, seed, options)
     reason = chosen.unsupported(instance)
     if reason:
@@ -259,6 +265,38 @@ def _unused_start(progress: Progress[SolutionT], run: JsonObject) -> str:
 
 KEYWORDS = tuple(inspect.signature(solve).parameters)[1:]
 """What may be said to :func:`solve` besides the instance: the method, and options."""
+
+
+def require_keywords(
+    options: Mapping[str, object], of: str, own: Sequence[str] = (), without: Sequence[str] = ()
+) -> None:
+    """Refuse, by name, what a function that passes options on to :func:`solve` cannot take.
+
+    Parameters
+    ----------
+    options : mapping
+        What was given by name.
+    of : str
+        The function.
+    own : sequence of str
+        Options of its own that a remedy names, too.
+    without : sequence of str
+        Options of :func:`solve` that it sets itself.
+
+    Raises
+    ------
+    InputError
+    """
+    known = [name for name in KEYWORDS[1:] if name not in without]
+    for name in sorted(options):
+        if name in without:
+            raise InputError(f"{of} sets it itself", field=name, remedy="leave it out")
+        if name not in known:
+            raise InputError(
+                f"{name!r} is no option of {of}, nor of solve",
+                field=name,
+                remedy=suggest(name, [*known, *own]),
+            )
 
 
 def _start(
@@ -471,26 +509,18 @@ def _settings(
 ) -> Settings:
     require_time(time_limit)
     _number(target, "target", "a number, or None")
+    if gap is None:
+        raise InputError("None", field="gap", remedy="give a number >= 0")
     _number(gap, "gap", "a number >= 0", least=0)
     for value, name, least in ((threads, "threads", 1), (seed, "seed", 0)):
-        if not isinstance(value, int) or not least <= value < 2**31:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**31:
             raise InputError(
                 f"{value!r}", field=name, remedy=f"give an integer of at least {least}, below 2**31"
             )
-    if options is not None and not (
-        isinstance(options, Mapping) and all(isinstance(v, bool) for v in options.values())
-    ):
-        raise InputError(
-            f"{options!r}", field="options", remedy='write {"deterministic": True} or None'
-        )
+    by_work = deterministic(options)
     if engine is not None:
         solvers.engine(str(engine))  # unknown names are refused here
         _require_fitting(engine, method)
-    unknown = sorted(set(options or {}) - set(OPTIONS))
-    if unknown:
-        raise InputError(
-            f"unknown option {unknown[0]!r}", field="options", remedy="known: " + ", ".join(OPTIONS)
-        )
     if isinstance(warm_start, str) and warm_start == "none":
         warm_start = None
     # A method that counts no work has nothing to limit but the clock.
@@ -500,9 +530,25 @@ def _settings(
         warm_start=warm_start,
         threads=threads,
         seed=seed,
-        deterministic=measured and bool((options or {}).get("deterministic", False)),
+        deterministic=measured and by_work,
         time_limit=time_limit,
     )
+
+
+def deterministic(options: Mapping[str, object] | None) -> bool:
+    """Return whether `options` of :func:`solve` limit a run by work; refuse any other ones."""
+    if options is None:
+        return False
+    if not isinstance(options, Mapping) or not all(isinstance(v, bool) for v in options.values()):
+        raise InputError(
+            f"{options!r}", field="options", remedy='write {"deterministic": True} or None'
+        )
+    unknown = sorted(set(options) - set(OPTIONS))
+    if unknown:
+        raise InputError(
+            f"unknown option {unknown[0]!r}", field="options", remedy="known: " + ", ".join(OPTIONS)
+        )
+    return bool(options.get("deterministic", False))
 
 
 def _require_fitting(engine: str, method: AnyMethod) -> None:
@@ -518,13 +564,31 @@ def _require_fitting(engine: str, method: AnyMethod) -> None:
         )
 
 
-def require_time(limit: object) -> None:
-    """Refuse, by name, a time limit that is neither a positive number of seconds nor None."""
-    _number(limit, "time_limit", "a positive number of seconds, or None", least=1e-9)
+def require_time(limit: float | None) -> float | None:
+    """Refuse, by name, a time limit that is no positive number of seconds nor None; return it."""
+    own = plain(limit)
+    _number(own, "time_limit", "a positive number of seconds, or None", least=1e-9)
+    return own
+
+
+def plain(value: T) -> T:
+    """Return a number of NumPy as one of Python, and anything else as it is."""
+    if isinstance(value, numbers.Number) and hasattr(value, "item"):
+        own: T = value.item()
+        return own
+    return value
 
 
 def _number(value: object, name: str, wanted: str, least: float = -math.inf) -> None:
     if value is None:
         return
-    if not isinstance(value, int | float) or not least <= value < math.inf:
+    real = isinstance(value, int | float) and least <= value < math.inf
+    if not real or isinstance(value, bool):
         raise InputError(f"{value!r}", field=name, remedy=f"give {wanted}")
+
+
+def _require_callable(**callbacks: object) -> None:
+    """Refuse, by name, what is to be called and cannot be."""
+    for name, called in callbacks.items():
+        if called is not None and not callable(called):
+            raise InputError(f"{called!r}", field=name, remedy="give a function, or None")

@@ -310,7 +310,11 @@ def test_what_ends_with_nothing_says_why(method: str) -> None:
         ({"engine": "highs", "method": "dp"}, "engine"),
         ({"time_limit": 0}, "time_limit"),
         ({"time_limit": float("nan")}, "time_limit"),
+        ({"time_limit": True}, "time_limit"),
         ({"gap": -1}, "gap"),
+        ({"gap": None}, "gap"),
+        ({"on_incumbent": 3}, "on_incumbent"),
+        ({"on_bound": "told"}, "on_bound"),
         ({"threads": 0}, "threads"),
         ({"seed": -1}, "seed"),
         ({"options": {"colour": 1}}, "options"),
@@ -321,6 +325,12 @@ def test_arguments_that_make_no_sense(arguments: dict[str, Any], field: str) -> 
     with pytest.raises(InputError) as caught:
         solve(chain(), **arguments)
     assert caught.value.field == field
+
+
+def test_numbers_of_numpy_are_taken_and_recorded_as_python_s_own() -> None:
+    given: dict[str, Any] = {"time_limit": np.float32(8), "target": np.int64(8), "seed": np.int8(3)}
+    options = solve(chain(), **given).options
+    assert [repr(options[name]) for name in given] == ["8.0", "8", "3"]
 
 
 def test_auto_takes_the_engines_of_models_alone() -> None:

@@ -10,9 +10,11 @@ from stagepack import kinds
 from stagepack.contracts import Instance, JsonObject, Number, Solution
 from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
+from stagepack.instances.arrays import integer
 from stagepack.instances.problem import PROBLEMS
 from stagepack.instances.proof import ProofCheck
 from stagepack.result import Result
+from stagepack.solve import require_time
 
 
 def require_provable(instance: Instance, result: Result[Solution] | None = None) -> None:
@@ -59,8 +61,9 @@ def prove(
     require_instance(instance)
     result = bound if isinstance(bound, Result) else None
     require_provable(instance, result)
+    time_limit = require_time(time_limit)
     writer = kinds.part(instance.kind, "methods", "proof")
-    wanted = bound if result is None else writer.bound_of(instance, result)
+    wanted = integer(bound, "bound") if result is None else writer.bound_of(instance, result)
     writer.load(instance)
     until = None if time_limit is None else time.monotonic() + time_limit
     found: JsonObject | None = writer.prove(

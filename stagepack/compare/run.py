@@ -98,10 +98,13 @@ def compare(
     InputError
         For no instances or a method that nobody knows, before anything runs.
     """
-    from stagepack.solve import require_time, solve
+    from stagepack.solve import plain, require_time, solve
 
-    seeds = list(dict.fromkeys(seeds))
-    require_time(time_limit)
+    if not isinstance(seeds, Iterable):
+        raise InputError(f"{seeds!r}", field="seeds", remedy="give one or more in a list")
+    seeds = list(dict.fromkeys(map(plain, seeds)))
+    time_limit, threads = require_time(time_limit), plain(threads)
+    options = {name: plain(value) for name, value in options.items()}
     _require_usable(options, methods, seeds, jobs, threads, chunk)
     limits = _limits(isolate, wall_limit, memory_limit, time_limit, jobs)
     labelled = _asked(labels(instances), options.get("objective"))
@@ -176,15 +179,9 @@ def _require_usable(
     chunk: int,
 ) -> None:
     """Refuse arguments of a comparison that cannot be used, by name."""
-    from stagepack.solve import KEYWORDS
+    from stagepack.solve import require_keywords
 
-    unknown = sorted(set(options) - {*KEYWORDS[1:]})
-    if unknown:
-        raise InputError(
-            f"{unknown[0]!r} is no option of compare, nor of solve",
-            field=unknown[0],
-            remedy=suggest(unknown[0], [*KEYWORDS[1:], "jobs", "seeds"]),
-        )
+    require_keywords(options, "compare", ("jobs", "seeds"))
     if not isinstance(methods, Iterable | None):
         raise InputError(f"{methods!r}", field="methods", remedy="give names of methods")
     for name, numbers in (("seeds", seeds), ("jobs", [jobs]), ("threads", [threads])):

@@ -25,6 +25,7 @@ from stagepack.report.pages import Chapter, chapter, with_pictures
 from stagepack.report.shown import contents
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.shown import Shown
+from stagepack.solve import require_time
 from stagepack.tradeoffs.changes import LEAST, Change, change, share
 
 NETWORK = "network"
@@ -130,6 +131,7 @@ def explain_plan(
     InputError
         For what is no plan, or one that breaks a rule.
     """
+    time_limit = require_time(time_limit)
     if not isinstance(plan, ModelPlan):
         remedy = "give a plan, or an instance to explain"
         raise InputError(f"{a(type(plan).__name__)} is no plan", field="plan", remedy=remedy)

@@ -33,6 +33,7 @@ from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.phased import phased
 from stagepack.planning.phased_graphs import phased_graph
 from stagepack.planning.resident import Resident
+from stagepack.solve import require_time
 
 if TYPE_CHECKING:
     from torch import nn
@@ -105,6 +106,7 @@ def plan_model(
     InputError
         For a model without the cluster that it needs, and what does not go with an instance.
     """
+    time_limit = require_time(time_limit)
     if graph and not isinstance(model, LayerGrouping):
         raise InputError(
             "is for layer groupings", field="graph", remedy="give a GraphPartition as the model"

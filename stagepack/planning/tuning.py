@@ -31,7 +31,7 @@ from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.planning.search import plan_model
 from stagepack.planning.tuned import Evaluation, Tuning
-from stagepack.solve import versions
+from stagepack.solve import require_time, versions
 
 VERSION = 1
 """Of the files in a store of plans."""
@@ -96,6 +96,7 @@ def tune(
         raise InputError(f"{a(type(make).__name__)} is no function", field="make", remedy=remedy)
     if not isinstance(width, int) or width < 1:
         raise InputError(f"{width!r}", field="width", remedy="give an integer of at least 1")
+    time_limit = require_time(time_limit)
     values = {name: list(some) for name, some in options.items()}
     empty = [name for name, some in values.items() if not some]
     if empty or not values:

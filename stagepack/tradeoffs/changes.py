@@ -16,7 +16,7 @@ from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import view
 from stagepack.result import Result, Status, Termination
 from stagepack.shown import Shown
-from stagepack.solve import solve
+from stagepack.solve import deterministic, require_keywords, require_time, solve
 
 LEAST = 0.01
 """Seconds that every solve gets, however much time those before it took."""
@@ -176,8 +176,13 @@ def explain(
         What :func:`stagepack.solve` refuses.
     """
     require_instance(instance, remedy="give an instance, or a plan to explain_plan")
+    time_limit = require_time(time_limit)
+    require_keywords(options, "explain")
+    objective = options.pop("objective", None)
+    if objective is not None:
+        instance = instance.replace(objective=objective)
     known = tradeoffs(instance.kind)
-    by_work = bool((options.get("options") or {}).get("deterministic"))  # so that runs repeat
+    by_work = deterministic(options.get("options"))  # so that runs repeat
     changed = list(known.what_ifs(instance))
     results: list[Result[Any]] = []
     for one in (instance, *(what.instance for what in changed)):

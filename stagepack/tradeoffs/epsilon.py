@@ -8,9 +8,10 @@ from typing import Any
 from stagepack.contracts import Instance, Number
 from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
+from stagepack.instances.arrays import integer
 from stagepack.instances.tradeoffs import axis
 from stagepack.result import Result, Termination
-from stagepack.solve import solve
+from stagepack.solve import deterministic, require_keywords, require_time, solve
 from stagepack.tradeoffs.front import Front, FrontPoint
 from stagepack.tradeoffs.staircase import Staircase
 
@@ -98,6 +99,11 @@ def pareto(
         For something that the kind cannot be limited in, and what :func:`stagepack.solve` refuses.
     """
     require_instance(instance, remedy="give an instance; tune has fronts of plans")
+    time_limit, points = require_time(time_limit), integer(points, "points", 1)
+    if "objective" in options:
+        raise InputError("is y of a front", field="objective", remedy="give it as y")
+    own = "x", "y", "points"
+    require_keywords(options, "pareto", own, without=("objective", "target", "warm_start"))
     known = axis(instance.kind, x)
     if y is not None:
         instance = instance.replace(objective=y)
@@ -110,10 +116,7 @@ def pareto(
     lacking = known.lacking(instance)
     if lacking:
         raise InputError(lacking, field="x", remedy="choose another axis or instance")
-    if not isinstance(points, int) or points < 1:
-        raise InputError(f"{points!r}", field="points", remedy="give an integer of at least 1")
-    by_work = bool((options.get("options") or {}).get("deterministic"))
-    shared = _Limit(time_limit, points, by_work)
+    shared = _Limit(time_limit, points, deterministic(options.get("options")))
 
     def ask(limit: int | None, start: Result[Any] | None, target: Number | None) -> Result[Any]:
         answer = solve(

@@ -198,6 +198,7 @@ class TestCells:
             ({"instances": ["vgg16"]}, "not an instance"),
             ({"methods": ["fastest"]}, "unknown method 'fastest'"),
             ({"seeds": []}, "seeds"),
+            ({"seeds": 5}, "seeds"),
             ({"time_limit": 0}, "time_limit"),
             ({"time_limit": float("nan")}, "time_limit"),
             ({"time_limit": "3"}, "time_limit"),

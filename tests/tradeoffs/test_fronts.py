@@ -138,6 +138,9 @@ def test_what_cannot_fit_is_said() -> None:
     [
         (chain(0), {"x": "time"}, "x", "memory or devices"),
         (chain(0), {"points": 0}, "points", "at least 1"),
+        (chain(0), {"over": "memory"}, "over", "points"),
+        (chain(0), {"objective": "overlap"}, "objective", "as y"),
+        (chain(0), {"target": 3}, "target", "leave it out"),
         (PACKING, {"y": "peak"}, "objective", "spill"),
         (sp.load("groups/squeezenet"), {"x": "time"}, "x", "memory"),
         (chain(0, recv_cycles=np.ones((3, 8))), {"x": "devices"}, "x", "another"),
@@ -150,6 +153,24 @@ def test_bad_questions_are_named(
         sp.pareto(instance, **given)
     assert caught.value.field == field
     assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize("limit", [0, -1, "3", float("nan")])
+def test_limits_that_make_no_sense_are_refused_by_all_that_share_them(limit: Any) -> None:
+    for ask in (sp.explain, sp.pareto, sp.plan_model):
+        with pytest.raises(sp.InputError) as caught:
+            ask(chain(0), time_limit=limit)
+        assert caught.value.field == "time_limit"
+    with pytest.raises(sp.InputError) as caught:
+        sp.prove(sp.LmemPacking.from_arrays([1], [0], [1]), 1, time_limit=limit)
+    assert caught.value.field == "time_limit"
+
+
+def test_what_is_asked_for_another_objective_is_explained_for_it() -> None:
+    asked = sp.explain(chain(0), objective="bottleneck")
+    assert asked.critical == sp.explain(chain(0, objective="bottleneck")).critical
+    with pytest.raises(sp.InputError, match="'effort' is no option of explain"):
+        sp.explain(chain(0), effort=3)
 
 
 @pytest.mark.parametrize(
