@@ -17,7 +17,7 @@ from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.constructive import dive, greedy, valleys
 from stagepack.heuristics.packing.constructive.rules import BANKS, RULES
 from stagepack.heuristics.packing.exact_search import exact
-from stagepack.heuristics.packing.local_search import annealing
+from stagepack.heuristics.packing.local_search import annealing, overlaps
 from stagepack.heuristics.packing.local_search import repair as repairs
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
@@ -55,6 +55,10 @@ like a sort and which list no pairs."""
 
 OVERLAPPING = 0.5
 """What minimising overlaps gets of the time of annealing; where blocks are many it comes first."""
+
+EARLY, ALONE = 0.2, 3.0
+"""Seconds of work of the exact search before annealing, where that alone lowers placements; and
+what annealing then gets in one piece, if no more is left: turns that are cut short waste it."""
 
 PROPAGATED = 400
 """Blocks up to which a model takes turns with the exact search."""
@@ -281,14 +285,24 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
     """Take turns, each longer: exhaustive search, local searches, bounds from windows of time.
 
     Turns are measured in work, not in seconds, so that runs that end by themselves repeat.  Near
-    the limit each search leaves half of what is left to those after it.
+    the limit each search leaves half of what is left to those after it; but where overlaps cannot
+    be minimised, as with unlike alignments, annealing gets most of the time and the end of it.
     """
     blocks, seed = attempt.blocks, settings.seed
     annealed, narrowed = not annealing.unsupported(blocks), not window_bounds.unsupported(blocks)
-    exactly = locally = steps.FIRST
+    mostly = annealed and bool(overlaps.unsupported(blocks.rounded))
+    exactly, locally = (EARLY, steps.TURN) if mostly else (steps.FIRST, steps.FIRST)
+    if mostly:
+        steps.search_exactly(attempt, low, _share(EARLY))
+        low = steps.best_dive(attempt, attempt.best)
     for turn in itertools.count(1):
         # A model is for what resists the search: sooner where it is the slower one.
         modelled = turn > 1 and blocks.b <= PROPAGATED if blocks.rigid else True
+        again = seed + steps.TURNS * round(locally / steps.TURN - 1)  # as annealing alone goes on
+        if mostly and effort.left() < max(ALONE, exactly + locally):
+            steps.improve(attempt, attempt.best, again)
+            if not attempt.keep_going():
+                return
         if turn > 1:
             low = steps.search_rigid(attempt, low, _share(exactly) / 4)
         elif blocks.b > steps.LITTLE:
@@ -297,7 +311,9 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
         steps.search_exactly(attempt, low, _share(exactly))
         if turn > 1 or blocks.b <= steps.LITTLE:
             steps.minimise_overlaps(attempt, seed + turn, _share(OVERLAPPING * locally))
-        if annealed:
+        if mostly:
+            steps.improve(attempt, attempt.best, again, locally, near=True)
+        elif annealed:
             steps.improve(attempt, attempt.best, seed + turn, _share(locally))
         if narrowed and attempt.keep_going():
             steps.raise_by_windows(attempt, turn, attempt.for_a_while(_share(NARROWING * exactly)))

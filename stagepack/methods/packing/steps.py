@@ -240,7 +240,13 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
     return best
 
 
-def improve(attempt: Attempt, low: Array | None, seed: int, seconds: float = math.inf) -> None:
+def improve(
+    attempt: Attempt,
+    low: Array | None,
+    seed: int,
+    seconds: float = math.inf,
+    near: bool = False,
+) -> None:
     """Anneal; where that is longer than a turn, by turns with packing windows anew.
 
     Each turn starts from the best placement known, with random numbers of its own.
@@ -253,6 +259,9 @@ def improve(attempt: Attempt, low: Array | None, seed: int, seconds: float = mat
     seed : int
     seconds : float
         Of work.
+    near : bool
+        Whether targets are near the best placement from the start, as they are without a limit:
+        that gets further in a turn of full length, and less far in a short one.
     """
     keep_going = attempt.for_a_while(seconds)
     if low is None or not keep_going():
@@ -262,6 +271,9 @@ def improve(attempt: Attempt, low: Array | None, seed: int, seconds: float = mat
         repair_windows(attempt, low, seed, keep_going)
         return
     goal, size = attempt.instance.goal, attempt.blocks.size
+    # How long it may take decides how fast it cools.
+    far = not near and not math.isinf(seconds)
+    legs = max(1, round(min(TURN, seconds) / annealing.LEG)) if far else None
     for turn in itertools.count():
         best, before = attempt.best, effort.spent()
         low = low if best is None or (low + size).max() < (best + size).max() else best
@@ -270,8 +282,7 @@ def improve(attempt: Attempt, low: Array | None, seed: int, seconds: float = mat
             low,
             target=max(int(attempt.progress.bound or 0), 0 if goal is None else goal),
             seed=seed + turn * TURNS,
-            # How long it may take decides how fast it cools.
-            legs=None if math.isinf(seconds) else max(1, round(min(TURN, seconds) / annealing.LEG)),
+            legs=legs,
             keep_going=_both(keep_going, attempt.for_a_while(TURN)),
             on_solution=lambda offsets: attempt.offer(offsets, "anneal"),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,14 @@ from hypothesis import strategies as st
 
 import stagepack as sp
 from stagepack.errors import InputError
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.constructive import dive
 from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.catalog.dissections import planted
-from stagepack.methods.packing import attempt
+from stagepack.methods.packing import attempt, steps
 from stagepack.result import Status, Termination
 from stagepack.solve import REGISTRY, methods, pack, solve
 from tests.packing_cases import FEATURES, brute_force, random_packing, tight
@@ -231,6 +233,37 @@ def test_annealing_starts_no_higher_than_single_dives() -> None:
     assert result.objective is not None
     assert result.objective <= min(peaks)
     assert not dives or dives[-1] == min(peaks)
+
+
+@pytest.mark.parametrize("limit", [2, 4])
+def test_what_resists_is_mostly_annealed_where_overlaps_are_not_minimised(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    rng = np.random.default_rng(31)
+    start = rng.integers(0, 40, 120)
+    instance = LmemPacking.from_arrays(
+        rng.integers(64, 1024, 120),
+        start,
+        start + rng.integers(1, 30, 120),
+        alignment=rng.choice([1, 7, 33, 100], 120),
+    )
+    annealed: list[tuple[float, float]] = []
+
+    def improve(
+        _: attempt.Attempt,
+        low: object,
+        seed: int,
+        seconds: float = math.inf,
+        near: bool = False,
+    ) -> None:
+        seconds = min(seconds, effort.left())
+        annealed.append((effort.spent(), seconds))
+        effort.spend(seconds)
+
+    monkeypatch.setattr(steps, "improve", improve)
+    solve(instance, time_limit=limit, options={"deterministic": True})
+    assert annealed[0][0] < 0.6
+    assert sum(seconds for _, seconds in annealed) > 0.6 * limit
 
 
 def test_graph_bounds_look_for_cliques() -> None:
