@@ -21,13 +21,13 @@ from stagepack.heuristics.graph.ideals import TooManyError, nearly_chain
 from stagepack.heuristics.graph.linear import Hunt, load_kernels
 from stagepack.heuristics.graph.stage_kernels import FAR
 from stagepack.heuristics.graph.staging import Found, Staging
-from stagepack.heuristics.graph.ways import spread
+from stagepack.heuristics.graph.ways import MOST_STATES, spread, states
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.graph.explain import explain, impossible
 from stagepack.methods.graph.improve import Annealing
-from stagepack.methods.starts import offer_start
+from stagepack.methods.starts import LENT, offer_start
 from stagepack.progress import Progress
 
 GraphProgress = Progress[GraphSolution]
@@ -112,7 +112,8 @@ class CompactSearch:
         """
 
         def quick() -> None:
-            if chain is not None and nearly_chain(self.compact):
+            few = states(self.compact) <= MOST_STATES
+            if chain is not None and few and nearly_chain(self.compact):
                 chain()
             else:
                 self.along_orders(*QUICK)
@@ -234,13 +235,23 @@ class CompactSearch:
             self.progress.prove_infeasible(explain(self.compact))
 
     def best_of_ideals(self) -> None:
-        """Offer the best partition, if it is found, and leave the proof to others."""
+        """Offer the best partition, and leave the proof to others.
+
+        Where it is not found in a part of the time, look along orders.
+        """
         self.equal_work()
         self.least()
         self.learn()
-        with contextlib.suppress(TooManyError):
-            pause = self.progress.require_time
+        pause = self.progress.require_time
+        with (
+            contextlib.suppress(TooManyError),
+            self.progress.lending(*LENT),
+            effort.lending(*LENT),
+        ):
             ideal_dp.solve(self.compact, self.known, pause, self._take_best, lambda ticks: None)
+            return
+        pause()
+        self.along_orders(*QUICK)
 
     def _take_best(self, staging: Staging, found: Found) -> bool:
         """Offer what is best over ideals; return whether it keeps all limits."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 import stagepack as sp
+from stagepack.heuristics.graph import dp
 from stagepack.instances import catalog
 from stagepack.instances.graph import Compact
 from stagepack.methods.graph.explain import impossible
@@ -95,6 +98,27 @@ def test_auto_runs_on_the_engine_that_is_asked_for(engine: str, contiguous: bool
     result = sp.solve(instance, engine=engine, time_limit=60)
     assert (result.engine, result.status) == (engine, "OPTIMAL")
     assert result.objective == sp.solve(instance, time_limit=60).objective
+
+
+@pytest.mark.parametrize("method", ["dp", "milp"])
+def test_chains_on_devices_of_many_kinds_are_cut_along_orders_first(method: str) -> None:
+    """Ideals are few, and sets of devices too many for them."""
+    time = np.random.default_rng(3).integers(5, 99, 30)
+    edges = itertools.pairwise(range(30))
+    many = sp.GraphPartition.from_edges(
+        30, edges, time=time, accelerators=24, speeds=np.repeat(range(1, 7), 4)
+    )
+    assert "linear-dp" in [event.source for event in sp.solve(many, method, target=30).trace.events]
+
+
+def test_a_model_starts_in_its_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(compact: object, known: int, pause: Callable[[], object], *_: object) -> None:
+        while True:
+            pause()
+
+    monkeypatch.setattr(dp, "solve", endless)
+    open_one = chain(time=[4, 5, 7, 6], traffic=[2, 3, 1, 0], accelerators=3)
+    assert sp.solve(open_one, "milp", time_limit=0.4).engine == "highs"
 
 
 def test_a_cpu_takes_what_accelerators_cannot_hold() -> None:
