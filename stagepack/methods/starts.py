@@ -60,15 +60,15 @@ def offer_start(
             field="warm_start",
             remedy="choose none, " + ", ".join(starts),
         )
+    if wanted == "auto":
+        starts[wanted]()
+        return
     for method in kinds.part(instance.kind, "methods").METHODS:
-        if method.name != wanted or wanted == "auto":
+        if method.name != wanted:
             continue
         reason = method.unsupported(instance) or method.declines(instance)
         if reason:
             raise InputError(f"{wanted}: {reason}", field="warm_start")
-    if wanted == "auto":
-        starts[wanted]()
-        return
     with progress.lending(*LENT), effort.lending(*LENT):
         starts[wanted]()
     progress.reason = ""  # nobody asked for the answer of that method
