@@ -141,11 +141,36 @@ def _promising(chain: Chain, i: int, s: int, label: Array, upper: int) -> bool:
     """Whether a label after B of microbatch i on stage s may lead to less than `upper`."""
     p, m = len(chain.lag), chain.m
     free = label[2 * p + s]
-    end = free + chain.forward[s] * (m - label[s]) + chain.backward[s] * (m - 1 - i)
+    end: int = free + chain.forward[s] * (m - label[s]) + chain.backward[s] * (m - 1 - i)
     weights = chain.weight[s] * (m - label[p + s]) if chain.split else 0
     if max(end + chain.path[s], end + weights + chain.after[s]) >= upper:
         return False
-    return s > 0 or label[0] == m or free + chain.rest[m - label[0]] < upper
+    if label[0] < m:
+        end = _entering(chain, i, s, label) + chain.rest[m - label[0]]
+    return end < upper
+
+
+@step
+def _entering(chain: Chain, i: int, s: int, label: Array) -> int:
+    """Return when the next microbatch can enter at the earliest, after B of i on stage s.
+
+    Where memory is full, it waits for W's of the first stage, and for the next B there.
+    """
+    p = len(chain.lag)
+    free: int = label[2 * p]
+    back: int = label[2 * p + s]
+    if s == 0:  # the next B comes from the end
+        i, s, back = i + 1, p, 0
+    over, pending = _over(chain, label, i, 0), _pending(chain, label, i, 0)
+    returns = over > chain.later[0] * pending
+    if returns:
+        over -= chain.given[0]
+        free += chain.backward[0]
+    if over > 0 and chain.later[0] > 0:
+        free += -(-over // chain.later[0]) * chain.weight[0]
+    for t in range(s - 1 if returns else -1, -1, -1):
+        back = max(back + chain.lag[t], label[2 * p + t]) + chain.backward[t]
+    return max(back, free) if returns else free
 
 
 @step
