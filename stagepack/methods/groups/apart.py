@@ -24,7 +24,7 @@ from stagepack.instances.groups.lmem import copies, in_place, packing
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.methods import Settings
-from stagepack.methods.groups.offering import PAIR, offer
+from stagepack.methods.groups.offering import PAIR, checking, offer
 from stagepack.methods.models import PACE, run_model
 from stagepack.methods.packing.attempt import warm_up
 from stagepack.progress import Part, Progress, Stopped
@@ -34,6 +34,8 @@ PART, USUAL = 0.1, 20.0
 """Part of the time limit for all groups, where the plan took less; a limit where there is none."""
 STEP = 0.05
 """Seconds of work for a group below which no more is tried."""
+LATE = 0.1
+"""Seconds that the last check may take whatever time is left."""
 MOST = 1_000
 """Pairs of a group beyond which CP-SAT is not asked."""
 
@@ -126,7 +128,13 @@ def spread(
         if one.shared < shared_pairs(one.table, one.pairs, offsets[group]):
             offsets[group] = one.offsets
     if tuple(offsets) != plan.offsets:
-        spend(2 * PAIR * sum(len(known[name].pairs) for name in names.values()))  # of both plans
+        counting_pairs = 2 * PAIR * sum(len(known[name].pairs) for name in names.values())
+        # Both plans are looked at.
+        if 2 * checking(plan) + counting_pairs > max(LATE, progress.remaining):
+            words = "there was no time to check addresses with fewer pairs in one bank"
+            progress.reason = "; ".join(filter(None, [progress.reason, words]))
+            return
+        spend(counting_pairs)
         offer(progress, replace(plan, offsets=tuple(offsets)), "fewer pairs in one bank")
     _say([known[name] for name in names.values()], progress)
 

@@ -14,6 +14,13 @@ PAIR = 4e-6
 """Seconds to find a pair of buffers of a group, and to count whether it shares a bank."""
 
 
+def checking(plan: GroupingSolution) -> float:
+    """Return the seconds that it usually takes to check and evaluate a plan."""
+    alone = sum(not counts for counts in plan.slices)
+    groups = len(plan.slices) - alone
+    return ALONE * alone + GROUPED * (plan.boundaries[-1] - alone) + GROUP * groups
+
+
 def offer(progress: Progress[GroupingSolution], found: GroupingSolution, source: str) -> None:
     """Offer a plan.
 
@@ -24,7 +31,5 @@ def offer(progress: Progress[GroupingSolution], found: GroupingSolution, source:
     source : str
         What found it.
     """
-    alone = sum(not counts for counts in found.slices)
-    groups = len(found.slices) - alone
-    spend(ALONE * alone + GROUPED * (found.boundaries[-1] - alone) + GROUP * groups)
+    spend(checking(found))
     progress.offer(found, source)

@@ -292,6 +292,16 @@ def test_checks_of_what_may_share_are_not_compiled_where_nothing_may(
     assert sp.solve(crowded(2), "layerwise").status is sp.Status.FEASIBLE
 
 
+def test_addresses_that_no_time_is_left_to_check_are_not_offered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 10^4 operators in groups the check went on for 0.7 s beyond the limit."""
+    monkeypatch.setattr(banks_apart, "checking", lambda plan: 1e9)
+    result = sp.solve(crowded(4), "greedy-tail", time_limit=5)
+    assert "no time to check addresses with fewer pairs in one bank" in result.reason
+    assert crowded(4).secondary(result.solution) > 0
+
+
 @pytest.mark.parametrize("method", ["dp", "dp-first-fit"])
 def test_what_the_rule_for_banks_leaves_is_searched(method: str) -> None:
     """VGG-19 on the BM1688: by the rule 14 pairs share a bank, where none has to."""
