@@ -187,7 +187,14 @@ def _require_usable(
     for name, numbers in (("seeds", seeds), ("jobs", [jobs]), ("threads", [threads])):
         if not all(isinstance(number, int | None) for number in numbers):
             raise InputError(f"{numbers[0]!r}", field=name, remedy="give an integer")
+    none = methods is not None and not methods
     for wrong, name, given, remedy in (
+        (
+            none,
+            "methods",
+            "no methods",
+            "give names, or None for those that stagepack.methods marks",
+        ),
         (not seeds, "seeds", "no seeds", "give at least one"),
         (min(seeds, default=0) < 0, "seeds", "a seed below 0", "give integers of at least 0"),
         (jobs is not None and jobs < 0, "jobs", f"{jobs} jobs", "give 0 for this process alone"),

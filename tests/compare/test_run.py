@@ -329,6 +329,8 @@ def test_unknown_options_are_refused_before_anything_runs() -> None:
     instance = PipelinePartition.from_arrays([1, 2], devices=1)
     with pytest.raises(InputError, match=r"^seed_: .*seed"):
         compare([instance], methods=["dp"], jobs=0, seed_=1)
+    with pytest.raises(InputError, match=r"^methods: no methods"):
+        compare([instance], methods=[], jobs=0)
 
 
 def test_json_holds_settings_that_are_no_data() -> None:

@@ -258,7 +258,7 @@ def dump(
             raise InputError(
                 f"no format for {instance.kind} is written to files named like {path.name!r}",
                 file=path,
-                remedy=f"end the name in {' or '.join(ends)}, or name the format (--to)",
+                remedy=f"end the name in {' or '.join(ends)}, or name the format (format=, --to)",
             )
     else:
         chosen = known.by_name(format)

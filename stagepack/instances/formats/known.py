@@ -87,7 +87,7 @@ def by_content(data: bytes) -> Format:
         raise InputError(
             "could be " + " or ".join(known.name for known in found),
             field="format",
-            remedy="name the format (--format)",
+            remedy="name the format (format=, --format)",
         )
     known = "known are " + ", ".join(known.name for known in every())
     first = data[:4096].partition(b"\n")[0]
