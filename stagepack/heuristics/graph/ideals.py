@@ -132,7 +132,7 @@ class Lattice:
             sums=np.empty((rooms, room)),
             crossing=np.empty((2, room), np.int64),
         )
-        state = np.zeros(4, dtype=np.int64)
+        state = np.zeros(5, dtype=np.int64)
         branch, cursor = np.zeros((2, n + 1), dtype=np.int64)
         missing = staging.missing.copy()
         while True:

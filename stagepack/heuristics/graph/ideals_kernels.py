@@ -74,7 +74,8 @@ class Ideals(NamedTuple):
     DEPTH,  # of the branch under way: blocks of its ideal
     STEPS,  # elementary ones in the last call
     LINKED,  # ideals, but the first, of which is known where all blocks lead
-) = range(4)
+    TOLD,  # ideals of which the parent knows
+) = range(5)
 DONE, GO_ON, FULL = range(3)
 
 
@@ -94,7 +95,18 @@ def _position(ideals: Ideals, i: int, v: int) -> int:
 
 @inlined
 def _link(state: Array, budget: int, ideals: Ideals) -> int:
-    """Go on writing where blocks lower than the last one lead; return what is left of `budget`."""
+    """Go on writing where blocks lead; return what is left of `budget`.
+
+    Those higher than the last one lead to children, which come first: others are found by them.
+    """
+    i = state[TOLD]
+    while i < state[COUNT] and budget > 0:
+        ideals.target[_position(ideals, ideals.parent[i], ideals.last[i])] = i
+        budget -= 10 + (ideals.first[i + 1] - ideals.first[i]) // 2
+        i += 1
+    state[TOLD] = i
+    if i < state[COUNT]:
+        return budget
     i = state[LINKED]
     while i < state[COUNT] and budget > 0:
         parent, last = ideals.parent[i], ideals.last[i]
@@ -164,7 +176,7 @@ def enumerate_ideals(
         for column in range(rows.shape[1]):
             rows[0, column] = 0
         branch[0], cursor[0], state[COUNT] = 0, state[STEPS] - 1, 1
-        state[LINKED] = 1
+        state[LINKED] = state[TOLD] = 1
     while state[DEPTH] >= 0:
         depth, count = state[DEPTH], state[COUNT]
         i = branch[depth]
@@ -182,7 +194,6 @@ def enumerate_ideals(
             return FULL
         v = ideals.next_block[at]
         cursor[depth] = at - 1
-        ideals.target[at] = count
         for column in range(rows.shape[1]):
             rows[depth + 1, column] = rows[depth, column]
         join(blocks, cut, rows, depth + 1, v)

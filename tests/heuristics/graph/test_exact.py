@@ -348,6 +348,28 @@ def test_pairs_of_ideals_prove_branches_whose_stages_have_many_ideals_within() -
     assert spent[0] < spent[1] / 3
 
 
+def test_where_blocks_lead_takes_no_memory_before_all_ideals_are_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Memory that is new takes most of the time, and where there are too many it is in vain."""
+    from stagepack.heuristics.graph import ideals
+
+    written = list[bool]()
+
+    def look(lattice: ideals.Lattice) -> None:
+        written.append(bool((lattice._ideals.target != -1).any()))
+        lattice._ideals.target[:] = -1
+        if len(written) == 3:
+            raise Stopped
+
+    monkeypatch.setattr(ideals, "CHUNK", 1_000)
+    monkeypatch.setattr(ideals.Lattice, "_require_memory", look)
+    apart = GraphPartition.from_edges(12, [], time=range(1, 13), accelerators=2)
+    with pytest.raises(Stopped):
+        ideals.Lattice(Staging.of(Compact.of(apart)), go_on)
+    assert not any(written[1:])
+
+
 @pytest.mark.parametrize("width", [3, 9])
 def test_ideals_of_antichains_and_chains(width: int) -> None:
     """2^width ideals without edges, width + 1 along a chain."""
