@@ -482,9 +482,17 @@ class _Descent:
             if not self._effort.go_on():
                 return
             unit = self.packing.components[self._highest].unit
-            outcome = self._try(max(self.lower, self.upper - max(stride, unit)), number)
+            capacity = max(self.lower, self.upper - max(stride, unit))
+            # A step that is easy takes few nodes: the limits grow to that of this round.
+            tried = self.searches.rounds(self._highest, capacity)
+            for limited in range(min(tried, number), number + 1):
+                outcome = self._try(capacity, limited)
+                if outcome != state.LIMIT:
+                    break
             if outcome == state.LIMIT:
                 stride = stride // 4 if stride >= unit else 0
+            elif outcome == state.FOUND:
+                stride = min(stride, max(1, (self.upper - self.lower) // 2))
 
     @property
     def _highest(self) -> int:
