@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Callable
 
 from stagepack.errors import InputError
@@ -48,6 +49,9 @@ NARROWING, MODELLING = 0.5, 1.0
 DIVING, MOST = 0.6, 20.0
 """Part of what is left that dives get, and then rules, where blocks are too dense to search; and
 the most seconds of work of either."""
+
+CORES = 0.85
+"""Part of the time that is left which packing from cores gets at most."""
 
 LARGE, DENSE = 20_000, 3_000_000
 """Blocks, and pairs of them alive together, from which on `auto` keeps to methods whose cost grows
@@ -266,9 +270,7 @@ def _at_scale(attempt: Attempt, settings: Settings) -> None:
         return
     quick = place_more(attempt, place_first(attempt))
     if not odd and attempt.keep_going():
-        steps.dive_with_cores(
-            attempt, settings, attempt.for_a_while(min(MOST, effort.left() * DIVING))
-        )
+        steps.dive_with_cores(attempt, settings, _mostly(attempt))
     if attempt.keep_going():
         greedy.portfolio(
             blocks,
@@ -279,6 +281,16 @@ def _at_scale(attempt: Attempt, settings: Settings) -> None:
         place_anew(attempt, quick, settings.seed)
     else:
         steps.repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
+
+
+def _mostly(attempt: Attempt) -> Callable[[], bool]:
+    """Return a `keep_going` for cores: most of the time that is left, on the clock that ends it.
+
+    Work on cores that stay in a cache takes half its seconds: they would be cut as they succeed.
+    """
+    progress, going = attempt.progress, attempt.for_a_while(MOST)
+    until = progress.remaining * (1 - CORES)
+    return lambda: going() and (until == math.inf or progress.remaining > until)
 
 
 def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.catalog.dissections import planted
-from stagepack.methods.packing import attempt, steps
+from stagepack.methods.packing import attempt, searches, steps
 from stagepack.result import Status, Termination
 from stagepack.solve import REGISTRY, methods, pack, solve
 from tests.packing_cases import FEATURES, brute_force, random_packing, tight
@@ -47,6 +48,20 @@ def test_what_needs_hardly_any_search_is_found_before_the_rules_run() -> None:
     result = solve(instance, "exact", objective="peak")
     assert result.status is Status.OPTIMAL
     assert [event.source for event in result.trace.incumbents] == ["exact"]
+
+
+def test_cores_are_cut_by_the_clock_that_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[float] = []
+
+    def dive_for_long(attempt: attempt.Attempt, _: Any, going: Callable[[], bool]) -> None:
+        while going():
+            effort.spend(0.01)
+        left.append(attempt.progress.remaining)
+
+    monkeypatch.setattr(searches, "LARGE", 0)
+    monkeypatch.setattr(steps, "dive_with_cores", dive_for_long)
+    solve(tight(), time_limit=2, options={"deterministic": True})
+    assert left == [pytest.approx(2 * (1 - searches.CORES), abs=0.1)]
 
 
 @settings(max_examples=60, deadline=None)
