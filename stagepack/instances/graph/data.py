@@ -2,7 +2,8 @@
 
 Operators, the nodes, write tensors that others read.  Each runs on one device; a tensor that is
 read on another device crosses the boundaries of both.  Devices are accelerators, numbered first,
-and CPUs.  An instance is plain arrays; it knows no solver.
+and CPUs, which wait for no traffic: it loads the accelerator at its other end alone.  An instance
+is plain arrays; it knows no solver.
 """
 
 from __future__ import annotations

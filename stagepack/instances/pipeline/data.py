@@ -83,7 +83,8 @@ class PartitionData:
         Bytes received by a stage that begins at a cut, and sent by one that ends there; the
         entries of cut 0 and cut n are exchanged with the host.
     recv_cycles, send_cycles : ndarray, shape (k, n + 1), optional
-        Cycles per device and cut that replace the links' when given.
+        Cycles per device and cut that replace the links' when given; those of the first device at
+        cut 0 and of the last at cut n are the exchange with the host, whichever devices run stages.
     compute_table, memory_table : ndarray, shape (n + 1, n + 1) or (k, n + 1, n + 1), optional
         Cycles and bytes of the layers [a, b) that replace the per-layer figures when given.
     variables : tuple of Variable
