@@ -98,6 +98,11 @@ class Attempt:
         offsets[self.blocks.block] = solution.offsets
         return offsets
 
+    @property
+    def target(self) -> int:
+        """The peak at which lowering ends: one that fits, or that is proved to be the least."""
+        return max(int(self.progress.bound or 0), self.instance.goal or 0)
+
     def searches(self, keep_going: Callable[[], bool]) -> exact.Searches | None:
         """Return the exact searches of the blocks, to go on with; None where time is over."""
         if self._searches is None:

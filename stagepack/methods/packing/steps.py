@@ -270,7 +270,7 @@ def improve(
     if attempt.too_dense:
         repair_windows(attempt, low, seed, keep_going)
         return
-    goal, size = attempt.instance.goal, attempt.blocks.size
+    size = attempt.blocks.size
     # How long it may take decides how fast it cools.
     far = not near and not math.isinf(seconds)
     legs = max(1, round(min(TURN, seconds) / annealing.LEG)) if far else None
@@ -280,7 +280,7 @@ def improve(
         low = annealing.improve(
             attempt.blocks,
             low,
-            target=max(int(attempt.progress.bound or 0), 0 if goal is None else goal),
+            target=attempt.target,
             seed=seed + turn * TURNS,
             legs=legs,
             keep_going=_both(keep_going, attempt.for_a_while(TURN)),
@@ -310,11 +310,10 @@ def minimise_overlaps(attempt: Attempt, seed: int, seconds: float) -> None:
     if low is None or attempt.too_dense or overlaps.unsupported(blocks) or not keep_going():
         return
     compile_kernels(attempt, "overlaps")
-    goal = attempt.instance.goal
     overlaps.improve(
         blocks,
         low,
-        target=max(int(attempt.progress.bound or 0), 0 if goal is None else goal),
+        target=attempt.target,
         seed=seed,
         keep_going=keep_going,
         on_solution=lambda offsets: attempt.offer(offsets, "overlaps"),
@@ -334,11 +333,10 @@ def search_beams(attempt: Attempt, low: Array | None, seed: int) -> None:
     if low is None or not attempt.keep_going():
         return
     compile_kernels(attempt, "beam")
-    goal = attempt.instance.goal
     beam.improve(
         attempt.blocks,
         low,
-        target=max(int(attempt.progress.bound or 0), 0 if goal is None else goal),
+        target=attempt.target,
         seed=seed,
         keep_going=attempt.keep_going,
         on_solution=lambda offsets: attempt.offer(offsets, "beam"),
@@ -426,11 +424,10 @@ def repair_windows(
     if low is None or repair.unsupported(attempt.blocks):
         return
     compile_kernels(attempt, "anneal", "exact")
-    goal = attempt.instance.goal
     repair.improve(
         attempt.blocks,
         low,
-        target=max(int(attempt.progress.bound or 0), 0 if goal is None else goal),
+        target=attempt.target,
         seed=seed,
         keep_going=keep_going,
         on_solution=lambda offsets: attempt.offer(offsets, "repair"),
@@ -460,7 +457,7 @@ def use_up(attempt: Attempt, seed: int) -> None:
     attempt : Attempt
     seed : int
     """
-    goal, kept = attempt.instance.goal, []
+    kept = []
     if not attempt.too_dense and attempt.keep_going():
         compile_kernels(attempt, "greedy", "anneal", rigid=True)
         for blocks in (attempt.blocks,) if attempt.blocks.rigid else made_rigid(attempt.blocks):
@@ -472,7 +469,7 @@ def use_up(attempt: Attempt, seed: int) -> None:
             found = annealing.improve(
                 blocks,
                 low,
-                target=max(int(attempt.progress.bound or 0), 0 if goal is None else goal),
+                target=attempt.target,
                 seed=seed + turn * TURNS,
                 legs=round(TURN / annealing.LEG),
                 keep_going=attempt.keep_going,
