@@ -28,7 +28,10 @@ def modules() -> dict[str, Path]:
 
 @cache
 def imports(name: str) -> frozenset[str]:
-    """Return our modules that a module imports, wherever in it and be it for types alone."""
+    """Return our modules that a module imports, wherever in it and be it for types alone.
+
+    Those that it loads by a name that is written there count, too.
+    """
     ours: set[str] = set()
     known = modules()
     for node in ast.walk(ast.parse(known[name].read_text())):
@@ -40,6 +43,10 @@ def imports(name: str) -> frozenset[str]:
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"
                     ours.add(inner if inner in known else node.module)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
+            told = node.args[0]
+            if isinstance(told, ast.Constant) and told.value in known:
+                ours.add(told.value)
     return frozenset(ours - {name})
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stagepack.integrations.pytorch.pipelining import Running
     from stagepack.integrations.pytorch.plan_measure import PlanMeasure
     from stagepack.integrations.pytorch.stages import Stages
-    from stagepack.planning import ModelPlan
+    from stagepack.planning.model_plan import ModelPlan
 
 Plan = (
     PipelineSolution | GraphSolution | Result[PipelineSolution] | Result[GraphSolution]
