@@ -91,6 +91,14 @@ def require_exportable(problem: Instance, path: Path, form: Form, *, planned: bo
         raise InputError(
             f"a {problem.kind} is exported without", field=f"--{name}", remedy="leave it out"
         )
+    for name, tool in PROBLEMS[problem.kind].tools.items():
+        if tool.ending and path.suffix.lower() == tool.ending:
+            raise InputError(
+                f"{tool.ending} is how files of another tool end",
+                file=path,
+                field="--export",
+                remedy=f"name it: --as {name}",
+            )
     end = export.ending
     if not export.texts and path.suffix.lower() in (".csv", ".json") and path.suffix.lower() != end:
         raise InputError(

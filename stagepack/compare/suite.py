@@ -8,7 +8,7 @@
     threads = 1
 
     [[instances]]
-    files = "cases/*.csv"               # beside the suite; what they do not say stands beside it
+    files = "cases/*.csv"               # or a list; what they do not say stands beside it
     kind = "packing"
 
     [[instances]]
@@ -106,21 +106,36 @@ def _setting(key: str, value: object) -> Any:
 
 def _instances(group: JsonObject, where: str, folder: Path) -> Iterator[Instance]:
     """Yield the instances of one entry of a suite."""
-    sources = [name for name in SOURCES if name in group]
-    if len(sources) != 1 or not isinstance(group[sources[0]], str):
-        given = "" if sources else f" ({', '.join(map(str, group))} is none)" if group else ""
-        raise InputError(
-            f"says no source{given}", field=where, remedy='write files = "..." or catalog'
-        )
-    pattern = group[sources[0]]
+    source, patterns = _source(group, where)
     rest = {key: value for key, value in group.items() if key not in SOURCES}
-    found = 0
-    for chosen in _combinations(rest, where):
-        for instance in _of(sources[0], pattern, chosen, folder):
-            found += 1
-            yield instance
-    if not found:
-        raise InputError(f"{pattern!r} fits nothing", field=where, remedy="see stagepack list")
+    for pattern in patterns:
+        found = 0
+        for chosen in _combinations(rest, where):
+            for instance in _of(source, pattern, chosen, folder):
+                found += 1
+                yield instance
+        if not found:
+            remedy = "see stagepack list" if source == "catalog" else f"looked in {folder}"
+            raise InputError(f"{pattern!r} fits nothing", field=where, remedy=remedy)
+
+
+def _source(group: JsonObject, where: str) -> tuple[str, list[str]]:
+    """Return which source an entry has, and its patterns: one, or a list of them."""
+    sources = [name for name in SOURCES if name in group]
+    if len(sources) != 1:
+        given = "" if sources else f" ({', '.join(map(str, group))} is none)" if group else ""
+        what = f"has {' and '.join(sources)}" if sources else f"says no source{given}"
+        raise InputError(what, field=where, remedy='write files = "..." or catalog')
+    patterns = group[sources[0]]
+    if isinstance(patterns, str):
+        patterns = [patterns]
+    if not isinstance(patterns, list) or not all(isinstance(one, str) for one in patterns):
+        raise InputError(
+            f"is {patterns!r}", field=f"{where}.{sources[0]}", remedy="give a pattern, or a list"
+        )
+    if not patterns:
+        raise InputError("is empty", field=f"{where}.{sources[0]}", remedy="give a pattern")
+    return sources[0], patterns
 
 
 def _of(source: str, pattern: str, given: JsonObject, folder: Path) -> Iterator[Instance]:

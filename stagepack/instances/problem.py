@@ -90,12 +90,15 @@ class Tool:
     requires : str
         Function beside `writer`, ``(instance, **options)``, that refuses what no solution could
         mend, so that it is told before anything is solved; "" for none.
+    ending : str
+        How names of its files end, if nothing else is written under such names; "" for none.
     """
 
     writer: str
     writes: str
     options: Mapping[str, str] = field(default_factory=dict)
     requires: str = ""
+    ending: str = ""
 
 
 @dataclass(frozen=True)

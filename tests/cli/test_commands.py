@@ -445,6 +445,19 @@ def test_local_memory_of_nothing_is_refused_and_parts_of_rows_are_numbers() -> N
     assert run("solve", "groups/squeezenet", "--set", "overlap_limit=0.25").returncode == 0
 
 
+@pytest.mark.parametrize(("name", "tool"), [("offsets.h", "c"), ("net.TFLITE", "tflm")])
+def test_files_of_another_tool_are_never_filled_with_something_else(
+    tmp_path: Path, name: str, tool: str
+) -> None:
+    buffers, out = tmp_path / "net.csv", tmp_path / name
+    sp.write(sp.LmemPacking.from_arrays([3, 1], [0, 0], [1, 2]), buffers)
+    done = run("solve", buffers, "--export", out)
+    assert done.returncode == 2
+    assert f"name it: --as {tool}" in done.stderr
+    assert not done.stdout, "refused before it is solved"
+    assert not out.exists()
+
+
 def test_stages_are_written_for_a_tool(tmp_path: Path) -> None:
     chain = tmp_path / "layers.json"
     sp.write(sp.PipelinePartition.from_arrays([3, 1, 1, 1, 2, 2], devices=3), chain)

@@ -54,9 +54,24 @@ def test_a_suite_says_instances_and_settings(tmp_path: Path) -> None:
     assert len({instance.digest for instance in found.instances.values()}) == 7
 
 
+def test_a_suite_takes_a_list_of_files(tmp_path: Path) -> None:
+    for name in ("b", "a", "c"):
+        sp.write(
+            sp.PipelinePartition.from_arrays([3, 1, ord(name)], devices=1),
+            tmp_path / f"{name}.json",
+        )
+    text = '[[instances]]\nfiles = ["b.json", "a*.json"]\ndevices = [2, 3]\n'
+    found = sp.read_suite(suite(tmp_path, text)).instances
+    assert [name[0] for name in found] == ["b", "b", "a", "a"]
+
+
 @pytest.mark.parametrize(
     ("text", "field", "what"),
     [
+        ('[[instances]]\nfiles = ["suite.toml", 3]', "instances[0].files", "a pattern, or a list"),
+        ("[[instances]]\nfiles = []", "instances[0].files", "is empty"),
+        ('[[instances]]\nfiles = "*.csv"', "instances[0]", "fits nothing; looked in "),
+        ('[[instances]]\nfiles = "*.csv"\ncatalog = "*"', "instances[0]", "has files and catalog"),
         ("", "instances", "no instances"),
         ("metods = []", "metods", "methods"),
         ("seeds = []", "seeds", "not empty"),

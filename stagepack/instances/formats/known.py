@@ -91,10 +91,13 @@ def by_content(data: bytes) -> Format:
         )
     known = "known are " + ", ".join(known.name for known in every())
     first = data[:4096].partition(b"\n")[0]
-    if b"," in first:
-        known += "; tables begin with names of columns: forward, ... or lower, upper, size, ..."
-    elif b";" in first or b"\t" in first:
-        known += "; cells of tables are separated by commas"
+    if any(separator in first for separator in (b",", b";", b"\t")):
+        # What to write comes first: whoever has a table of his own will rename its columns.
+        apart = "" if b"," in first else ", separated by commas"
+        known = (
+            "a table of buffers begins with the columns id,lower,upper,size, one of layers with "
+            f"name,forward,backward,parameters,output{apart}; {known}"
+        )
     elif b"Accelerator configuration" in data:
         known = "Vela prints what can be read with --verbose-allocation"
     raise InputError("is in no format that is known here", field="format", remedy=known)

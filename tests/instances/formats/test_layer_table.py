@@ -73,11 +73,6 @@ def test_times_with_a_unit_in_their_name_are_a_table_too(tmp_path: Path) -> None
         sp.read(table, devices=1)
 
 
-def test_tables_that_nothing_knows_are_told_what_columns_are_called(tmp_path: Path) -> None:
-    with pytest.raises(sp.InputError, match=r"no format.*forward, \.\.\. or lower, upper, size"):
-        sp.read(write(tmp_path / "net.csv", "layer,ms\na,1\n"))
-
-
 @pytest.mark.parametrize(("unit", "scale"), [("ns", 1), ("us", 10**3), ("ms", 10**6)])
 def test_times_are_in_the_unit_that_is_said(tmp_path: Path, unit: str, scale: int) -> None:
     table = write(tmp_path / "net.csv", "forward,backward,output\n1,0.1,9\n2,7.25,9\n")
@@ -89,5 +84,15 @@ def test_times_are_in_the_unit_that_is_said(tmp_path: Path, unit: str, scale: in
 
 
 def test_tables_with_other_separators_are_told_of_commas(tmp_path: Path) -> None:
-    with pytest.raises(sp.InputError, match="cells of tables are separated by commas"):
+    with pytest.raises(sp.InputError, match="output, separated by commas; known are"):
         sp.read(write(tmp_path / "net.csv", "layer;ms\na;1\n"))
+
+
+@pytest.mark.parametrize(
+    "head", ["layer,ms", "tensor,first_op,last_op", "tensor;first_op;last_op", "a\tb"]
+)
+def test_tables_of_other_tools_are_told_of_the_columns_first(tmp_path: Path, head: str) -> None:
+    with pytest.raises(sp.InputError) as caught:
+        sp.read(write(tmp_path / "net.csv", f"{head}\n"))
+    assert "; a table of buffers begins with the columns id,lower,upper,size, " in str(caught.value)
+    assert "layers with name,forward,backward,parameters,output" in str(caught.value)
