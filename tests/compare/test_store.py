@@ -56,10 +56,8 @@ def test_a_suite_says_instances_and_settings(tmp_path: Path) -> None:
 
 def test_a_suite_takes_a_list_of_files(tmp_path: Path) -> None:
     for name in ("b", "a", "c"):
-        sp.write(
-            sp.PipelinePartition.from_arrays([3, 1, ord(name)], devices=1),
-            tmp_path / f"{name}.json",
-        )
+        instance = sp.PipelinePartition.from_arrays([3, 1, ord(name)], devices=1, name=name)
+        sp.write(instance, tmp_path / f"{name}.json")
     text = '[[instances]]\nfiles = ["b.json", "a*.json"]\ndevices = [2, 3]\n'
     found = sp.read_suite(suite(tmp_path, text)).instances
     assert [name[0] for name in found] == ["b", "b", "a", "a"]
