@@ -518,7 +518,9 @@ def improve(
     while known > target:
         at = int(np.argmax(peaks))
         component, low = packing.components[at], target
-        several = beams.setdefault(at, Beams(component, seed))
+        if at not in beams:
+            beams[at] = Beams(component, seed)
+        several = beams[at]
         # The target gets as many draws as all between it and the peak.
         tries = [(target, HALVINGS * len(FIRST))] + [(-1, len(FIRST))] * HALVINGS
         for given, draws in tries:

@@ -11,7 +11,7 @@ from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.beam_search import beam_state as state
 from stagepack.heuristics.packing.constructive.stack import stack
 from stagepack.heuristics.packing.exact_search import exact
-from stagepack.heuristics.packing.exact_search.components import Packing
+from stagepack.heuristics.packing.exact_search.components import Component, Packing
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -144,3 +144,24 @@ def test_seeds_begin_with_unlike_settings() -> None:
     component = Packing(Blocks.of(planted(np.random.default_rng(3), 40, 64, 60))).components[0]
     first = [beam.Beams(component, seed)._draw(0)[0] for seed in range(len(beam.FIRST))]
     assert first == list(beam.FIRST)
+
+
+def test_searches_are_made_once_and_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the target, which nothing reaches here, is tried again."""
+    instance = LmemPacking.from_arrays(
+        [4, 6, 5, 4, 2, 7, 7, 8], [0, 0, 0, 1, 1, 2, 3, 4], [2, 1, 3, 2, 4, 5, 4, 5]
+    )
+    made, turns = [], iter(range(6))
+
+    class Told(beam.Beams):
+        def __init__(self, component: Component, seed: int = 0) -> None:
+            made.append(component)
+            super().__init__(component, seed)
+
+        def run(self, *_: object) -> int:
+            return state.DEAD if next(turns, None) is not None else state.RUNNING
+
+    monkeypatch.setattr(beam, "Beams", Told)
+    lowest(instance, 0)
+    assert next(turns, None) is None
+    assert len(made) == 1
