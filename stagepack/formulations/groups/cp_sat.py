@@ -351,7 +351,7 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
                 chosen += [(self.u[b], spill.store), (self.v[b], spill.load)]
             else:
                 chosen += [(self.u[b], -1), (self.v[b], -1)]
-        if spilled or any(at >= 0 and at not in row for row, at in chosen):
+        if spilled or any(at_row >= 0 and at_row not in row for row, at_row in chosen):
             return np.full(len(values), np.nan)
         for row, at_row in chosen:
             for p, literal in row.items():
@@ -366,7 +366,9 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
     def _hint_addresses(self, values: Array, table: Timetable, offsets: tuple[int, ...]) -> None:
         away = {spill.tensor for spill in table.spills}
         lives = list(enumerate(self.frame.lives))
-        keys = [(b, False) for b, _ in lives] + [(b, True) for b, at in lives if at.tensor in away]
+        keys = [(b, False) for b, _ in lives] + [
+            (b, True) for b, life in lives if life.tensor in away
+        ]
         place, met = {}, 0
         for buffer, key in zip(table.buffers, keys, strict=True):
             turns, rest = table.turns(buffer)

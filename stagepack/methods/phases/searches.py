@@ -334,8 +334,8 @@ def _columns(pairs: Pairs, engine: Engine, settings: Settings, name: str, model:
         best = progress.solution
         here = best is not None and (best.microbatch, best.io_tiles) == pair
         terms = _terms(table)
-        counted = settings.deterministic or engine.name == "highs"  # whose presolve cannot be ended
-        if counted and SOLVED[engine.name] * terms > progress.remaining:
+        endless = settings.deterministic or engine.name == "highs"  # its presolve hears of no end
+        if endless and SOLVED[engine.name] * terms > progress.remaining:
             # Time is better spent on the search than on a model that would not get far.
             progress.reason = f"a model of about {terms:,} terms takes more time than is left"
             pairs.run("enumerate", patient=False)
@@ -520,7 +520,6 @@ def _auto(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) 
 
 
 SEARCHES = ("dp", "enumerate")
-
 
 RUNS: dict[str, Run] = {
     name: counted(run)

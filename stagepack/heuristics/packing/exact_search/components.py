@@ -363,25 +363,25 @@ class Component:
 
         Blocks that may lie at the same places have one row.
         """
-        places, unit, blocks = self.group.places, self.unit, self.blocks
-        blocks["base"] = blocks["effective"] = places.lowest // unit
+        allowed, unit, blocks = self.group.places, self.unit, self.blocks
+        blocks["base"] = blocks["effective"] = allowed.lowest // unit
         begins: dict[bytes, int] = {}
-        rows = []
+        taken = []
         used = 0
-        for i in np.flatnonzero(places.limited).tolist():
+        for i in np.flatnonzero(allowed.limited).tolist():
             if i % OFTEN == 0:
                 self._pause()
-            row = slice(places.ptr[i], places.ptr[i + 1])
-            key = places.key(i)
+            row = slice(allowed.ptr[i], allowed.ptr[i + 1])
+            key = allowed.key(i)
             if key not in begins:
                 begins[key] = used
-                rows.append(row)
+                taken.append(row)
                 used += row.stop - row.start
             blocks["span"][i] = begins[key]
             blocks["span_end"][i] = begins[key] + row.stop - row.start
         spans = np.empty((used, 2), dtype=np.int64)
-        for column, ends in enumerate((places.low, np.minimum(places.high, NOWHERE))):
-            spans[:, column] = np.concatenate([ends[row] for row in rows]) // unit if rows else 0
+        for column, ends in enumerate((allowed.low, np.minimum(allowed.high, NOWHERE))):
+            spans[:, column] = np.concatenate([ends[row] for row in taken]) // unit if taken else 0
         return spans
 
     def _families(self) -> None:
