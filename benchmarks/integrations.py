@@ -269,7 +269,9 @@ def main() -> None:
         for found in source():
             print(f"| {found.peer} | {found.instance} | {found.theirs:,.0f} | {found.ours:,.0f} | "
                   f"{found.bound:,.0f} | {found.seconds:.3f} |", flush=True)  # fmt: skip
-    print(f"\nNot installed here: {', '.join(set(PEERS) - set(there)) or 'none'}")
+    print(f"\nNot installed here: {', '.join(sorted(set(PEERS) - set(there))) or 'none'}")
+    if given.deepspeed is None:
+        print("Not asked: DeepSpeed; --deepspeed FOLDER says where its sources are unpacked")
 
 
 if __name__ == "__main__":

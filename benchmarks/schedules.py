@@ -250,7 +250,7 @@ def cases(limit: float) -> list[dict[str, Any]]:
             found.append(
                 {
                     "instance": known.name,
-                    "authors": AUTHORS.get(name),
+                    "authors": AUTHORS.get(name, "-"),
                     "best known": known.value,
                     "method": method,
                     "objective": result.objective,
