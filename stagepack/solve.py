@@ -9,20 +9,17 @@ import inspect
 import math
 import numbers
 import platform
-import signal
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stagepack import kinds, solvers
 from stagepack.contracts import Instance, InstanceOf, JsonObject, Number, Solution, SolutionT
-from stagepack.errors import InputError, StagepackError, suggest
+from stagepack.errors import InputError, suggest
 from stagepack.instances.problem import PROBLEMS
+from stagepack.interrupts import Interruptible
 from stagepack.methods import AnyMethod, Settings
-from stagepack.progress import Progress, Stopped
+from stagepack.progress import Progress
 from stagepack.result import Result, Status, Termination
 from stagepack.shown import Shown, dataframe, some
 
@@ -40,11 +37,6 @@ REGISTRY: kinds.ByKind[tuple[AnyMethod, ...]] = kinds.ByKind(
 )
 LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
 OPTIONS = {"deterministic": False}
-PATIENCE = 2.0  # seconds after Ctrl-C in which a method may end by itself
-ECHO = 0.5  # seconds in which another Ctrl-C counts as the same one
-AGAIN = 0.05  # seconds until what could not be raised is tried once more
-CALLED_BACK = ("_raw_object_cache_notify", "_raw_object_cache_getbuffer")
-"""Functions that LLVM calls when it has compiled something, where a Ctrl-C of that time arrives."""
 NOTHING = {
     Termination.TIME_LIMIT: "time was over before anything that fits was found",
     Termination.INTERRUPTED: "it was interrupted before anything that fits was found",
@@ -193,7 +185,7 @@ def solve(
         secondary=getattr(instance, "secondary", None),
         by_clock=not settings.deterministic,
     )
-    with _Interruptible(progress):
+    with Interruptible(progress):
         chosen.run(instance, progress, settings)
     progress.close()
     run = {
@@ -311,67 +303,6 @@ def _start(
     else:
         solution = instance.solution_in(given, "warm_start", shaped=False)
     return solution
-
-
-class _Interruptible:
-    """Turns Ctrl-C into a request to end, and a request that nobody hears into an exception.
-
-    An exception in the middle of compiled code, or of the compiler, comes out as any other one:
-    so the first Ctrl-C only asks; where that does not help for `PATIENCE` seconds, or at the next
-    one, KeyboardInterrupt is raised, and whatever becomes of it ends the run with what it has.
-    """
-
-    def __init__(self, progress: Progress[SolutionT]) -> None:
-        self._interrupt = progress.interrupt
-        self._asked = math.inf
-        self._forced = False
-        self._before: Callable[[int, FrameType | None], object] | None = None
-        self._timer: threading.Timer | None = None
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            before = signal.getsignal(signal.SIGINT)
-            if callable(before):  # not where it is ignored
-                self._before = before
-                signal.signal(signal.SIGINT, self._handle)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        now = time.perf_counter()
-        if self._asked == math.inf:
-            self._asked = now
-            self._interrupt()
-            self._signal_after(PATIENCE)
-        elif now - self._asked >= ECHO:  # a group of processes may be signalled twice
-            if _called_back(frame):
-                self._signal_after(AGAIN)
-                return
-            self._forced = True
-            raise KeyboardInterrupt
-
-    def _signal_after(self, seconds: float) -> None:
-        self._timer = threading.Timer(seconds, signal.raise_signal, (signal.SIGINT,))
-        self._timer.daemon = True
-        self._timer.start()
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-        if self._timer is not None:
-            self._timer.cancel()
-        if isinstance(error, KeyboardInterrupt):
-            self._interrupt()
-            return True
-        garbled = self._forced and isinstance(error, Exception)
-        return isinstance(error, Stopped) or (garbled and not isinstance(error, StagepackError))
-
-
-def _called_back(frame: FrameType | None) -> bool:
-    """Whether what is raised here is printed and lost, as native code called what runs."""
-    while frame is not None:
-        if frame.f_code.co_name in CALLED_BACK:
-            return True
-        frame = frame.f_back
-    return False
 
 
 def pack(

@@ -26,6 +26,7 @@ FLOORS = {
     "kinds": 0,
     "linear": 0,
     "progress": 0,
+    "interrupts": 0,
     "result": 0,
     "shown": 0,
     "instances": 1,
@@ -47,7 +48,17 @@ FLOORS = {
     "__main__": 7,
 }
 # On these every wing stands.
-GROUND = {"contracts", "errors", "files", "kinds", "linear", "progress", "result", "shown"}
+GROUND = {
+    "contracts",
+    "errors",
+    "files",
+    "interrupts",
+    "kinds",
+    "linear",
+    "progress",
+    "result",
+    "shown",
+}
 # What a wing may import besides itself and the ground floor.
 MAY_IMPORT = {
     "contracts": set(),
@@ -55,6 +66,7 @@ MAY_IMPORT = {
     "files": {"errors"},
     "kinds": {"errors"},
     "linear": set(),
+    "interrupts": {"contracts", "errors", "progress"},
     "progress": {"contracts", "errors", "result"},
     "result": {"contracts", "errors", "files", "shown"},
     "shown": {"errors", "files"},

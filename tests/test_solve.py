@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from stagepack import interrupts
 from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances import fields
@@ -242,14 +243,14 @@ def test_ctrl_c_at_the_first_incumbent_keeps_it_and_a_safe_bound(method: str) ->
 def test_ctrl_c_waits_where_what_is_raised_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     lost: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lost.append)
-    monkeypatch.setattr(solving, "ECHO", 0.0)
+    monkeypatch.setattr(interrupts, "ECHO", 0.0)
 
     def _raw_object_cache_notify() -> None:  # as LLVM calls it
         signal.raise_signal(signal.SIGINT)
 
     compiled = ctypes.CFUNCTYPE(None)(_raw_object_cache_notify)
     ended = False
-    with solving._Interruptible(Progress(lambda _: 0, lambda _: ())):
+    with interrupts.Interruptible(Progress(lambda _: 0, lambda _: ())):
         signal.raise_signal(signal.SIGINT)
         compiled()
         time.sleep(1.5)

@@ -11,6 +11,7 @@ import numpy as np
 
 from stagepack.contracts import FoundT, InstanceOf, Number, SolutionT
 from stagepack.instances.schedule import PipelineSchedule
+from stagepack.interrupts import Interrupts
 from stagepack.planning.model_plan import Attempt, ModelPlan
 from stagepack.planning.stages import Level, Structure
 from stagepack.result import Result, Status, Termination, Trace
@@ -59,10 +60,10 @@ class Tries:
         """Solve one question."""
         limit = self.limits["time_limit"]
         given = limit if limit is None else self.share * limit
-        found = solve(
-            instance, **{**self.limits, "time_limit": LEAST if self.interrupted else given}
-        )
-        self.interrupted |= found.termination is Termination.INTERRUPTED
+        given = LEAST if self.interrupted else given
+        with Interrupts() as interrupts:
+            found = solve(instance, **{**self.limits, "time_limit": given})
+        self.interrupted |= interrupts.asked or found.termination is Termination.INTERRUPTED
         self._began += found.setup_time
         return found
 
@@ -153,7 +154,8 @@ class Tries:
             if reason:
                 return found
             told = "; ".join(dict.fromkeys(one.reason for one in self.attempts if one.reason))
-            told = told or "the time was over before any plan was made"
+            over = "it was interrupted" if self.interrupted else "the time was over"
+            told = told or f"{over} before any plan was made"
             return dataclasses.replace(found, reason=told)
         value, levels, given = self.best
         proved = bound is not None and value <= bound

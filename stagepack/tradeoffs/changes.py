@@ -9,6 +9,7 @@ from stagepack import files
 from stagepack.contracts import Instance, JsonObject, Number
 from stagepack.instances.answer import require_instance
 from stagepack.instances.tradeoffs import tradeoffs
+from stagepack.interrupts import Interrupts
 from stagepack.report import format as as_text
 from stagepack.report.pages import Chapter, chapter, with_pictures
 from stagepack.report.shown import contents
@@ -185,11 +186,12 @@ def explain(
     by_work = deterministic(options.get("options"))  # so that runs repeat
     changed = list(known.what_ifs(instance))
     results: list[Result[Any]] = []
-    for one in (instance, *(what.instance for what in changed)):
-        limit = _part(time_limit, results, 1 + len(changed), evenly=by_work)
-        results.append(solve(one, method, time_limit=limit, **options))
-        if results[-1].termination is Termination.INTERRUPTED:
-            break
+    with Interrupts() as interrupts:
+        for one in (instance, *(what.instance for what in changed)):
+            limit = _part(time_limit, results, 1 + len(changed), evenly=by_work)
+            results.append(solve(one, method, time_limit=limit, **options))
+            if interrupts.asked or results[-1].termination is Termination.INTERRUPTED:
+                break
     result = results[0]
     critical: tuple[tuple[str, str], ...] = ()
     if result.solution is not None:

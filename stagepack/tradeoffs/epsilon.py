@@ -10,6 +10,7 @@ from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
 from stagepack.instances.arrays import integer
 from stagepack.instances.tradeoffs import axis
+from stagepack.interrupts import Interrupts
 from stagepack.result import Result, Termination
 from stagepack.solve import deterministic, require_keywords, require_time, solve
 from stagepack.tradeoffs.front import Front, FrontPoint
@@ -131,7 +132,8 @@ def pareto(
         return answer
 
     search = Staircase(ask, lambda r: known.used(instance, r.solution), instance.tolerance)
-    result = search.climb(points, shared.goes_on)
+    with Interrupts() as interrupts:
+        result = search.climb(points, lambda: shared.goes_on() and not interrupts.asked)
     left_open = {stretch.high + 1 for stretch in search.open()}
     found = []
     for point in search.known:

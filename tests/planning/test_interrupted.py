@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -80,6 +81,37 @@ def test_fronts_and_explanations_are_as_far_as_they_came(interrupt: Interrupt) -
     plan = sp.plan_model(chain(1))
     interrupt("stagepack.planning.tries", 1)
     assert len(sp.explain_plan(dataclasses.replace(plan, interrupted=False)).changes) <= 1
+
+
+@pytest.mark.parametrize("within", [True, False], ids=["in a solve", "after it"])
+def test_ctrl_c_is_heard_though_the_solve_proves(
+    within: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press(*_: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    def solve(*given: Any, **options: Any) -> Any:
+        optimum = sp.solve(*given, **options).objective
+
+        def at_the_proof(bound: Any, _: str) -> None:
+            if within and bound == optimum:
+                press()
+
+        found = sp.solve(*given, **options, on_bound=at_the_proof)
+        assert found.termination is Termination.PROVED
+        if not within:
+            press()
+        return found
+
+    instance = chain(1, capacity=80)
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr("stagepack.tradeoffs.epsilon.solve", solve)
+    assert sp.pareto(instance).solves == 1
+    monkeypatch.setattr("stagepack.tradeoffs.changes.solve", solve)
+    assert sp.explain(instance).changes == ()
+    monkeypatch.setattr("stagepack.planning.tries.solve", solve)
+    assert sp.plan_model(chain(0)).interrupted
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_nothing_that_fits_is_a_result() -> None:

@@ -1,0 +1,131 @@
+"""Ctrl-C while something is solved: a request to end, which keeps what was found."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Self, TypeAlias
+
+from stagepack.contracts import SolutionT
+from stagepack.errors import StagepackError
+from stagepack.progress import Progress, Stopped
+
+_Handler: TypeAlias = Callable[[int, FrameType | None], object]
+
+PATIENCE = 2.0  # seconds after Ctrl-C in which a method may end by itself
+ECHO = 0.5  # seconds in which another Ctrl-C counts as the same one
+AGAIN = 0.05  # seconds until what could not be raised is tried once more
+CALLED_BACK = ("_raw_object_cache_notify", "_raw_object_cache_getbuffer")
+"""Functions that LLVM calls when it has compiled something, where a Ctrl-C of that time arrives."""
+
+
+class Interruptible:
+    """Turns Ctrl-C into a request to end, and a request that nobody hears into an exception.
+
+    An exception in the middle of compiled code, or of the compiler, comes out as any other one:
+    so the first Ctrl-C only asks; where that does not help for `PATIENCE` seconds, or at the next
+    one, KeyboardInterrupt is raised, and whatever becomes of it ends the run with what it has.
+    """
+
+    def __init__(self, progress: Progress[SolutionT]) -> None:
+        self._interrupt = progress.interrupt
+        self._asked = math.inf
+        self._forced = False
+        self._before: _Handler | None = None
+        self._timer: threading.Timer | None = None
+
+    def __enter__(self) -> None:
+        self._before = _handle_with(self._handle)
+        if isinstance(self._before, Interrupts) and self._before.asked:
+            self._interrupt()
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        now = time.perf_counter()
+        if self._asked == math.inf:
+            self._asked = now
+            self._interrupt()
+            if isinstance(self._before, Interrupts):
+                self._before(number, frame)
+            self._signal_after(PATIENCE)
+        elif now - self._asked >= ECHO:  # a group of processes may be signalled twice
+            if _called_back(frame):
+                self._signal_after(AGAIN)
+                return
+            self._forced = True
+            raise KeyboardInterrupt
+
+    def _signal_after(self, seconds: float) -> None:
+        self._timer = threading.Timer(seconds, signal.raise_signal, (signal.SIGINT,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+        if self._timer is not None:
+            self._timer.cancel()
+        if isinstance(error, KeyboardInterrupt):
+            self._interrupt()
+            return True
+        garbled = self._forced and isinstance(error, Exception)
+        return isinstance(error, Stopped) or (garbled and not isinstance(error, StagepackError))
+
+
+class Interrupts:
+    """Hears Ctrl-C while the block of a ``with`` makes several solves.
+
+    A solve that ends with a proof just after Ctrl-C says so, not that it was interrupted, and
+    between two solves KeyboardInterrupt would cost what those before found.
+
+    Attributes
+    ----------
+    asked : bool
+        Whether to end; solves that begin in the block end at once from then on.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._since = math.inf
+        self._before: _Handler | None = None
+
+    def __enter__(self) -> Self:
+        self._before = _handle_with(self)
+        return self
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Take a signal: the first asks to end, the next one outside of solves raises."""
+        now = time.perf_counter()
+        if not self.asked:
+            self.asked, self._since = True, now
+            if isinstance(self._before, Interrupts):
+                self._before(number, frame)
+        elif now - self._since >= ECHO:  # a group of processes may be signalled twice
+            raise KeyboardInterrupt
+
+    def __exit__(self, *error: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+
+def _handle_with(handler: _Handler) -> _Handler | None:
+    """Handle Ctrl-C, and return what did before; None where it is ignored, or not ours."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before):
+        return None
+    signal.signal(signal.SIGINT, handler)
+    return before
+
+
+def _called_back(frame: FrameType | None) -> bool:
+    """Whether what is raised here is printed and lost, as native code called what runs."""
+    while frame is not None:
+        if frame.f_code.co_name in CALLED_BACK:
+            return True
+        frame = frame.f_back
+    return False
