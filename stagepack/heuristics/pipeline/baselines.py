@@ -59,7 +59,7 @@ def greedy(costs: RangeCosts, pause: Pause = lambda: None) -> PipelineSolution |
     parts = (speed / np.cumsum(speed[::-1])[::-1]).tolist()
     tabular = instance.compute_table is not None or costs.tabular
     # One entry of a view of memory is read in a tenth of the time of one of an array.
-    rows = [] if tabular else [row.data for row in costs.prefix[:, cuts]]
+    works = [] if tabular else [row.data for row in costs.prefix]
     boundaries, at = [0], 0
     for i, (c, part) in enumerate(zip(classes.tolist(), parts, strict=True)):
         if not i % STAGES:
@@ -70,7 +70,7 @@ def greedy(costs: RangeCosts, pause: Pause = lambda: None) -> PipelineSolution |
         if tabular:
             at = _nearest_in_table(costs, cuts, window, c, stashes, part)
         else:
-            at = _nearest(costs, cuts.data, rows[c], window, c, stashes, part)
+            at = _nearest(costs, cuts.data, works[c], window, c, stashes, part)
         if at < window[1]:
             return None
         boundaries.append(int(cuts[at]))
@@ -87,7 +87,7 @@ def _stages(costs: RangeCosts) -> int | None:
 def _nearest(
     costs: RangeCosts,
     cuts: memoryview,
-    row: memoryview,
+    work: memoryview,
     window: tuple[int, int, int],
     c: int,
     stashes: int,
@@ -95,16 +95,17 @@ def _nearest(
 ) -> int:
     """Return which of cuts[low..last] ends a stage nearest to its part of the rest and fits.
 
-    `row` is the work up to each cut.  Less than `low`: none.
+    `work` is that of all layers before each.  Less than `low`: none.
     """
     begin, low, last = window
-    wanted = row[begin] + (row[-1] - row[begin]) * part
+    first, done = cuts[begin], work.__getitem__
+    wanted = work[first] + (work[-1] - work[first]) * part
     # The first cut that is not below the share, and the first of those just below it.
-    after = bisect_left(row, wanted, low, last + 1)
-    before = bisect_left(row, row[max(low, after - 1)], low, last + 1)
+    after = bisect_left(cuts, wanted, low, last + 1, key=done)
+    before = bisect_left(cuts, work[cuts[max(low, after - 1)]], low, last + 1, key=done)
     above = min(after, last)
-    at = above if row[above] - wanted < wanted - row[before] else before
-    furthest = costs.furthest_end(cuts[begin], cuts[at], c, stashes)
+    at = above if work[cuts[above]] - wanted < wanted - work[cuts[before]] else before
+    furthest = costs.furthest_end(first, cuts[at], c, stashes)
     return at if furthest >= cuts[at] else bisect_right(cuts, furthest) - 1
 
 

@@ -17,9 +17,8 @@ class Layers(NamedTuple):
 
     Attributes
     ----------
-    exclusive, stash, peak : ndarray, shape (n,)
-        Bytes that add up, those that do so for every microbatch in flight, and bytes of which a
-        range needs the largest.
+    added, peak : ndarray, shape (n,)
+        Bytes that add up, and bytes of which a range needs the largest.
     latest : ndarray, shape (n,)
         No range that begins at a layer ends later than this.
     start : ndarray, shape (n + 1,)
@@ -28,8 +27,7 @@ class Layers(NamedTuple):
     nbytes : ndarray, shape (keys,)
     """
 
-    exclusive: Array
-    stash: Array
+    added: Array
     peak: Array
     latest: Array
     start: Array
@@ -62,9 +60,7 @@ class Window(NamedTuple):
 
 
 @compiled
-def furthest_fit(
-    budget: int, layers: Layers, stashes: int, capacity: int, window: Window, reach: Array
-) -> bool:
+def furthest_fit(budget: int, layers: Layers, capacity: int, window: Window, reach: Array) -> bool:
     """Find the furthest end of a range that fits, for every first layer.
 
     Two pointers; shared keys are counted in the window, the largest peak is the head of a
@@ -75,14 +71,13 @@ def furthest_fit(
     ----------
     budget : int64
     layers : Layers
-    stashes : int64
-        Microbatches in flight.
     capacity : int64
     window : Window
     reach : ndarray of int64, shape (n,)
         Written: reach[a] >= a, non-decreasing.
     """
-    peak, start, key, nbytes = layers.peak, layers.start, layers.key, layers.nbytes
+    added, peak, nbytes = layers.added, layers.peak, layers.nbytes
+    start, key = layers.start, layers.key
     state, inside, queue = window
     n, a, b = len(peak), state[FIRST], state[END]
     head, tail, total = state[HEAD], state[TAIL], state[TOTAL]
@@ -90,17 +85,17 @@ def furthest_fit(
         b, full = max(a, b), False
         while b < n and budget > 0:
             budget -= 1 + start[b + 1] - start[b]
-            added = layers.exclusive[b] + stashes * layers.stash[b]
+            more = added[b]
             for u in range(start[b], start[b + 1]):
                 if inside[key[u]] == 0:
-                    added += nbytes[key[u]]
+                    more += nbytes[key[u]]
             highest = peak[b]
             if head < tail and peak[queue[head]] > highest:
                 highest = peak[queue[head]]
-            if total + added + highest > capacity:
+            if total + more + highest > capacity:
                 full = True
                 break
-            total += added
+            total += more
             for u in range(start[b], start[b + 1]):
                 inside[key[u]] += 1
             while head < tail and peak[queue[tail - 1]] <= peak[b]:
@@ -113,7 +108,7 @@ def furthest_fit(
         reach[a] = min(b, layers.latest[a])
         budget -= 1 + start[a + 1] - start[a]
         if b > a:
-            total -= layers.exclusive[a] + stashes * layers.stash[a]
+            total -= added[a]
             for u in range(start[a], start[a + 1]):
                 inside[key[u]] -= 1
                 if inside[key[u]] == 0:

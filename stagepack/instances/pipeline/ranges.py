@@ -329,33 +329,29 @@ class RangeCosts:
             return self._next_fixed
         key = (capacity, stashes)
         if key not in self._reach_cache:
+            added = self._exclusive
+            if stashes:
+                added = added + stashes * self.instance.stash
             if needs_kernels(self.instance):
-                fit = self._slide(capacity, stashes, pause)
+                fit = self._slide(added, capacity, pause)
             else:
-                per_layer = self._exclusive + stashes * self.instance.stash
-                fit = np.minimum(furthest_fit(per_layer, self._peak, capacity), self._next_fixed)
+                fit = np.minimum(furthest_fit(added, self._peak, capacity), self._next_fixed)
             if len(self._reach_cache) >= MOST_REACHES:
                 return fit  # as many stashes, as many rows
             self._reach_cache[key] = fit
         return self._reach_cache[key]
 
-    def _slide(self, capacity: int, stashes: int, pause: Callable[[], object]) -> Array:
+    def _slide(self, added: Array, capacity: int, pause: Callable[[], object]) -> Array:
         """Return :meth:`reach` from the compiled kernel, which returns now and then."""
         from stagepack.instances.pipeline import kernels
 
-        instance, shared = self.instance, self.instance.shared
+        shared = self.instance.shared
         layers = kernels.Layers(
-            self._exclusive,
-            instance.stash,
-            self._peak,
-            self._next_fixed,
-            self._first_use,
-            shared.key,
-            shared.nbytes,
+            added, self._peak, self._next_fixed, self._first_use, shared.key, shared.nbytes
         )
         window, fit = kernels.Window.of(layers), np.empty(self.n, dtype=np.int64)
         pause()
-        while not kernels.furthest_fit(CHUNK, layers, stashes, capacity, window, fit):
+        while not kernels.furthest_fit(CHUNK, layers, capacity, window, fit):
             pause()
         return fit
 
@@ -460,8 +456,9 @@ class RangeCosts:
             (rows[0] if self.classes == 1 else rows.min(axis=0))[inner]
             for rows in (self.recv, self.send)
         )
-        dearest = smallest(np.maximum(recv, send), needed).max()
-        together = smallest(recv + send, needed).sum()
+        both = np.maximum(recv, send)
+        dearest = smallest(both, needed).max()
+        together = smallest(np.add(recv, send, out=both), needed).sum()  # new room costs more
         return int(dearest), int(-(-together // self.k))
 
     def memory_matrix(self, device_class: int, stashes: int) -> Array:
@@ -531,7 +528,9 @@ class RangeCosts:
     @cached_property
     def _first_use(self) -> Array:
         """The first use of a shared key at each layer or after it, shape (n + 1,)."""
-        return np.searchsorted(self.instance.shared.layer, np.arange(self.n + 1))
+        first = np.zeros(self.n + 1, dtype=np.int64)
+        np.cumsum(np.bincount(self.instance.shared.layer, minlength=self.n), out=first[1:])
+        return first
 
     @cached_property
     def _next_fixed(self) -> Array:

@@ -85,13 +85,11 @@ def test_furthest_fit_agrees_with_its_plain_twin() -> None:
         uses = [np.flatnonzero(rng.random(3) < 0.3) for _ in range(n)]
         nbytes, capacity = rng.integers(0, 20, 3), int(rng.integers(0, 70))
         start = np.cumsum([0, *map(len, uses)])
-        stashes, stash, latest = int(rng.integers(0, 3)), rng.integers(0, 4, n), np.full(n, n)
         key = np.concatenate(uses)
-        layers = kernels.Layers(per_layer, stash, peak, latest, start, key, nbytes)
+        layers = kernels.Layers(per_layer, peak, np.full(n, n), start, key, nbytes)
         window, found = kernels.Window.of(layers), np.empty(n, dtype=np.int64)
-        per_layer = per_layer + stashes * stash
         budget, calls = int(rng.integers(1, 60)), 1  # of a call: more, the more layers and uses
-        while not kernels.furthest_fit(budget, layers, stashes, capacity, window, found):
+        while not kernels.furthest_fit(budget, layers, capacity, window, found):
             calls += 1
         assert calls >= (n + len(key)) // (budget + 6)
         keys = [set(u.tolist()) for u in uses]
