@@ -425,9 +425,11 @@ def _adapt(
         known.improve(left())
     if known is None:
         return
+    # The part may be over, its bound met: what is made of its schedules is of the whole run.
+    timing = Timing(other, effort.looking(progress))
     found: dict[int, Array] = {}
     for order in known.best:
-        orders = prolonging.prolonged(known.lists.timing, order, search.lists.timing)
+        orders = prolonging.prolonged(timing, order, search.lists.timing)
         if orders is not None and progress.keep_going():
             found.setdefault(*orders)
     for value in sorted(found)[:REPEATED]:

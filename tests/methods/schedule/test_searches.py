@@ -232,6 +232,23 @@ def test_searches_go_on_from_the_start_they_are_given(
     assert "annealing" in better.source
 
 
+def test_a_run_goes_on_where_its_part_of_fewer_microbatches_is_proved() -> None:
+    p, forward = 6, np.full(12, 500)
+    forward[-1] = 900
+    instance = PipelineSchedule.from_arrays(
+        forward,
+        2 * forward,
+        microbatches=18,
+        devices=[*range(p), *reversed(range(p))],
+        memory_forward=2,
+        memory_backward=-2,
+        limit=22,
+    )
+    result = solve(instance, time_limit=2, options={"deterministic": True})
+    assert result.termination in (Termination.PROVED, Termination.TIME_LIMIT)
+    assert result.objective == 77_100
+
+
 def test_auto_searches_a_period_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float | None] = []
 
