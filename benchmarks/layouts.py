@@ -8,7 +8,8 @@ chain      a stage a device
 rounds     v = 2 or 4 stages a device, dealt out in rounds; `fused`: B and W in one
 V          2 stages a device, there and back
 two-way    a chain and its mirror image, each with half of the microbatches
-tight      chains with room for fewer F's than the first stage of 1F1B holds
+tight      chains with room for fewer F's than the first stage of 1F1B holds; `drawn`: stages and
+           latencies at random, each stage's B and W within 5 percent of a draw for all
 
 All others have room for what the first stage of 1F1B holds: p F's of everything a device has.
 """
@@ -36,6 +37,12 @@ SIZES = ((4, (1, 2, 4, 8)), (8, (1, 2, 4, 8)), (16, (1, 2)), (32, (1,)))
 
 TIGHT = ((5, 4, 19), (6, 4, 24), (6, 5, 24), (7, 5, 28), (8, 5, 28), (8, 6, 28))
 """Devices, F's that fit and microbatches of tight chains."""
+
+LONGER = ((9, 5, 36), (9, 6, 32), (10, 6, 30), (12, 8, 36))
+"""The same of those with B and W apart only."""
+
+DRAWN = 16
+"""Tight chains that are drawn."""
 
 
 class Layout(NamedTuple):
@@ -95,6 +102,28 @@ def two_way(p: int, m: int) -> PipelineSchedule:
     )
 
 
+def drawn(seed: int) -> Layout:
+    """Return a tight chain of five to eight stages, with room for four to six F's."""
+    rng = np.random.default_rng([15, seed])
+    p = int(rng.integers(5, 9))
+    fit, m = int(rng.integers(4, min(6, p - 1) + 1)), int(rng.integers(20, 41))
+    forward = rng.uniform(800, 1200, p)
+    backward, weight = (
+        forward * rng.uniform(0.6, 1.6) * rng.uniform(0.95, 1.05, p) for _ in range(2)
+    )
+    instance = PipelineSchedule.from_arrays(
+        *(cycles.astype(int) for cycles in (forward, backward, weight)),
+        microbatches=m,
+        latency=int(rng.uniform(0, 2 * LATENCY)),
+        memory_forward=2,
+        memory_backward=-1,
+        memory_weight=-1,
+        limit=2 * fit,
+        name=f"drawn {seed}",
+    )
+    return Layout(f"tight {fit} drawn {seed}", p, m, instance)
+
+
 def layouts() -> Iterator[Layout]:
     """Yield the lines of the table, small ones first."""
     for p, factors in SIZES:
@@ -112,6 +141,9 @@ def layouts() -> Iterator[Layout]:
     for split, (p, fit, m) in itertools.product((True, False), TIGHT):
         name = f"tight {fit}{'' if split else ' fused'}"
         yield Layout(name, p, m, gpt(p, 1, m, split=split, limit=2 * fit))
+    for p, fit, m in LONGER:
+        yield Layout(f"tight {fit}", p, m, gpt(p, 1, m, limit=2 * fit))
+    yield from map(drawn, range(DRAWN))
     for objective, (p, fit, m) in itertools.product(("span",), TIGHT[::5]):
         yield Layout(
             f"tight {fit} {objective}",

@@ -10,7 +10,9 @@ nothing is later.
 
 With all labels, the best last one is a best schedule.  Where there are too many, labels stand for
 others that are little earlier: what comes of them is a schedule; or, where they become as early
-as each of these, a bound.  Sweeps of both sorts have ever more of them, in the end all.  Labels of
+as each of these, a bound.  Sweeps of both sorts have ever more of them, in the end all.  Those for
+bounds begin with W's that may be interrupted, which fill what is idle and leave little to decide;
+where these labels are all there, W's of one more stage are in one piece.  Labels of
 the first microbatches alone say what any so many in turn need: the way that is left is at least as
 long for those that have not begun.
 
@@ -54,12 +56,14 @@ class Way(enum.Enum):
 SWEEPS = (
     (5_000, Way.ALL),
     (500, Way.BEST),
-    (4_000, Way.BEST),
-    (8_000, Way.MERGED),
-    (8_000, Way.BEST),
+    (2_000, Way.MERGED),
+    (2_000, Way.BEST),
+    (6_000, Way.MERGED),
+    (6_000, Way.BEST),
     (16_000, Way.MERGED),
-    (24_000, Way.BEST),
+    (16_000, Way.BEST),
     (24_000, Way.MERGED),
+    (24_000, Way.BEST),
 )
 """Labels of a step, and what becomes of more."""
 
@@ -69,8 +73,8 @@ WINDOW = 24
 TRIED = 4
 """Labels compared for each that is kept, of those that were least idle."""
 
-FRUITLESS = 0.25
-"""Part of the time that is taken after a sweep that has found nothing."""
+PATIENCE, FRUITLESS = 3, 0.25
+"""Sweeps in turn that have found nothing, after which only a part of the time is taken."""
 
 ROOM, STEPS = 60_000, 4_000_000
 """Labels that are made at a time, and steps of a kernel call: a twentieth of a second."""
@@ -146,6 +150,7 @@ def chain_of(instance: PipelineSchedule) -> kernels.Chain:
         f,
         b,
         np.zeros_like(f) if weight is None else weight[order],
+        np.ones_like(f),
         instance.split,
         np.array([*lag, 0], dtype=np.int64),
         taken,
@@ -155,6 +160,38 @@ def chain_of(instance: PipelineSchedule) -> kernels.Chain:
         after,
         path,
         rest,
+    )
+
+
+def interrupted(chain: kernels.Chain, whole: int) -> kernels.Chain:
+    """Return a chain that asks for no more: W's may be interrupted, but for those of some stages.
+
+    A piece of W gives back its part of the memory; bytes are counted in the largest unit that F, B
+    and W of a stage have in common, times its pieces.
+
+    Parameters
+    ----------
+    chain : Chain
+    whole : int
+        Stages whose W's stay in one piece: those with least memory beside what 1F1B holds there;
+        and others whose memory could not be counted in 64 bits.
+    """
+    p, m = len(chain.lag), chain.m
+    unit = np.gcd(np.gcd(chain.taken, chain.given), chain.later)
+    taken, given, later = chain.taken // unit, chain.given // unit, chain.later // unit
+    limit = np.minimum(chain.limit // unit, taken * m)
+    missing = p - np.arange(p) - limit // taken
+    large = (taken + given + later + limit) > FAR // (4 * (m + 1) * np.maximum(chain.weight, 1))
+    apart = ~large & (chain.weight > 0)
+    apart[np.argsort(-missing, kind="stable")[:whole]] = False
+    pieces = np.where(apart, chain.weight, 1)
+    return chain._replace(
+        weight=np.where(apart, 1, chain.weight),
+        pieces=pieces,
+        taken=taken * pieces,
+        given=given * pieces,
+        later=later,
+        limit=limit * pieces,
     )
 
 
@@ -183,15 +220,16 @@ class Trips:
 
     def __init__(self, instance: PipelineSchedule, progress: ScheduleProgress) -> None:
         self._instance, self._progress = instance, progress
-        self._chain = chain = chain_of(instance)
+        self._chain = self._sweeping = chain = chain_of(instance)
         self._p = len(chain.lag)
         self._going = effort.asking(progress)
         columns = 3 * self._p + chain.ahead
         self._stack = self._scratch(columns + 2)
         self._out = np.zeros((ROOM, columns), dtype=np.int64)
         self._parent, self._child = np.zeros((2, ROOM), dtype=np.int32)
+        self._whole = 0 if chain.split else self._p  # stages whose W's no sweep may interrupt
         self._cut = self._hopeless = False  # labels were too many, or what becomes of one
-        self._fruitful = True  # the last sweep found a schedule or a bound
+        self._fruitless = 0  # sweeps since one found a schedule or a bound
         self._sweeps = self._all()
 
     def rest(self, count: int) -> int:
@@ -201,11 +239,17 @@ class Trips:
     def _scratch(self, columns: int) -> Array:
         return np.zeros((2 * self._p * self._chain.ahead + 64, columns), dtype=np.int64)
 
+    @property
+    def leading(self) -> bool:
+        """Whether the best bound known is one of labels: they have the instance in hand."""
+        source = self._progress.bound_source
+        return source is not None and source.startswith(SOURCE)
+
     def find(self, work: float) -> None:
         """Look at labels for so many seconds of work, and go on there the next time."""
         begin, work = spent(), min(work, left())
         for _ in self._sweeps:
-            share = 1.0 if self._fruitful else FRUITLESS
+            share = 1.0 if self._fruitless < PATIENCE else FRUITLESS
             if not self._progress.keep_going() or spent() >= begin + share * work:
                 return
 
@@ -213,20 +257,27 @@ class Trips:
         """Sweep after sweep, until one had all labels, or cannot; yield to look at the clock."""
         most = PARENTS // (self._chain.m * self._p)
         for width, way in SWEEPS:
-            value = self._progress.objective
-            upper = FAR if value is None or way is Way.ALL else int(value)
-            before = value, self._progress.bound
-            yield from self._sweep(min(width, most), way, upper)
-            after = self._progress.objective, self._progress.bound
-            self._fruitful = way is Way.ALL or before != after
-            if not self._cut or self._hopeless:
-                return
+            whole = self._whole if way is Way.MERGED else self._p
+            while True:
+                value = self._progress.objective
+                upper = FAR if value is None or way is Way.ALL else int(value)
+                before = value, self._progress.bound
+                yield from self._sweep(min(width, most), way, upper, whole)
+                after = self._progress.objective, self._progress.bound
+                self._fruitless = self._fruitless + 1 if before == after else 0
+                if self._hopeless or (whole == self._p and not self._cut):
+                    return
+                if self._cut:
+                    break
+                self._whole = whole = min(max(2, whole + 1), self._p)  # one makes no difference
 
     # ------------------------------------------------------------------ a sweep
 
-    def _sweep(self, width: int, way: Way, upper: int) -> Iterator[None]:
+    def _sweep(self, width: int, way: Way, upper: int, whole: int) -> Iterator[None]:
         """Make labels step after step; offer the best last one, and raise the bound."""
         p, labels = self._p, self._first()
+        asked = whole == p  # nothing is allowed that the instance does not
+        self._sweeping = self._chain if asked else interrupted(self._chain, whole)
         steps: list[Step] = []
         self._cut = False
         for i, s in self._turns():
@@ -247,10 +298,11 @@ class Trips:
         if len(labels):
             values = self._values(labels)
             best = int(values.min())
-            if way is not Way.MERGED or not self._cut:
+            if asked and (way is not Way.MERGED or not self._cut):
                 self._offer(self._orders(steps, int(values.argmin()), upper))
         if (way is Way.MERGED or not self._cut) and best < FAR:
-            self._progress.raise_bound(best, f"{SOURCE}, merged" if self._cut else SOURCE)
+            how = ", merged" if self._cut else "" if asked else ", W's interrupted"
+            self._progress.raise_bound(best, SOURCE + how)
 
     def _turns(self) -> Iterator[tuple[int, int]]:
         """Yield microbatch and stage of B's, in the order of steps."""
@@ -271,9 +323,9 @@ class Trips:
 
     def _values(self, labels: Array) -> Array:
         """Return the makespans of last labels: W's that are left come at the end."""
-        p, chain = self._p, self._chain
-        weights = (chain.m - labels[:, p : 2 * p]) * chain.weight if chain.split else 0
-        ends = labels[:, 2 * p : 3 * p] + weights + chain.after
+        p, chain = self._p, self._sweeping
+        weights = chain.pieces * chain.m - labels[:, p : 2 * p] if chain.split else 0
+        ends = labels[:, 2 * p : 3 * p] + weights * chain.weight + chain.after
         best: Array = ends.max(axis=1)
         return best
 
@@ -285,7 +337,7 @@ class Trips:
         places = self._stack, self._out, self._parent, self._child
         while state[0] < len(labels):
             state[2], before = 0, int(state[0])
-            full = kernels.expand(self._chain, i, s, upper, labels, state, STEPS, *places)
+            full = kernels.expand(self._sweeping, i, s, upper, labels, state, STEPS, *places)
             self._going(int(COST * state[2]))
             yield
             if full:
@@ -298,15 +350,15 @@ class Trips:
     def _needed(self, made: int, width: int, way: Way) -> Generator[None, None, int]:
         """Keep the labels that no other makes needless, at most so many; return how many."""
         p, labels = self._p, self._out[:made]
-        key = self._key(labels)
-        worth = labels[:, 2 * p :].sum(axis=1) - labels[:, p : 2 * p] @ self._chain.weight
+        key, weight = self._key(labels), self._sweeping.weight
+        worth = labels[:, 2 * p :].sum(axis=1) - labels[:, p : 2 * p] @ weight
         order = np.lexsort((worth, key))
         keep, kept = np.zeros(made, dtype=np.bool_), np.zeros(made, dtype=np.int64)
         self._going(SORTED * made)
         state = np.zeros(3, dtype=np.int64)
         while state[0] < made:
             state[2] = 0
-            kernels.undominated(p, labels, self._chain.weight, order, key, keep, kept, state, STEPS)
+            kernels.undominated(p, labels, weight, order, key, keep, kept, state, STEPS)
             self._going(int(COST * state[2]))
             yield
         order = order[keep[order]]
@@ -345,7 +397,7 @@ class Trips:
         First those that are little later than these.  Where labels are merged, they become as
         early as each of these, with as many W's done.  More are left where there are more keys.
         """
-        p, weight = self._p, self._chain.weight
+        p, weight = self._p, self._sweeping.weight
         place = np.arange(len(labels))
         while len(labels) > width:
             whose, least = np.full(len(labels), -1), np.full(len(labels), FAR)

@@ -2,7 +2,8 @@
 
 A label is a row of numbers: of every stage the F's it has done, the W's it has done, and when it
 is free; then, of microbatches i, i + 1, .. in turn, when the last F done of it ended (-1: none, or
-all of them), where B of microbatch i is on its way.
+all of them), where B of microbatch i is on its way.  W's that may be interrupted are so many
+pieces of a cycle each: what is said of W's is said of these.
 
 Cost and source: see there.
 """
@@ -30,6 +31,8 @@ class Chain(NamedTuple):
         Microbatches; those whose F's can be done when B of a microbatch is not, itself included.
     forward, backward, weight : ndarray of int64, shape (p,)
         Cycles; 0 for W where B is the whole backward pass.
+    pieces : ndarray of int64, shape (p,)
+        How many W's a microbatch has: 1, or one for each cycle where it may be interrupted.
     split : bool
         Whether there are W's.
     lag : ndarray of int64, shape (p,)
@@ -47,6 +50,7 @@ class Chain(NamedTuple):
     forward: Array
     backward: Array
     weight: Array
+    pieces: Array
     split: bool
     lag: Array
     taken: Array
@@ -69,7 +73,7 @@ def _copy(one: Array, other: Array) -> None:
 def _pending(chain: Chain, label: Array, i: int, t: int) -> int:
     """Return how many W's stage t can do while B of microbatch i is on its way to it."""
     done: int = label[len(chain.lag) + t]
-    return i - done if chain.split else 0
+    return chain.pieces[t] * i - done if chain.split else 0
 
 
 @step
@@ -142,7 +146,7 @@ def _promising(chain: Chain, i: int, s: int, label: Array, upper: int) -> bool:
     p, m = len(chain.lag), chain.m
     free = label[2 * p + s]
     end: int = free + chain.forward[s] * (m - label[s]) + chain.backward[s] * (m - 1 - i)
-    weights = chain.weight[s] * (m - label[p + s]) if chain.split else 0
+    weights = chain.weight[s] * (chain.pieces[s] * m - label[p + s]) if chain.split else 0
     if max(end + chain.path[s], end + weights + chain.after[s]) >= upper:
         return False
     if label[0] < m:
@@ -175,16 +179,17 @@ def _entering(chain: Chain, i: int, s: int, label: Array) -> int:
 
 @step
 def _arriving(chain: Chain, i: int, s: int, label: Array) -> int:
-    """Return from when on the next F of a stage can run; `FAR` where W's may be in its way."""
+    """Return from when on the next F of a stage can run; `FAR` where W's may be in its way.
+
+    Those that may be interrupted are not.
+    """
     p, j = len(chain.lag), label[s]
     t = s
     while t > 0 and label[t - 1] <= j:
         t -= 1
-    if t < s and chain.split:
-        return FAR
     end = label[3 * p + j - i] + chain.lag[t - 1] if t > 0 else 0
     while t < s:
-        if _over(chain, label, i, t) > 0:
+        if _over(chain, label, i, t) > 0 or (chain.split and chain.pieces[t] == 1):
             return FAR
         end = max(end, label[2 * p + t]) + chain.forward[t] + chain.lag[t]
         t += 1

@@ -366,20 +366,21 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
                 return
         if labels is not None and progress.keep_going():
             labels.find(TRIPS * greedy.ROUND * longer)
+        led = labels is not None and labels.leading  # other ways to begin would take their time
         if asked is not None and turn >= int(small) and progress.keep_going():
             asked.raise_bound(WINDOWS * greedy.ROUND * longer)
         if fewer is not None and turn >= int(small) and progress.keep_going():
             fewer.find(STRETCHES * greedy.ROUND * longer)
             for order in fewer.prolonged()[:REPEATED]:
                 search.follow(order, "prolonged schedule")
-        elif turn == int(small):
+        elif turn == int(small) and not led:
             _adapt(search, settings, prolonging.fewer(instance), "prolonged schedule")
         _improve(search, progress, greedy.ROUND * longer)
         if fewer is None and turn == int(small):
             # Long: what anneals at once has had a turn.
             _adapt(search, settings, prolonging.more(instance), "shortened schedule")
         periodic = settings.warm_start == "auto" and not modulo.unsupported(instance)
-        if periodic and turn == int(small):
+        if periodic and turn == int(small) and not led:
             with lending(1, greedy.ROUND):
                 modulo.search(instance, progress, settings)
             progress.reason = ""

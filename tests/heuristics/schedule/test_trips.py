@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.layouts import gpt
 from stagepack.heuristics.schedule import trips
+from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, least_memory
 from stagepack.progress import Progress
 from tests.random_schedules import optimum
@@ -67,6 +68,52 @@ def test_merged_labels_are_bounds(monkeypatch: pytest.MonkeyPatch, seed: int) ->
     monkeypatch.setattr(trips, "SWEEPS", ((2, MERGED),))
     instance = chain(seed)
     assert 0 < (found(instance).bound or 0) <= (optimum(instance) or 0)
+
+
+@pytest.mark.parametrize("seed", range(0, 24, 2))
+def test_interrupted_weights_ask_for_no_more_the_fewer_stages_they_stay_whole_on(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    instance, values = chain(seed), [0]
+    for whole in range(instance.p + 1):
+        progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
+        for _ in trips.Trips(instance, progress)._sweep(5_000, MERGED, FAR, whole):
+            pass
+        values.append(int(progress.bound or 0))
+    assert values == sorted(values)
+    assert values[-1] == optimum(instance)
+
+
+def test_interrupted_weights_prove_more_with_as_many_labels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance = gpt(7, 1, 14, limit=2 * 4)
+    best = found(instance)
+    monkeypatch.setattr(trips, "SWEEPS", ((300, MERGED),))
+    few = found(instance)
+    assert best.objective == 70_252
+    assert 70_000 < (few.bound or 0) <= 70_252  # 69,417 with all W's whole
+
+
+def test_weights_stay_whole_where_pieces_are_too_many_to_count() -> None:
+    instance = gpt(3, 1, 6, limit=2 * 2)
+    assert instance.backward is not None
+    assert instance.weight is not None
+    cycles, memory = 10**9, 10**8
+    large = instance.replace(
+        forward=instance.forward * cycles,
+        backward=instance.backward * cycles,
+        weight=instance.weight * cycles,
+        memory_forward=2 * memory + 1,  # no unit that all have in common
+        memory_backward=-memory,
+        memory_weight=-memory - 1,
+        limit=2 * (2 * memory + 1),
+    )
+    assert trips.interrupted(trips.chain_of(large), 0).pieces.tolist() == [1, 1, 1]
+    whole = trips.interrupted(trips.chain_of(instance), 1)
+    assert whole.pieces[0] == 1
+    assert (whole.pieces[1:] == instance.weight[1:]).all()
+    assert found(large).bound == found(large).objective
 
 
 def test_merged_labels_are_close_to_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
