@@ -243,7 +243,16 @@ def save(figure: Figure, path: str | Path) -> None:
 
 
 def encoded(figure: Figure, kind: str, dpi: int) -> bytes:
-    """Return a figure of matplotlib as the bytes of a file of a `kind`: png, svg, pdf."""
+    """Return a figure of matplotlib as the bytes of a file.
+
+    Parameters
+    ----------
+    figure : Figure
+    kind : str
+        "png", "svg" or "pdf".
+    dpi : int
+        Dots per inch, where it is made of dots.
+    """
     stream = io.BytesIO()
     with warnings.catch_warnings():  # a name may hold letters that the font does not have
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)

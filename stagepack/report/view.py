@@ -289,7 +289,17 @@ def view(kind: str) -> AnyView:
 
 
 def no_picture(kind: str, field: str = "", *, interactive: bool = False) -> InputError:
-    """Return the error that there is no picture of this kind, or none that is interactive."""
+    """Return the error that there is no picture of this kind, or none that is interactive.
+
+    Parameters
+    ----------
+    kind : str
+        Of problems.
+    field : str
+        The option that asked for it.
+    interactive : bool
+        There are pictures, but none that is interactive.
+    """
     if interactive:
         return InputError(
             f"there is no interactive picture of {a(kind)}",

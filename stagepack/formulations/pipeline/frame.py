@@ -300,7 +300,15 @@ def common(cuts: Array, others: Array) -> Array:
 
 
 def span(places: Array, first: int, last: int) -> Array:
-    """Return the places from `first` to `last`."""
+    """Return the places from `first` to `last`.
+
+    Parameters
+    ----------
+    places : ndarray of int64
+        Ascending.
+    first, last : int
+        Both are among what is returned where they are places.
+    """
     begin = np.searchsorted(places, first)
     return np.asarray(places[begin : np.searchsorted(places, last, side="right")])
 

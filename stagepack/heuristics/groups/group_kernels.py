@@ -85,20 +85,46 @@ and of the operator that takes the most beside them.  Whether the group cannot b
 
 @step
 def moved(nbytes: int, latency: int, rate: tuple[int, int]) -> int:
-    """Return the cycles of a transfer; the rate is a fraction."""
+    """Return the cycles of a transfer.
+
+    Parameters
+    ----------
+    nbytes : int64
+    latency : int64
+        Cycles before the first byte.
+    rate : (int64, int64)
+        Bytes, and the cycles in which so many are moved.
+    """
     return latency + ceil(nbytes * rate[1], rate[0])
 
 
 @step
 def row_cycles(machine: Machine, compute: int, transfers: int) -> int:
-    """Return the cycles of a row."""
+    """Return the cycles of a row.
+
+    Parameters
+    ----------
+    machine : Machine
+        Says which part of compute and transfers runs at once.
+    compute, transfers : int64
+        Cycles of each by itself.
+    """
     less = min(compute, transfers)
     return max(compute, transfers) + less - machine.overlap[0] * less // machine.overlap[1]
 
 
 @step
 def lane_bytes(machine: Machine, n: int, c: int, d: int, plane: int) -> int:
-    """Return the bytes in every lane of n * c * d planes of so many bytes."""
+    """Return the bytes in every lane of n * c * d planes of so many bytes.
+
+    Parameters
+    ----------
+    machine : Machine
+    n, c, d : int64
+        Extents of the tensor: channels are dealt out to lanes.
+    plane : int64
+        Bytes of a plane of rows and columns, which begins at a whole number of execution units.
+    """
     return n * d * ceil(c, machine.lanes) * ceil(plane, machine.eu_bytes) * machine.eu_bytes
 
 

@@ -155,7 +155,15 @@ def _empty(paths: Paths) -> None:
 
 @step
 def arrival(graph: Graph, paths: Paths, v: int) -> int:
-    """Return when all is there that operation v waits for beside its device."""
+    """Return when all is there that operation v waits for beside its device.
+
+    Parameters
+    ----------
+    graph : Graph
+    paths : Paths
+        Its `early` says so of all other operations.
+    v : int64
+    """
     row = graph.row[v]
     found = 0
     for arc in range(paths.into_first[row], paths.into_first[row + 1]):
@@ -167,7 +175,15 @@ def arrival(graph: Graph, paths: Paths, v: int) -> int:
 
 @step
 def due(graph: Graph, paths: Paths, v: int) -> int:
-    """Return when operation v must have ended for what waits for it beside its device."""
+    """Return when operation v must have ended for what waits for it beside its device.
+
+    Parameters
+    ----------
+    graph : Graph
+    paths : Paths
+        Its `late` says so of all other operations.
+    v : int64
+    """
     row = graph.row[v]
     found = FAR
     for arc in range(graph.first[row], graph.first[row + 1]):

@@ -132,7 +132,16 @@ def _rank(depth: Array, turn: tuple[int, int, int]) -> Array:
 
 
 def changed(policy: Policy, shop: Shop, random: np.random.Generator) -> Policy:
-    """Return a policy that differs from `policy` in one to three places."""
+    """Return a policy that differs from `policy` in one to three places.
+
+    Parameters
+    ----------
+    policy : Policy
+        Stays as it is.
+    shop : Shop
+        Whose stages and microbatches limit what a place may hold.
+    random : numpy.random.Generator
+    """
     cap, debt, rank, wait, strict = (column.copy() for column in policy)
     p = len(cap)
     for _ in range(int(random.integers(1, 4))):

@@ -28,8 +28,16 @@ def covered(
 ) -> tuple[tuple[Array, Array], int, bool]:
     """Return members (buffer, clique) of cliques that cover every conflict of an instance.
 
-    Also how many cliques there are, and whether the cover was cut short.  Buffers of one block
-    never conflict.  The parameters are those of :func:`clique_cover`.
+    Also how many cliques there are, and whether the cover was cut short.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+        With explicit conflicts.
+    block : ndarray of int64, shape (n,)
+        The block of each buffer; those of one block never conflict.
+    keep_going : callable
+        As for :func:`clique_cover`.
     """
     assert instance.conflicts is not None
     n, pairs = instance.n, instance.conflicts

@@ -96,9 +96,11 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
         layer_class : array_like of int, shape (n,), optional
             All layers differ when absent.
         chip : Chip
-            Or a quick one by its fields: `memory`, `tiles`, `io_tiles`, `remote_bandwidth`,
-            `host_bandwidth`, `tile_bandwidth`, `gather_bandwidth`, `startup`; where both are given
-            the fields replace the chip's.
+            Or a quick one by the fields that follow, which replace those of a chip that is given.
+        memory, tiles, startup : int, optional
+        io_tiles : (int, int), optional
+        remote_bandwidth, host_bandwidth, tile_bandwidth, gather_bandwidth : float, optional
+            As :class:`.Chip` has them.
         microbatch, global_batch, data_parallel, steps : int
             With `steps` the microbatch is given (1 when left out) and the global batch follows.
             With `global_batch` and `microbatch` the steps follow.  With `global_batch` alone the

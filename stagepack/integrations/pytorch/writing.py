@@ -133,5 +133,13 @@ def _listed(names: list[str]) -> str:
 
 
 def write(stages: Stages, name: str, path: Path) -> None:
-    """Write the file; see :func:`written`."""
+    """Write the stages as a file of Python.
+
+    Parameters
+    ----------
+    stages : Stages
+    name : str
+        As for :func:`written`.
+    path : Path
+    """
     files.write(path, written(stages, name).encode())

@@ -157,7 +157,17 @@ no solutions, but what is known where there is none."""
 
 
 def note_over(progress: PackingProgress, peak: int, source: str) -> None:
-    """Remember the peak of a placement above the capacity, if it is the lowest so far."""
+    """Remember the peak of a placement above the capacity, if it is the lowest so far.
+
+    Parameters
+    ----------
+    progress : PackingProgress
+        Whose trace gets an event of the kind `OVER`.
+    peak : int
+        Above the capacity.
+    source : str
+        Which method it is of.
+    """
     known = nearest(progress)
     if progress.solution is None and (known is None or peak < known.value):
         progress.trace.events.append(Event(progress.elapsed, OVER, peak, source))
@@ -171,7 +181,13 @@ def nearest(progress: PackingProgress) -> Event | None:
 def compile_kernels(attempt: Attempt, *parts: str, rigid: bool = False) -> None:
     """Compile what a method needs (the first time) outside of the time limit.
 
-    That is for the blocks as they are, or for what those made rigid need.
+    Parameters
+    ----------
+    attempt : Attempt
+    *parts : str
+        As for :func:`warm_up`, of which some bring others.
+    rigid : bool
+        The search will see the blocks made rigid only.
     """
     if {"greedy", "valleys"} & set(parts) and not attempt.blocks.plain:
         parts += ("lists",)

@@ -43,7 +43,18 @@ SWEEPS = 40
 def placed_first(
     name: str, instance: LmemPacking, progress: PackingProgress, settings: Settings
 ) -> bool:
-    """Whether a method places this instance straight from its conflicts."""
+    """Whether a method places this instance straight from its conflicts.
+
+    Parameters
+    ----------
+    name : str
+        Of the method.
+    instance : LmemPacking
+    progress : PackingProgress
+        Says how much time is left.
+    settings : Settings
+        A start or an engine that is asked for needs the whole method.
+    """
     graph = instance.conflicts
     if graph is None or (len(graph) < MANY and instance.n < LARGE):
         return False

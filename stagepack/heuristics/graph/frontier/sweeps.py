@@ -221,7 +221,13 @@ class Sweeps:
         return self.begin(reverse, limit, delta, guide, beam).go_on(work)
 
     def begin(self, reverse: bool, limit: int, delta: int, guide: Guide, beam: int = 0) -> Sweep:
-        """Return a sweep of which nothing is done yet; the parameters are those of :meth:`run`."""
+        """Return a sweep of which nothing is done yet.
+
+        Parameters
+        ----------
+        reverse, limit, delta, guide, beam
+            As for :meth:`run`.
+        """
         ask = self._question(reverse, limit, delta, guide, beam)
         plan, other = self.plans[reverse], self.plans[not reverse]
         return Sweep(plan, ask, other, reverse, limit, guide, self._memory // 12, self._pause)

@@ -282,6 +282,22 @@ class CanonicalPortfolio(Portfolio):
         """Search with beams; the next time it is gone on, where the capacity is the same.
 
         Draws go to the blocks as they are and to what is merged in turns.
+
+        Parameters
+        ----------
+        capacity : int
+            In units, above the lift.
+        seconds : float
+            Of work, until which a draw is begun or gone on with.
+        keep_going : callable
+            Asked between chunks of work.
+        before : callable, optional
+            Called before the first beam is made.
+
+        Returns
+        -------
+        int
+            FOUND, LIMIT when the seconds are over, or RUNNING when `keep_going` said no.
         """
         until = effort.spent() + seconds
         made = self._merged.get(capacity)
@@ -328,7 +344,24 @@ class CanonicalPortfolio(Portfolio):
         keep_going: Callable[[], bool],
         beside: Beside | None = None,
     ) -> int:
-        """Search in several orders; without room, in half of them with what is merged then."""
+        """Search in several orders; without room, in half of them with what is merged then.
+
+        Parameters
+        ----------
+        capacity : int
+            In units, above the lift.
+        number : int
+            Of the round, from 0.
+        keep_going : callable
+            Asked between chunks of work.
+        beside : callable, optional
+            Called after each search.
+
+        Returns
+        -------
+        int
+            As that of :class:`Portfolio`.
+        """
         self._units = None
         if capacity not in self._merged:
             try:

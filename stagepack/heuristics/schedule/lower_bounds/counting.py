@@ -171,7 +171,14 @@ class Counting:
         return head
 
     def ramps(self, d: int, head: Array, tail: Array) -> tuple[Ramp, Ramp]:
-        """Return how long device d is idle in its first and in its last cycles at least."""
+        """Return how long device d is idle in its first and in its last cycles at least.
+
+        Parameters
+        ----------
+        d : int
+        head, tail : ndarray of int64, shape (operations,)
+            Cycles that pass at least before each operation begins, and after it ends.
+        """
         tail = tail - self.instance.after[d]
         return self._idle(d, self._forth, head), self._idle(d, self._back, tail)
 

@@ -77,7 +77,11 @@ def require_layout(
 ) -> None:
     """Refuse what no cut could mend: letters that do not tell, ranks for other numbers of stages.
 
-    See :func:`layout`.
+    Parameters
+    ----------
+    instance : PipelinePartition
+    ranks, letters, skips
+        As for :func:`layout`.
     """
     SKIPS.of(skips)
     units_of(instance, letters)

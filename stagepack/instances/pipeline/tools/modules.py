@@ -100,7 +100,11 @@ def require_modules(
 ) -> None:
     """Refuse what no cut could mend: names that the model has not, or that the layers have not.
 
-    See :func:`torchtitan`.
+    Parameters
+    ----------
+    instance : PipelinePartition
+    modules, ranks, skips
+        As for :func:`torchtitan`.
     """
     SKIPS.of(skips)
     require_ranks(instance, ranks)

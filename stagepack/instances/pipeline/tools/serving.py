@@ -68,7 +68,11 @@ def require_layers(
 ) -> None:
     """Refuse what no cut could mend: layers that are not counted, more devices than layers.
 
-    See :func:`environment`.
+    Parameters
+    ----------
+    instance : PipelinePartition
+    letters, skips
+        As for :func:`environment`.
     """
     SKIPS.of(skips)
     units = units_of(instance, letters)
