@@ -84,7 +84,8 @@ def gpt(p: int, v: int, m: int, *, split: bool = True, **more: Any) -> PipelineS
 def two_way(p: int, m: int) -> PipelineSchedule:
     """Return two chains on the same devices in opposite order, each with half of m."""
     line = list(range(p))
-    forward, backward, weight = (np.tile(column, 2) for column in times(p, 1, split=True))
+    columns = [column for column in times(p, 1, split=True) if column is not None]
+    forward, backward, weight = (np.tile(column, 2) for column in columns)
     edges = [(s, s + 1) for s in itertools.chain(range(p - 1), range(p, 2 * p - 1))]
     return PipelineSchedule.from_arrays(
         forward,

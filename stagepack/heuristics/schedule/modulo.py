@@ -92,67 +92,98 @@ def search(
     with progress.setup("loading kernels"):
         _warm_up(instance.objective is Objective.SPAN)
     with contextlib.suppress(Stopped):
-        _search(instance, progress, settings, start)
+        _Periods(instance, progress, settings, start).run()
 
 
-def _search(
-    instance: PipelineSchedule,
-    progress: Progress[ScheduleSolution],
-    settings: Settings,
-    start: ScheduleSolution | None,
-) -> None:
-    going = effort.asking(progress)
-    if progress.bound is None:
-        progress.raise_bound(*bounds.bound(instance, going))
-    lists = Lists(instance, look=effort.looking(progress))
-    timing, shop = lists.timing, lists.shop
-    m = int(instance.microbatches[0])
-    least = int(instance.work.max()) // m
-    sequence = int(shop.duration.sum() + 2 * instance.lag.sum())
-    random = np.random.default_rng(settings.seed).integers(1, 1 << 63, size=1, dtype=np.uint64)
-    order = np.array(instance.order, dtype=np.int64)
-    time = np.zeros((instance.p, 3), dtype=np.int64)
-    best = None if start is None else int(instance.evaluate(start))
-    best_order = None if start is None else timing.order_of(start.start)
-    for number in rounds(settings):
-        if not going(0):
-            return
-        period = least
-        while period <= sequence and (best is None or period * (m - 1) < best):
-            if not going(0):
+class _Periods:
+    """The best schedule so far, and what periods are tried with.
+
+    Attributes
+    ----------
+    best : int or None
+        Objective value of the best schedule.
+    order : ndarray of int64 or None
+        The orders of all devices in it, flat.
+    """
+
+    def __init__(
+        self,
+        instance: PipelineSchedule,
+        progress: Progress[ScheduleSolution],
+        settings: Settings,
+        start: ScheduleSolution | None,
+    ) -> None:
+        self.instance, self.progress, self.settings = instance, progress, settings
+        self.keep_going = effort.asking(progress)
+        if progress.bound is None:
+            progress.raise_bound(*bounds.bound(instance, self.keep_going))
+        self.lists = Lists(instance, look=effort.looking(progress))
+        self.random = np.random.default_rng(settings.seed).integers(1, 1 << 63, 1, np.uint64)
+        self.best = None if start is None else int(instance.evaluate(start))
+        self.order = None if start is None else self.lists.timing.order_of(start.start)
+
+    def run(self) -> None:
+        """Try all periods and improve the best schedule, with more work from round to round."""
+        for number in rounds(self.settings):
+            if not self.keep_going(0):
                 return
-            tries = TRIES << min(number, 4)
-            if placed(shop, order, period, tries, random, time, going):
-                for source, found in _completed(lists, time, period, going):
-                    starts = timing.best(found) if timing.fits(found) else None
-                    if starts is None:
-                        continue
-                    solution = ScheduleSolution.of(instance, starts)
-                    value = int(instance.evaluate(solution))
-                    going(evaluation(instance))
-                    if best is None or value < best:
-                        best, best_order = value, found
-                        effort.offer(instance, progress, solution, f"{source}, period {period:,}")
+            for period in self._periods():
+                if not self.keep_going(0):
+                    return
+                self._try(period, TRIES << min(number, 4))
+            if self.order is None:
+                self.progress.reason = "no period was found whose steady state is within memory"
+                continue
+            if not self.keep_going(0):
+                return
+            if annealing.affordable(self.lists.timing):
+                self._improve(self.order, number)
+
+    def _periods(self) -> Iterator[int]:
+        """Yield periods from the least to that of one microbatch after the other.
+
+        They end where all microbatches take as long as the best schedule.
+        """
+        instance, m = self.instance, int(self.instance.microbatches[0])
+        sequence = int(self.lists.shop.duration.sum() + 2 * instance.lag.sum())
+        period = int(instance.work.max()) // m
+        while period <= sequence and (self.best is None or period * (m - 1) < self.best):
+            yield period
             period = max(period + 1, int(period * STEP))
-        if best_order is None:
-            progress.reason = "no period was found whose steady state is within memory"
-            continue
-        if not going(0):
+
+    def _try(self, period: int, tries: int) -> None:
+        """Place a microbatch at random so many times; complete and offer the best placing."""
+        instance, timing = self.instance, self.lists.timing
+        order = np.array(instance.order, dtype=np.int64)
+        time = np.zeros((instance.p, 3), dtype=np.int64)
+        if not placed(self.lists.shop, order, period, tries, self.random, time, self.keep_going):
             return
-        if not annealing.affordable(timing):
-            continue
-        with progress.setup("loading kernels"):
+        for source, found in _completed(self.lists, time, period, self.keep_going):
+            starts = timing.best(found) if timing.fits(found) else None
+            if starts is None:
+                continue
+            solution = ScheduleSolution.of(instance, starts)
+            value = int(instance.evaluate(solution))
+            self.keep_going(evaluation(instance))
+            if self.best is None or value < self.best:
+                self.best, self.order = value, found
+                effort.offer(instance, self.progress, solution, f"{source}, period {period:,}")
+
+    def _improve(self, order: Array, number: int) -> None:
+        """Anneal the orders of the best schedule; later rounds cool more slowly."""
+        timing = self.lists.timing
+        with self.progress.setup("loading kernels"):
             annealing.warm_up()
-        best_order = annealing.improve(
+        self.order = annealing.improve(
             timing,
-            best_order,
-            seed=settings.seed + number,
+            order,
+            seed=self.settings.seed + number,
             settings=annealing.cooling(number, timing),
-            least=int(progress.bound or 0),
-            keep_going=going,
-            on_order=lambda found: _offer(timing, found, progress),
+            least=int(self.progress.bound or 0),
+            keep_going=self.keep_going,
+            on_order=lambda found: _offer(timing, found, self.progress),
         )
-        best = timing.value(best_order)
+        self.best = timing.value(self.order)
 
 
 def placed(

@@ -102,7 +102,7 @@ def best(
         packed = place_in_order(blocks, order, policy=rule.policy, keep_going=keep_going)
         found.offer(packed, rule.name)
     if found.peak > goal:
-        _by_cores(blocks, measures, goal, seed, keep_going or (lambda: True), found)
+        _Cores(blocks, measures, goal, keep_going or (lambda: True), found).run(seed)
     if found.offsets is not None and found.peak > goal and keep_going is not None:
         repair.improve(
             blocks,
@@ -134,74 +134,97 @@ class _Found:
                 self.report(offsets, source)
 
 
-def _by_cores(
-    blocks: Blocks,
-    measures: Measures,
-    target: int,
-    seed: int,
-    keep_going: KeepGoing,
-    found: _Found,
-) -> None:
-    """Pack a core, place the others around it, let the core grow by what sticks out."""
-    heaviest = measures.heaviest_load
-    greatest = int(blocks.load.max())
-    core = heaviest >= CORE * greatest
-    offsets = np.full(blocks.b, -1, dtype=np.int64)
-    legs, filling, least = 6, 0.0, None
-    for turn in range(ROUNDS):
-        if turn and not keep_going():
-            return
-        members = np.flatnonzero(core)
-        packed = _pack_core(
-            _part(blocks, members),
-            offsets[members],
-            target,
-            seed + turn,
-            legs if turn else 2,
-            min(filling, MOST_LEGS * annealing.LEG),
-            keep_going,
-        )
-        if packed is None:
-            return
-        peak = int((packed + blocks.size[members]).max())
-        if least is not None and least == (len(members), peak) and peak > target:
-            legs = min(2 * legs, MOST_LEGS)  # the others would be placed as before
-            continue
-        least = len(members), peak
-        offsets[:] = -1
-        offsets[members] = packed
-        goal = max(target, peak)
-        joining, began = members[:0], effort.spent()
-        for level in (*LEVELS, 0.0):
-            members = np.flatnonzero(core | (heaviest >= level * greatest))
-            # The last level is everything; it is not cut out again.
-            last = len(members) == blocks.b
-            part = blocks if last else _part(blocks, members)
-            shape = measures if last else Measures(part)
-            tries = _complete(part, shape, offsets[members], goal, keep_going)
-            if not tries:
+class _Cores:
+    """Packs a core, places the others around it, and lets the core grow by what sticks out.
+
+    Attributes
+    ----------
+    core : ndarray of bool, shape (b,)
+        Blocks of the core: those that live where most bytes do, and what has joined them.
+    offsets : ndarray of int64, shape (b,)
+        Of the last packing of the core and of what was placed around it; -1 for all others.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        measures: Measures,
+        target: int,
+        keep_going: KeepGoing,
+        found: _Found,
+    ) -> None:
+        self.blocks, self.measures, self.target = blocks, measures, target
+        self.keep_going, self.found = keep_going, found
+        self.greatest = int(blocks.load.max())
+        self.core = measures.heaviest_load >= CORE * self.greatest
+        self.offsets = np.full(blocks.b, -1, dtype=np.int64)
+
+    def run(self, seed: int) -> None:
+        """Go on until the target is met, time is over, or rounds are."""
+        legs, filling, last = 6, 0.0, None
+        for turn in range(ROUNDS):
+            if turn and not self.keep_going():
                 return
+            members = np.flatnonzero(self.core)
+            packed = _pack_core(
+                _part(self.blocks, members),
+                self.offsets[members],
+                self.target,
+                seed + turn,
+                legs if turn else 2,
+                min(filling, MOST_LEGS * annealing.LEG),
+                self.keep_going,
+            )
+            if packed is None:
+                return
+            peak = int((packed + self.blocks.size[members]).max())
+            if last == (len(members), peak) and peak > self.target:
+                legs = min(2 * legs, MOST_LEGS)  # the others would be placed as before
+                continue
+            last, began = (len(members), peak), effort.spent()
+            self.offsets[:] = -1
+            self.offsets[members] = packed
+            joining = self._place_others(max(self.target, peak), turn)
+            if joining is None:
+                return
+            self.core[joining] = True
+            if not len(joining):
+                legs *= 2
+            legs = min(legs, MOST_LEGS)
+            filling = max(filling, LASTING * (effort.spent() - began))
+
+    def _place_others(self, goal: int, turn: int) -> Array | None:
+        """Place the others, level by level, the heavy ones first; return what should join the core.
+
+        None when the target is met, or time is over.  Early turns go no further than the level that
+        shows what should join.
+        """
+        joining = np.empty(0, dtype=np.int64)
+        for level in (*LEVELS, 0.0):
+            heavy = self.measures.heaviest_load >= level * self.greatest
+            members = np.flatnonzero(self.core | heavy)
+            # The last level is everything; it is not cut out again.
+            whole = len(members) == self.blocks.b
+            part = self.blocks if whole else _part(self.blocks, members)
+            shape = self.measures if whole else Measures(part)
+            tries = _complete(part, shape, self.offsets[members], goal, self.keep_going)
+            if not tries:
+                return None
             over, peak, chosen = min(tries, key=lambda item: item[:2])
-            offsets[members] = chosen
+            self.offsets[members] = chosen
             if over:
                 # What sticks out in the packings that are nearly as good joins as well.
                 similar = [option for count, _, option in tries if count <= 2 * over + 2]
                 high = [part.size + option > goal for option in similar if over <= FEW]
                 joining = members[np.logical_or.reduce(high)] if high else members[:0]
-                joining = joining[~core[joining]]
+                joining = joining[~self.core[joining]]
                 goal = max(goal, peak)
-            if last:
-                found.offer(offsets.copy(), "core")
-                if found.peak <= target:
-                    return
+            if whole:
+                self.found.offer(self.offsets.copy(), "core")
+                return None if self.found.peak <= self.target else joining
+            if len(joining) and (0 < turn <= HASTY or (turn and goal >= self.found.peak)):
                 break
-            if len(joining) and (0 < turn <= HASTY or (turn and goal >= found.peak)):
-                break
-        core[joining] = True
-        if not len(joining):
-            legs *= 2
-        legs = min(legs, MOST_LEGS)
-        filling = max(filling, LASTING * (effort.spent() - began))
+        return joining
 
 
 def _part(blocks: Blocks, members: Array) -> Blocks:
