@@ -31,6 +31,7 @@ from stagepack.heuristics.groups.growth_kernels import (
     ceil,
     clear,
     extend,
+    moved,
     retract,
     stored,
 )
@@ -84,47 +85,15 @@ and of the operator that takes the most beside them.  Whether the group cannot b
 
 
 @step
-def moved(nbytes: int, latency: int, rate: tuple[int, int]) -> int:
-    """Return the cycles of a transfer.
-
-    Parameters
-    ----------
-    nbytes : int64
-    latency : int64
-        Cycles before the first byte.
-    rate : (int64, int64)
-        Bytes, and the cycles in which so many are moved.
-    """
-    return latency + ceil(nbytes * rate[1], rate[0])
-
-
-@step
-def row_cycles(machine: Machine, compute: int, transfers: int) -> int:
-    """Return the cycles of a row.
-
-    Parameters
-    ----------
-    machine : Machine
-        Says which part of compute and transfers runs at once.
-    compute, transfers : int64
-        Cycles of each by itself.
-    """
+def _row_cycles(machine: Machine, compute: int, transfers: int) -> int:
+    """Return the cycles of a row."""
     less = min(compute, transfers)
     return max(compute, transfers) + less - machine.overlap[0] * less // machine.overlap[1]
 
 
 @step
-def lane_bytes(machine: Machine, n: int, c: int, d: int, plane: int) -> int:
-    """Return the bytes in every lane of n * c * d planes of so many bytes.
-
-    Parameters
-    ----------
-    machine : Machine
-    n, c, d : int64
-        Extents of the tensor: channels are dealt out to lanes.
-    plane : int64
-        Bytes of a plane of rows and columns, which begins at a whole number of execution units.
-    """
+def _lane_bytes(machine: Machine, n: int, c: int, d: int, plane: int) -> int:
+    """Return the bytes in every lane of n * c * d planes of so many bytes."""
     return n * d * ceil(c, machine.lanes) * ceil(plane, machine.eu_bytes) * machine.eu_bytes
 
 
@@ -229,7 +198,7 @@ def _span(machine: Machine, rows: Rows, count: int, rounds: int) -> int:
             if iteration > 1:
                 moving += rows.cycles[row, MOVING + 2]
             computing = rows.cycles[row, COMPUTE] if runs else 0
-            total += times * row_cycles(machine, computing, moving)
+            total += times * _row_cycles(machine, computing, moving)
             iteration += times
     return int(total)
 
@@ -293,7 +262,7 @@ def _bytes(net: Network, machine: Machine, group: Group, cut: Array, slot: int) 
     """Return the bytes in every lane of the part of a tensor that slices need."""
     tensor = group.slots[slot, TENSOR]
     n, c, h, w = _box(group, cut, slot)
-    return lane_bytes(machine, n, c, net.tensors[tensor, D], h * w * net.tensors[tensor, WIDTH])
+    return _lane_bytes(machine, n, c, net.tensors[tensor, D], h * w * net.tensors[tensor, WIDTH])
 
 
 @step
@@ -336,9 +305,9 @@ def _loaded(net: Network, machine: Machine, weight: int, c: int, size: int) -> t
     share = ceil(channels * c, size)
     cycles = moved(share * values * width, machine.load_latency, machine.load)
     if given < 0:
-        return cycles, lane_bytes(machine, 1, share, 1, values * width)
+        return cycles, _lane_bytes(machine, 1, share, 1, values * width)
     lanes = ceil(share, machine.lanes), ceil(channels, machine.lanes)
-    return cycles, lane_bytes(machine, 1, 1, 1, ceil(given * lanes[0], lanes[1]))
+    return cycles, _lane_bytes(machine, 1, 1, 1, ceil(given * lanes[0], lanes[1]))
 
 
 @step
@@ -385,11 +354,11 @@ def _work(
     k = group.slots[slot, TENSOR]
     (n, c, h, w), d = _box(group, cut, slot), net.tensors[k, D]
     cycles = compute(net, machine, k, n, c, d, h, w)
-    own = lane_bytes(machine, n, c, d, h * w * net.tensors[k, WIDTH])
+    own = _lane_bytes(machine, n, c, d, h * w * net.tensors[k, WIDTH])
     if net.operators[k, BUFFER] == 0:
         return cycles, own, 0
     share = ceil(net.operators[k, BUFFER] * (n * c * d * h * w), _values(net, k))
-    return cycles, own, lane_bytes(machine, 1, 1, 1, share)
+    return cycles, own, _lane_bytes(machine, 1, 1, 1, share)
 
 
 @step

@@ -94,6 +94,21 @@ def ceil(number: int, divisor: int) -> int:
 
 
 @step
+def moved(nbytes: int, latency: int, rate: tuple[int, int]) -> int:
+    """Return the cycles of a transfer.
+
+    Parameters
+    ----------
+    nbytes : int64
+    latency : int64
+        Cycles before the first byte.
+    rate : (int64, int64)
+        Bytes, and the cycles in which so many are moved.
+    """
+    return latency + ceil(nbytes * rate[1], rate[0])
+
+
+@step
 def _meet(group: Group, tensor: int) -> int:
     """Return the slot of a tensor, a new one where it was not met."""
     slot = int(group.of[tensor])

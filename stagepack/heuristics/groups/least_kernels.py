@@ -5,8 +5,8 @@ Cost and source: see :mod:`.least`.
 
 from __future__ import annotations
 
-from stagepack.heuristics.groups.group_kernels import compute, moved
-from stagepack.heuristics.groups.growth_kernels import ceil, reads
+from stagepack.heuristics.groups.group_kernels import compute
+from stagepack.heuristics.groups.growth_kernels import ceil, moved, reads
 from stagepack.heuristics.groups.network_state import (
     CHANNELS,
     END_EDGE,
