@@ -51,6 +51,8 @@ AROUND = ("cluster", "devices", "bandwidth")
 """Words of the cluster around chips with local memory,"""
 STEP = ("microbatches", "training")
 """and of its step."""
+BOTH_PASSES = "forward+backward"
+"""Of graphs in training whose backward pass has nodes of its own."""
 PROBLEM, HEAD = re.compile(rb'"problem"\s*:\s*"([a-z-]+)"'), 400
 """Where a native file says its kind: in its first bytes."""
 Split = Annotated[
@@ -273,6 +275,8 @@ def _model(model: str, context: JsonObject, local: str | None) -> tuple[Any, Jso
         step = STEP[:1] if kind == GRAPH else ()
         said = {name: value for name, value in context.items() if name in step}
         own = {name: value for name, value in context.items() if name not in step}
+        if kind == GRAPH and own.get("training"):  # a schedule has operations of both passes
+            own.setdefault("objective", BOTH_PASSES)
         return _named(model, {**own, "kind": kind}), said
     around = {name: context[name] for name in AROUND if name in context}
     inside = {name: value for name, value in context.items() if name not in (*AROUND, *STEP)}
@@ -365,6 +369,8 @@ def plan_in(source: str | Path) -> ModelPlan | None:
 def draw_plan(found: ModelPlan, path: Path) -> None:
     """Write the picture of a plan: that of its schedule."""
     if not found.levels:
-        raise InputError("holds no schedule", field="plan", remedy="plan anew")
+        raise InputError(
+            "holds no schedule", field="plan", remedy=found.reason or "give one that has levels"
+        )
     level = found.level("schedule")
     draw(level.instance, level.result.solution, path)

@@ -18,7 +18,7 @@ from stagepack.instances.profile import Cluster
 
 LABELS = frozenset({
     "name", "names", "source", "ids", "layer_names", "stage_names", "device_names", "order",
-    "tensors", "time_unit",
+    "tensors", "time_unit", "clock",
 })  # fmt: skip
 """Fields that matter to no answer."""
 LONGEST = 80  # characters of a value that is written down itself

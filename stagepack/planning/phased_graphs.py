@@ -160,9 +160,8 @@ class PhasedGraphs(Loading):
             seen.add(solution)
             cut = Level("partition", self.free, expressed(self.free, solution, first))
             given = self._inside(cut, bundle, lent)
-            if given is None:
+            if given is None or not self.timed(given, (), lent):
                 return
-            self.timed(given, (), lent)
             schedule = given.schedule()
             takes = quickest(schedule)
             if takes < made:

@@ -54,6 +54,10 @@ COUNTING = frozenset(
 )
 """Options of :func:`stagepack.profile_model` that a module comes with."""
 NANOSECONDS = 1e9
+ONE_PASS = (
+    "both passes of a node run at once, and stashes are not counted: objective forward+backward "
+    "gives each pass nodes of its own"
+)
 
 
 def plan_model(
@@ -155,7 +159,13 @@ def _planned(
 
 def _note(model: PipelinePartition | GraphPartition) -> str:
     """Return what a plan of a model says nothing about: its microbatches are those of the step."""
-    devices = model.k if isinstance(model, PipelinePartition) else model.devices
+    if isinstance(model, GraphPartition):
+        both = model.stash.any() and not model.backward.any()
+        return ONE_PASS if both else _unsaid(model, model.devices)
+    return _unsaid(model, model.k)
+
+
+def _unsaid(model: PipelinePartition | GraphPartition, devices: int) -> str:
     return model.replace(microbatches=max(devices, model.microbatches)).proviso
 
 

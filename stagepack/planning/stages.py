@@ -483,6 +483,8 @@ def pace(cut: Instance) -> float | None:
     if isinstance(cut, PipelinePartition):
         return float(cut.cluster.clock)
     assert isinstance(cut, GraphPartition)
+    if cut.clock is not None:
+        return ticks(cut) * float(cut.clock)
     unit = SECONDS.get(cut.time_unit)
     return None if unit is None else ticks(cut) / unit
 

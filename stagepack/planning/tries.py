@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from stagepack.contracts import FoundT, InstanceOf, Number, SolutionT
+from stagepack.errors import InputError
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.interrupts import Interrupts
 from stagepack.planning.model_plan import Attempt, ModelPlan
@@ -93,8 +94,10 @@ class Tries:
         """
         self.attempts.append(Attempt(in_flight, lent, status, objective, reason))
 
-    def timed(self, given: Structure, more: tuple[Level, ...], lent: int = 0) -> None:
+    def timed(self, given: Structure, more: tuple[Level, ...], lent: int = 0) -> bool:
         """Schedule the stages of a plan, and keep it where it is the best.
+
+        Stages of a graph have no schedule where its backward pass does not lead back through them.
 
         Parameters
         ----------
@@ -102,19 +105,29 @@ class Tries:
         more : tuple of Level
             What its document holds beside partition, schedule and stages.
         lent : int
+
+        Returns
+        -------
+        bool
+            Whether they can have a schedule.
         """
-        schedule = given.schedule()
         flying = given.microbatches // given.bundle
+        try:
+            schedule = given.schedule()
+        except InputError as error:
+            self.note(flying, lent, Status.UNKNOWN, error.problem)
+            return False
         if self.best is not None and quickest(schedule) >= self.best[0]:
             self.note(flying, lent, Status.FEASIBLE, "its work alone takes longer")
-            return
+            return True
         timed = self.ask(schedule)
         if timed.solution is None or timed.objective is None:
             self.note(flying, lent, timed.status, timed.reason)
-            return
+            return True
         self.note(flying, lent, timed.status, "", timed.objective)
         levels = (given.cut, Level("schedule", schedule, timed), *more)
         self.offer(timed.objective, (*levels, *given.inside.values()), given)
+        return True
 
     def offer(self, value: Number, levels: tuple[Level, ...], given: Structure) -> None:
         """Keep a plan where it is the best.

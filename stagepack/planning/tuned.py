@@ -21,6 +21,8 @@ from stagepack.shown import ShownRows
 
 PROBLEM, VERSION = "tuning", 1
 """What its documents say they are."""
+BATCH = "batch"
+"""The option that says how many samples a microbatch has."""
 FIGURES = ("status", "cycles", "throughput", "bound", "memory", "reason", "cached")
 
 
@@ -35,7 +37,8 @@ class Evaluation:
     cycles : int or None
         Of a step; None where nothing fits.
     throughput, bound : float or None
-        Samples a second, and how many no plan of this configuration exceeds.
+        Samples a second, and how many no plan of this configuration exceeds; microbatches where
+        the batch is no option.
     memory : int or None
         The most bytes that a device holds.
     reason : str
@@ -87,8 +90,13 @@ class Tuning(ShownRows):
     interrupted: bool = False
 
     @property
+    def counted(self) -> str:
+        """What throughput counts: samples, or microbatches where nobody says how many one has."""
+        return "samples" if BATCH in self.options else "microbatches"
+
+    @property
     def best(self) -> Evaluation | None:
-        """The configuration with the most samples a second; None where none fits."""
+        """The configuration with the most throughput; None where none fits."""
         fits = [one for one in self.evaluations if one.throughput is not None]
         return max(fits, key=lambda one: one.throughput or 0.0, default=None)
 
@@ -111,12 +119,12 @@ class Tuning(ShownRows):
                 if before.throughput is None and one.throughput is not None:
                     found.append(f"{pair}: there is a plan with the larger one only")
                 elif (one.throughput or math.inf) < (before.throughput or 0.0):
-                    found.append(f"{pair}: fewer samples a second with the larger one")
+                    found.append(f"{pair}: fewer {self.counted} a second with the larger one")
         return tuple(found)
 
     @property
     def front(self) -> tuple[Evaluation, ...]:
-        """Evaluations of which none has more samples a second in less memory, by rising memory."""
+        """Evaluations of which none has more throughput in less memory, by rising memory."""
         found: list[Evaluation] = []
         fits = [one for one in self.evaluations if one.throughput is not None]
         for one in sorted(fits, key=lambda one: (one.memory or 0, -(one.throughput or 0.0))):
@@ -138,6 +146,7 @@ class Tuning(ShownRows):
                 "bisection": self.bisection,
                 "saved": self.saved,
                 "doubts": list(self.doubts),
+                "counted": self.counted,
                 "interrupted": self.interrupted,
                 "best": None if best is None else best.to_row(),
                 "front": [one.to_row() for one in self.front],
@@ -153,7 +162,7 @@ class Tuning(ShownRows):
         return [one.to_row() for one in self.evaluations]
 
     def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Axes:
-        """Draw samples a second against memory: every plan, and the front.
+        """Draw throughput against memory: every plan, and the front.
 
         Parameters
         ----------
@@ -179,7 +188,7 @@ class Tuning(ShownRows):
         quiet(ax, "y")
         engineering(ax.xaxis, ax.yaxis)
         ax.set_xlabel("memory of the fullest device (bytes)")
-        ax.set_ylabel("samples a second")
+        ax.set_ylabel(f"{self.counted} a second")
         heading(ax, "", "throughput against memory")
 
     def contents(self) -> list[Head | Sheet]:
@@ -192,7 +201,7 @@ class Tuning(ShownRows):
             return [Head([(told, "")], reason=next(iter(reasons), ""))]
         chosen = ", ".join(f"{name} {value}" for name, value in best.options.items())
         figures = [
-            f"{as_text.number(best.throughput)} samples a second",
+            f"{as_text.number(best.throughput)} {self.counted} a second",
             f"at most {as_text.number(best.bound)}",
             f"{as_text.plural(made, 'plan')} for {self.configurations:,} configurations",
             f"bisection in each point of the grid makes at least {self.bisection:,}",
@@ -213,7 +222,7 @@ class Tuning(ShownRows):
             ]
             for one in sorted(self.evaluations, key=lambda one: -(one.throughput or 0.0))
         ]
-        header = (*self.options, "status", "samples/s", "at most", "memory")
+        header = (*self.options, "status", f"{self.counted}/s", "at most", "memory")
         return [Head([("best:", chosen)], figures), Sheet(header, rows, ("status",), what="plan")]
 
     def _line(self) -> str:

@@ -30,7 +30,7 @@ from stagepack.errors import InputError, a, suggest
 from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.planning.search import plan_model
-from stagepack.planning.tuned import Evaluation, Tuning
+from stagepack.planning.tuned import BATCH, Evaluation, Tuning
 from stagepack.solve import require_time, versions
 
 VERSION = 1
@@ -59,7 +59,7 @@ def tune(
     ----------
     make : callable
         ``make(**options) -> PipelinePartition``: the model on a cluster, with a step's number of
-        microbatches of ``batch`` samples each (1, if that is no option).
+        microbatches of ``batch`` samples each; where that is no option, microbatches are counted.
     options : mapping of str to sequence
         The values of each option.
     monotone : str or sequence of str, optional
@@ -284,8 +284,8 @@ def _batched(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 
 
 def _samples(chosen: Options, instance: PipelinePartition) -> float:
-    """Return the samples of a step."""
-    return float(chosen.get("batch", 1) * instance.microbatches)
+    """Return the samples of a step, or its microbatches: see :attr:`.Tuning.counted`."""
+    return float(chosen.get(BATCH, 1) * instance.microbatches)
 
 
 def _bisection(line: _Line) -> int:

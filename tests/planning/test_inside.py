@@ -17,7 +17,7 @@ from stagepack.heuristics.graph.step_bound import longest_chain, step_bound
 from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.instances.groups.stage import stage_groups
 from stagepack.instances.phases.chips import at_clock
-from stagepack.planning import Level
+from stagepack.planning import Level, read_plan
 from stagepack.planning.graphs import Graphs
 from stagepack.planning.phased import Phased
 from stagepack.planning.stages import Structure
@@ -288,6 +288,54 @@ def test_graphs_without_transfers_are_asked_nothing_twice(monkeypatch: pytest.Mo
     assert sp.plan_model(model, microbatches=3).check() == ()
     assert asked
     assert len(set(asked)) == len(asked)
+
+
+def test_graphs_of_a_cluster_are_planned_in_seconds(tmp_path: Path) -> None:
+    """The cycles of a graph are those of the cluster's clock, from files as well."""
+    layers = tuple(
+        sp.LayerProfile(name=f"l{at}", forward=1000, inputs=(f"t{at}",), outputs=(f"t{at + 1}",))
+        for at in range(3)
+    )
+    profile = sp.ModelProfile(layers=layers, tensors={f"t{at}": 8 for at in range(4)})
+    cluster = sp.Cluster.uniform(2, clock=2_000_000_000)
+    model = sp.GraphPartition.from_profile(profile, cluster)
+    plan = sp.plan_model(model, microbatches=4)
+    assert plan.objective is not None
+    assert plan.seconds == plan.objective / 2e9
+    assert plan.throughput == 4 / plan.seconds
+    plan.to_json(str(tmp_path / "plan.json"))
+    assert read_plan(tmp_path / "plan.json").seconds == plan.seconds
+    assert model.replace(clock=1e9).digest == model.digest  # it changes no answer
+    for unit, clock in (("cycles", 0), ("us", 5)):
+        with pytest.raises(sp.InputError, match="clock"):
+            model.replace(time_unit=unit, clock=clock)
+
+
+def test_graphs_in_training_have_both_passes(tmp_path: Path) -> None:
+    """Asked for by name or file, the backward pass has nodes of its own."""
+    path = tmp_path / "plan.json"
+    done = run(
+        "plan", "squeezenet", "--kind", "graph", "--training", "--devices", "2", "--split",
+        "-o", path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    plan = read_plan(path)
+    assert plan.level("partition").instance.objective == "forward+backward"
+    assert plan.schedule.backward is not None
+    assert plan.schedule.weight is not None
+    once = graph(0).replace(backward=[False] * 12, stash=[1] * 12)
+    assert "both passes of a node run at once" in sp.plan_model(once).note
+
+
+def test_a_backward_pass_that_does_not_lead_back_is_told_of() -> None:
+    """Gradients go the way of the activations: only all on one device have a schedule."""
+    model = sp.GraphPartition.from_edges(
+        4, [(0, 1), (2, 3)], time=[5] * 4, colour=[0, 1] * 2, backward=[False] * 2 + [True] * 2,
+        accelerators=2, empty_devices=False,
+    )  # fmt: skip
+    plan = sp.plan_model(model)
+    assert plan.status == "UNKNOWN"
+    assert "backward pass" in plan.reason
 
 
 def test_graphs_that_fit_no_device_are_proved() -> None:

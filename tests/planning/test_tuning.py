@@ -126,6 +126,20 @@ def test_the_command_searches_options_of_a_network(tmp_path: Path) -> None:
     assert "twice" in twice.stderr
 
 
+def test_samples_are_counted_where_the_batch_is_an_option() -> None:
+    """Nobody says otherwise how many a microbatch has: then microbatches are counted."""
+    found = sp.tune(model, {"batch": [3], "devices": [2]})
+    fixed = sp.tune(lambda devices: model(3, devices), {"devices": [2]})
+    assert found.best is not None
+    assert fixed.best is not None
+    assert found.best.cycles == fixed.best.cycles
+    assert found.best.throughput == pytest.approx(3 * (fixed.best.throughput or 0))
+    assert "samples a second" in str(found)
+    assert "samples" not in str(fixed)
+    assert "microbatches a second" in str(fixed)
+    assert fixed.to_dict()["counted"] == "microbatches"
+
+
 def test_several_monotone_options_find_the_best_of_the_grid() -> None:
     """Both the batch and the microbatches are more the better; fewer plans than one alone takes."""
 

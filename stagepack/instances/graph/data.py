@@ -67,6 +67,8 @@ class GraphData:
         Names of the nodes for people, which may come twice.
     time_unit : str
         What times are counted in, for people: "cycles", "us"; "" where nobody says.
+    clock : float, optional
+        Cycles a second, where times are cycles of a known clock.
     """
 
     name: str
@@ -96,6 +98,7 @@ class GraphData:
     ids: tuple[str, ...] | None = None
     names: tuple[str, ...] | None = None
     time_unit: str = field(default="", compare=False)
+    clock: Number | None = field(default=None, compare=False)
     source: str = field(default="", compare=False)
 
     kind = KIND

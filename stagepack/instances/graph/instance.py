@@ -83,6 +83,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         ids: Iterable[str] | None = None,
         names: Iterable[str] | None = None,
         time_unit: str = "",
+        clock: Number | None = None,
         name: str = "graph",
         source: str = "",
     ) -> Self:
@@ -121,6 +122,8 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             Of nodes: in solutions, each once; for people.
         time_unit : str
             What times are counted in, a word for people: "cycles".
+        clock : float, optional
+            Cycles a second, where times are cycles of a known clock: plans are in seconds, too.
         name, source : str
             For tables and reports.
 
@@ -165,6 +168,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             ids=validate.labels(ids, "ids", n),
             names=validate.labels(names, "names", n),
             time_unit=validate.time_unit(time_unit),
+            clock=validate.clock(clock, time_unit),
             source=str(source),
         )
         validate.instance(instance)

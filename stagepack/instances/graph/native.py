@@ -96,6 +96,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     microbatches: Annotated[int, msgspec.Meta(ge=1, lt=2**31)] = 1
     objective: Objective = Objective.SUM
     time_unit: str = ""
+    clock: Pace | None = None
     name: str = "graph"
     source: str = ""
 
@@ -121,7 +122,17 @@ def parse(document: Document, given: Words) -> GraphPartition:
             remedy="give every node its own",
         )
     producer, consumers, traffic = _tensors(document, place)
-    fields = ("speeds", "capacity", "bandwidth", "cpus", "time_unit", "name", "source", *JOB)
+    fields = (
+        "speeds",
+        "capacity",
+        "bandwidth",
+        "cpus",
+        "time_unit",
+        "clock",
+        "name",
+        "source",
+        *JOB,
+    )
     whole: JsonObject = {
         **{field: getattr(document, field) for field in fields},
         "time": [node.time or 0 for node in nodes],
@@ -236,7 +247,7 @@ def dump(instance: GraphData) -> JsonObject:
     """Return what the document of an instance says: a node or tensor a line, defaults left out."""
     bandwidth = instance.bandwidth
     return {
-        **unusual(instance, Document, ("time_unit", "cpus", *JOB)),
+        **unusual(instance, Document, ("time_unit", "clock", "cpus", *JOB)),
         "objective": instance.objective,
         "accelerators": instance.accelerators,
         "speeds": _one(instance.speeds, 1),

@@ -133,6 +133,7 @@ def machine(cluster: Cluster) -> JsonObject:
     ]
     pace = min(links) * 2**30 / Fraction(cluster.clock) if links else Fraction(FREE)
     return {
+        "clock": cluster.clock,
         "accelerators": len(cluster),
         "speeds": [device.speed for device in cluster.devices],
         "capacity": limits or None,

@@ -23,6 +23,8 @@ from stagepack.instances.words import LARGEST
 MOST = 2**31
 """Nodes, tensors, devices: pairs of them have 64 bits."""
 MOST_DEVICES = 2**20
+CYCLES = "cycles"
+"""The unit of times that a clock turns into seconds."""
 MOST_PASSAGES = 2**23  # tensors times bandwidths that differ
 LONGEST_CIRCLE = 12  # nodes of one that a message names
 
@@ -67,6 +69,31 @@ def time_unit(given: str) -> str:
             remedy="give cycles, us, or leave it out",
         )
     return given
+
+
+def clock(given: Number | None, unit: str) -> Number | None:
+    """Return the cycles of a second, where times are cycles of a known clock.
+
+    Parameters
+    ----------
+    given : number or None
+    unit : str
+        What times are counted in.
+
+    Raises
+    ------
+    InputError
+    """
+    if given is None:
+        return None
+    if unit != CYCLES:
+        raise InputError(
+            f"goes with times in {CYCLES}", field="clock", remedy=f"give time_unit {CYCLES!r}, too"
+        )
+    (cycles,) = arrays.numbers([given], "clock").tolist()
+    if not 0 < cycles <= LARGEST:
+        raise InputError(f"{cycles}", field="clock", remedy="give the cycles of a second")
+    return cast("Number", cycles)
 
 
 def flags(given: Given, name: str, n: int, usual: bool) -> Array:
