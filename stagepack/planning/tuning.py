@@ -16,9 +16,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,8 @@ from stagepack.instances.pipeline import PipelinePartition
 from stagepack.planning.search import plan_model
 from stagepack.planning.tuned import BATCH, Evaluation, Tuning
 from stagepack.solve import require_time, versions
+
+log = logging.getLogger(__name__)
 
 VERSION = 1
 """Of the files in a store of plans."""
@@ -75,7 +78,8 @@ def tune(
     store : path-like, optional
         A folder in which every evaluation is kept, and found again.
     executor : concurrent.futures.Executor, optional
-        Where plans are made; in this process by default.
+        Where plans are made; in this process by default.  Where one of its processes dies, the
+        search ends as if it had been interrupted.
     width : int
         Plans at a time.
 
@@ -178,6 +182,9 @@ class _Tuner:
             else:
                 self._bisected(lines, bounded=search == "bounds")
         except KeyboardInterrupt:
+            interrupted = True
+        except BrokenExecutor:
+            log.warning("a process that made plans died: the search ends with those it has")
             interrupted = True
         return Tuning(
             options={name: tuple(some) for name, some in self.values.items()},

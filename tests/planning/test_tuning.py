@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,29 @@ def test_the_command_searches_options_of_a_network(tmp_path: Path) -> None:
     twice = run("tune", "bert-base", "--over", "batch=1", "--over", "batch=2")
     assert twice.returncode == 2
     assert "twice" in twice.stderr
+
+
+class _Dying(ThreadPoolExecutor):
+    """Makes one plan, then its processes are gone."""
+
+    calls = 0
+
+    def map(self, *given: Any, **more: Any) -> Any:
+        self.calls += 1
+        if self.calls > 1:
+            raise BrokenProcessPool("A process in the process pool was terminated abruptly")
+        return super().map(*given, **more)
+
+
+def test_a_process_that_dies_ends_the_search_with_what_is_known(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with _Dying() as executor:
+        found = sp.tune(model, OPTIONS, search="grid", executor=executor)
+    assert found.interrupted
+    assert len(found.evaluations) == 1
+    assert found.best is not None
+    assert "died" in caplog.text
 
 
 def test_samples_are_counted_where_the_batch_is_an_option() -> None:
