@@ -342,7 +342,6 @@ def _named(model: str, context: JsonObject) -> Instance:
     """Return the instance of a kind; networks of the catalog may be called by themselves."""
     from stagepack.instances import catalog
     from stagepack.kinds import KINDS
-    from stagepack.planning.search import GROUPS, KIND
 
     kind = context["kind"]
     family = f"{KINDS[kind].family}/"
@@ -352,10 +351,7 @@ def _named(model: str, context: JsonObject) -> Instance:
     if not found and "/" not in model and "." not in model and not Path(model).exists():
         networks = sorted(name.removeprefix(family) for name in known)
         what = f"no such file, nor a {kind} of the catalog"
-        chains = {entry.name for entry in catalog.entries(KIND)}
-        chain = kind not in (KIND, GROUPS) and f"{KINDS[KIND].family}/{model}" in chains
-        remedy = f"it is a {KIND}: leave out --kind" if chain else suggest(model, networks)
-        raise InputError(what, file=model, remedy=remedy)
+        raise InputError(what, file=model, remedy=suggest(model, networks))
     return instance_of(found[0] if found else model, context)
 
 

@@ -18,6 +18,7 @@ from stagepack.instances.answer import require_instance
 from stagepack.instances.arrays import integer
 from stagepack.instances.catalog import clusters
 from stagepack.instances.graph import GraphPartition
+from stagepack.instances.graph.words import Objective as GraphObjective
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.backward import Backward, backward, with_stash
 from stagepack.instances.groups.chips import CHIPS
@@ -92,13 +93,16 @@ def plan_model(
         ("gc200"): its rates and tiles count; its memory is that of the device.  Stages that do
         not fit their devices run in phases; of a graph those with bytes as traffic.
     graph : bool
-        Cut the operators of a layer grouping as the graph that they are, not as a chain.
+        Cut the operators of a layer grouping, or the layers of a profile or a module, as the graph
+        that they are, not as a chain.  In training both passes have nodes of their own, unless
+        the `options` name another objective.
     time_limit : float, optional
         Seconds of each question; after 20 times as many none is begun.
     seed, threads : int
         As for :func:`stagepack.solve`.
     **options
-        What :meth:`.PipelinePartition.from_profile` takes, for what is no instance; for a module,
+        What :meth:`.PipelinePartition.from_profile` takes, for what is no instance
+        (:meth:`.GraphPartition.from_profile`, where it is cut as a graph); for a module,
         ``sample_inputs`` and what else :func:`stagepack.profile_model` takes, too.
 
     Returns
@@ -111,12 +115,14 @@ def plan_model(
         For a model without the cluster that it needs, and what does not go with an instance.
     """
     time_limit = require_time(time_limit)
-    if graph and not isinstance(model, LayerGrouping):
-        raise InputError(
-            "is for layer groupings", field="graph", remedy="give a GraphPartition as the model"
-        )
     if _is_module(model):
         model, cluster = _profiled(model, cluster, options)
+    if graph and not isinstance(model, LayerGrouping | ModelProfile):
+        raise InputError(
+            "is for layer groupings, profiles and modules",
+            field="graph",
+            remedy="give a GraphPartition as the model",
+        )
     given = _instance(model, cluster, options, graph)
     chain = given.model if isinstance(given, _Network) else given
     usual = getattr(chain, "microbatches", 1)
@@ -179,7 +185,7 @@ def _instance(
         if cluster is None:
             raise InputError("is missing", field="cluster", remedy="give the cluster to plan for")
         if isinstance(model, ModelProfile):
-            return PipelinePartition.from_profile(model, cluster, **options)
+            return _of_profile(model, cluster, options, graph)
         return _network(model, cluster, options, graph)
     if cluster is not None or options:
         field_name = "cluster" if cluster is not None else next(iter(options))
@@ -189,6 +195,16 @@ def _instance(
     require_instance(model, KIND, "model", "give an instance, a profile or a torch.nn.Module")
     assert isinstance(model, PipelinePartition)
     return model
+
+
+def _of_profile(
+    profile: ModelProfile, cluster: Cluster, options: JsonObject, graph: bool
+) -> PipelinePartition | GraphPartition:
+    """Return layers as a chain or a graph; a schedule has operations of both passes."""
+    if not graph:
+        return PipelinePartition.from_profile(profile, cluster, **options)
+    passes = {"objective": GraphObjective.FORWARD_BACKWARD} if options.get("training") else {}
+    return GraphPartition.from_profile(profile, cluster, **{**passes, **options})
 
 
 class _Network(NamedTuple):

@@ -344,6 +344,32 @@ def test_graphs_that_fit_no_device_are_proved() -> None:
     assert plan.reason
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_layers_of_a_profile_are_cut_as_the_graph_that_they_are(training: bool) -> None:
+    layers = (
+        sp.LayerProfile(forward=4, backward=8, inputs=("x",), outputs=("a",)),
+        sp.LayerProfile(forward=9, backward=18, inputs=("a",), outputs=("b",)),
+        sp.LayerProfile(forward=9, backward=18, inputs=("a",), outputs=("c",)),
+        sp.LayerProfile(forward=4, backward=8, inputs=("b", "c"), outputs=("y",)),
+    )
+    profile = sp.ModelProfile(layers=layers, tensors=dict.fromkeys("xabcy", 1))
+    cluster = sp.Cluster.uniform(2)
+    plan = sp.plan_model(profile, cluster, microbatches=4, graph=True, training=training)
+    assert plan.check() == ()
+    cut = plan.level("partition").instance
+    assert isinstance(cut, sp.GraphPartition)
+    assert cut.n == (8 if training else 4)
+
+
+def test_layers_of_the_catalog_are_cut_as_graphs() -> None:
+    words = "resnet-50", "--kind", "graph", "--cluster", "ipu-pod4", "--json", "-t", "0.5"
+    done = run("plan", *words)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)["levels"][0]["instance"]
+    assert said["problem"] == "graph-partition"
+    assert said["accelerators"] == 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -355,7 +381,7 @@ def test_graphs_that_fit_no_device_are_proved() -> None:
         (("random/branchy", "--kind", "graph", "--remote", "gc200"), "remote"),
         (("packing/random/planted",), "is an lmem-packing, of which no plan is made"),
         (("bert-large", "--local", "bm1684x", "--devices", "2"), "resnet50"),
-        (("bert-large", "--kind", "graph"), "leave out --kind"),
+        (("bert-larg", "--kind", "graph"), "bert-large"),
         (("bert-large", "--split"), "--split: there is no backward pass"),
     ],
 )

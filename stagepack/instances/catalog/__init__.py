@@ -83,7 +83,9 @@ def entry(name: str) -> Entry:
     known = {found.name: found for found in entries()}
     name = by_family(str(name))
     if name not in known:
-        raise InputError(f"the catalog has no {name!r}", field="name", remedy=suggest(name, known))
+        whole = [found for found in known if found.endswith(f"/{name}")]
+        remedy = f"give {' or '.join(whole)}" if whole else suggest(name, known)
+        raise InputError(f"the catalog has no {name!r}", field="name", remedy=remedy)
     return known[name]
 
 

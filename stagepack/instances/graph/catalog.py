@@ -1,9 +1,11 @@
-"""Named graph partitions: operator graphs of networks, and generated ones.
+"""Named graph partitions: operators and layers of networks, and generated ones.
 
-The networks are those of :mod:`stagepack.instances.groups.catalog`; the time of an operator is that
+Operators are those of :mod:`stagepack.instances.groups.catalog`; the time of one is that
 of the chip there, by itself from and to global memory (:func:`.groups.timesteps.alone_cycles`).
 Training adds, for each operator, a backward node of twice its time and of its colour, which reads
 what the operator read and the gradients of those that follow it.
+
+Layers are those of :mod:`stagepack.instances.pipeline.catalog`, on the same clusters.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from typing import Any
 import numpy as np
 
 from stagepack.contracts import JsonObject
+from stagepack.instances.catalog import networks
 from stagepack.instances.graph.instance import GraphPartition
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.catalog import GENERATORS as GROUPS
 from stagepack.instances.groups.catalog import NETWORKS
 from stagepack.instances.groups.timesteps import alone_cycles
+from stagepack.instances.pipeline import catalog as chains
 from stagepack.instances.problem import Generator
 from stagepack.instances.profile import Array
 
@@ -30,6 +34,14 @@ MACHINE: JsonObject = {
     "contiguous": True,
     "empty_devices": True,
 }
+LAYERS: JsonObject = {
+    "training": False,
+    "microbatches": 16,
+    "objective": "sum",
+    "contiguous": True,
+    "empty_devices": True,
+}
+"""What is said of a graph of layers beside its network and its cluster."""
 BACKWARD = 2  # times that a backward node takes as long as its forward one
 
 
@@ -48,6 +60,12 @@ def _network(network: str, batch: int, chip: str, bandwidth: float, training: bo
     return GraphPartition.from_arrays(
         bandwidth=bandwidth, name=f"{network}-{given['devices']}", **columns, **_machine(given)
     )
+
+
+def _layers(network: str, **given: Any) -> GraphPartition:
+    """Return the layers of a network on a cluster."""
+    profile, cluster = chains.profiled(network, given)
+    return GraphPartition.from_profile(profile, cluster, **{name: given[name] for name in LAYERS})
 
 
 def _columns(whole: LayerGrouping) -> JsonObject:
@@ -148,6 +166,15 @@ GENERATORS: dict[str, Generator] = {
             f"{what}; cycles of every operator by itself",
         )
         for name, what in NETWORKS.items()
+    },
+    **{
+        name: Generator(
+            partial(_layers, name),
+            {key: chain[key] for key in chain if key not in chains.TRAINED} | LAYERS,
+            f"{recipe.description}; layers and what passes between them",
+        )
+        for name, recipe in networks.NETWORKS.items()
+        for chain in [chains.parameters(name)]
     },
     "random/blocks": Generator(_blocks, OPTIONS, "A chain of blocks with two branches and a skip"),
     "random/branchy": Generator(_branchy, OPTIONS, "Every operator reads two of the last ten"),

@@ -17,7 +17,7 @@ from stagepack.errors import InputError
 from stagepack.instances.catalog import clusters, networks
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.problem import Generator
-from stagepack.instances.profile import Array, Cluster, Device, Link
+from stagepack.instances.profile import Array, Cluster, Device, Link, ModelProfile
 
 CLOCK = 1_850_000_000
 NEAR = Link(GBps=70, idle=3_000)
@@ -51,13 +51,31 @@ def of_network(name: str, **given: Any) -> PipelinePartition:
     InputError
         Naming the parameter.
     """
-    recipe = networks.NETWORKS[name]
+    profile, cluster = profiled(name, given)
+    return PipelinePartition.from_profile(profile, cluster, **{key: given[key] for key in TRAINED})
+
+
+def profiled(name: str, given: JsonObject) -> tuple[ModelProfile, Cluster]:
+    """Return the layers of a network as a cluster runs them, and the cluster.
+
+    Parameters
+    ----------
+    name : str
+        Of :data:`.networks.NETWORKS`.
+    given : dict
+        The network's shape, ``training``, ``state_bytes``, ``cluster`` and all of :data:`MACHINE`.
+
+    Raises
+    ------
+    InputError
+        Naming the parameter.
+    """
     preset = clusters.preset(given["cluster"])
     cluster = clusters.changed(
         preset.cluster,
         **{fact: given[fact] for fact in ("devices", "capacity", "bandwidth", "speed")},
     )
-    shape = {key: given[key] for key in recipe.shape}
+    shape = {key: given[key] for key in networks.NETWORKS[name].shape}
     made = networks.network(name, training=given["training"], **shape)
     profile = made.profile(
         preset,
@@ -66,7 +84,7 @@ def of_network(name: str, **given: Any) -> PipelinePartition:
         state_bytes=given["state_bytes"],
         utilisation=given["utilisation"],
     )
-    return PipelinePartition.from_profile(profile, cluster, **{key: given[key] for key in TRAINED})
+    return profile, cluster
 
 
 def _bert_like(layers: int, devices: int, seed: int, **job: Any) -> PipelinePartition:

@@ -79,7 +79,7 @@ def test_the_machine_may_be_changed() -> None:
     ("name", "parameters", "words"),
     [
         ("pipeline/bert-larg", {}, "did you mean pipeline/bert-large"),
-        ("bert-large", {}, "or pipeline/bert-large"),
+        ("bert-large", {}, "give pipeline/bert-large or packing/activations/bert-large or "),
         ("zzz", {}, "choose one of"),
         ("pipeline/bert-large", {"bach": 3}, "bandwidth, batch,"),
         ("pipeline/bert-large", {"layers": 3}, "takes no parameter 'layers'"),

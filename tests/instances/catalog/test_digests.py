@@ -10,7 +10,7 @@ from stagepack.instances import catalog
 from stagepack.kinds import KINDS
 
 KNOWN = {
-    "graph": "2e00d0d7570d1352",
+    "graph": "e7688a1094fc34ad",
     "groups": "70b4459d6482b448",
     "packing": "fb27363fc2921871",
     "phases": "25809fe4e41b53fc",
