@@ -475,10 +475,13 @@ def _replaced(
         if process.returncode == 0:
             return []
         errors.seek(0)
-        stack = [line.strip() for line in errors if "File" in line][:LOOKS]
-    reason = (
-        f"killed after {CAP} s" if process.returncode == -signal.SIGXCPU else "broke down"
-    ) + f" at {' < '.join(stack)}"
+        lines = [line.strip() for line in errors if line.strip()]
+    stack = [line for line in lines if line.startswith("File")]
+    if process.returncode == -signal.SIGXCPU:  # faulthandler begins with the innermost frame
+        reason = f"killed after {CAP} s at {' < '.join(stack[:LOOKS])}"
+    else:
+        error = lines[-1] if lines else f"exit code {process.returncode}"
+        reason = f"broke down: {error} at {' < '.join(stack[: -LOOKS - 1 : -1])}"
     method, repeats = begun or ("(none yet)", False)
     cell = Cell(method=method, deterministic=repeats, status=reason, cpu=CAP, silence=CAP)
     _enter(kind, family, cell, limit, report)

@@ -331,47 +331,50 @@ def _places(given: PackingData) -> None:
 
 
 def _objectives(given: PackingData) -> None:
+    """Refuse an objective without what it needs, memories that do not go with it, and overflows."""
     objective = str(given.objective)
-    if objective in ("fit", "moves") and given.capacity is None:
-        raise InputError(
-            f"is missing, and the objective {objective} needs it",
-            field="capacity",
-            remedy="give a capacity (--capacity), or minimise the peak",
-        )
-    if objective == "bank-conflicts" and given.banks is None:
-        raise InputError(
-            f"is missing, and the objective {objective} needs it",
-            field="banks",
-            remedy="give banks, or minimise the peak",
-        )
-    if objective == "moves" and not (given.previous >= 0).any():
-        raise InputError(
-            f"is missing, and the objective {objective} needs it",
-            field="previous",
-            remedy="give the old offsets",
-        )
-    if given.memories and given.capacity is not None:
-        raise InputError(
-            "goes with one memory", field="capacity", remedy="give each memory its own capacity"
-        )
-    if (objective == "spill") != bool(given.memories):
-        if given.memories:
+    needs = {
+        "capacity": (
+            ("fit", "moves"),
+            given.capacity is None,
+            "give a capacity (--capacity), or minimise the peak",
+        ),
+        "banks": (("bank-conflicts",), given.banks is None, "give banks, or minimise the peak"),
+        "previous": (("moves",), not (given.previous >= 0).any(), "give the old offsets"),
+    }
+    for field, (needing, missing, remedy) in needs.items():
+        if objective in needing and missing:
             raise InputError(
-                f"{objective} does not choose memories",
-                field="objective",
-                remedy="use spill, or leave out the memories",
+                f"is missing, and the objective {objective} needs it", field=field, remedy=remedy
             )
-        raise InputError(
-            "is missing, and the objective spill needs it",
-            field="memories",
-            remedy="give at least two memories",
-        )
+    _memories(given)
     if given.banks is not None:
         total = float(given.conflict_weight) * (len(given.banks.pairs) + 1)
         if total >= LARGEST:
             raise InputError(
                 "weight times pairs exceeds 2**62", field="banks", remedy="use a coarser unit"
             )
+
+
+def _memories(given: PackingData) -> None:
+    """Refuse memories without the objective that chooses among them, and the other way round."""
+    if given.memories and given.capacity is not None:
+        raise InputError(
+            "goes with one memory", field="capacity", remedy="give each memory its own capacity"
+        )
+    objective = str(given.objective)
+    if given.memories and objective != "spill":
+        raise InputError(
+            f"{objective} does not choose memories",
+            field="objective",
+            remedy="use spill, or leave out the memories",
+        )
+    if objective == "spill" and not given.memories:
+        raise InputError(
+            "is missing, and the objective spill needs it",
+            field="memories",
+            remedy="give at least two memories",
+        )
     for at, memory in enumerate(given.memories):
         if memory.cost < 0 or (memory.capacity is not None and memory.capacity < 0):
             raise InputError(

@@ -127,7 +127,10 @@ def _offer_baseline(
     name: str,
     rule: Callable[[RangeCosts, Callable[[], object]], PipelineSolution | None],
 ) -> PipelineSolution | None:
-    """Offer what a naive rule gives if it is valid; else say what is wrong with it."""
+    """Offer what a naive rule gives if it is valid; else say what is wrong with it.
+
+    A rule pauses once for every `baselines.STAGES` stages, which is counted as placing so many.
+    """
     costs = _costs(instance, progress)
 
     def pause() -> None:
