@@ -18,6 +18,9 @@ from stagepack.report.search import trace_figure
 from stagepack.report.view import view
 from stagepack.result import Result, Status
 
+NEAR = 1.00005
+"""A ratio that reads as 1."""
+
 
 def write_html(comparison: Outcomes, directory: str | Path) -> Path:
     """Write ``index.html`` into `directory`, making it if need be, and return its path.
@@ -74,6 +77,7 @@ def shown_in(comparison: Outcomes, anchor: str, figures: JsonObject) -> JsonObje
         "comparison": comparison,
         "about": _about(comparison, kinds),
         "rows": rows,
+        "several_kinds": len(kinds) > 1,
         "secondary": [name.capitalize() for name in secondary_header(comparison)],
         "several_seeds": len({row["seed"] for row in rows}) > 1,
         "standing": lambda row: standing_of(comparison, row),
@@ -111,9 +115,9 @@ def _answer(summary: Sequence[JsonObject]) -> str:
         names = ", ".join(row["method"] for row in summary if row["proved"] == most)
         parts.append(f" Most proofs: {names} ({most:,}).")
     worst = max(summary, key=lambda row: row["ratio"] or 1, default=None)
-    if worst is not None and (worst["ratio"] or 1) > 1.00005:
+    if worst is not None and (worst["ratio"] or 1) > NEAR:
         above = as_text.gap(worst["ratio"] - 1)
-        parts.append(f" Furthest from the best: {worst['method']}, {above} above it in the mean.")
+        parts.append(f" Furthest from the best: {worst['method']}, {above} above it on average.")
     return "".join(parts)
 
 
@@ -129,15 +133,21 @@ def _best(comparison: Outcomes, label: str, anchor: str, rows: Sequence[JsonObje
     return {
         "anchor": anchor,
         "label": label,
-        "objective": _objective(str(instance.objective), kind.unit(instance)),
+        "problem": instance.kind,
+        "objective": kind.objective(instance),
         "best": best,
         "worth": as_text.number(found[0]["objective"] if found else None),
         "methods": ", ".join(dict.fromkeys(row["method"] for row in found or refused)),
+        "furthest": _furthest(own),
     }
 
 
-def _objective(name: str, unit: str) -> str:
-    return name if unit in ("", name) else f"{name} in {unit}"
+def _furthest(own: Sequence[JsonObject]) -> str:
+    """Return which of the runs of an instance is furthest from the best, and by how much."""
+    worst = max(own, key=lambda row: row["ratio"] or 1, default=None)
+    if worst is None or (worst["ratio"] or 1) <= NEAR:
+        return ""
+    return f"{worst['method']}: {as_text.gap(worst['ratio'] - 1)} above"
 
 
 def _headline(comparison: Outcomes, label: str) -> str:

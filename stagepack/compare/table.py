@@ -7,7 +7,7 @@ columns; only names may be shortened.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from stagepack.compare.outcomes import Outcomes, secondary_header
@@ -15,7 +15,8 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.report import format as as_text
 from stagepack.report.table import Sheet
-from stagepack.report.templating import part
+from stagepack.report.templating import part as rendered
+from stagepack.report.view import view
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -50,23 +51,29 @@ def comparison_table(comparison: Outcomes, width: int = 80) -> RenderableType:
 
     rows = comparison.rows
     sheet = _sheet(comparison).fitted(width)
+    secondary = secondary_header(comparison)
     # One table a kind where instances fit beside their rows, else one an instance.
     by = "problem" if sheet.by in sheet.header else "instance"
     kinds = list(dict.fromkeys(row["problem"] for row in rows))
     parts: list[RenderableType] = []
     for kind in kinds:
-        if len(kinds) > 1:
-            parts.append(Text(f"\n{kind}\n" if parts else f"{kind}\n", style="bold"))
+        own = [at for at, row in enumerate(rows) if row["problem"] == kind]
         groups: dict[str, list[int]] = {}
-        for at, row in enumerate(rows):
-            if row["problem"] == kind:
-                groups.setdefault(row[by], []).append(at)
+        for at in own:
+            groups.setdefault(rows[at][by], []).append(at)
+        objectives = _objectives(comparison, {rows[at]["instance"]: None for at in own})
+        parts.append(Text(f"\n{kind}" if parts else kind, style="bold"))
+        parts.append(Text(f"{objectives}\n", style="dim"))
         for number, (group, chosen) in enumerate(groups.items()):
             if by == "instance":
                 if number:
                     parts.append(Text(""))
                 parts.append(Text(shown(group, width), style="bold cyan", no_wrap=True))
-            parts.append(sheet.part(chosen))
+            part = sheet.part(chosen)
+            for name in secondary:
+                if all(rows[at]["secondary"] is None for at in own):
+                    part = part.without(name)
+            parts.append(part)
     notes = list(_notes(rows))
     if notes:
         parts.append(Text(""))
@@ -143,6 +150,12 @@ def _sheet(comparison: Outcomes) -> Sheet:
     return Sheet((*HEADER, *more), lines, WORDS, spare, "instance", marks=marks)
 
 
+def _objectives(comparison: Outcomes, labels: Iterable[str]) -> str:
+    """Return the objectives of some instances, each once, with what they are counted in."""
+    instances = (comparison.instances[label] for label in labels)
+    return ", ".join(dict.fromkeys(view(each.kind).objective(each) for each in instances))
+
+
 def _summary(comparison: Outcomes) -> Sheet:
     """Return one row a method."""
     lines = [
@@ -176,6 +189,6 @@ def _notes(rows: list[JsonObject]) -> Iterator[RenderableType]:
 
 def fragment(comparison: Outcomes) -> str:
     """Return the table as HTML without scripts or styles, for a notebook."""
-    sheet = part("sheet", _sheet(comparison).first(MOST_ROWS))
-    notes = [part("lines", [("Contradiction:", claim)]) for claim in comparison.contradictions]
+    sheet = rendered("sheet", _sheet(comparison).first(MOST_ROWS))
+    notes = [rendered("lines", [("Contradiction:", claim)]) for claim in comparison.contradictions]
     return "".join([sheet, *notes])

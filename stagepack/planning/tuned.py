@@ -203,8 +203,8 @@ class Tuning(ShownRows):
         figures = [
             f"{as_text.number(best.throughput)} {self.counted} a second",
             f"at most {as_text.number(best.bound)}",
-            f"{as_text.plural(made, 'plan')} for {self.configurations:,} configurations",
-            f"bisection in each point of the grid makes at least {self.bisection:,}",
+            f"{as_text.plural(made, 'plan')} made for {self.configurations:,} configurations "
+            f"(bisection would have made {self.bisection:,} or more)",
         ]
         if self.interrupted:
             figures.append("interrupted: not all that may be better was tried")

@@ -68,19 +68,27 @@ def look(title: str) -> JsonObject:
         "paper_bgcolor": "white",
         "plot_bgcolor": "white",
         "margin": {"l": 60, "r": 14, "t": 62, "b": 48},
-        "uniformtext": {"minsize": 8, "mode": "hide"},  # what does not fit goes, it does not shrink
         "hoverlabel": {"align": "left", "bgcolor": "white", "font": {"color": INK}},
     }
 
 
-def inside(size: int, constrained: str = "both") -> JsonObject:
-    """Return how the text within bars looks."""
+def inside(size: int, *, together: bool = False) -> JsonObject:
+    """Return how the text within bars looks; where it does not fit, the page's script hides it.
+
+    Parameters
+    ----------
+    size : int
+        Of the font, in pixels; the script takes a smaller one where that fits.
+    together : bool
+        Hide all texts of a trace as soon as one of them does not fit.
+    """
     return {
         "textposition": "inside",
         "insidetextanchor": "middle",
         "textangle": 0,
         "textfont": {"size": size, "color": INK},
-        "constraintext": constrained,
+        "constraintext": "none",
+        "meta": {"together": together},
     }
 
 

@@ -80,6 +80,18 @@ class Sheet:
         }
         return replace(self, rows=[self.rows[row] for row in rows], marks=marks)
 
+    def without(self, column: str) -> Sheet:
+        """Return the sheet less one column, if it has that."""
+        if column not in self.header:
+            return self
+        keep = [at for at, name in enumerate(self.header) if name != column]
+        return replace(
+            self,
+            header=[self.header[at] for at in keep],
+            rows=[[row[at] for at in keep] for row in self.rows],
+            widths=[self.widths[at] for at in keep] if self.widths else (),
+        )
+
     @property
     def shown(self) -> Sequence[Sequence[str]]:
         """The rows that are shown."""
@@ -108,7 +120,7 @@ class Sheet:
         for least in (SHORT, SHORTEST):
             sheet = self
             for column in ("", *self.spare):
-                sheet = sheet._without(column)
+                sheet = sheet.without(column)
                 widths = sheet._narrowed(width, least)
                 if sum(widths) + SPACE * (len(widths) - 1) <= width:
                     return replace(sheet, widths=widths)
@@ -137,13 +149,6 @@ class Sheet:
         yield (self if self.widths else self.fitted(options.max_width))._table()
         if self.more:
             yield cell(self.more)
-
-    def _without(self, column: str) -> Sheet:
-        if column not in self.header:
-            return self
-        keep = [at for at, name in enumerate(self.header) if name != column]
-        rows = [[row[at] for at in keep] for row in self.rows]
-        return replace(self, header=[self.header[at] for at in keep], rows=rows)
 
     def _table(self) -> Table:
         table = _empty()

@@ -114,6 +114,11 @@ class View(Generic[InstanceT, SolutionT]):
         """Return what an objective is counted in, as far as its name tells."""
         return self.counted
 
+    def objective(self, instance: InstanceT) -> str:
+        """Return the objective with what it is counted in: ``peak in bytes``."""
+        name, unit = str(instance.objective), self.unit(instance)
+        return name if unit in ("", name) else f"{name} in {unit}"
+
     # ------------------------------------------------------------------ solutions
 
     def solution_facts(self, instance: InstanceT, solution: SolutionT) -> JsonObject:

@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 
 from stagepack.compare.page import to_html
+from stagepack.instances.schedule import PipelineSchedule
+from stagepack.report.html import write_figure
+from stagepack.solve import solve
 from tests.compare.sample import comparison
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
@@ -118,3 +121,35 @@ def test_runs_are_sorted_and_filtered(seen: dict[str, Any]) -> None:
 def test_nothing_is_wider_than_the_screen(seen: dict[str, Any]) -> None:
     assert max(seen["wide"]) <= 0
     assert max(seen["cut"]) <= 0  # nor is a column of the runs out of sight
+
+
+LABELS = """<script>addEventListener("load", () => setTimeout(() => {
+  const traces = [...document.querySelectorAll(".barlayer .trace")].map((trace) =>
+    [...trace.querySelectorAll("text.bartext")].map((text) => [
+      getComputedStyle(text).visibility !== "hidden" && text.getBoundingClientRect().width > 0,
+      text.getBBox().width, text.parentNode.querySelector("path").getBBox().width]));
+  document.body.insertAdjacentHTML("beforeend", `<pre id="seen">${JSON.stringify(traces)}</pre>`);
+}, 1500));</script>"""
+
+
+def test_labels_of_operations_fit_together_or_not_at_all(tmp_path: Path) -> None:
+    rows = [28_500 + 40 * stage for stage in range(8)]  # of which pixels make unlike bars
+    instance = PipelineSchedule.from_arrays(rows, rows, rows, microbatches=20)
+    solution = solve(instance, "zb-h1", time_limit=2).solution
+    assert solution is not None
+    write_figure(instance, solution, tmp_path / "chart.html")
+    page = (tmp_path / "chart.html").read_text().replace("</body>", f"{LABELS}</body>")
+    (tmp_path / "chart.html").write_text(page)
+    assert BROWSER is not None
+    done = subprocess.run(
+        [BROWSER, *QUIET, "--window-size=1280,900", f"--user-data-dir={tmp_path}", "--dump-dom",
+         (tmp_path / "chart.html").as_uri()],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    found = re.search(r'<pre id="seen">(\[.*?)</pre>', done.stdout)
+    assert found, done.stderr
+    traces = [trace for trace in json.loads(found[1]) if trace]
+    assert len(traces) == 3
+    for trace in traces:
+        assert len({visible for visible, _, _ in trace}) == 1
+        assert all(wide <= bar for visible, wide, bar in trace if visible)

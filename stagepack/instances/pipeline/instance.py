@@ -54,8 +54,8 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             tried = self.order.tried
             chosen = f", the best of {tried} tried" if tried > 1 else ""
             said.append(
-                f"for one order of the layers{chosen}: others of their graph may do better, and "
-                "--kind graph-partition looks at all"
+                f"this holds for one order of the layers{chosen}; another order of their graph may "
+                "do better: --kind graph-partition considers all of them"
             )
         return "; ".join(said)
 

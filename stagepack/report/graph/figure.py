@@ -35,6 +35,7 @@ from stagepack.report.view import Charts
 WIDE, TALL, FOOT = 1050, 760, 40  # pixels of a graph, and below it
 LARGEST, ROOM = 22, 0.72  # pixels of a node, and its share of what there is
 BOWS = 2500  # pieces of edges, up to which they are bows
+CLEAR = 0.03  # of the way between two stages, by which numbers keep off the arcs below them
 NUMBERED = 10  # pixels of the smallest node, from which on all have the number of their stage
 
 
@@ -190,7 +191,7 @@ def _flows(drawn: PartitionDrawing) -> list[Figure]:
     found.append(
         go.Scatter(
             x=[(flow.source + flow.target) / 2 for flow in written],
-            y=[summit(flow) for flow in written], mode="text", showlegend=False,
+            y=[summit(flow) + CLEAR for flow in written], mode="text", showlegend=False,
             text=[f"<b>{amount(flow.traffic, unit)}</b>" for flow in written],
             textfont={"size": 10, "color": INK}, textposition="top center",
             hovertext=[_exchange(flow, unit) for flow in written], hoverinfo="text",

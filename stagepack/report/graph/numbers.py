@@ -190,7 +190,7 @@ def unit(instance: GraphPartition) -> str:
 
 
 def amount(traffic: Number, unit: str = "") -> str:
-    """Return traffic as it is written along an arc: bytes with their letter, other units without.
+    """Return traffic as it is written along an arc: bytes as memory is, other units in thousands.
 
     Parameters
     ----------
@@ -198,11 +198,12 @@ def amount(traffic: Number, unit: str = "") -> str:
     unit : str
         As :attr:`.GraphData.traffic_unit`.
     """
-    byte = "B" * (unit == "bytes")
+    if unit == "bytes":
+        return as_text.quantity(round(traffic))
     for factor, letter in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
         if traffic >= 0.9995 * factor:
-            return f"{traffic / factor:.3g} {letter}{byte}"
-    return f"{traffic:.3g} {byte}".rstrip()
+            return f"{traffic / factor:.3g} {letter}"
+    return f"{traffic:.3g}"
 
 
 def sides(drawings: Sequence[PartitionDrawing]) -> tuple[float, float]:

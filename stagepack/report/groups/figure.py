@@ -255,6 +255,13 @@ def _memory(drawn: PlanDrawing, top: int, factor: int) -> list[Figure]:
                     ),
                 )
             )  # fmt: skip
+    if top == drawn.instance.chip.memory:  # the line is a shape, which legends do not know
+        found.append(
+            graph_objects().Scatter(
+                name="end of the lane", x=[None], y=[None], yaxis="y2", mode="lines",
+                line={"color": CAPACITY, "width": 1},
+            )
+        )  # fmt: skip
     return found
 
 

@@ -107,7 +107,7 @@ def _stages(
         x=width,
         base=base,
         text=[str(s.stage) for _, s in marks],
-        **inside(11, "inside"),
+        **inside(11),
         marker={
             "color": [area_colour(s.stage) for _, s in marks],
             "line": {"color": INK, "width": 1},

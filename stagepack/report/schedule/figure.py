@@ -32,8 +32,6 @@ from stagepack.report.schedule.numbers import (
 from stagepack.report.style import line_colour
 from stagepack.report.view import Charts
 
-HALF_DIGIT = "\u2005"  # a space half as wide as a digit
-
 
 def schedule_charts(instance: PipelineSchedule, solutions: Sequence[ScheduleSolution]) -> Charts:
     """Return a figure for every solution, on equal axes: bars on devices, memory below.
@@ -52,16 +50,9 @@ def schedule_charts(instance: PipelineSchedule, solutions: Sequence[ScheduleSolu
     return Charts([_figure(instance, drawn, last) for drawn in bars])
 
 
-def _number(microbatch: int, digits: int) -> str:
-    """Return a label as wide as one of so many digits: those of like bars fit together, or none."""
-    beside = HALF_DIGIT * (digits - len(str(microbatch)))
-    return f"{beside}{microbatch}{beside}"
-
-
 def _figure(instance: PipelineSchedule, drawn: ScheduleBars, last: int) -> Figure:
     go = graph_objects()
     names = [text(device_label(instance, device)) for device in range(instance.d)]
-    digits = len(str(int(drawn.microbatch.max(initial=0))))
     traces: list[Figure] = []
     for kind in np.unique(drawn.kind).tolist():
         name = kind_name(instance, kind)
@@ -76,8 +67,8 @@ def _figure(instance: PipelineSchedule, drawn: ScheduleBars, last: int) -> Figur
                         "color": COLOURS[kind][tint % len(COLOURS[kind])],
                         "line": BORDER,
                     },
-                    text=[_number(i, digits) for i in drawn.microbatch[own].tolist()],
-                    **inside(10),
+                    text=list(map(str, drawn.microbatch[own].tolist())),
+                    **inside(10, together=True),
                     customdata=np.column_stack(
                         [drawn.stage[own], drawn.microbatch[own], drawn.end[own]]
                     ),
@@ -140,6 +131,6 @@ def _memory(
                 textposition="top center", textfont={"color": line_colour(device), "size": 11},
                 showlegend=False, hoverinfo="skip", cliponaxis=False,
             )
-            for device, (time, value) in enumerate(drawn.labels(some))
+            for device, (time, value) in enumerate(drawn.labels(list(some)))
         ]  # fmt: skip
-    return found + [limit_line(f"limit {limit:,}", drawn.end_time, limit) for limit in some]
+    return found + [limit_line(text(name), drawn.end_time, limit) for limit, name in some.items()]

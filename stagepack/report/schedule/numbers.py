@@ -137,12 +137,24 @@ def device_label(instance: PipelineSchedule, device: int) -> str:
     return f"{name} (stage{'s' if len(stages) > 1 else ''} {', '.join(map(str, stages))})"
 
 
-def limits(instance: PipelineSchedule, drawn: ScheduleBars) -> list[int]:
-    """Return the different memory limits, without those far above all that is used."""
+def limits(instance: PipelineSchedule, drawn: ScheduleBars) -> dict[int, str]:
+    """Return the different memory limits, less those far above all that is used, and their names.
+
+    Where devices have limits of their own, the name of each says whose it is.
+    """
     if instance.limit is None:
-        return []
+        return {}
     top = max(int(values.max()) for _, values in drawn.memory)
-    return [limit for limit in np.unique(instance.limit).tolist() if limit <= 2.2 * top]
+    different = np.unique(instance.limit).tolist()
+    found = {}
+    for limit in different:
+        if limit <= 2.2 * top:
+            own = np.flatnonzero(instance.limit == limit).tolist()
+            one = instance.device_name(own[0]) if len(own) == 1 else f"{len(own):,} devices"
+            found[limit] = (
+                f"limit of {one}: {limit:,}" if len(different) > 1 else f"limit {limit:,}"
+            )
+    return found
 
 
 def kind_name(instance: PipelineSchedule, kind: int) -> str:

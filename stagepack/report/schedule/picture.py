@@ -155,14 +155,14 @@ def _memory(below: Axes, instance: PipelineSchedule, drawn: ScheduleBars) -> Non
             times, values, where="post", color=line_colour(device), linewidth=1.0, label=str(device)
         )
     some = limits(instance, drawn)
-    for limit in some:
-        limit_line(below, limit, f"limit {limit:,}")
+    for limit, name in some.items():
+        limit_line(below, limit, name)
     below.set_ylim(bottom=0)
     engineering(below.yaxis)
     time_axis(below)
     below.set_ylabel("Memory of device" if instance.d <= LABELLED else "Memory")
     if 1 < instance.d <= LABELLED:
-        for device, (time, value) in enumerate(drawn.labels(some)):
+        for device, (time, value) in enumerate(drawn.labels(list(some))):
             below.annotate(
                 str(device), (time, value), (0, 1.5), textcoords="offset points", ha="center",
                 va="bottom", fontsize=8, fontweight="bold", color=line_colour(device),

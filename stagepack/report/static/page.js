@@ -11,11 +11,35 @@
     if (!figure.choices) { return figure.data; }
     return figure.choices[node.id in chosen ? chosen[node.id] : figure.start];
   }
+  var smallest = 8;  // pixels of a font
+  // Gives the text in each bar the largest size that fits, or hides it; in traces whose labels stay together, all.
+  function fitLabels(node) {
+    var sizes = [];
+    node.querySelectorAll(".barlayer .trace").forEach(function (trace) {
+      var own = Array.from(trace.querySelectorAll("text.bartext"), function (text) {
+        var size = text.dataset.size = text.dataset.size || parseFloat(text.style.fontSize);
+        var bar = text.parentNode.querySelector("path").getBBox(), length = text.getBBox().width;
+        // The length is that at the size which the text has now.
+        var wide = (bar.width - 2) / length * parseFloat(text.style.fontSize);
+        return { text: text, size: Math.min(size, Math.floor(wide), Math.floor(bar.height / 1.2)) };
+      });
+      if (own.length && trace.__data__[0].trace.meta.together) {
+        var least = Math.min.apply(null, own.map(function (one) { return one.size; }));
+        own.forEach(function (one) { one.size = least; });
+      }
+      sizes = sizes.concat(own);
+    });
+    sizes.forEach(function (one) {
+      one.text.style.visibility = one.size < smallest ? "hidden" : "";
+      if (one.size >= smallest) { one.text.style.fontSize = one.size + "px"; }
+    });
+  }
   function dress(call, node) {
     var layout = data[node.id].layout;
     // Plotly.js changes the layout that it is given.
     layout = dark ? darkLayout(layout) : JSON.parse(JSON.stringify(layout));
     Plotly[call](node, dark ? traces(node).map(darkTrace) : traces(node), layout, config);
+    fitLabels(node);
     if (repaint[node.id]) { repaint[node.id](chosen[node.id], dark); }
   }
   function draw(node) {
@@ -23,6 +47,7 @@
     if (at < 0) { return; }
     waiting.splice(at, 1);
     dress("newPlot", node);
+    node.on("plotly_afterplot", function () { fitLabels(node); });
     if (data[node.id].rectangles) { repaint[node.id] = painter.attach(node, data[node.id], dark); }
   }
   function turn(to) {

@@ -182,7 +182,7 @@ def test_traffic_is_written_with_three_digits(traffic: float, text: str) -> None
 @pytest.mark.parametrize(
     ("options", "title", "written"),
     [
-        ({"bandwidth": 8}, "Traffic (bytes)", "2 kB"),
+        ({"bandwidth": 8}, "Traffic (bytes)", "2.0 KiB"),
         ({}, "Traffic (time)", "2 k"),
         ({"bandwidth": 8, "traffic": [2000.5] * 2}, "Traffic", "2 k"),
     ],
