@@ -45,6 +45,10 @@ WORK = 4_000_000
 STEP, BEGIN = 1 / 750_000_000, 6e-5
 """Seconds of a step, and of beginning a search apart from what its size costs."""
 
+CACHED, SPILLED = 1 << 20, 5
+"""Bytes of a state from which on it leaves a processor's cache, and how many times as long a step
+takes then."""
+
 MEMORY = 1 << 28
 """Bytes of states at most; the beam is narrowed where more would be needed."""
 
@@ -141,6 +145,7 @@ class BeamSearch:
         self._ending, self._end = ending, np.empty(0, dtype=np.int64)
         self._earliest, self._slot = int(EARLY * component.b), 0
         self._judging = self._trying = 0.0  # seconds of work
+        self._slowness = SPILLED if self.bytes > CACHED else 1
         ptr, section_of = component.section_ptr, component.section_of
         begins = np.append(True, np.diff(section_of) != 1)
         begins[ptr[:-1]] = True
@@ -256,13 +261,14 @@ class BeamSearch:
     def run(self) -> int:
         """Go on for some hundredths of a second; return RUNNING, FOUND or DEAD."""
         assert self._beam is not None
-        outcome, until = state.CHOSEN, self.steps + WORK
+        outcome, until = state.CHOSEN, self.steps + WORK // self._slowness
         while outcome == state.CHOSEN and self.steps < until:
             outcome = kernels.proceed(self._capacity, until - self.steps, self._beam)
             steps = int(self._beam.control[state.SPENT])
             self.steps += steps
-            self._judging += effort.LOOK + STEP * steps
-            effort.spend(effort.LOOK + STEP * steps)
+            seconds = effort.LOOK + STEP * self._slowness * steps
+            self._judging += seconds
+            effort.spend(seconds)
             if outcome == state.CHOSEN and self._ended():
                 return state.FOUND
         return state.RUNNING if outcome == state.CHOSEN else int(outcome)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.beam_search import beam_state as state
 from stagepack.heuristics.packing.constructive.stack import stack
@@ -108,6 +109,22 @@ def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             reached.append((outcome, search.reached))
     half = len(reached) // 2
     assert reached[:half] == reached[half:]
+
+
+def test_states_that_leave_the_cache_count_as_longer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    component = Packing(Blocks.of(planted(np.random.default_rng(3), 40, 64, 60))).components[0]
+    counted, reached = [], []
+    for cached in (beam.CACHED, 0):
+        monkeypatch.setattr(beam, "CACHED", cached)
+        search = beam.BeamSearch(component)
+        search.start(component.capacity(64), beam.FIRST[0], 3)
+        with effort.counting():
+            while (outcome := search.run()) == state.RUNNING:
+                pass
+            counted.append(effort.spent())
+        reached.append((outcome, search.reached, search.steps))
+    assert reached[0] == reached[1]
+    assert counted[1] - counted[0] >= (beam.SPILLED - 1) * beam.STEP * search.steps * 0.999
 
 
 @pytest.mark.parametrize("states", [1, 40, 400])
