@@ -62,8 +62,8 @@ def comparison_table(comparison: Outcomes, width: int = 80) -> RenderableType:
         for at in own:
             groups.setdefault(rows[at][by], []).append(at)
         objectives = _objectives(comparison, {rows[at]["instance"]: None for at in own})
-        parts.append(Text(f"\n{kind}" if parts else kind, style="bold"))
-        parts.append(Text(f"{objectives}\n", style="dim"))
+        title = Text(f"\n{kind}" if parts else kind, style="bold")
+        parts.append(title.append(f": {objectives}\n", style="not bold dim"))
         for number, (group, chosen) in enumerate(groups.items()):
             if by == "instance":
                 if number:
