@@ -51,8 +51,6 @@ AROUND = ("cluster", "devices", "bandwidth")
 """Words of the cluster around chips with local memory,"""
 STEP = ("microbatches", "training")
 """and of its step."""
-BOTH_PASSES = "forward+backward"
-"""Of graphs in training whose backward pass has nodes of its own."""
 PROBLEM, HEAD = re.compile(rb'"problem"\s*:\s*"([a-z-]+)"'), 400
 """Where a native file says its kind: in its first bytes."""
 Split = Annotated[
@@ -265,7 +263,7 @@ def _only_scheduled(kind: str, tool: str) -> bool:
 def _model(model: str, context: JsonObject, local: str | None) -> tuple[Any, JsonObject]:
     """Return what is planned for, and what else is said of it: a cluster of chips, a step."""
     from stagepack.instances.catalog import clusters
-    from stagepack.planning.search import GRAPH, GROUPS, KINDS, LOCAL
+    from stagepack.planning.search import BOTH_PASSES, GRAPH, GROUPS, KINDS, LOCAL
 
     kind = _kind(model, context, KINDS, "" if local is None else GROUPS)
     graph = kind == GRAPH and local is not None and _has_operators(model, GROUPS)
@@ -275,9 +273,8 @@ def _model(model: str, context: JsonObject, local: str | None) -> tuple[Any, Jso
         step = STEP[:1] if kind == GRAPH else ()
         said = {name: value for name, value in context.items() if name in step}
         own = {name: value for name, value in context.items() if name not in step}
-        if kind == GRAPH and own.get("training"):  # a schedule has operations of both passes
-            own.setdefault("objective", BOTH_PASSES)
-        return _named(model, {**own, "kind": kind}), said
+        usual = BOTH_PASSES if kind == GRAPH and own.get("training") else {}
+        return _named(model, {**usual, **own, "kind": kind}), said
     around = {name: context[name] for name in AROUND if name in context}
     inside = {name: value for name, value in context.items() if name not in (*AROUND, *STEP)}
     if local is not None:

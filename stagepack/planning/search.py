@@ -54,6 +54,8 @@ COUNTING = frozenset(
     {"kwargs", "depth", "basic_blocks", "measure", "machine", "state_bytes", "repeats", "cache"}
 )
 """Options of :func:`stagepack.profile_model` that a module comes with."""
+BOTH_PASSES = {"objective": GraphObjective.FORWARD_BACKWARD.value}
+"""What graphs in training are asked for: a schedule has operations of both passes."""
 NANOSECONDS = 1e9
 ONE_PASS = (
     "both passes of a node run at once, and stashes are not counted: objective forward+backward "
@@ -200,11 +202,11 @@ def _instance(
 def _of_profile(
     profile: ModelProfile, cluster: Cluster, options: JsonObject, graph: bool
 ) -> PipelinePartition | GraphPartition:
-    """Return layers as a chain or a graph; a schedule has operations of both passes."""
+    """Return the layers of a profile as a chain, or as a graph."""
     if not graph:
         return PipelinePartition.from_profile(profile, cluster, **options)
-    passes = {"objective": GraphObjective.FORWARD_BACKWARD} if options.get("training") else {}
-    return GraphPartition.from_profile(profile, cluster, **{**passes, **options})
+    usual = BOTH_PASSES if options.get("training") else {}
+    return GraphPartition.from_profile(profile, cluster, **{**usual, **options})
 
 
 class _Network(NamedTuple):

@@ -62,6 +62,12 @@ def _network(network: str, batch: int, chip: str, bandwidth: float, training: bo
     )
 
 
+def _parameters(network: str) -> JsonObject:
+    """Return every parameter of a graph of layers with its default."""
+    chain = chains.parameters(network)
+    return {name: chain[name] for name in chain if name not in chains.TRAINED} | LAYERS
+
+
 def _layers(network: str, **given: Any) -> GraphPartition:
     """Return the layers of a network on a cluster."""
     profile, cluster = chains.profiled(network, given)
@@ -170,11 +176,10 @@ GENERATORS: dict[str, Generator] = {
     **{
         name: Generator(
             partial(_layers, name),
-            {key: chain[key] for key in chain if key not in chains.TRAINED} | LAYERS,
+            _parameters(name),
             f"{recipe.description}; layers and what passes between them",
         )
         for name, recipe in networks.NETWORKS.items()
-        for chain in [chains.parameters(name)]
     },
     "random/blocks": Generator(_blocks, OPTIONS, "A chain of blocks with two branches and a skip"),
     "random/branchy": Generator(_branchy, OPTIONS, "Every operator reads two of the last ten"),

@@ -145,15 +145,13 @@ def limits(instance: PipelineSchedule, drawn: ScheduleBars) -> dict[int, str]:
     if instance.limit is None:
         return {}
     top = max(int(values.max()) for _, values in drawn.memory)
-    different = np.unique(instance.limit).tolist()
+    different, first, users = np.unique(instance.limit, return_index=True, return_counts=True)
     found = {}
-    for limit in different:
+    for limit, device, count in np.column_stack((different, first, users)).tolist():
+        whose = instance.device_name(device) if count == 1 else f"{count:,} devices"
+        of = f" of {whose}:" if len(different) > 1 else ""
         if limit <= 2.2 * top:
-            own = np.flatnonzero(instance.limit == limit).tolist()
-            one = instance.device_name(own[0]) if len(own) == 1 else f"{len(own):,} devices"
-            found[limit] = (
-                f"limit of {one}: {limit:,}" if len(different) > 1 else f"limit {limit:,}"
-            )
+            found[limit] = f"limit{of} {limit:,}"
     return found
 
 

@@ -23,8 +23,8 @@
         var wide = (bar.width - 2) / length * parseFloat(text.style.fontSize);
         return { text: text, size: Math.min(size, Math.floor(wide), Math.floor(bar.height / 1.2)) };
       });
-      if (own.length && trace.__data__[0].trace.meta.together) {
-        var least = Math.min.apply(null, own.map(function (one) { return one.size; }));
+      if (own.length && (trace.__data__[0].trace.meta || {}).together) {
+        var least = own.reduce(function (size, one) { return Math.min(size, one.size); }, Infinity);
         own.forEach(function (one) { one.size = least; });
       }
       sizes = sizes.concat(own);
