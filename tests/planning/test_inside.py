@@ -359,6 +359,7 @@ def test_layers_of_a_profile_are_cut_as_the_graph_that_they_are(training: bool) 
     cut = plan.level("partition").instance
     assert isinstance(cut, sp.GraphPartition)
     assert cut.n == (8 if training else 4)
+    assert not plan.schedule.latency.any()  # there are no links
 
 
 def test_layers_of_the_catalog_are_cut_as_graphs() -> None:

@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 UNLIMITED = 2**62 - 1
 ROUNDED = 0.05
 """Share by which rounding may lengthen a stage without a word."""
+NEGLIGIBLE = Fraction(1, 10**9)
+"""Cycles of a latency that count as none: clusters without links have bandwidths without end."""
 
 
 def arguments(
@@ -46,9 +48,9 @@ def arguments(
     F takes the time of the stage's forward nodes on its device, B (and W) that of its backward
     nodes, rounded up, one cycle at least.  There is an edge between stages that share tensors,
     over any distance; its latency is the larger of what goes forward and what comes back, at the
-    bandwidth between the two devices, and 0 on one device.  F takes the stashes of the stage's
-    nodes, B releases them, or B and W half each; the limit of a device is its memory less what its
-    nodes hold all the time.
+    bandwidth between the two devices, rounded up but for a 10^-9 of a cycle, and 0 on one device.
+    F takes the stashes of the stage's nodes, B releases them, or B and W half each; the limit of a
+    device is its memory less what its nodes hold all the time.
 
     Where every stage sends to the next one only, on links as fast both ways, `sp.chain` and
     :func:`.partition.arguments` lead to the same schedule but for memory: there F takes what the
@@ -227,7 +229,7 @@ def _edges(
             for ends in ((a, b), (b, a))
             if ends in amounts and device_of[a] != device_of[b]
         ]
-        latency.append(math.ceil(plain(max(times, default=Fraction(0)) * rate)))
+        latency.append(math.ceil(max(times, default=Fraction(0)) * rate - NEGLIGIBLE))
     return pairs, latency
 
 
