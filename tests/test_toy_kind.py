@@ -6,6 +6,7 @@ import json
 import pickle
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ from typer.testing import CliRunner
 
 import stagepack as sp
 from stagepack.cli import app
+from stagepack.instances.problem import Export
 from stagepack.kinds import KINDS, Kind
 from stagepack.methods import Method, Settings
 from stagepack.methods.effort import counted
-from stagepack.report.view import view
+from stagepack.report.figures import look
+from stagepack.report.view import Charts, view
 from tests.toy_kind.instances.toy import KIND, Knapsack, KnapsackSolution
+from tests.toy_kind.instances.toy import problem as known
 from tests.toy_kind.methods import toy
+from tests.toy_kind.report import toy as shown_as
 
 
 @pytest.fixture(autouse=True)
@@ -188,6 +193,36 @@ def test_it_is_drawn_and_reported(bag: Knapsack, tmp_path: Path) -> None:
     assert refused.value.field == "--plot"
     with pytest.raises(sp.InputError, match="has one scale"):
         sp.plot(bag, result, scale="sizes")
+
+
+def test_figures_as_the_documents_ask_for_them_make_it_interactive(
+    bag: Knapsack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plotly = pytest.importorskip("plotly.graph_objects")
+    pytest.importorskip("matplotlib")
+
+    def figures(instance: Knapsack, solutions: list[KnapsackSolution]) -> Charts:
+        layout = {**look("Sizes"), "height": 300}
+        bars = [plotly.Bar(y=[instance.sizes[i] for i in s.taken]) for s in solutions]
+        return Charts([plotly.Figure(bar, layout) for bar in bars])
+
+    monkeypatch.setattr(shown_as, "VIEW", shown_as.KnapsackView(shown_as.draw, figures))
+    sp.plot(bag, sp.solve(bag), tmp_path / "bag.html")
+    assert "Sizes" in (tmp_path / "bag.html").read_text()
+    assert "Sizes" in sp.compare([bag], jobs=0).to_html(tmp_path / "all").read_text()
+
+
+def test_what_is_written_for_others_is_no_solution(
+    bag: Knapsack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only where `check` reads it the message says so."""
+    path = tmp_path / "list.json"
+    path.write_text('{"list": "of things"}')
+    for check, words in (("", "program, no solution"), ("check_list", "only check reads")):
+        told = replace(known.PROBLEM, export=Export(".json", "", {"list": "of things"}, check))
+        monkeypatch.setattr(known, "PROBLEM", told)
+        with pytest.raises(sp.InputError, match=words):
+            sp.read_solution(path, bag)
 
 
 def test_without_a_report_folder_the_defaults_show_it(

@@ -58,7 +58,7 @@ class Export:
         What is in every such document, and in no other.
     check : str
         Public name of the function ``(instance, document) -> (violations, objective)``, if there
-        is one.
+        is one: then ``stagepack check`` takes such a document in place of a solution.
     texts : mapping of str to str
         Where there are several kinds of files: how their names end, and the public name of the
         function ``(instance, solution) -> text`` of each.
@@ -124,7 +124,10 @@ class Native(Protocol):
 
 
 class Catalog(Protocol):
-    """The module of a problem's named instances."""
+    """The module of a problem's named instances.
+
+    Names are given without the family: "random" where the catalog has "toy/random".
+    """
 
     GENERATORS: Mapping[str, Generator]
     SUITE: tuple[tuple[str, JsonObject], ...]

@@ -26,6 +26,8 @@ class Charts(NamedTuple):
     Attributes
     ----------
     figures : list of plotly Figures
+        One for each solution, in their order.  Their layout is ``look(title)`` of
+        :mod:`stagepack.report.figures`, with a height.
     rectangles : mapping
         What the page's script paints below them, if anything.
     first : bool
@@ -43,8 +45,9 @@ class View(Generic[InstanceT, SolutionT]):
     Parameters
     ----------
     draw : callable, optional
-        Draws a solution with matplotlib: ``draw(instance, solution, path, ax, title=, scale=)``,
-        the last where there are several.
+        Draws a solution, or that of a `Result`, with matplotlib: ``draw(instance, solution, path,
+        ax, title=, scale=)``, the last where there are several.  :mod:`stagepack.report.canvas`
+        has its first and last line: ``target`` with ``axes``, and ``finish``.
     figures : callable, optional
         ``figures(instance, solutions)`` are interactive ones on equal axes, also with ``scale=``;
         where there are several of one solution, by name.

@@ -129,10 +129,11 @@ def refuse_instance(document: JsonObject) -> None:
 def _refuse_program(document: JsonObject) -> None:
     """Refuse what a solution was written as for other tools."""
     for known in PROBLEMS.values():
-        marks = {} if known.export is None else known.export.marks
-        if marks and all(document.get(name) == mark for name, mark in marks.items()):
+        export = known.export
+        if export and export.marks and export.marks.items() <= document.items():
+            read = ", which only check reads" if export.check else ""
             raise InputError(
-                "holds a program, which only check reads, no solution",
+                f"holds a program{read}, no solution",
                 remedy="write one: stagepack solve INSTANCE -o FILE",
             )
 
