@@ -41,6 +41,7 @@ autodoc_preserve_defaults = True
 autodoc_mock_imports = ["torch"]  # a page describes what needs PyTorch, which the site does not
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_use_param = False  # parameters that are described together stay together
 napoleon_use_ivar = True
 
 html_theme = "furo"
