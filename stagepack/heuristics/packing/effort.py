@@ -7,7 +7,7 @@ from collections.abc import Callable
 from stagepack.heuristics.effort import carried, counting, left, spend, spent
 from stagepack.progress import Stopped
 
-__all__ = ["Pause", "carried", "counting", "left", "pausing", "spend", "spent"]
+__all__ = ["Pause", "carried", "counting", "left", "pausing", "scattered", "spend", "spent"]
 
 Pause = Callable[[], None]
 """Called now and then by what may take long; raises when it should end."""
@@ -26,6 +26,18 @@ COVERED, EDGE = 2e-2, 3e-6
 
 ROW = 2e-6
 """Seconds of a row that Python itself goes through."""
+
+EXAMINED = 6e-9
+"""Seconds of a conflict in the check of an answer."""
+
+CACHED, SCATTERED = 300_000, 4.0
+"""Buffers from which on what is looked up of them lies outside of the cache, and how many times as
+long that takes."""
+
+
+def scattered(n: int) -> float:
+    """Return how many times as long it takes to look up something of any of `n` buffers."""
+    return SCATTERED if n > CACHED else 1.0
 
 
 def pausing(keep_going: Callable[[], bool] | None) -> Pause:

@@ -26,6 +26,9 @@ FOUND = 10_000
 AT_ONCE = 50_000
 """Births and deaths that a sweep plays before it looks up: well under 0.2 s."""
 
+PART = 100_000
+"""Conflicts that are looked at together."""
+
 _sorted: weakref.WeakKeyDictionary[PackingData, tuple[Array, ...]] = weakref.WeakKeyDictionary()
 """What :func:`_events` keeps."""
 
@@ -245,11 +248,10 @@ def _overlaps(instance: PackingData, solution: PackingSolution) -> list[Violatio
     pairs = pairs[offsets[pairs[:, 0]] == offsets[pairs[:, 1]]]
     sharing = np.sort(pairs[:, 0] * instance.n + pairs[:, 1])
     if instance.conflicts is not None:
-        i, j = instance.conflicts.T
-        tops = offsets + instance.size
-        hit = (memory[i] == memory[j]) & (offsets[i] < tops[j]) & (offsets[j] < tops[i])
-        hit &= (owner[i] != owner[j]) & ~np.isin(i * instance.n + j, sharing)
-        hits = instance.conflicts[hit]
+        hits = _in_conflict(instance.conflicts, offsets, offsets + instance.size)
+        i, j = hits.T
+        wrong = (memory[i] == memory[j]) & (owner[i] != owner[j])
+        hits = hits[wrong & ~np.isin(i * instance.n + j, sharing)]
         named = [(a, b, None) for a, b in hits[:LISTED].tolist()]
         return _spelt(instance, solution, named, len(hits))
     buffer, start, end, low, high = _rectangles(instance, offsets)
@@ -279,6 +281,16 @@ def _overlaps(instance: PackingData, solution: PackingSolution) -> list[Violatio
     )
     named_at = zip(i[spelt].tolist(), j[spelt].tolist(), rows.tolist(), strict=True)
     return _spelt(instance, solution, list(named_at), len(some), complete)
+
+
+def _in_conflict(pairs: Array, low: Array, top: Array) -> Array:
+    """Return the pairs, shape (k, 2), of buffers that overlap in [low, top)."""
+    found = [pairs[:0]]
+    for begin in range(0, len(pairs), PART):  # so that what is made of them stays in the cache
+        part = pairs[begin : begin + PART]
+        i, j = part.T
+        found.append(part[(low[i] < top[j]) & (low[j] < top[i])])
+    return np.concatenate(found)
 
 
 def _rectangles(instance: PackingData, offsets: Array) -> tuple[Array, ...]:

@@ -53,8 +53,9 @@ class Attempt:
         self._low: Array | None = None
         self._searches: exact.Searches | None = None
         rows = len(instance.gaps) + len(instance.allowed)
-        self._gone_through = effort.ITEM * instance.n + effort.ROW * rows
-        effort.spend(MADE + self._gone_through / 3)
+        made = effort.ITEM * instance.n + effort.ROW * rows
+        effort.spend(MADE + made / 3)
+        self._check = CHECK + made + examined(instance)
         reason = bounds.overload(instance, self.blocks)
         if reason:
             progress.prove_infeasible(reason)
@@ -134,7 +135,7 @@ class Attempt:
             note_over(self.progress, peak, source)
             return
         self.progress.reason = ""
-        effort.spend(CHECK + self._gone_through)
+        effort.spend(self._check)
         self.progress.offer(PackingSolution.of(self.instance, offsets, memory), source)
 
     def overdue(self, deterministic: bool) -> float:
@@ -149,6 +150,12 @@ class Attempt:
             return effort.spent() < until and self.progress.keep_going()
 
         return go_on
+
+
+def examined(instance: LmemPacking) -> float:
+    """Return the seconds in which all conflicts are looked at for the check of an answer."""
+    conflicts = 0 if instance.conflicts is None else len(instance.conflicts)
+    return effort.EXAMINED * effort.scattered(instance.n) * conflicts
 
 
 OVER = "over-capacity"

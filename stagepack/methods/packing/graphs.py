@@ -17,7 +17,7 @@ from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
-from stagepack.methods.packing.attempt import CHECK, PackingProgress, note_over
+from stagepack.methods.packing.attempt import CHECK, PackingProgress, examined, note_over
 from stagepack.methods.starts import offer_start
 from stagepack.result import Termination
 
@@ -27,7 +27,7 @@ MANY, LARGE = 3_000_000, 20_000
 STARTED = ("auto", "exact", "portfolio")
 """Methods that begin so, if nobody says how they should; rules where there is no time for them."""
 
-LEAST = 1e-7
+LEAST = 7.5e-8
 """Seconds of a conflict in a first placement, the check of it included."""
 
 COVERED = 3.1e-6
@@ -142,7 +142,7 @@ class _Run:
         if ceiling is not None and peak > ceiling:
             note_over(self.progress, peak, source)
         else:
-            effort.spend(CHECK + effort.ITEM * instance.n)
+            effort.spend(CHECK + effort.ITEM * instance.n + examined(instance))
             self.progress.offer(PackingSolution.of(instance, offsets), source)
         return peak
 

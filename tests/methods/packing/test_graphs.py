@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.constructive import conflicts
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods.packing import graphs
@@ -113,3 +115,26 @@ def test_the_first_placement_is_completed_when_time_is_over(
     result = solve(drawn(), "auto", time_limit=1e-9)
     assert result.termination is Termination.TIME_LIMIT
     assert result.trace.events[-1].source == "first fit"
+
+
+def test_checks_of_answers_count_all_conflicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limited by 1 s of work, 12.8 million conflicts of a million buffers took 3.7 s."""
+    monkeypatch.setattr(effort, "EXAMINED", 1.0)
+    result = solve(drawn(), "auto", time_limit=3, options={"deterministic": True})
+    assert result.termination is Termination.TIME_LIMIT
+    assert [event.source for event in result.trace.events if event.kind == "incumbent"] == [
+        "first fit"
+    ]
+
+
+def test_what_lies_outside_of_the_cache_counts_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = drawn()
+    with effort.counting():
+        graph = conflicts.rows(instance, lambda: True)
+        conflicts.first_fit(graph, np.arange(instance.n), lambda: True)
+        near = effort.spent()
+    monkeypatch.setattr(effort, "CACHED", instance.n - 1)
+    monkeypatch.setattr(effort, "SCATTERED", 1_000.0)
+    with effort.counting():
+        conflicts.first_fit(graph, np.arange(instance.n), lambda: True)
+        assert effort.spent() > 10 * near

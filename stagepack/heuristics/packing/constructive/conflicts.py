@@ -139,12 +139,13 @@ def first_fit(graph: Graph, order: Array, keep_going: KeepGoing) -> Array | None
     offsets = np.full(n, -1, dtype=np.int64)
     heap_low, heap_high = np.empty((2, int(np.diff(graph.ptr).max(initial=0)) + 1), dtype=np.int64)
     effort.spend(effort.LOOK + effort.ITEM * n)
+    each = PLACED * effort.scattered(n)
     while at < n:
         if not keep_going():
             return None
         before = at
         at = kernels.fill(order, at, graph, offsets, (heap_low, heap_high), STEPS)
-        effort.spend(effort.LOOK + PLACED * _ends(graph, order[before:at]))
+        effort.spend(effort.LOOK + each * _ends(graph, order[before:at]))
     return offsets
 
 
@@ -175,7 +176,7 @@ def heavy_clique(graph: Graph, around: Array, keep_going: KeepGoing) -> tuple[in
         while at < n and left > 0 and keep_going():
             at = kernels.grow_cliques(order, at, graph, around, key, found, min(left, STEPS))
             left -= STEPS
-            effort.spend(effort.LOOK + JOINED * STEPS)
+            effort.spend(effort.LOOK + JOINED * effort.scattered(n) * STEPS)
     weight, length = int(state[0]), int(state[1])
     return weight, np.sort(best[:length])
 
