@@ -175,7 +175,12 @@ SHARED = (
     Parameter("objective", str, "what to minimise", option="instance"),
     # the machine
     Parameter("devices", int, "number of devices", 1, 2**20, option="machine"),
-    Parameter("cluster", str, "cluster of the catalog, for example ipu-pod8", option="machine"),
+    Parameter(
+        "cluster",
+        str,
+        "cluster of the catalog, for example ipu-pod8, or a .json file with one of your own",
+        option="machine",
+    ),
     Parameter(
         "bandwidth",
         float,

@@ -15,13 +15,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from stagepack import files
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
+from stagepack.instances.documents import strict
 from stagepack.instances.profile import Cluster, Device, Link
 from stagepack.instances.words import Words
 
@@ -29,6 +32,8 @@ MACHINE = frozenset({"devices", "cluster", "bandwidth", "capacity", "speed"})
 """Words that say on what a pipeline runs."""
 IPU_TILES = 1472
 LARGEST_GENERIC = 65_536
+FILE = ".json"
+"""How names end that are files of a cluster of one's own."""
 
 
 @dataclass(frozen=True)
@@ -71,19 +76,39 @@ def names() -> tuple[str, ...]:
 
 
 def preset(name: str) -> Preset:
-    """Return the preset called `name`.
+    """Return the preset called `name`; of a file, its cluster with the arithmetic of ``generic-1``.
 
     Raises
     ------
     InputError
-        For an unknown name, suggesting the nearest.
+        For an unknown name, suggesting the nearest; for a file, naming it and what is wrong in it.
     """
+    if name.endswith(FILE):
+        return replace(_generic(1), cluster=of_file(name), description=f"the cluster of {name}")
     found = re.fullmatch(r"(ipu-pod|generic-)([1-9][0-9]{0,5})", name)
     if found and found[1] == "ipu-pod" and int(found[2]) in (2, 4, 8, 16):
         return _ipu_pod(int(found[2]))
     if found and found[1] == "generic-" and int(found[2]) <= LARGEST_GENERIC:
         return _generic(int(found[2]))
-    raise InputError(f"unknown cluster {name!r}", field="cluster", remedy=suggest(name, names()))
+    remedy = f"{suggest(name, names())}, or give a file that ends with {FILE}"
+    raise InputError(f"unknown cluster {name!r}", field="cluster", remedy=remedy)
+
+
+def of_file(path: str) -> Cluster:
+    """Return the cluster that a JSON file describes, by its own name or that of the file.
+
+    Raises
+    ------
+    InputError
+        Of the field `cluster`, naming the file and what is wrong in it.
+    """
+    try:
+        cluster = strict.decode(files.read(path), Cluster)
+    except InputError as error:
+        where = ": ".join(filter(None, (path, error.field)))
+        remedy = error.remedy
+        raise InputError(f"{where}: {error.problem}", field="cluster", remedy=remedy) from None
+    return cluster if cluster.name else msgspec.structs.replace(cluster, name=Path(path).stem)
 
 
 def cluster(name: str | Cluster) -> Cluster:

@@ -117,7 +117,7 @@ def _machine(given: Words, what: str) -> tuple[clusters.Preset, Cluster] | None:
         return None
     preset, cluster = clusters.machine(given)
     title = shown(cluster.name) if cluster.name else "the cluster"
-    log.warning("of %s one device counts: %s; all else does not", title, what)
+    log.warning("only one device of %s counts, with %s", title, what)
     return preset, cluster
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,6 +135,26 @@ def test_clusters() -> None:
     for name in ("ipu-pod", "ipu-pod3", "generic-0", "generic-1000000", "generic", "", "tpu"):
         with pytest.raises(InputError, match="unknown cluster"):
             clusters.cluster(name)
+
+
+def test_a_cluster_comes_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(
+        '{"clock": 2000000000, "devices": [{"memory": 8, "speed": 2, "send": {"GBps": 4}},'
+        ' {"memory": 16}]}'
+    )
+    mine = clusters.cluster(str(path))
+    assert [mine.name, mine.clock, len(mine)] == ["mine", 2_000_000_000, 2]
+    assert [(device.memory, device.speed) for device in mine.devices] == [(8, 2), (16, 1)]
+    assert mine.devices[0].send == Link(GBps=4)
+    own, generic = clusters.preset(str(path)), clusters.preset("generic-1")
+    assert own.flops_per_cycle == generic.flops_per_cycle
+    path.write_text('{"devices": [{"memory": "8"}]}')
+    with pytest.raises(InputError, match=r"mine\.json: devices\[0\]\.memory") as caught:
+        clusters.cluster(str(path))
+    assert caught.value.field == "cluster"
+    with pytest.raises(InputError, match="nowhere"):
+        clusters.cluster(str(tmp_path / "nowhere.json"))
 
 
 def test_the_tour_shows_every_kind_from_a_rule_to_a_proof() -> None:
