@@ -49,8 +49,9 @@ MOST_BYTES = 3 * 2**29
 CELL = 18
 """and of a cell."""
 FIRST_ROOM, MORE_ROOM = 2**17, 16
-"""Ideals that there is room for at first, and how many times as many when it is used up: room that
-nothing was written to takes no memory."""
+"""Ideals that there is room for at first, and how many times as many when it is used up; after that
+there is room for all that fit, which nothing is copied for: where nothing is written, it takes no
+memory."""
 PART = 2**20
 """Ideals times states whose devices are looked at together, and numbers that are copied at once."""
 SMALL, CHAIN = 250, 4
@@ -179,7 +180,8 @@ class Lattice:
     def _extended(self, array: Array, most: int) -> Array:
         """Return an array with more room along its last axis, where it has less than the most."""
         used = array.shape[-1]
-        room = max(used, min(MORE_ROOM * used, most))
+        large = used >= MORE_ROOM * FIRST_ROOM
+        room = max(used, most if large else min(MORE_ROOM * used, most))
         grown = np.empty((*array.shape[:-1], room), array.dtype)
         for at in range(0, used, PART):
             part = slice(at, min(used, at + PART))

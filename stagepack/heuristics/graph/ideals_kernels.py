@@ -201,6 +201,7 @@ def enumerate_ideals(
         branch[depth + 1], cursor[depth + 1] = count, ideals.first[count + 1] - 1
         state[DEPTH], state[COUNT] = depth + 1, count + 1
         budget -= 10 + ideals.first[count + 1] - ideals.first[count]
+        budget -= blocks.of_first[v + 1] - blocks.of_first[v]
         if budget <= 0:
             state[STEPS] = whole - budget
             return GO_ON

@@ -22,6 +22,7 @@ from stagepack.heuristics.graph.stage_kernels import FAR
 from stagepack.heuristics.graph.staging import Found, Staging
 from stagepack.heuristics.graph.ways import Automaton
 from stagepack.instances.graph import Compact, GraphPartition, Objective
+from stagepack.instances.profile import Array
 from stagepack.methods.graph import METHODS
 from stagepack.progress import Stopped
 from stagepack.solve import solve
@@ -292,6 +293,23 @@ def test_lattice_asks_for_no_more_room_than_it_may_fill(monkeypatch: pytest.Monk
     with pytest.raises(ideals.TooManyError, match="too much memory"):
         Proof(wide)
     assert 2**18 < max(room) < 2.1 * 2**20
+
+
+def test_lattice_that_is_large_is_not_copied_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two thirds of the time went into copies of a gigabyte, hardly counted as work."""
+    from stagepack.heuristics.graph import ideals
+
+    copied, extended = list[int](), ideals.Lattice._extended
+
+    def grown(self: ideals.Lattice, array: Array, most: int) -> Array:
+        copied.append(array.shape[-1])
+        return extended(self, array, most)
+
+    monkeypatch.setattr(ideals, "FIRST_ROOM", 2**6)
+    monkeypatch.setattr(ideals.Lattice, "_extended", grown)
+    wide = GraphPartition.from_edges(14, [], time=[1] * 14, accelerators=2)
+    assert ideals.Lattice(Staging.of(Compact.of(wide)), go_on).count == 2**14
+    assert 2**10 <= max(copied) <= 2**13
 
 
 @given(seed=st.integers(0, 2**31), grown=st.sampled_from([1, 40]))
