@@ -124,14 +124,23 @@ def convert(
             metavar="N",
         ),
     ] = None,
+    split: Annotated[
+        bool | None,
+        option(
+            OUTPUT,
+            "Split the backward pass of a schedule into B and W, half each; by default it is.",
+            "--split/--no-split",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Read an instance in any format and write it, or what its solution makes, in another one."""
     require_writable(target)
+    said = {name: it for name, it in (("cycles", cycles), ("split", split)) if it is not None}
     if solution is None:
         if becomes is not None:
             raise InputError("needs a solution", field="--as", remedy="name one: --solution FILE")
-        _refuse_cycles(cycles)
+        _refuse(said)
         problem = instance_of(instance, context)
     else:
         problem, answer = instance_and_solution(instance, solution, context)
@@ -139,11 +148,11 @@ def convert(
         form = Form.of(becomes).beside(problem, instance)
         texts = {} if known.export is None else known.export.texts
         if form.tool in known.tools or (not form.tool and target.suffix.lower() in texts):
-            _refuse_cycles(cycles)
+            _refuse(said)
             export_solution(problem, answer, target, form)
             _tell_written(problem, target, as_json)
             return
-        problem = _made_of(problem, answer, becomes, cycles)
+        problem = _made_of(problem, answer, becomes, said)
     write_instance(problem, target, to, as_json)
 
 
@@ -174,19 +183,28 @@ def write_instance(problem: Problem, target: Path, to: str | None, as_json: bool
     _tell_written(problem, target, as_json)
 
 
-def _refuse_cycles(cycles: float | None) -> None:
-    if cycles is not None:
+def _refuse(said: JsonObject) -> None:
+    """Refuse options for what the stages of a solution make, where they make nothing."""
+    for name in said:
         raise InputError(
             "is for stages that become a problem",
-            field="--cycles",
+            field=f"--{name}",
             remedy="name their partition and it: --solution FILE --as KIND",
         )
 
 
-def _made_of(
-    problem: Problem, answer: Solution, becomes: str | None, cycles: float | None
-) -> Problem:
-    """Return the instance of another kind that a solution makes."""
+def _made_of(problem: Problem, answer: Solution, becomes: str | None, said: JsonObject) -> Problem:
+    """Return the instance of another kind that a solution makes, with the options that were given.
+
+    Parameters
+    ----------
+    problem : instance
+    answer : solution
+    becomes : str, optional
+        The other kind.
+    said : dict
+        Options by name, of what makes it.
+    """
     known = PROBLEMS[problem.kind].becomes
     kind = None if becomes is None else kind_called(becomes)
     if kind is None or kind not in known:
@@ -195,12 +213,12 @@ def _made_of(
         told = "is missing" if becomes is None else f"{becomes}: not made of {a(problem.kind)}"
         raise InputError(told, field="--as", remedy=remedy)
     maker = operator.attrgetter(known[kind])(stagepack)
-    if cycles is None:
-        made: Problem = maker(problem, answer)
-    elif "cycles" in inspect.signature(maker).parameters:
-        made = maker(problem, answer, cycles=cycles)
-    else:
-        raise InputError(f"{problem.kind} counts cycles", field="--cycles", remedy="leave it out")
+    taken = inspect.signature(maker).parameters
+    for name in said:
+        if name not in taken:
+            told = f"{problem.kind} counts cycles" if name == "cycles" else "is for schedules"
+            raise InputError(told, field=f"--{name}", remedy="leave it out")
+    made: Problem = maker(problem, answer, **said)
     return made
 
 

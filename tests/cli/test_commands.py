@@ -235,6 +235,26 @@ def test_a_solution_becomes_the_next_problem(tmp_path: Path) -> None:
         assert remedy in refused.stderr
 
 
+def test_the_backward_pass_of_stages_is_split_or_not(tmp_path: Path) -> None:
+    chain = sp.PipelinePartition.from_arrays(
+        [2, 3, 4], backward=[4, 6, 8], devices=2, training=True, microbatches=3
+    )
+    source, result, made = (tmp_path / f"{name}.json" for name in ("chain", "cut", "made"))
+    sp.write(chain, source)
+    result.write_text('{"boundaries": [0, 2, 3]}')
+    solved = ("convert", source, made, "--solution", result, "--as", "schedule")
+    for words, backward, weight in ((("--no-split",), [10, 8], None), ((), [5, 4], [5, 4])):
+        assert run(*solved, *words).returncode == 0
+        schedule = sp.read(made, kind="pipeline-schedule")
+        assert isinstance(schedule, sp.PipelineSchedule)
+        assert schedule.backward is not None
+        assert schedule.backward.tolist() == backward
+        assert (None if schedule.weight is None else schedule.weight.tolist()) == weight
+    refused = run("convert", source, made, "--no-split")
+    assert refused.returncode == 2
+    assert "--split: is for stages that become a problem" in refused.stderr
+
+
 def test_fractions_are_counted_in_as_many_cycles_as_asked_for(tmp_path: Path) -> None:
     graph = sp.GraphPartition.from_edges(
         2, [(0, 1)], time=[0.3, 0.4], traffic=[0.1, 0], accelerators=2
