@@ -75,6 +75,12 @@ LIES: dict[str, dict[str, Any]] = {
     "fields": {"instance_fields": {"objective": "beauty"}},
     "fields in words": {"instance_fields": "all"},
     "unknown": {"kind": "graph-partition"},
+    "objective beyond floats": {"objective": 10**400},
+    "bound beyond floats": {"bound": -(10**400)},
+    "gap beyond floats": {"gap": 10**400},
+    "trace beyond floats": {
+        "trace": [{"time": 10**400, "kind": "bound", "value": 10**400, "source": ""}]
+    },
 }
 
 
@@ -181,6 +187,14 @@ def test_another_instance_is_refused_or_compared() -> None:
     assert not found.false, "the file is right about its own instance"
     old = {key: true("fit")[key] for key in true("fit") if key != "instance_fields"}
     assert "does not say" in sp.check_result(smaller, old, anyway=True).claims[0].detail
+
+
+def test_a_chip_that_differs_from_its_parts_is_named() -> None:
+    instance = INSTANCES["phases"]
+    document = sp.solve(instance, time_limit=5).to_dict()
+    document["instance_fields"]["chip"] = "#other"
+    (false,) = sp.check_result(instance, document).false
+    assert (false.name, false.detail) == ("instance_fields", "chip differs")
 
 
 def test_the_chip_that_differs_is_named() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeGuard
 
 from stagepack.contracts import Instance, JsonObject, Number, Solution, Violation
 from stagepack.errors import shown
@@ -116,6 +118,13 @@ class ResultCheck(Shown):
             keys = ("status", "termination", "objective", "bound", "bound_source", "solution")
             document["proof"] = {key: found[key] for key in (*keys, "method", "runtime")}
         return document
+
+
+def is_number(value: object) -> TypeGuard[Number]:
+    """Whether a value can be reckoned with: no objective or time is beyond what a float holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max
 
 
 def short(value: object) -> str:

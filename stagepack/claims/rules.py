@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
-from stagepack.claims.claim import Claim, Verdict, short
+from stagepack.claims.claim import Claim, Verdict, is_number, short
 from stagepack.contracts import Instance, JsonObject, Number, Solution, Violation
 from stagepack.records import fault
 from stagepack.result import Result, Status, Termination, relative_gap
@@ -84,10 +83,6 @@ def claims(case: Case) -> Iterator[Claim]:
     yield from _records(case)
 
 
-def _number(value: object) -> TypeGuard[Number]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 # ---------------------------------------------------------------------- which instance
 
 
@@ -128,7 +123,7 @@ def _unlike(there: Mapping[str, object], here: Mapping[str, object], names: Iter
     for name in sorted(unlike):
         whole, dot, _ = name.partition(".")
         named = f"{whole}.name"
-        if named in unlike - {name} if dot else named in there:
+        if named in unlike - {name} if dot else any(f"{name}." in part for part in unlike):
             continue  # the name says it all, or the parts do
         one, other = there.get(name), here.get(name)
         hidden = any(isinstance(value, str) and value.startswith("#") for value in (one, other))
@@ -172,15 +167,15 @@ def _objective(case: Case, claimed: object) -> Judgement | None:
         return None if claimed is None else missing
     if own is None:
         return Judgement(case.wrong(), None, "the solution is not valid")
-    if _number(claimed) and abs(claimed - own) <= case.slack(own):
+    if is_number(claimed) and abs(claimed - own) <= case.slack(own):
         return Judgement(Verdict.CONFIRMED, own)
-    verdict = case.wrong() if _number(claimed) else Verdict.FALSE
+    verdict = case.wrong() if is_number(claimed) else Verdict.FALSE
     return Judgement(verdict, own, f"the solution is worth {short(own)}")
 
 
 def _bound(case: Case, claimed: object) -> Judgement:
     best = case.best
-    if not _number(claimed):
+    if not is_number(claimed):
         return Judgement(Verdict.FALSE, None, "is no number")
     if best is not None and case.above(claimed, best):
         whose = "the solution is" if best == case.objective else "solving again found one"
@@ -201,12 +196,12 @@ def _bound(case: Case, claimed: object) -> Judgement:
 def _gap(case: Case, claimed: object) -> Judgement:
     bound = case.document.get("bound")
     value = case.document.get("objective") if case.objective is None else case.objective
-    if not _number(value) or not _number(bound):
+    if not is_number(value) or not is_number(bound):
         return Judgement(Verdict.FALSE, None, "it takes an objective and a bound")
     own = relative_gap(value, bound)
     assert own is not None
     margin = float(case.instance.tolerance) + 1e-9 * max(1.0, abs(own))
-    if _number(claimed) and abs(claimed - own) <= margin:
+    if is_number(claimed) and abs(claimed - own) <= margin:
         return Judgement(Verdict.CONFIRMED, own)
     detail = f"objective {short(value)} and bound {short(bound)} make {own:.6g}"
     return Judgement(case.wrong(), own, detail)
@@ -250,7 +245,7 @@ def _infeasible(proof: Result[Solution] | None, wrong: Verdict) -> Judgement:
 
 def _optimal(case: Case, objective: Number, least: str | None) -> Judgement:
     bound = case.document.get("bound")
-    if not _number(bound):
+    if not is_number(bound):
         return Judgement(Verdict.FALSE, least, "there is no bound that proves it")
     if case.above(objective, bound):
         detail = f"the bound {short(bound)} is below the value {short(objective)}"
@@ -296,8 +291,8 @@ def _target(case: Case) -> Judgement:
     if not isinstance(options, Mapping):
         return Judgement(Verdict.UNVERIFIED, None, "the file does not name the target")
     target, gap = options.get("target"), options.get("gap")
-    reached = _number(target) and value <= target
-    if _number(bound) and _number(gap) and gap > 0:
+    reached = is_number(target) and value <= target
+    if is_number(bound) and is_number(gap) and gap > 0:
         own = relative_gap(value, bound)
         reached |= own is not None and own <= gap
     if reached:
@@ -314,9 +309,9 @@ def _trace(case: Case, claimed: object) -> Judgement | None:
     for event in claimed if isinstance(claimed, list) else [None]:
         given = event if isinstance(event, Mapping) else {}
         kind, value, when = given.get("kind"), given.get("value"), given.get("time")
-        if kind not in tuple(sides) or not _number(value):
+        if kind not in tuple(sides) or not is_number(value):
             return Judgement(Verdict.FALSE, None, "an event without kind or value")
-        if not _number(when) or when < last:
+        if not is_number(when) or when < last:
             detail = f"events follow each other in time; {short(when)} does not"
             return Judgement(Verdict.FALSE, None, detail)
         last = when
@@ -326,7 +321,7 @@ def _trace(case: Case, claimed: object) -> Judgement | None:
         return Judgement(Verdict.FALSE, None, "incumbents fall and bounds rise; these do not")
     for name, values in (("objective", incumbents), ("bound", bounds)):
         end = case.document.get(name)
-        if values and _number(end) and abs(values[-1] - end) > case.slack(end):
+        if values and is_number(end) and abs(values[-1] - end) > case.slack(end):
             detail = f"its last {name} is {short(values[-1])}, not {end}"
             return Judgement(Verdict.FALSE, None, detail)
     if bounds and case.best is not None and case.above(bounds[-1], case.best):

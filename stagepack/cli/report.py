@@ -86,7 +86,7 @@ def _found(sources: list[str], context: JsonObject) -> list[object]:
             _require_answered(waits)
             found.append(whole)
             instance = None
-        elif path.is_file() and (waits or _is_answer(path)):
+        elif path.exists() and (waits or _is_answer(path)):
             if instance is None:
                 raise InputError("needs its instance", file=source, remedy=BEFORE)
             found.append(read_result(path, instance))

@@ -37,10 +37,12 @@ def check_plan(plan: ModelPlan, path: str | Path) -> tuple[Violation, ...]:
         Where a level holds no result of its instance.
     """
     found = plan.check()
-    if found or not plan.levels:
+    if found:
         return found
     with strict.located(path):
         document = strict.decode(strict.load(path), JsonObject)
+        if not plan.levels:
+            return tuple(_false_without_levels(plan, document))
         return (*_false(plan, document), *_false_in_levels(plan, document))
 
 
@@ -55,6 +57,16 @@ def _false(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]:
     if proved or plan.status not in (Status.OPTIMAL, Status.FEASIBLE):
         why = f"with a plan of {short(plan.objective)} cycles and the bound {short(plan.bound)}"
         yield Violation("claim: status", f"{plan.status} is said, {why}")
+
+
+def _false_without_levels(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]:
+    """Yield what is said of a plan of which the document has nothing."""
+    for name in FIGURES:
+        said = document.get(name)
+        if said:
+            yield Violation(f"claim: {name}", f"{short(said)} is said of a plan without levels")
+    if plan.status in (Status.OPTIMAL, Status.FEASIBLE):
+        yield Violation("claim: status", f"{plan.status} is said of a plan without levels")
 
 
 def _false_in_levels(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from stagepack import files
+from stagepack.claims.claim import is_number
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError, a, suggest
 from stagepack.instances.documents import strict
@@ -79,10 +80,9 @@ def is_tuning(path: str | Path) -> bool:
 
 def _begins(path: str | Path, problem: str) -> bool:
     try:
-        with files.require_path(path).open("rb") as stream:
-            head = stream.read(200)
-    except OSError:
-        return False
+        head = files.peek(path, 200)
+    except InputError:
+        return False  # whoever reads it says so
     return f'"problem": "{problem}"'.encode() in head
 
 
@@ -104,6 +104,7 @@ def read_plan(path: str | Path) -> ModelPlan:
             raise InputError(
                 f"are {', '.join(names)}", field="levels", remedy="begin: partition, schedule"
             )
+        _require_number(found.bound, "bound")
     return ModelPlan(
         name=found.name,
         status=found.status,
@@ -163,6 +164,11 @@ def _require(found: _Document | _Tuning, problem: str, version: int, remedy: str
         )
 
 
+def _require_number(bound: object, field: str) -> None:
+    if bound is not None and not is_number(bound):
+        raise InputError("is no finite number", field=field, remedy="plan anew")
+
+
 def _evaluation(given: JsonObject, options: JsonObject, at: int) -> Evaluation:
     """Return an evaluation of a tuning's document."""
     missing = [name for name in (*options, *FIGURES) if name not in given]
@@ -181,6 +187,7 @@ def _level(given: _Level) -> Level:
         (instance,) = FORMAT.parse(json.dumps(given.instance).encode(), {}, "")
         told = given.result
         solution = solution_in(json.dumps(told).encode(), instance)
+        _require_number(told.get("bound"), "bound")
         result: Result[Solution] = Result(
             status=Status(str(told.get("status"))),
             termination=Termination(str(told.get("termination"))),

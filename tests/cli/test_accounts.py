@@ -28,6 +28,20 @@ def plan_explanation() -> JsonObject:
     return sp.explain_plan(sp.plan_model(chain(0)), time_limit=1).to_dict()
 
 
+def tuning() -> JsonObject:
+    return sp.tune(lambda batch: chain(batch), {"batch": [1]}, "batch", time_limit=1).to_dict()
+
+
+def test_tunings_are_sent_to_the_command_that_reads_them(tmp_path: Path) -> None:
+    path = tmp_path / "tuning.json"
+    path.write_text(json.dumps(tuning()))
+    for command in ("check", "show", "solve"):
+        done = run(command, path)
+        assert done.returncode == 2
+        assert "holds a tuning" in done.stderr
+        assert "stagepack report FILE" in done.stderr
+
+
 @pytest.mark.parametrize("made", [front, explanation, plan_explanation])
 def test_what_is_no_instance_and_no_solution_is_named(
     made: Callable[[], JsonObject], tmp_path: Path

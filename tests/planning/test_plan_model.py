@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -297,3 +299,43 @@ def test_what_a_plan_says_nothing_about_is_told(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     plan.to_json(str(path))
     assert sp.read_plan(path).note == plan.note
+
+
+def test_what_is_said_of_a_plan_without_levels_is_no_plan(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    made = sp.plan_model(chain(1)).to_dict()
+    path.write_text(json.dumps({**made, "levels": []}))
+    done = run("check", path)
+    assert done.returncode == 4
+    assert "claim: objective" in done.stdout
+    assert "claim: status" in done.stdout
+    sp.plan_model(chain(0, capacity=1)).to_json(str(path))  # proved that none fits
+    assert run("check", path).returncode == 0
+
+
+@pytest.mark.parametrize("bound", ["low", [], {}, 10**400])
+def test_bounds_of_plans_are_numbers(bound: object, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    whole = sp.plan_model(chain(1)).to_dict()
+    inner = sp.plan_model(chain(1)).to_dict()
+    whole["bound"] = bound
+    inner["levels"][0]["result"]["bound"] = bound
+    for document in (whole, inner):
+        path.write_text(json.dumps(document))
+        for command in ("show", "check"):
+            done = run(command, path)
+            assert done.returncode == 2, done.stderr
+            assert "bound" in done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_plans_come_through_pipes(tmp_path: Path) -> None:
+    pipe, plan = tmp_path / "pipe", sp.plan_model(chain(1))
+    os.mkfifo(pipe)
+    for command, word in (("check", "valid"), ("show", "cycles a step")):
+        writer = threading.Thread(target=pipe.write_text, args=[json.dumps(plan.to_dict())])
+        writer.start()
+        done = run(command, pipe)
+        writer.join()
+        assert done.returncode == 0, done.stderr
+        assert word in done.stdout

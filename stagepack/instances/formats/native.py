@@ -32,6 +32,11 @@ ACCOUNTS = (
         "an explanation",
         "give its instance or plan to: stagepack explain FILE",
     ),
+    (
+        ("problem", "evaluations"),
+        "a tuning",
+        "give it to: stagepack report FILE -o PAGE",
+    ),
 )
 """Fields of documents that are made of instances, what these are, and which command made them."""
 
@@ -41,6 +46,7 @@ class _Header(msgspec.Struct, frozen=True):
     version: object = None
     status: object = None
     points: object = None
+    evaluations: object = None
     critical: object = None
     changes: object = None
 
