@@ -2,9 +2,9 @@
 
 A header names the columns, in any order: ``id``, ``lower`` and ``upper`` (the lifetime, upper
 exclusive), ``size``, and where needed ``alignment``, ``hint``, ``gaps`` and ``offset``.  Aliases:
-``start`` and ``begin`` for lower, ``name``, ``buffer`` and ``buffer_id`` for id, ``bytes`` for
-size, and ``end`` for upper, which as in MiniMalloc is *inclusive*: a column ``end``, and with it
-the ends of gaps, counts one more.
+``start``, ``begin`` and ``first`` for lower, ``name``, ``buffer`` and ``buffer_id`` for id,
+``bytes`` for size, and ``end`` and ``last`` for upper, which are *inclusive*, ``end`` as in
+MiniMalloc: with these columns the lifetime, and the ends of gaps, count one more.
 
 Gaps are separated by spaces: ``a-b`` (dead in [a, b)) or ``a-b@w0:w1`` (in [a, b) only the bytes
 [w0, w1) of the buffer are in use).  An ``offset`` is a placement: a hint, unless it is said
@@ -40,8 +40,9 @@ NEEDED = ("id", "lower", "upper", "size")
 COLUMNS = (*NEEDED, "alignment", "hint", "gaps", "offset")
 ALIASES = {
     "name": "id", "buffer": "id", "buffer_id": "id", "start": "lower", "begin": "lower",
-    "end": "upper", "bytes": "size",
+    "first": "lower", "end": "upper", "last": "upper", "bytes": "size",
 }  # fmt: skip
+INCLUSIVE = ("end", "last")
 GAP = re.compile(r"(-?[0-9]{1,19})-(-?[0-9]{1,19})(?:@([0-9]{1,19}):([0-9]{1,19}))?")
 NAMED = re.compile(r"(.+)\.([0-9]{1,19})\.[^.]*")
 
@@ -140,7 +141,7 @@ def _header(names: tuple[str, ...]) -> tuple[dict[str, int], int]:
     for name in NEEDED:
         if name not in at:
             raise InputError(f"column {name} is missing", field="line 1", remedy="add it")
-    return at, int(names[at["upper"]] == "end")
+    return at, int(names[at["upper"]] in INCLUSIVE)
 
 
 def _ids(cells: Cells, column: int) -> tuple[str, ...] | None:

@@ -77,6 +77,12 @@ def test_names_tell_capacities(tmp_path: Path, name: str, stem: str, capacity: i
     assert formats.read(tmp_path / name, capacity=77).capacity == 77
 
 
+def test_first_and_last_operators_are_a_lifetime(tmp_path: Path) -> None:
+    instance = read(tmp_path, "name,size,first,last\nin,8,0,0\nskip,4,0,2\n")
+    assert instance.start.tolist() == [0, 0]
+    assert instance.end.tolist() == [1, 3]
+
+
 def test_columns_in_any_order_and_by_other_names(tmp_path: Path) -> None:
     plain = read(tmp_path, SMALL)
     other = (
