@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +28,9 @@ from stagepack.heuristics.graph.stage_kernels import FAR, FORWARD_BACKWARD, unma
 from stagepack.heuristics.graph.staging import Found, Staging
 from stagepack.instances.graph import Compact, GraphPartition
 from stagepack.instances.profile import Array
+
+if TYPE_CHECKING:
+    from stagepack.heuristics.graph.linear_kernels import Table
 
 CHUNK = 4_000_000
 """Elementary steps between two looks at the clock: less than 0.1 s."""
@@ -56,15 +60,19 @@ class Line:
         blocks = staging.blocks
         self.nets = linear_kernels.Nets(blocks.of_first, blocks.of, blocks.members, blocks.cost)
         n, states = staging.n, staging.automaton.states
-        nets = len(staging.blocks.cost)
-        self._cut = unmarked(nets)
-        self._rows = np.zeros((1, staging.columns), dtype=np.int64)
-        self._sums = np.zeros((len(staging.rooms.limit), n + 1))
-        self._crossing = np.zeros((2, n + 1), dtype=np.int64)
-        self._limits, self._live = np.zeros(3, np.int64), np.zeros(states, np.int64)
-        self._least_work = np.zeros(staging.columns - kernels.WORK, np.int64)
-        self._value = np.empty((0, states), dtype=np.int64)
-        self._origin, self._way = np.empty((2, 0, states), dtype=np.int32)
+        self._segments = linear_kernels.Segments(
+            blocks=blocks,
+            ways=staging.automaton.ways,
+            rooms=staging.rooms,
+            sums=np.zeros((len(staging.rooms.limit), n + 1)),
+            crossing=np.zeros((2, n + 1), dtype=np.int64),
+            cut=unmarked(len(blocks.cost)),
+            rows=np.zeros((1, staging.columns), dtype=np.int64),
+            limits=np.zeros(3, dtype=np.int64),
+            live=np.zeros(states, dtype=np.int64),
+            least_work=np.zeros(staging.columns - kernels.WORK, dtype=np.int64),
+        )
+        self._table = self._empty_table(0)
 
     def cut(self, order: Array, limit: int, first_limit: int = FAR, grain: int = 1) -> Found | None:
         """Return the best stages along an order if they are worth less than `limit`.
@@ -79,56 +87,45 @@ class Line:
         grain : int
             Stages begin and end at multiples of this.
         """
-        staging, kernels_ = self.staging, self._kernels
-        state = np.array([0, limit, first_limit, staging.most_devices, 0, grain], dtype=np.int64)
+        kernels_ = self._kernels
+        most = self.staging.most_devices
+        state = np.array([0, limit, first_limit, most, 0, grain], dtype=np.int64)
         self._clear(1 - (-len(order) // grain))
-        for array in self._cut:
+        table = self._table
+        for array in self._segments.cut:
             array[:] = 0
         self._pause()
         while True:
-            done = kernels_.cut_order(
-                state,
-                CHUNK,
-                order,
-                staging.blocks,
-                staging.automaton.ways,
-                staging.rooms,
-                self._sums,
-                self._crossing,
-                self._cut,
-                self._rows,
-                self._limits,
-                self._live,
-                self._least_work,
-                self._value,
-                self._origin,
-                self._way,
-            )
+            done = kernels_.cut_order(state, CHUNK, order, self._segments, table)
             effort.spend(STEP * state[kernels_.STEPS])
             if done:
                 break
             self._pause()
-        q = int(self._value[-1].argmin())
-        return self._found(order, q, grain) if self._value[-1, q] < FAR else None
+        q = int(table.value[-1].argmin())
+        return self._found(order, q, grain) if table.value[-1, q] < FAR else None
+
+    def _empty_table(self, rows: int) -> Table:
+        shape = rows, self.staging.automaton.states
+        origin, way = np.empty((2, *shape), dtype=np.int32)
+        return self._kernels.Table(np.empty(shape, dtype=np.int64), origin, way)
 
     def _clear(self, rows: int) -> None:
-        """Begin the tables anew, with so many rows."""
-        if len(self._value) != rows:
-            shape = rows, self._value.shape[1]
-            self._value = np.empty(shape, dtype=np.int64)
-            self._origin, self._way = np.empty((2, *shape), dtype=np.int32)
+        """Begin the table anew, with so many rows."""
+        if len(self._table.value) != rows:
+            self._table = self._empty_table(rows)
+        value = self._table.value
         for at in range(0, rows, ROWS):
-            self._value[at : at + ROWS] = FAR
+            value[at : at + ROWS] = FAR
             self._pause()
-        self._value[0, 0] = 0
+        value[0, 0] = 0
 
     def _found(self, order: Array, q: int, grain: int) -> Found:
         """Return the stages that led to state q."""
-        end, placed = len(self._value) - 1, []
-        source = self.staging.automaton.source
-        value = int(self._value[end, q])
+        table, source = self._table, self.staging.automaton.source
+        end, placed = len(table.value) - 1, []
+        value = int(table.value[end, q])
         while end:
-            begin, t = int(self._origin[end, q]), int(self._way[end, q])
+            begin, t = int(table.origin[end, q]), int(table.way[end, q])
             placed.append((order[begin * grain : end * grain], t))
             end, q = begin, int(source[t])
         return self.staging.found(value, placed)

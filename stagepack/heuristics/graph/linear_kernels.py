@@ -44,47 +44,118 @@ JOINED, PRICED = 8, 2
 and of a stage that is priced, beside that it is looked at."""
 
 
+class Segments(NamedTuple):
+    """What segments cost, and what is known of the one that grows.
+
+    Attributes
+    ----------
+    blocks : Blocks
+    ways : Ways
+    rooms : Rooms
+    sums : ndarray of float64, shape (rooms, n + 1)
+        Weight of the first blocks, for each room.
+    crossing : ndarray of int64, shape (2, n + 1)
+        Traffic of each kind across each cut.
+    cut : Cut
+    rows : ndarray of int64, shape (1, columns)
+        The segment, as a stage.
+    limits : ndarray of int64, shape (3,)
+        See :func:`.stage_kernels.possible`.
+    live : ndarray of int64, shape (states,)
+        The states that the segment may be added to.
+    least_work : ndarray of int64, shape (passes * classes,)
+        See :func:`.stage_kernels.least_price`.
+    """
+
+    blocks: Blocks
+    ways: Ways
+    rooms: Rooms
+    sums: Array
+    crossing: Array
+    cut: Cut
+    rows: Array
+    limits: Array
+    live: Array
+    least_work: Array
+
+
+class Table(NamedTuple):
+    """The best partitions of the first blocks; arrays of shape (ceil(n / grain) + 1, states).
+
+    Attributes
+    ----------
+    value : ndarray of int64
+        The least bottleneck.
+    origin, way : ndarray of int32
+        The row at which the last segment begins, and its transition.
+    """
+
+    value: Array
+    origin: Array
+    way: Array
+
+
 @inlined
-def _limits(state: Array, limits: Array) -> None:
+def _set_limits(state: Array, limits: Array) -> None:
     limits[0], limits[1], limits[2] = state[LIMIT] - 1, state[FIRST_LIMIT], 1
 
 
 @inlined
-def _sum_up(
-    order: Array, blocks: Blocks, rooms: Rooms, sums: Array, crossing: Array, cut: Cut, rows: Array
-) -> None:
-    """Write the weights of the first blocks of the order, and the traffic across its cuts."""
+def _empty(rows: Array) -> None:
+    """Begin a segment, without blocks."""
     for column in range(rows.shape[1]):
         rows[0, column] = 0
+
+
+@inlined
+def _sum_up(order: Array, line: Segments) -> None:
+    """Write the weights of the first blocks of the order, and the traffic across its cuts."""
+    _empty(line.rows)
     for a in range(len(order)):
-        join(blocks, cut, rows, 0, order[a])
-        for r in range(len(rooms.limit)):
-            sums[r, a + 1] = sums[r, a] + rooms.weight[r, order[a]]
+        v = order[a]
+        join(line.blocks, line.cut, line.rows, 0, v)
+        for r in range(len(line.rooms.limit)):
+            line.sums[r, a + 1] = line.sums[r, a] + line.rooms.weight[r, v]
         for kind in range(2):
-            crossing[kind, a + 1] = rows[0, TRAFFIC + kind]
+            line.crossing[kind, a + 1] = line.rows[0, TRAFFIC + kind]
     for a in range(len(order)):
-        leave(blocks, cut, order[a])
+        leave(line.blocks, line.cut, order[a])
+
+
+@inlined
+def _add(state: Array, line: Segments, table: Table, count: int, begin: int, b: int) -> int:
+    """Add the segment from row `begin` to block b to all live states; return how many ways it took.
+
+    What is left of the limit after the last block is what the partition costs.
+    """
+    n, ways, priced = line.sums.shape[1] - 1, line.ways, 0
+    end = (b + state[GRAIN] - 1) // state[GRAIN]
+    for index in range(count):
+        q = line.live[index]
+        before = table.value[begin, q]
+        for t in range(ways.first[q], ways.first[q + 1]):
+            reached = ways.target[t]
+            if before >= min(state[LIMIT], table.value[end, reached]):
+                continue
+            priced += 1
+            if b == n and not ways.accepting[reached]:
+                continue
+            on, devices, stashes = ways.device_class[t], ways.devices[t], ways.stashes[t]
+            cost = price(line.blocks, line.rows, 0, on, devices, stashes, state[FIRST_LIMIT])
+            cost = max(cost, before)
+            if cost < min(state[LIMIT], table.value[end, reached]) and possible(
+                line.rooms, line.sums, line.crossing, b, n, reached, line.limits
+            ):
+                table.value[end, reached], table.way[end, reached] = cost, t
+                table.origin[end, reached] = begin
+                if b == n:
+                    state[LIMIT] = cost
+                    _set_limits(state, line.limits)
+    return priced
 
 
 @compiled
-def cut_order(
-    state: Array,
-    budget: int,
-    order: Array,
-    blocks: Blocks,
-    ways: Ways,
-    rooms: Rooms,
-    sums: Array,
-    crossing: Array,
-    cut: Cut,
-    rows: Array,
-    limits: Array,
-    live: Array,
-    least_work: Array,
-    value: Array,
-    origin: Array,
-    way: Array,
-) -> bool:
+def cut_order(state: Array, budget: int, order: Array, line: Segments, table: Table) -> bool:
     """Go on placing segments of `order`; return whether all are placed, else call again.
 
     Parameters
@@ -94,80 +165,46 @@ def cut_order(
     budget : int
         Elementary steps after which to return.
     order : ndarray of int32, shape (n,)
-    blocks, ways, rooms
-    sums : ndarray of float64, shape (rooms, n + 1)
-    crossing : ndarray of int64, shape (2, n + 1)
-    cut, rows, limits, live, least_work
-        Where the kernel writes.
-    value, origin, way : ndarray of int64, int32, int32, shape (ceil(n / grain) + 1, states)
-        The least bottleneck, the row at which the last segment begins, and its transition.
+    line : Segments
+    table : Table
+        Rows of places that are not reached hold `FAR`, and so does all of the first but state 0.
     """
-    n, states, a, whole = len(order), value.shape[1], state[AT], budget
-    grain, columns = state[GRAIN], blocks.work.shape[0] * blocks.work.shape[1]
+    n, a, whole, grain = len(order), state[AT], budget, state[GRAIN]
+    blocks, ways, rooms, states = line.blocks, line.ways, line.rooms, table.value.shape[1]
+    columns = blocks.work.shape[0] * blocks.work.shape[1]
     if a == 0:
-        _sum_up(order, blocks, rooms, sums, crossing, cut, rows)
+        _sum_up(order, line)
         budget -= (JOINED + columns) * n + len(blocks.of)
     while a < n and budget > 0:
-        _limits(state, limits)
-        count, leads = 0, 0
-        begin = a // grain
-        for q in range(states):
-            if a % grain > 0:
-                break
-            if value[begin, q] < state[LIMIT] and possible(rooms, sums, crossing, a, n, q, limits):
-                live[count] = q
+        _set_limits(state, line.limits)
+        count, leads, begin, b = 0, 0, a // grain, a
+        for q in range(states if a % grain == 0 else 0):
+            if table.value[begin, q] < state[LIMIT] and possible(
+                rooms, line.sums, line.crossing, a, n, q, line.limits
+            ):
+                line.live[count] = q
                 count += 1
                 leads += ways.first[q + 1] - ways.first[q]
-        b = a
         if count > 0:
             budget -= leads * (1 + len(rooms.limit))
-            set_least_work(blocks, ways, rooms, sums, a, n, live, count, limits, least_work)
-            for column in range(rows.shape[1]):
-                rows[0, column] = 0
+            set_least_work(
+                blocks, ways, rooms, line.sums, a, n, line.live, count, line.limits,
+                line.least_work,
+            )  # fmt: skip
+            _empty(line.rows)
             while b < n:
-                join(blocks, cut, rows, 0, order[b])
+                v = order[b]
+                join(blocks, line.cut, line.rows, 0, v)
                 b += 1
-                budget -= JOINED + blocks.of_first[order[b - 1] + 1] - blocks.of_first[order[b - 1]]
-                budget -= columns // 2
-                least = least_price(
-                    blocks, rows, 0, least_work, state[MOST_DEVICES], state[FIRST_LIMIT]
-                )
-                if least >= state[LIMIT]:
+                budget -= JOINED + blocks.of_first[v + 1] - blocks.of_first[v] + columns // 2
+                most, first = state[MOST_DEVICES], state[FIRST_LIMIT]
+                if least_price(blocks, line.rows, 0, line.least_work, most, first) >= state[LIMIT]:
                     break
-                if b % grain > 0 and b < n:
-                    continue
-                budget -= leads
-                end = (b + grain - 1) // grain
-                for index in range(count):
-                    q = live[index]
-                    for t in range(ways.first[q], ways.first[q + 1]):
-                        reached = ways.target[t]
-                        if value[begin, q] >= min(state[LIMIT], value[end, reached]):
-                            continue
-                        budget -= PRICED
-                        if b == n and not ways.accepting[reached]:
-                            continue
-                        cost = price(
-                            blocks,
-                            rows,
-                            0,
-                            ways.device_class[t],
-                            ways.devices[t],
-                            ways.stashes[t],
-                            state[FIRST_LIMIT],
-                        )
-                        cost = max(cost, value[begin, q])
-                        if cost < min(state[LIMIT], value[end, reached]) and possible(
-                            rooms, sums, crossing, b, n, reached, limits
-                        ):
-                            value[end, reached], way[end, reached] = cost, t
-                            origin[end, reached] = begin
-                            if b == n:
-                                state[LIMIT] = cost
-                                _limits(state, limits)
-            for place in range(a, b):
-                leave(blocks, cut, order[place])
-        shift(blocks, cut, order[a], 1)
+                if b % grain == 0 or b == n:
+                    budget -= leads + PRICED * _add(state, line, table, count, begin, b)
+        for place in range(a, b):
+            leave(blocks, line.cut, order[place])
+        shift(blocks, line.cut, order[a], 1)
         budget -= states
         a += 1
     state[AT], state[STEPS] = a, whole - budget
