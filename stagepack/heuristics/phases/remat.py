@@ -21,7 +21,7 @@ bound on every plan; the plan they give is often possible, and best then.
 
 Labels that cannot lead to a better plan than the best one known are dropped: the least cycles
 still to come are those of the same problem without skips, where a state is the length of the open
-run, for every number of bytes kept (:func:`.remat_kernels.completions`); of a run a part may go
+run, for every number of bytes kept (:func:`.remat_kernels.complete`); of a run a part may go
 on alone, from a retained output.  If there are too many labels, the least promising are dropped,
 and the least that they promise bounds the answer.
 
@@ -39,7 +39,7 @@ from typing import Protocol
 import numpy as np
 
 from stagepack.heuristics.phases import effort, remat_kernels
-from stagepack.heuristics.phases.remat_kernels import UNREACHED
+from stagepack.heuristics.phases.remat_kernels import UNREACHED, Completions, Figures
 from stagepack.instances.phases.data import Policy
 from stagepack.instances.profile import Array
 
@@ -167,26 +167,27 @@ class Labels:
         most = ENTRIES // (2 * levels * (n + 1)) - 1
         self.longest = max(1, min(self._longest_run(sums), most))
         retained = [min(self.output[u - 1], group.products[u]) if u else 0 for u in range(n)]
-        figures = (
-            levels - 1,
-            np.array(self.forward, dtype=np.int64) // self.unit,
-            np.array(self.backward, dtype=np.int64) // self.unit,
-            products // self.unit,
-            np.array(self.output, dtype=np.int64) // self.unit,
-            np.array(group.forward, dtype=np.int64) // self.scale,
-            np.array(retained, dtype=np.int64) // self.unit,
-            np.array(self.may_keep),
-            np.array(self.may_drop),
-            self.retaining,
-            self.longest,
+        figures = Figures(
+            room=levels - 1,
+            forward=np.array(self.forward, dtype=np.int64) // self.unit,
+            backward=np.array(self.backward, dtype=np.int64) // self.unit,
+            products=products // self.unit,
+            outputs=np.array(self.output, dtype=np.int64) // self.unit,
+            cycles=np.array(group.forward, dtype=np.int64) // self.scale,
+            retained=np.array(retained, dtype=np.int64) // self.unit,
+            may_keep=np.array(self.may_keep),
+            may_drop=np.array(self.may_drop),
+            retaining=self.retaining,
+            longest=self.longest,
         )
-        self.kept, self.dropped = np.empty((2, n + 1, levels), dtype=np.int32)
-        self.runs = np.empty((2, self.longest + 1, n + 1, levels), dtype=np.int32)
-        self.kept[n] = self.dropped[n] = self.runs[:, :, n] = 0
+        kept, dropped = np.empty((2, n + 1, levels), dtype=np.int32)
+        runs = np.empty((2, self.longest + 1, n + 1, levels), dtype=np.int32)
+        kept[n] = dropped[n] = runs[:, :, n] = 0
+        self.least = Completions(kept, dropped, runs)
         size = levels * (self.longest + 1)
         for high in range(n, 0, -max(1, COMPLETED // size)):
             low = max(0, high - max(1, COMPLETED // size))
-            remat_kernels.completions(*figures, self.kept, self.dropped, self.runs, low, high)
+            remat_kernels.complete(figures, self.least, low, high)
             effort.spend(effort.READ * size * (high - low))
             keep_going()
 
@@ -205,7 +206,7 @@ class Labels:
     @property
     def bound(self) -> int:
         """Cycles that any plan computes again, `NONE` where there is none."""
-        least = int(self.kept[0, 0])
+        least = int(self.least.kept[0, 0])
         return NONE if least >= UNREACHED else least * self.scale
 
     # ------------------------------------------------------------------ arcs
@@ -376,9 +377,9 @@ class Labels:
             if key not in known:
                 known[key] = len(table)
                 if length:
-                    table.append(self.runs[kind, length, layer + 1])
+                    table.append(self.least.runs[kind, length, layer + 1])
                 else:
-                    table.append((self.dropped if kind else self.kept)[layer + 1])
+                    table.append((self.least.dropped if kind else self.least.kept)[layer + 1])
             rows[number] = known[key]
         return tuple(
             remat_kernels.grow(

@@ -5,112 +5,166 @@ Cost: with each.  Source: see :mod:`.remat`.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 UNREACHED = 2**30
 """Cycles of what is not possible."""
 
 
-@compiled
-def completions(
-    room: int,
-    forward: Array,
-    backward: Array,
-    products: Array,
-    outputs: Array,
-    cycles: Array,
-    retained: Array,
-    may_keep: Array,
-    may_drop: Array,
-    retaining: bool,
-    longest: int,
-    kept: Array,
-    dropped: Array,
-    runs: Array,
-    low: int,
-    high: int,
-) -> None:
-    """Find the least cycles computed again from each of the layers [low, high) on, without skips.
+class Figures(NamedTuple):
+    """What completions are made of; bytes in any unit, arrays by layer.
 
-    Parameters
+    Attributes
     ----------
     room : int
-        Bytes (in any unit, as all that follow) for what is live.
-    forward, backward : ndarray
-        By layer: what a layer needs itself in its forward and its backward pass.
-    products, outputs : ndarray
+        Bytes for what is live.
+    forward, backward : ndarray of int64
+        What a layer needs itself in its forward and its backward pass.
+    products, outputs : ndarray of int64
         Bytes of a layer's tape and output, and of the output alone.
-    cycles : ndarray
+    cycles : ndarray of int64
         Forward cycles, all together below `UNREACHED`.
-    retained : ndarray
-        By layer: charged if its run is computed again from a retained output.
+    retained : ndarray of int64
+        Charged if the run of a layer is computed again from a retained output.
     may_keep, may_drop : ndarray of bool
     retaining : bool
         Whether an output may be retained whose layer is computed again.
     longest : int
         Layers of a run that are told apart; of a longer one only the last ones count.
-    kept, dropped : ndarray of int32, shape (layers + 1, room + 1)
-        By layer and bytes kept of those before, when the layer before it is kept, or closed; right
-        from layer `high` on.
-    runs : ndarray of int32, shape (2, longest + 1, layers + 1, room + 1)
+    """
+
+    room: int
+    forward: Array
+    backward: Array
+    products: Array
+    outputs: Array
+    cycles: Array
+    retained: Array
+    may_keep: Array
+    may_drop: Array
+    retaining: bool
+    longest: int
+
+
+class Completions(NamedTuple):
+    """Least cycles computed again from a layer on, by bytes kept of those before: arrays of int32.
+
+    Attributes
+    ----------
+    kept, dropped : ndarray, shape (layers + 1, room + 1)
+        When the layer before is kept, or closed.
+    runs : ndarray, shape (2, longest + 1, layers + 1, room + 1)
         When the last so many layers are an open run, which is computed again from a tensor that is
         there (0) or must be retained from the run's end on (1).
+    """
+
+    kept: Array
+    dropped: Array
+    runs: Array
+
+
+@step
+def _clear(layer: int, least: Completions) -> None:
+    """Let nothing be possible from a layer on."""
+    levels = least.kept.shape[1]
+    for held in range(levels):
+        least.kept[layer, held] = UNREACHED
+        least.dropped[layer, held] = UNREACHED
+    for source in range(2):
+        for length in range(least.runs.shape[1]):
+            for held in range(levels):
+                least.runs[source, length, layer, held] = UNREACHED
+
+
+@step
+def _without_run(layer: int, figures: Figures, least: Completions) -> None:
+    """Find the least cycles from a layer on before which no run is open; O(room)."""
+    room, cycles = figures.room, figures.cycles[layer]
+    products, output = figures.products[layer], figures.outputs[layer]
+    kept, dropped, runs = least.kept, least.dropped, least.runs
+    for held in range(room - max(figures.forward[layer], figures.backward[layer]) + 1):
+        best = UNREACHED
+        if figures.may_keep[layer] and held + products <= room:
+            best = kept[layer + 1, held + products]
+        if not figures.may_drop[layer]:
+            kept[layer, held] = best
+            dropped[layer, held] = best
+            continue
+        if (figures.retaining or output == 0) and held + output <= room:
+            # The tape alone is computed again.
+            best = min(best, cycles + kept[layer + 1, held + output])
+        kept[layer, held] = min(best, cycles + runs[0, 1, layer + 1, held])
+        dropped[layer, held] = best
+        if figures.retaining:
+            dropped[layer, held] = min(best, cycles + runs[1, 1, layer + 1, held])
+        if figures.outputs[layer - 1] == 0:
+            dropped[layer, held] = kept[layer, held]
+
+
+@step
+def _within_runs(layer: int, figures: Figures, least: Completions, shorter: Array) -> None:
+    """Find the least cycles from a layer on before which a run is open; O(longest * room).
+
+    Parameters
+    ----------
+    layer : int
+    figures : Figures
+    least : Completions
+    shorter : ndarray of int32, shape (room + 1,)
+        Where the kernel writes: least cycles where only a part of the run goes on, from a retained
+        output.
+    """
+    room, longest, cycles = figures.room, figures.longest, figures.cycles[layer]
+    dropped, runs = least.dropped, least.runs
+    for held in range(room + 1):
+        shorter[held] = UNREACHED
+    run = 0
+    for length in range(1, min(longest, layer) + 1):
+        run += figures.products[layer - length]
+        need = max(
+            run + figures.backward[layer], figures.outputs[layer - 1] + figures.forward[layer]
+        )
+        for source in range(2):
+            charge = figures.retained[layer - length] if source == 1 else 0
+            # The first layer of a run that is longer than told apart is not known.
+            following = source if length < longest else 0
+            for held in range(room + 1):
+                best = UNREACHED
+                if held + charge <= room:
+                    best = dropped[layer, held + charge]
+                if figures.may_drop[layer]:
+                    more = runs[following, min(length + 1, longest), layer + 1, held]
+                    best = min(best, cycles + more)
+                if held + need <= room:
+                    runs[source, length, layer, held] = min(best, shorter[held])
+                if source == 1 and figures.retaining:
+                    shorter[held] = min(shorter[held], best)
+
+
+@compiled
+def complete(figures: Figures, least: Completions, low: int, high: int) -> None:
+    """Find the least cycles computed again from each of the layers [low, high) on, without skips.
+
+    Parameters
+    ----------
+    figures : Figures
+    least : Completions
+        Right from layer `high` on.
     low, high : int
         The layers to look at.
 
     O(longest * room) a layer.
     """
-    # After a layer, where only a part of the run goes on, from a retained output.
-    shorter = np.empty(room + 1, np.int32)
+    shorter = np.empty(figures.room + 1, np.int32)
     for layer in range(high - 1, low - 1, -1):
-        for held in range(room + 1):
-            shorter[held] = UNREACHED
-            kept[layer, held] = UNREACHED
-            dropped[layer, held] = UNREACHED
-        for source in range(2):
-            for length in range(longest + 1):
-                for held in range(room + 1):
-                    runs[source, length, layer, held] = UNREACHED
-        for held in range(room - max(forward[layer], backward[layer]) + 1):
-            best = UNREACHED
-            if may_keep[layer] and held + products[layer] <= room:
-                best = kept[layer + 1, held + products[layer]]
-            if not may_drop[layer]:
-                kept[layer, held] = best
-                dropped[layer, held] = best
-                continue
-            if (retaining or outputs[layer] == 0) and held + outputs[layer] <= room:
-                # The tape alone is computed again.
-                best = min(best, cycles[layer] + kept[layer + 1, held + outputs[layer]])
-            kept[layer, held] = min(best, cycles[layer] + runs[0, 1, layer + 1, held])
-            dropped[layer, held] = best
-            if retaining:
-                again = cycles[layer] + runs[1, 1, layer + 1, held]
-                dropped[layer, held] = min(best, again)
-            if outputs[layer - 1] == 0:
-                dropped[layer, held] = kept[layer, held]
-        run = 0
-        for length in range(1, min(longest, layer) + 1):
-            run += products[layer - length]
-            need = max(run + backward[layer], outputs[layer - 1] + forward[layer])
-            for source in range(2):
-                charge = retained[layer - length] if source == 1 else 0
-                # The first layer of a run that is longer than told apart is not known.
-                following = source if length < longest else 0
-                for held in range(room + 1):
-                    best = UNREACHED
-                    if held + charge <= room:
-                        best = dropped[layer, held + charge]
-                    if may_drop[layer]:
-                        more = runs[following, min(length + 1, longest), layer + 1, held]
-                        best = min(best, cycles[layer] + more)
-                    if held + need <= room:
-                        runs[source, length, layer, held] = min(best, shorter[held])
-                    if source == 1 and retaining:
-                        shorter[held] = min(shorter[held], best)
+        _clear(layer, least)
+        _without_run(layer, figures, least)
+        _within_runs(layer, figures, least, shorter)
 
 
 @compiled
