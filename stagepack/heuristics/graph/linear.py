@@ -48,6 +48,11 @@ class Line:
     staging : Staging
     pause : callable
         Called between chunks of work; what it raises ends the search.
+
+    Attributes
+    ----------
+    table : Table
+        What the last order came to.
     """
 
     def __init__(self, staging: Staging, pause: Callable[[], object]) -> None:
@@ -72,7 +77,7 @@ class Line:
             live=np.zeros(states, dtype=np.int64),
             least_work=np.zeros(staging.columns - kernels.WORK, dtype=np.int64),
         )
-        self._table = self._empty_table(0)
+        self.table = self._empty_table(0)
 
     def cut(self, order: Array, limit: int, first_limit: int = FAR, grain: int = 1) -> Found | None:
         """Return the best stages along an order if they are worth less than `limit`.
@@ -91,7 +96,7 @@ class Line:
         most = self.staging.most_devices
         state = np.array([0, limit, first_limit, most, 0, grain], dtype=np.int64)
         self._clear(1 - (-len(order) // grain))
-        table = self._table
+        table = self.table
         for array in self._segments.cut:
             array[:] = 0
         self._pause()
@@ -111,9 +116,9 @@ class Line:
 
     def _clear(self, rows: int) -> None:
         """Begin the table anew, with so many rows."""
-        if len(self._table.value) != rows:
-            self._table = self._empty_table(rows)
-        value = self._table.value
+        if len(self.table.value) != rows:
+            self.table = self._empty_table(rows)
+        value = self.table.value
         for at in range(0, rows, ROWS):
             value[at : at + ROWS] = FAR
             self._pause()
@@ -121,7 +126,7 @@ class Line:
 
     def _found(self, order: Array, q: int, grain: int) -> Found:
         """Return the stages that led to state q."""
-        table, source = self._table, self.staging.automaton.source
+        table, source = self.table, self.staging.automaton.source
         end, placed = len(table.value) - 1, []
         value = int(table.value[end, q])
         while end:

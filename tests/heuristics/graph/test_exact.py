@@ -184,7 +184,7 @@ def test_coarse_cuts_take_no_room_where_stages_may_not_begin() -> None:
     for grain, rows in ((100, 12), (1, 1_002), (1_001, 2)):
         found = line.cut(np.arange(staging.n, dtype=np.int32), FAR, grain=grain)
         assert found is not None
-        assert len(line._value) == rows
+        assert len(line.table.value) == rows
         assert (np.flatnonzero(np.diff(found.stage_of)) % grain == grain - 1).all()
 
 
