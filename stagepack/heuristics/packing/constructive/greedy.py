@@ -18,6 +18,7 @@ from stagepack.heuristics.packing.constructive.greedy_kernels import (
     FAR,
     Lists,
     Pieces,
+    Whole,
     fill_lists,
     fill_slabs,
     make_slabs,
@@ -214,9 +215,8 @@ def _by_slabs(
     offsets: Array,
 ) -> bool:
     """Place blocks of one full-height piece; fill `offsets`, return whether all found a place."""
-    first, end, size, alignment = (
-        np.array(values) for values in (blocks.first, blocks.end, blocks.size, blocks.alignment)
-    )
+    given = (blocks.first, blocks.end, blocks.size, blocks.alignment)
+    plain = Whole(*map(np.array, given))
     length_class = Measures(blocks).length_class[order]
     cuts = np.flatnonzero(np.diff(length_class)) + 1
     if len(cuts) >= MOST_RUNS:
@@ -229,25 +229,12 @@ def _by_slabs(
         shift = int(length_class[begin])
         begin += len(todo)
         placed = placed[np.argsort(offsets[placed], kind="stable")]
-        slabs = make_slabs(placed, todo, first, end, size, offsets, shift)
+        slabs = make_slabs(placed, todo, plain, offsets, shift)
         at = 0
         while at < len(todo):
             if keep_going is not None and not keep_going():
                 return False
-            at = fill_slabs(
-                todo,
-                at,
-                policy,
-                first,
-                end,
-                size,
-                alignment,
-                ceiling,
-                slabs,
-                offsets,
-                STEP_BUDGET,
-                spent,
-            )
+            at = fill_slabs(todo, at, policy, ceiling, plain, slabs, offsets, STEP_BUDGET, spent)
             _account(spent, STEP)
             if at < 0:
                 return False

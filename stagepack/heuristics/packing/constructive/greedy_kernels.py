@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.packing.constructive.rules import BANKS, BEST, FIRST, TOP
-from stagepack.instances.compiled import compiled, step
+from stagepack.instances.compiled import compiled, inlined, step
 from stagepack.instances.profile import Array
 
 NOWHERE = -1
@@ -48,10 +48,25 @@ class Slabs(NamedTuple):
     shift: int
 
 
+class Whole(NamedTuple):
+    """Blocks of one full-height piece each, which may lie anywhere: int64 arrays of shape (b,).
+
+    Attributes
+    ----------
+    first, end : ndarray
+        Sections [first, end).
+    size, alignment : ndarray
+        Bytes, and what offsets are multiples of.
+    """
+
+    first: Array
+    end: Array
+    size: Array
+    alignment: Array
+
+
 @compiled
-def make_slabs(
-    placed: Array, todo: Array, first: Array, end: Array, size: Array, offsets: Array, shift: int
-) -> Slabs:
+def make_slabs(placed: Array, todo: Array, blocks: Whole, offsets: Array, shift: int) -> Slabs:
     """Return slabs that hold the blocks `placed` and have room for the blocks `todo`.
 
     O(slabs + entries).
@@ -61,17 +76,19 @@ def make_slabs(
     placed : ndarray of int64
         Blocks that have offsets, ascending in offset.
     todo : ndarray of int64
-    first, end, size, offsets : ndarray of int64, shape (b,)
+    blocks : Whole
+    offsets : ndarray of int64, shape (b,)
     shift : int
     """
+    first, end = blocks.first, blocks.end
     slabs = 0
     for i in todo:
         slabs = max(slabs, ((end[i] - 1) >> shift) + 1)
     for i in placed:
         slabs = max(slabs, ((end[i] - 1) >> shift) + 1)
     ptr = np.zeros(slabs + 1, np.int64)
-    for blocks in (placed, todo):
-        for i in blocks:
+    for some in (placed, todo):
+        for i in some:
             for c in range(first[i] >> shift, ((end[i] - 1) >> shift) + 1):
                 ptr[c + 1] += 1
     for c in range(slabs):
@@ -86,10 +103,56 @@ def make_slabs(
             k = ptr[c] + length[c]
             length[c] += 1
             low[k] = offsets[i]
-            high[k] = offsets[i] + size[i]
+            high[k] = offsets[i] + blocks.size[i]
             starts[k] = first[i]
             stops[k] = end[i]
     return Slabs(ptr, length, low, high, starts, stops, shift)
+
+
+@inlined
+def _gap_in_slabs(i: int, policy: int, blocks: Whole, slabs: Slabs) -> int:
+    """Return the offset that block i takes: its one or two slabs are merged by address."""
+    a, b, s, step = blocks.first[i], blocks.end[i], blocks.size[i], blocks.alignment[i]
+    left, right = a >> slabs.shift, (b - 1) >> slabs.shift
+    p, q = slabs.ptr[left], slabs.ptr[right]
+    p_end = p + slabs.length[left]
+    q_end = q + slabs.length[right] if right > left else q
+    lowest, chosen, least = 0, NOWHERE, FAR
+    while p < p_end or q < q_end:
+        if q >= q_end or (p < p_end and slabs.low[p] <= slabs.low[q]):
+            x = p
+            p += 1
+        else:
+            x = q
+            q += 1
+        if slabs.first[x] >= b or slabs.end[x] <= a:
+            continue
+        room = slabs.low[x] - lowest
+        if policy != TOP and room >= s and room < least:
+            chosen, least = lowest, room
+            if policy == FIRST:
+                break
+        if slabs.high[x] > lowest:
+            lowest = (slabs.high[x] + step - 1) // step * step
+    return int(lowest if chosen == NOWHERE else chosen)
+
+
+@inlined
+def _put_into_slab(c: int, i: int, offset: int, blocks: Whole, slabs: Slabs) -> None:
+    """Add block i to the list of slab c, which stays ascending in address."""
+    begin = slabs.ptr[c]
+    k = begin + slabs.length[c]
+    slabs.length[c] += 1
+    while k > begin and slabs.low[k - 1] > offset:
+        slabs.low[k] = slabs.low[k - 1]
+        slabs.high[k] = slabs.high[k - 1]
+        slabs.first[k] = slabs.first[k - 1]
+        slabs.end[k] = slabs.end[k - 1]
+        k -= 1
+    slabs.low[k] = offset
+    slabs.high[k] = offset + blocks.size[i]
+    slabs.first[k] = blocks.first[i]
+    slabs.end[k] = blocks.end[i]
 
 
 @compiled
@@ -97,11 +160,8 @@ def fill_slabs(
     todo: Array,
     begin: int,
     policy: int,
-    first: Array,
-    end: Array,
-    size: Array,
-    alignment: Array,
     ceiling: int,
+    blocks: Whole,
     slabs: Slabs,
     offsets: Array,
     budget: int,
@@ -116,11 +176,10 @@ def fill_slabs(
     begin : int
         Where to go on in `todo`.
     policy : int
-        FIRST or BEST.
-    first, end, size, alignment : ndarray of int64, shape (b,)
-        Sections [first, end), bytes and alignments of the blocks.
+        FIRST, BEST or TOP.
     ceiling : int
         Address that no block may exceed.
+    blocks : Whole
     slabs : Slabs
         What is placed, by slab.
     offsets : ndarray of int64, shape (b,)
@@ -135,57 +194,23 @@ def fill_slabs(
     int
         Where to go on in `todo` (its length: all are placed); -1 when a block does not fit.
     """
-    shift = slabs.shift
     work = 0
     for at in range(begin, len(todo)):
         if work > budget:
             spent[0] += work
             return at
         i = todo[at]
-        a, b, s, step = first[i], end[i], size[i], alignment[i]
-        left, right = a >> shift, (b - 1) >> shift
-        p = slabs.ptr[left]
-        p_end = p + slabs.length[left]
-        q = slabs.ptr[right]
-        q_end = q + slabs.length[right] if right > left else q
-        work += p_end - p + q_end - q + 8
-        lowest, chosen, least = 0, NOWHERE, FAR
-        while p < p_end or q < q_end:
-            if q >= q_end or (p < p_end and slabs.low[p] <= slabs.low[q]):
-                x = p
-                p += 1
-            else:
-                x = q
-                q += 1
-            if slabs.first[x] >= b or slabs.end[x] <= a:
-                continue
-            room = slabs.low[x] - lowest
-            if policy != TOP and room >= s and room < least:
-                chosen, least = lowest, room
-                if policy == FIRST:
-                    break
-            if slabs.high[x] > lowest:
-                lowest = (slabs.high[x] + step - 1) // step * step
-        if chosen == NOWHERE:
-            chosen = lowest
-        if chosen + s > ceiling:
+        left, right = blocks.first[i] >> slabs.shift, (blocks.end[i] - 1) >> slabs.shift
+        work += slabs.length[left] + 8
+        if right > left:
+            work += slabs.length[right]
+        chosen = _gap_in_slabs(i, policy, blocks, slabs)
+        if chosen + blocks.size[i] > ceiling:
             spent[0] += work
             return -1
         offsets[i] = chosen
         for c in range(left, right + 1):
-            begin_c = slabs.ptr[c]
-            k = begin_c + slabs.length[c]
-            slabs.length[c] += 1
-            while k > begin_c and slabs.low[k - 1] > chosen:
-                slabs.low[k] = slabs.low[k - 1]
-                slabs.high[k] = slabs.high[k - 1]
-                slabs.first[k] = slabs.first[k - 1]
-                slabs.end[k] = slabs.end[k - 1]
-                k -= 1
-            slabs.low[k] = chosen
-            slabs.high[k] = chosen + s
-            slabs.first[k] = a
-            slabs.end[k] = b
+            _put_into_slab(c, i, chosen, blocks, slabs)
     spent[0] += work
     return len(todo)
 
@@ -301,6 +326,26 @@ def pop_interval(filled: int, heap_low: Array, heap_high: Array) -> int:
     return filled
 
 
+@inlined
+def _forbid_beside(
+    i: int, p: int, q: int, filled: int, pieces: Pieces, lists: Lists, offsets: Array
+) -> int:
+    """Forbid block i the offsets at which its piece p meets the placed piece q; return the length.
+
+    The offset of a partner, with which it may share, stays allowed.
+    """
+    j = lists.owner[q]
+    low = offsets[j] + pieces.low[q] - pieces.high[p] + 1
+    high = offsets[j] + pieces.high[q] - pieces.low[p]
+    for r in range(pieces.share_ptr[i], pieces.share_ptr[i + 1]):
+        if pieces.share[r] == j:
+            if low <= offsets[j] < high:
+                filled = push_interval(low, offsets[j], filled, lists.heap_low, lists.heap_high)
+                low = offsets[j] + 1
+            break
+    return push_interval(low, high, filled, lists.heap_low, lists.heap_high)
+
+
 @step
 def _forbid(i: int, ceiling: int, pieces: Pieces, lists: Lists, offsets: Array) -> tuple[int, int]:
     """Fill the heap with the offsets block i may not take; return its length and the work done."""
@@ -324,16 +369,7 @@ def _forbid(i: int, ceiling: int, pieces: Pieces, lists: Lists, offsets: Array) 
                 # Two pieces that share several slabs meet in the first of these only.
                 if max(a, pieces.first[q]) >> shift != c:
                     continue
-                j = lists.owner[q]
-                low = offsets[j] + pieces.low[q] - pieces.high[p] + 1
-                high = offsets[j] + pieces.high[q] - pieces.low[p]
-                for r in range(pieces.share_ptr[i], pieces.share_ptr[i + 1]):
-                    if pieces.share[r] == j:
-                        if low <= offsets[j] < high:
-                            filled = push_interval(low, offsets[j], filled, heap_low, heap_high)
-                            low = offsets[j] + 1
-                        break
-                filled = push_interval(low, high, filled, heap_low, heap_high)
+                filled = _forbid_beside(i, p, q, filled, pieces, lists, offsets)
     return filled, work
 
 
@@ -351,6 +387,62 @@ def _bank_cost(i: int, offset: int, pieces: Pieces, offsets: Array) -> int:
             if j_low <= high and low <= j_high:
                 cost += 2
     return cost
+
+
+@step
+def _bank_gap(i: int, low: int, high: int, pieces: Pieces, offsets: Array) -> tuple[int, int]:
+    """Return the best offset of block i from a gap [low, high), and what it costs in banks.
+
+    Asked are the bottom of the gap, and the banks that begin in it.
+    """
+    step, bank, offset = pieces.alignment[i], low // pieces.bank_bytes, low
+    chosen, least = NOWHERE, FAR
+    while True:
+        cost = _bank_cost(i, offset, pieces, offsets)
+        if cost < least:
+            chosen, least = offset, cost
+        bank += 1
+        offset = (bank * pieces.bank_bytes + step - 1) // step * step
+        if offset >= high or bank > pieces.bank_count:
+            break
+    return chosen, least
+
+
+@step
+def _gap_in_lists(
+    i: int, policy: int, filled: int, pieces: Pieces, lists: Lists, offsets: Array
+) -> tuple[int, int]:
+    """Return the offset that block i takes, and how many intervals were taken off the heap."""
+    heap_low, heap_high, step = lists.heap_low, lists.heap_high, pieces.alignment[i]
+    lowest, chosen, least, top, taken = 0, NOWHERE, FAR, NOWHERE, 0
+    while filled > 0:
+        low, high = heap_low[0], heap_high[0]
+        filled = pop_interval(filled, heap_low, heap_high)
+        taken += 1
+        if low > lowest:
+            top = lowest
+            if policy == FIRST:
+                chosen = lowest
+                break
+            if policy == BEST and (chosen == NOWHERE or (low - lowest < least and high < FAR)):
+                chosen, least = lowest, low - lowest
+            elif policy == BANKS:
+                offset, cost = _bank_gap(i, lowest, low, pieces, offsets)
+                if cost < least:
+                    chosen, least = offset, cost
+        if high >= FAR:
+            break
+        lowest = max(lowest, (high + step - 1) // step * step)
+    return top if policy == TOP else chosen, taken
+
+
+@step
+def _put_into_lists(i: int, pieces: Pieces, lists: Lists) -> None:
+    """Add the pieces of block i to the slabs that they touch."""
+    for p in range(pieces.piece_ptr[i], pieces.piece_ptr[i + 1]):
+        for c in range(pieces.first[p] >> lists.shift, ((pieces.end[p] - 1) >> lists.shift) + 1):
+            lists.entry[lists.ptr[c] + lists.length[c]] = p
+            lists.length[c] += 1
 
 
 LISTED = 8
@@ -393,7 +485,6 @@ def fill_lists(
     int
         As :func:`fill_slabs`.
     """
-    heap_low, heap_high, shift = lists.heap_low, lists.heap_high, lists.shift
     work = 0
     for at in range(begin, len(todo)):
         if work > budget:
@@ -401,47 +492,12 @@ def fill_lists(
             return at
         i = todo[at]
         filled, looked = _forbid(i, ceiling, pieces, lists, offsets)
-        work += 4 * looked + LISTED * filled
-        step = pieces.alignment[i]
-        lowest, chosen, least, top = 0, NOWHERE, FAR, NOWHERE
-        while filled > 0:
-            work += LISTED
-            low, high = heap_low[0], heap_high[0]
-            filled = pop_interval(filled, heap_low, heap_high)
-            if low > lowest:
-                top = lowest
-                if policy == FIRST and chosen == NOWHERE:
-                    chosen = lowest
-                elif policy == BEST and (
-                    chosen == NOWHERE or (low - lowest < least and high < FAR)
-                ):
-                    chosen, least = lowest, low - lowest
-                elif policy == BANKS:
-                    # The bottom of the gap, and the banks that begin in it.
-                    bank = lowest // pieces.bank_bytes
-                    offset = lowest
-                    while True:
-                        cost = _bank_cost(i, offset, pieces, offsets)
-                        if cost < least:
-                            chosen, least = offset, cost
-                        bank += 1
-                        offset = (bank * pieces.bank_bytes + step - 1) // step * step
-                        if offset >= low or bank > pieces.bank_count:
-                            break
-                if policy == FIRST:
-                    break
-            if high >= FAR:
-                break
-            lowest = max(lowest, (high + step - 1) // step * step)
-        if policy == TOP:
-            chosen = top
+        chosen, taken = _gap_in_lists(i, policy, filled, pieces, lists, offsets)
+        work += 4 * looked + LISTED * (filled + taken)
         if chosen == NOWHERE:
             spent[0] += work
             return -1
         offsets[i] = chosen
-        for p in range(pieces.piece_ptr[i], pieces.piece_ptr[i + 1]):
-            for c in range(pieces.first[p] >> shift, ((pieces.end[p] - 1) >> shift) + 1):
-                lists.entry[lists.ptr[c] + lists.length[c]] = p
-                lists.length[c] += 1
+        _put_into_lists(i, pieces, lists)
     spent[0] += work
     return len(todo)
