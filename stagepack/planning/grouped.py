@@ -29,7 +29,7 @@ from stagepack.heuristics.groups.stage_bound import least_compute, least_ranges
 from stagepack.heuristics.pipeline.step_stages import StepStages, affordable, least_step
 from stagepack.heuristics.schedule.lower_bounds import bounds
 from stagepack.instances.graph import GraphPartition, GraphSolution
-from stagepack.instances.groups import LayerGrouping
+from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.backward import Backward, is_weights
 from stagepack.instances.groups.check import group_cycles
 from stagepack.instances.groups.execution.replay import played_alone
@@ -85,7 +85,7 @@ class Grouped(Tries):
     _least: tuple[Array, ...] = ()
     _measured: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     _seen: set[Any] = field(default_factory=set)
-    _groups: dict[str, Result[Any]] = field(default_factory=dict)
+    _groups: dict[str, Result[GroupingSolution]] = field(default_factory=dict)
 
     def find(self) -> ModelPlan:
         """Return the fastest plan that is found."""
@@ -141,7 +141,7 @@ class Grouped(Tries):
         if self.back is not None:
             yield self.back.network
 
-    def _grouped(self, network: LayerGrouping) -> Result[Any]:
+    def _grouped(self, network: LayerGrouping) -> Result[GroupingSolution]:
         """Return the groups of a network; gradients of weights, which come last, stand alone."""
         end = sum(not is_weights(operator) for operator in network.operators)
         if end in (0, network.n):
@@ -312,7 +312,7 @@ class Grouped(Tries):
         if levels[1].result.status is not Status.OPTIMAL:
             self.timed(given, tuple(one for one in levels if one.name in NETWORKS))
 
-    def _guessed(self, whole: PipelinePartition, weights: Array) -> Any:
+    def _guessed(self, whole: PipelinePartition, weights: Array) -> PipelineSolution | None:
         """Return the stages of the least step where operators, and stages known, take so long."""
         passes = []
         for row, least in enumerate(self._least):

@@ -423,7 +423,7 @@ class ModelPlan(Shown):
     def _figures(self) -> list[tuple[Any, ...]]:
         """Return the `STAGE_COLUMNS` of each stage; those of a graph have no layers in a row."""
         partition = self.level("partition")
-        spans: list[tuple[Any, Any]] = [(None, None)] * self.schedule.d
+        spans: list[tuple[int | None, int | None]] = [(None, None)] * self.schedule.d
         if isinstance(partition.instance, PipelinePartition):
             spans = [(first, end) for first, end, _ in partition.result.solution.stages]
         stages = self.structure.stages()

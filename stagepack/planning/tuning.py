@@ -23,7 +23,7 @@ from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from stagepack import files
 from stagepack.contracts import JsonObject
@@ -34,6 +34,7 @@ from stagepack.planning.search import plan_model
 from stagepack.planning.tuned import BATCH, Evaluation, Tuning
 from stagepack.solve import require_time, versions
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 VERSION = 1
@@ -285,7 +286,7 @@ def _rises(values: Sequence[Any]) -> bool:
         return False
 
 
-def _batched(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+def _batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     for low in range(0, len(items), size):
         yield items[low : low + size]
 

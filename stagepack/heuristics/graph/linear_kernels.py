@@ -256,7 +256,7 @@ def arrange(
     noise: Array,
     taste: Array,
 ) -> bool:
-    """Go on writing a topological order: of the ready blocks of least rank the one to one's taste.
+    """Go on writing a topological order: of the ready blocks of least rank, the best by `taste`.
 
     Return whether it is written, else call again.  O(n * `MOST_SCORED` * nets of a block) steps.
 

@@ -35,8 +35,9 @@ PAIRS = 2**18
 def rest(table: OptionTable, keep_going: Callable[[], bool] = lambda: True) -> Array:
     """Return at least how many cycles the layers from each boundary on need, shape (n + 1,).
 
-    Exact where nothing is kept and nothing loaded ahead: then no group minds the others.  2**62
-    where no groups lead to the end; `keep_going` is asked now and then, and may raise.  O(options).
+    Exact where nothing is kept and nothing loaded ahead: then what a group costs does not depend on
+    the others.  2**62 where no groups lead to the end; `keep_going` is asked now and then, and may
+    raise.  O(options).
     """
     n = table.n
     least = np.full(n + 1, UNLIMITED, dtype=np.int64)

@@ -326,7 +326,7 @@ class Pairs:
             self._bounding.clear()
 
     def _foresee(self) -> None:
-        """Raise the least bounds of pairs to what groups take that mind no others.
+        """Raise the least bounds of pairs to what groups take where none depends on the others.
 
         Soon done, while policies that count in an exact search take long where phases load ahead.
         """
