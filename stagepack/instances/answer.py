@@ -64,7 +64,7 @@ class Answered(Shown, Generic[S, V]):
 
     @property
     def proviso(self) -> str:
-        """What an optimum of this instance says nothing about; "" where that needs no word."""
+        """What an optimum of this instance does not cover, in words; "" if nothing."""
         return ""
 
     def __getstate__(self) -> JsonObject:

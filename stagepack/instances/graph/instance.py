@@ -44,7 +44,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
 
     @property
     def proviso(self) -> str:
-        """That few microbatches are in flight, or the objective knows two passes of one."""
+        """What an optimum does not cover: more microbatches in flight, a pass that has no node."""
         m, most = self.microbatches, self.devices
         if self.stash.any() and m < most:
             return f"memory counts {m:,} of the {most:,} microbatches that fill the pipeline"

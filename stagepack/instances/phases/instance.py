@@ -25,7 +25,7 @@ from stagepack.instances.profile import Chip, Cluster, ModelProfile
 class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
     """An instance of phase scheduling; use :meth:`from_arrays` or :meth:`from_profile`.
 
-    What they make are the fields of :class:`.data.PhaseData`.
+    Their arguments become the fields of the instance.
     """
 
     solution_type = PhaseSolution

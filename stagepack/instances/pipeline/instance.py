@@ -33,7 +33,7 @@ from stagepack.instances.profile import (
 class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
     """An instance of pipeline partitioning; use :meth:`from_arrays` or :meth:`from_profile`.
 
-    What they make are the fields of :class:`.data.PartitionData`.
+    Their arguments become the fields of the instance.
     """
 
     solution_type = PipelineSolution
@@ -41,7 +41,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
 
     @property
     def proviso(self) -> str:
-        """What was asked in vain, few microbatches in flight, orders that were not tried."""
+        """What an optimum does not cover: more microbatches in flight, other orders of layers."""
         said = []
         if self.training and self.stash.any() and self.microbatches < self.k:
             said.append(
