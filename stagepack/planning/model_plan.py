@@ -22,9 +22,11 @@ from stagepack.instances.schedule.check import Measure, measure
 from stagepack.instances.violation import Violation
 from stagepack.planning.stages import Level, Structure, inside, pace
 from stagepack.report import format as as_text
+from stagepack.report.extra import Axes
 from stagepack.report.pages import Chapter, answers, chapter, report
-from stagepack.report.shown import contents, html
+from stagepack.report.shown import contents, html, picture_of
 from stagepack.report.table import Account, Head, Sheet
+from stagepack.report.view import view
 from stagepack.result import Status, relative_gap
 from stagepack.shown import Shown, dataframe
 from stagepack.solve import versions
@@ -452,8 +454,16 @@ def _plan(given: ModelPlan, *, whole: bool = False) -> list[Head | Account | She
     return given.contents()
 
 
+@picture_of.register
+def _picture(given: ModelPlan) -> tuple[str, Axes | None]:
+    if not given.levels:
+        return "", None
+    level = given.level("schedule")
+    return given.name, view(level.instance.kind).picture(level.instance, level.result.solution)
+
+
 @chapter.register
 def _chapter(given: ModelPlan, anchor: str, figures: JsonObject) -> Chapter:
     levels = ((level.name, level.instance, level.result) for level in given.levels)
     title = f"Plan of {given.name or 'a model'}"
-    return Chapter(title, html(given) + answers(levels, anchor, figures))
+    return Chapter(title, html(given, pictured=False) + answers(levels, anchor, figures))

@@ -14,7 +14,7 @@ from stagepack.report import format as as_text
 from stagepack.report.canvas import engineering, heading, own_picture, quiet
 from stagepack.report.extra import Axes
 from stagepack.report.pages import Chapter, chapter, with_pictures
-from stagepack.report.shown import contents
+from stagepack.report.shown import contents, picture_of
 from stagepack.report.style import line_colour
 from stagepack.report.table import Head, Sheet
 from stagepack.shown import ShownRows
@@ -232,6 +232,11 @@ class Tuning(ShownRows):
 @contents.register
 def _tuning(given: Tuning, *, whole: bool = False) -> list[Head | Sheet]:
     return given.contents()
+
+
+@picture_of.register
+def _picture(given: Tuning) -> tuple[str, Axes | None]:
+    return "throughput against memory", given.plot() if given.front else None
 
 
 @chapter.register

@@ -122,7 +122,10 @@ def with_pictures(title: str, given: object, pictures: Mapping[str, Callable[[],
         What draws each, by what it shows.
     """
     drawn = [(name, picture(draw())) for name, draw in pictures.items()]
-    return Chapter(title, html(given) + render("report/templates/pictures.html", pictures=drawn))
+    return Chapter(
+        title,
+        html(given, pictured=False) + render("report/templates/pictures.html", pictures=drawn),
+    )
 
 
 def picture(ax: Axes) -> str:

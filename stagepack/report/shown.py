@@ -21,6 +21,7 @@ from stagepack.instances.answer import Answered, require_instance
 from stagepack.report import format as as_text
 from stagepack.report import summary
 from stagepack.report.canvas import close, encoded
+from stagepack.report.extra import Axes
 from stagepack.report.table import Account, Head, Sheet, methods_table
 from stagepack.report.templating import part, render
 from stagepack.report.view import AnyView, view
@@ -68,12 +69,17 @@ def _rendered(content: RenderableType, width: int) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
-def html(given: object) -> str:
-    """Return HTML without scripts or styles, for a notebook."""
+def html(given: object, *, pictured: bool = True) -> str:
+    """Return HTML without scripts or styles, for a notebook.
+
+    Parameters
+    ----------
+    given : object
+    pictured : bool
+        Whether its picture belongs to it; pages have pictures of their own.
+    """
     parts = [fragment(content) for content in contents(given, whole=True)]
-    name, picture = "", ""
-    if isinstance(given, Result) and given.problem is not None and given.solution is not None:
-        name, picture = given.instance, _picture(given)
+    name, picture = _picture(given) if pictured else ("", "")
     return render("report/templates/notebook.html", parts=parts, name=name, picture=picture)
 
 
@@ -90,15 +96,30 @@ def fragment(content: Content) -> str:
             return part("lines", [("", line) for line in content.splitlines()])
 
 
-def _picture(result: Result[Solution]) -> str:
-    """Return the picture of a solution in base 64; nothing where matplotlib is missing."""
+def _picture(given: object) -> tuple[str, str]:
+    """Return what a picture shows, and it in base 64; nothing where matplotlib is missing."""
     try:
-        figure = _view(result).picture(result.problem, result.solution).figure
+        name, drawn = picture_of(given)
     except StagepackError:
-        return ""
-    data = encoded(figure, "png", DPI)
-    close(figure)
-    return base64.b64encode(data).decode()
+        return "", ""
+    if drawn is None:
+        return "", ""
+    data = encoded(drawn.figure, "png", DPI)
+    close(drawn.figure)
+    return name, base64.b64encode(data).decode()
+
+
+@singledispatch
+def picture_of(given: object) -> tuple[str, Axes | None]:
+    """Return what the picture of a thing shows, and its axes; None for what has no picture."""
+    return "", None
+
+
+@picture_of.register(Result)
+def _(given: Result[Solution]) -> tuple[str, Axes | None]:
+    if given.problem is None or given.solution is None:
+        return "", None
+    return given.instance, _view(given).picture(given.problem, given.solution)
 
 
 def columns(instance: Instance, solution: object) -> JsonObject | list[JsonObject]:

@@ -13,7 +13,7 @@ from stagepack.report import format as as_text
 from stagepack.report.canvas import engineering, heading, own_picture, quiet
 from stagepack.report.extra import Axes
 from stagepack.report.pages import Chapter, chapter, with_pictures
-from stagepack.report.shown import contents
+from stagepack.report.shown import contents, picture_of
 from stagepack.report.style import line_colour
 from stagepack.report.table import Head, Sheet
 from stagepack.report.view import view
@@ -203,6 +203,11 @@ class Front(ShownRows):
 @contents.register
 def _front(given: Front, *, whole: bool = False) -> list[Head | Sheet]:
     return given.contents()
+
+
+@picture_of.register
+def _picture(given: Front) -> tuple[str, Axes | None]:
+    return f"{given.y} against {given.x}", given.plot() if given.points else None
 
 
 @chapter.register

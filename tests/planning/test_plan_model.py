@@ -339,3 +339,16 @@ def test_plans_come_through_pipes(tmp_path: Path) -> None:
         writer.join()
         assert done.returncode == 0, done.stderr
         assert word in done.stdout
+
+
+def test_plans_fronts_and_tunings_have_their_picture_in_notebooks(tmp_path: Path) -> None:
+    plan = sp.plan_model(chain(1))
+    front = sp.pareto(chain(1), "memory", points=2, time_limit=1)
+    tuning = sp.tune(lambda batch: chain(batch), {"batch": [1]}, "batch", time_limit=1)
+    for given in (plan, front, tuning):
+        assert given._repr_html_().count('src="data:image/png') == 1
+    nothing = sp.plan_model(chain(0, capacity=1))
+    assert "<img" not in nothing._repr_html_()
+    page = tmp_path / "plan.html"
+    plan.to_html(page)  # pages draw every level by themselves
+    assert "data:image/png" not in page.read_text()
