@@ -122,7 +122,7 @@ def test_a_schedule_has_a_stage_a_device(tmp_path: Path) -> None:
 
 def test_what_does_not_count_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     imported(convolution(tmp_path), "packing")
-    assert "of ipu-pod2 one device counts: its memory; all else does not" in caplog.text
+    assert "only one device of ipu-pod2 counts, with its memory" in caplog.text
     with pytest.raises(InputError, match="devices: the file does not say on how many devices"):
         sp.read(convolution(tmp_path), kind="phases", bandwidth=3)
     unlimited = sp.Cluster.uniform(2, name="mine")
