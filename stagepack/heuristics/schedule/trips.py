@@ -12,7 +12,9 @@ With all labels, the best last one is a best schedule.  Where there are too many
 others that are little earlier: what comes of them is a schedule; or, where they become as early
 as each of these, a bound.  Sweeps of both sorts have ever more of them, in the end all.  Those for
 bounds begin with W's that may be interrupted, which fill what is idle and leave little to decide;
-where these labels are all there, W's of one more stage are in one piece.  Labels of
+where these labels are all there, W's of one more stage are in one piece.  What is best with W's
+that may be interrupted says about how many F's run before every B; sweeps for schedules look near
+these numbers, and near those of the best schedule.  Labels of
 the first microbatches alone say what any so many in turn need: the way that is left is at least as
 long for those that have not begun.
 
@@ -25,6 +27,7 @@ from __future__ import annotations
 
 import enum
 import itertools
+import math
 from collections.abc import Generator, Iterator
 from functools import cache
 from typing import NamedTuple
@@ -49,6 +52,8 @@ class Way(enum.Enum):
     """The sweep is given up."""
     BEST = enum.auto()
     """Some stand for others that are little earlier: what comes of them are schedules."""
+    NEAR = enum.auto()
+    """The same, of labels with about as many F's before every B as a solution has."""
     MERGED = enum.auto()
     """Some become as early as those that they stand for: what comes of them are bounds."""
 
@@ -56,16 +61,22 @@ class Way(enum.Enum):
 SWEEPS = (
     (5_000, Way.ALL),
     (500, Way.BEST),
+    (500, Way.NEAR),
     (2_000, Way.MERGED),
-    (2_000, Way.BEST),
-    (6_000, Way.MERGED),
-    (6_000, Way.BEST),
-    (16_000, Way.MERGED),
-    (16_000, Way.BEST),
+    (2_000, Way.NEAR),
+    (12_000, Way.MERGED),
+    (6_000, Way.NEAR),
     (24_000, Way.MERGED),
+    (16_000, Way.NEAR),
     (24_000, Way.BEST),
 )
 """Labels of a step, and what becomes of more."""
+
+ROUNDED = 500
+"""Labels of a step where F's are as many as with W's interrupted."""
+
+NEAR = 1
+"""F's more or less before a B than on the route that a sweep stays near."""
 
 WINDOW = 24
 """Labels of the same key that each is compared with when some stand for others."""
@@ -73,7 +84,7 @@ WINDOW = 24
 TRIED = 4
 """Labels compared for each that is kept, of those that were least idle."""
 
-PATIENCE, FRUITLESS = 3, 0.25
+PATIENCE, FRUITLESS = 6, 0.25
 """Sweeps in turn that have found nothing, after which only a part of the time is taken."""
 
 ROOM, STEPS = 60_000, 4_000_000
@@ -86,7 +97,7 @@ COST = 0.6
 """Steps that a number of a label costs, written or compared."""
 
 PARENTS = 10_000_000
-"""Labels of all steps together, at most, of a sweep: eight bytes each say where it comes from."""
+"""Labels of all steps together, at most, of a sweep: twelve bytes each say where it comes from."""
 
 AHEAD, STAGES, LARGEST = 16, 64, 20_000
 """Microbatches under way, stages and operations up to which there is something to hope for."""
@@ -163,6 +174,18 @@ def chain_of(instance: PipelineSchedule) -> kernels.Chain:
     )
 
 
+def route_of(instance: PipelineSchedule, solution: ScheduleSolution) -> Array:
+    """Return how many F's a solution has before each B on its stage, shape (m, p)."""
+    rows = [
+        [
+            solution.start[instance.operations.op(s, kind, 0) :][: instance.microbatches[s]]
+            for kind in (0, 1)
+        ]
+        for s in instance.order
+    ]
+    return np.array([np.searchsorted(forward, backward) for forward, backward in rows]).T
+
+
 def interrupted(chain: kernels.Chain, whole: int) -> kernels.Chain:
     """Return a chain that asks for no more: W's may be interrupted, but for those of some stages.
 
@@ -202,10 +225,13 @@ class Step(NamedTuple):
     ----------
     parent, child : ndarray of int32
         Whose child each label is, and which of them.
+    done : ndarray of int32
+        F's of the stage before its B.
     """
 
     parent: Array
     child: Array
+    done: Array
 
 
 class Trips:
@@ -230,6 +256,8 @@ class Trips:
         self._whole = 0 if chain.split else self._p  # stages whose W's no sweep may interrupt
         self._cut = self._hopeless = False  # labels were too many, or what becomes of one
         self._fruitless = 0  # sweeps since one found a schedule or a bound
+        self._route: Array | None = None  # of the best label of the last sweep
+        self._least, self._most = np.zeros((2, chain.m, self._p), dtype=np.int64)  # F's before B's
         self._sweeps = self._all()
 
     def rest(self, count: int) -> int:
@@ -255,27 +283,65 @@ class Trips:
 
     def _all(self) -> Iterator[None]:
         """Sweep after sweep, until one had all labels, or cannot; yield to look at the clock."""
-        most = PARENTS // (self._chain.m * self._p)
         for width, way in SWEEPS:
+            if way is Way.NEAR:
+                yield from self._near(width)
+                if self._hopeless:
+                    return
+                continue
             whole = self._whole if way is Way.MERGED else self._p
             while True:
-                value = self._progress.objective
-                upper = FAR if value is None or way is Way.ALL else int(value)
-                before = value, self._progress.bound
-                yield from self._sweep(min(width, most), way, upper, whole)
-                after = self._progress.objective, self._progress.bound
-                self._fruitless = self._fruitless + 1 if before == after else 0
+                yield from self._sweep(width, way, whole)
                 if self._hopeless or (whole == self._p and not self._cut):
                     return
                 if self._cut:
                     break
                 self._whole = whole = min(max(2, whole + 1), self._p)  # one makes no difference
 
+    def _near(self, width: int) -> Iterator[None]:
+        """Sweep where F's are as many as with W's interrupted; then near the best schedule."""
+        if self._whole < self._p:
+            yield from self._sweep(width, Way.BEST, self._whole)
+            if self._route is not None:
+                yield from self._sweep(ROUNDED, Way.NEAR, self._p, self._route, 0)
+        before = None
+        while self._progress.solution is not None and self._progress.objective != before:
+            before = self._progress.objective
+            route = route_of(self._instance, self._progress.solution)
+            yield from self._sweep(width, Way.NEAR, self._p, route, NEAR)
+
     # ------------------------------------------------------------------ a sweep
 
-    def _sweep(self, width: int, way: Way, upper: int, whole: int) -> Iterator[None]:
+    def _sweep(
+        self, width: int, way: Way, whole: int, route: Array | None = None, near: int = 0
+    ) -> Iterator[None]:
+        """Sweep once, and note whether anything became better.
+
+        Parameters
+        ----------
+        width : int
+            Labels of a step.
+        way : Way
+        whole : int
+            Stages whose W's may not be interrupted.
+        route : ndarray of int64, shape (m, p), optional
+            F's before B's, from which labels are apart by `near` at most: no bound comes of these.
+        near : int
+        """
+        value = self._progress.objective
+        upper = FAR if value is None or way is Way.ALL else int(value)
+        before = value, self._progress.bound
+        shape = self._chain.m, self._p
+        self._least = np.zeros(shape, dtype=np.int64) if route is None else route - near
+        self._most = np.full(shape, FAR) if route is None else route + near
+        yield from self._swept(min(width, PARENTS // math.prod(shape)), way, upper, whole)
+        after = self._progress.objective, self._progress.bound
+        self._fruitless = self._fruitless + 1 if before == after else 0
+
+    def _swept(self, width: int, way: Way, upper: int, whole: int) -> Iterator[None]:
         """Make labels step after step; offer the best last one, and raise the bound."""
         p, labels = self._p, self._first()
+        self._route = None
         asked = whole == p  # nothing is allowed that the instance does not
         self._sweeping = self._chain if asked else interrupted(self._chain, whole)
         steps: list[Step] = []
@@ -285,7 +351,8 @@ class Trips:
             if made > ROOM // 2:
                 return
             labels = self._out[:made].copy()
-            steps.append(Step(self._parent[:made].copy(), self._child[:made].copy()))
+            done = labels[:, s].astype(np.int32)
+            steps.append(Step(self._parent[:made].copy(), self._child[:made].copy(), done))
             if way is Way.ALL and self._cut:
                 return
             if not made:
@@ -298,11 +365,20 @@ class Trips:
         if len(labels):
             values = self._values(labels)
             best = int(values.min())
+            self._route = self._counts(steps, int(values.argmin()))
             if asked and (way is not Way.MERGED or not self._cut):
                 self._offer(self._orders(steps, int(values.argmin()), upper))
-        if (way is Way.MERGED or not self._cut) and best < FAR:
+        proves = way is Way.MERGED or (way is not Way.NEAR and not self._cut)
+        if proves and best < FAR:
             how = ", merged" if self._cut else "" if asked else ", W's interrupted"
             self._progress.raise_bound(best, SOURCE + how)
+
+    def _counts(self, steps: list[Step], last: int) -> Array:
+        """Return the F's of stages before B's, shape (m, p), on the way to a last label."""
+        counts = np.zeros((self._chain.m, self._p), dtype=np.int64)
+        for step, turn in zip(reversed(steps), reversed([*self._turns()]), strict=True):
+            counts[turn], last = step.done[last], int(step.parent[last])
+        return counts
 
     def _turns(self) -> Iterator[tuple[int, int]]:
         """Yield microbatch and stage of B's, in the order of steps."""
@@ -337,7 +413,8 @@ class Trips:
         places = self._stack, self._out, self._parent, self._child
         while state[0] < len(labels):
             state[2], before = 0, int(state[0])
-            full = kernels.expand(self._sweeping, i, s, upper, labels, state, STEPS, *places)
+            near = int(self._least[i, s]), int(self._most[i, s])
+            full = kernels.expand(self._sweeping, i, s, upper, near, labels, state, STEPS, *places)
             self._going(int(COST * state[2]))
             yield
             if full:
@@ -364,7 +441,7 @@ class Trips:
         order = order[keep[order]]
         if len(order) > width:
             self._cut = True
-            if way is Way.BEST:
+            if way is not Way.MERGED:
                 order = self._least_idle(labels, order, key, worth, TRIED * width)
             merged, place = yield from self._fewer(labels[order], key[order], width, way)
             order = order[place]
@@ -484,8 +561,9 @@ class Trips:
         whose = np.zeros(len(out), dtype=np.int32)
         for (i, s), turn in zip(self._turns(), reversed(turns), strict=True):
             state[:] = 0
+            near = int(self._least[i, s]), int(self._most[i, s])
             kernels.expand(
-                self._chain, i, s, upper, label, state, FAR, stack, out, whose, whose.copy()
+                self._chain, i, s, upper, near, label, state, FAR, stack, out, whose, whose.copy()
             )
             row = out[turn]
             label[0] = row[:columns]

@@ -242,7 +242,16 @@ def _settle(chain: Chain, i: int, label: Array) -> None:
 
 @step
 def _expand(
-    chain: Chain, i: int, s: int, upper: int, label: Array, stack: Array, out: Array, made: int
+    chain: Chain,
+    i: int,
+    s: int,
+    upper: int,
+    least: int,
+    most: int,
+    label: Array,
+    stack: Array,
+    out: Array,
+    made: int,
 ) -> tuple[int, int]:
     """Write what becomes of a label that has B of i on all stages after s; and how many steps.
 
@@ -264,9 +273,9 @@ def _expand(
             continue
         if made + 2 > len(out):
             return -1, steps
-        if now[s] > i:
+        if now[s] > i and now[s] >= least:
             made = _backward(chain, i, s, arrival, upper, now, out, made)
-        if now[s] < chain.m and now[s] - i < chain.ahead:
+        if now[s] < min(chain.m, most) and now[s] - i < chain.ahead:
             t = s
             while t > 0 and now[t - 1] <= now[s]:
                 t -= 1
@@ -282,6 +291,7 @@ def expand(
     i: int,
     s: int,
     upper: int,
+    near: tuple[int, int],
     labels: Array,
     state: Array,
     most: int,
@@ -298,6 +308,8 @@ def expand(
     i, s : int
     upper : int
         Labels that cannot lead to less are left out.
+    near : tuple of int
+        How many F's the stage runs before B, at least and at most.
     labels : ndarray of int64, shape (n, 3 * p + ahead)
     state : ndarray of int64, shape (3,)
         Labels looked at, rows of `out` written, and steps: where to go on; updated.
@@ -317,7 +329,7 @@ def expand(
     at, made, total = state
     full = False
     while at < len(labels) and total < most:
-        end, steps = _expand(chain, i, s, upper, labels[at], stack, out, made)
+        end, steps = _expand(chain, i, s, upper, near[0], near[1], labels[at], stack, out, made)
         total += steps * len(out[0])
         if end < 0:
             full = True

@@ -7,12 +7,14 @@ import pytest
 
 from benchmarks.layouts import gpt
 from stagepack.heuristics.schedule import trips
+from stagepack.heuristics.schedule.rules import one_by_one
+from stagepack.heuristics.schedule.timing import Timing
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, least_memory
 from stagepack.progress import Progress
 from tests.random_schedules import optimum
 
-ALL, BEST, MERGED = trips.Way
+ALL, BEST, NEAR, MERGED = trips.Way
 
 
 def chain(seed: int) -> PipelineSchedule:
@@ -77,7 +79,7 @@ def test_interrupted_weights_ask_for_no_more_the_fewer_stages_they_stay_whole_on
     instance, values = chain(seed), [0]
     for whole in range(instance.p + 1):
         progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
-        for _ in trips.Trips(instance, progress)._sweep(5_000, MERGED, FAR, whole):
+        for _ in trips.Trips(instance, progress)._sweep(5_000, MERGED, whole):
             pass
         values.append(int(progress.bound or 0))
     assert values == sorted(values)
@@ -122,6 +124,41 @@ def test_merged_labels_are_close_to_the_optimum(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(trips, "SWEEPS", ((100, MERGED),))
     merged = found(instance)
     assert 0.97 * (best.objective or 0) < (merged.bound or 0) <= (best.objective or 0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_labels_near_a_schedule_prove_no_more_than_the_optimum(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(trips, "SWEEPS", ((5_000, NEAR),))
+    instance, best = chain(seed), optimum(chain(seed)) or 0
+    progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
+    order = one_by_one(instance, lambda _: None)
+    assert order is not None
+    start = Timing(instance).best(order)
+    assert start is not None
+    progress.offer(ScheduleSolution.of(instance, start), "one by one")
+    trips.Trips(instance, progress).find(60.0)
+    assert (progress.bound or 0) <= best <= (progress.objective or 0)
+
+
+def test_labels_near_the_best_find_shorter_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = gpt(7, 1, 20, limit=2 * 5)
+    monkeypatch.setattr(trips, "SWEEPS", ((100, BEST),))
+    far = found(instance)
+    monkeypatch.setattr(trips, "SWEEPS", ((100, BEST), (100, NEAR)))
+    near = found(instance)
+    assert (near.objective or 0) < (far.objective or 0)
+
+
+def test_routes_are_as_many_forwards_as_come_before_each_backward() -> None:
+    instance = PipelineSchedule.from_arrays(
+        [2, 2], [2, 2], microbatches=3, memory_forward=1, memory_backward=-1, limit=2
+    )
+    start = Timing(instance).best(np.array([0, 1, 3, 2, 4, 5, 6, 9, 7, 10, 8, 11]))
+    assert start is not None
+    route = trips.route_of(instance, ScheduleSolution.of(instance, start))
+    assert route.tolist() == [[2, 1], [3, 2], [3, 3]]
 
 
 def test_a_label_that_becomes_too_many_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
