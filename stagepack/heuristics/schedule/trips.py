@@ -12,15 +12,16 @@ With all labels, the best last one is a best schedule.  Where there are too many
 others that are little earlier: what comes of them is a schedule; or, where they become as early
 as each of these, a bound.  Sweeps of both sorts have ever more of them, in the end all.  Those for
 bounds begin with W's that may be interrupted, which fill what is idle and leave little to decide;
-where these labels are all there, W's of one more stage are in one piece.  What is best with W's
-that may be interrupted says about how many F's run before every B; sweeps for schedules look near
-these numbers, and near those of the best schedule.  Labels of
-the first microbatches alone say what any so many in turn need: the way that is left is at least as
-long for those that have not begun.
+where these labels are all there, W's of one more stage are in one piece.  Further sweeps for
+schedules stay near a route, which is how many F's run before every B: that of the best label with
+W's interrupted, and that of the best schedule known.  Labels of the first microbatches alone say
+what any so many in turn need: the way that is left is at least as long for those that have not
+begun.
 
 Cost: O(labels * places of microbatches under way) a step, m p steps; labels for F and B in one
 piece are few hundreds at 8 stages, with W's apart some 10,000 at 6.  Source: ours; labels as in
-Held and Karp 1962, A dynamic programming approach to sequencing problems.
+Held and Karp 1962, A dynamic programming approach to sequencing problems; sweeps near a route as in
+Sniedovich and Voß 2006, The corridor method.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Way(enum.Enum):
     BEST = enum.auto()
     """Some stand for others that are little earlier: what comes of them are schedules."""
     NEAR = enum.auto()
-    """The same, of labels with about as many F's before every B as a solution has."""
+    """The same, of labels with about as many F's before every B as on a route."""
     MERGED = enum.auto()
     """Some become as early as those that they stand for: what comes of them are bounds."""
 
@@ -64,7 +65,7 @@ SWEEPS = (
     (500, Way.NEAR),
     (2_000, Way.MERGED),
     (2_000, Way.NEAR),
-    (12_000, Way.MERGED),
+    (16_000, Way.MERGED),
     (6_000, Way.NEAR),
     (24_000, Way.MERGED),
     (16_000, Way.NEAR),

@@ -53,7 +53,7 @@ PROLONGED, REPEATED = 0.4, 2
 WINDOWS = 0.6
 """Seconds of windows for each of the search before them."""
 
-TRIPS = 4.0
+TRIPS = 8.0
 """Seconds of labels of a chain for each of the search."""
 
 STRETCHES = 2.0

@@ -9,7 +9,6 @@ from benchmarks.layouts import gpt
 from stagepack.heuristics.schedule import trips
 from stagepack.heuristics.schedule.rules import one_by_one
 from stagepack.heuristics.schedule.timing import Timing
-from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, least_memory
 from stagepack.progress import Progress
 from tests.random_schedules import optimum
