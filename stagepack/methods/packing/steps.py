@@ -41,6 +41,10 @@ ASKED, BOUND_ASKED = 4.0, 0.3
 """Seconds of work for a capacity alone, or for the bound, before the best placement is lowered
 towards it as well."""
 
+NARROW = 0.5
+"""Seconds of work for windows of time, once the search alone did not decide a capacity: a few sections
+that are too full are refuted in some hundred nodes, where the search of all branches elsewhere."""
+
 MOSTLY = 0.8, 0.5
 """Parts of the work that is left which these take at most."""
 
@@ -108,7 +112,11 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
     if _ask(attempt, low, _both(keep_going, attempt.for_a_while(asked))) or not keep_going():
         return
     if fit:
-        _approach(attempt, keep_going)
+        if seconds == math.inf and not window_bounds.unsupported(blocks):  # nobody else looks there
+            narrow = min(NARROW, effort.left() / 2)
+            raise_by_windows(attempt, 1, attempt.for_a_while(narrow))
+        if keep_going():
+            _approach(attempt, keep_going)
         return
     status = exact.minimise(
         blocks,

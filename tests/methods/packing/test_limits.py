@@ -38,6 +38,7 @@ def test_an_undecided_fit_says_how_near_it_came(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(exact, "decide", lambda *_, **__: UNDECIDED)
     monkeypatch.setattr(exact, "minimise", short_of_a_proof)
+    monkeypatch.setattr(steps, "raise_by_windows", lambda *_, **__: None)  # they would prove it
     result = solve(instance.replace(capacity=load, objective="fit"), "exact", time_limit=None)
     assert result.status is Status.UNKNOWN
     assert result.solution is None

@@ -340,6 +340,18 @@ def test_a_start_too_high_does_not_mix_with_the_bottom() -> None:
     assert (low.status, least.status, least.objective) == (Status.INFEASIBLE, Status.OPTIMAL, 84)
 
 
+def test_a_stretch_of_time_that_is_too_full_is_refuted_by_itself(
+    data_dir: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Half a minute of searching the whole does not tell; eleven buffers are to blame.
+    monkeypatch.setattr(steps, "ASKED", 0.1)
+    path = str(data_dir / "minimalloc" / "K.1048576.csv")
+    instance = sp.load("packing/relative", of=path, changes=2, seed=1005, number=35)
+    result = solve(instance, "exact", time_limit=4, options={"deterministic": True})
+    assert result.status is Status.INFEASIBLE
+    assert "window" in result.trace.bounds[-1].source
+
+
 def test_replanning_beside_colocated_and_fixed_buffers() -> None:
     instance = LmemPacking.from_arrays(
         [8, 2, 6],
