@@ -42,8 +42,9 @@ ASKED, BOUND_ASKED = 4.0, 0.3
 towards it as well."""
 
 NARROW = 0.5
-"""Seconds of work for windows of time, once the search alone did not decide a capacity: a few sections
-that are too full are refuted in some hundred nodes, where the search of all branches elsewhere."""
+"""Seconds of work for windows of time, once the search alone did not decide a capacity: a few
+sections that are too full are refuted in some hundred nodes, where the search of all branches
+elsewhere."""
 
 MOSTLY = 0.8, 0.5
 """Parts of the work that is left which these take at most."""
