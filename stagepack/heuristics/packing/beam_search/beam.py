@@ -45,9 +45,11 @@ WORK = 4_000_000
 STEP, BEGIN = 1 / 750_000_000, 6e-5
 """Seconds of a step, and of beginning a search apart from what its size costs."""
 
-CACHED, SPILLED = 1 << 20, 5
-"""Bytes of a state from which on it leaves a processor's cache, and how many times as long a step
-takes then."""
+RUNS, SCATTERED = 2, 3.0
+"""Pieces of time in a row that a block lives in, on average, beyond which a step goes from place to
+place, and how many times as long it takes then;"""
+CACHED, SPILLED = 1 << 20, 2.5
+"""bytes of a state from which on it leaves a processor's cache, and the same for that."""
 
 MEMORY = 1 << 28
 """Bytes of states at most; the beam is narrowed where more would be needed."""
@@ -145,11 +147,12 @@ class BeamSearch:
         self._ending, self._end = ending, np.empty(0, dtype=np.int64)
         self._earliest, self._slot = int(EARLY * component.b), 0
         self._judging = self._trying = 0.0  # seconds of work
-        self._slowness = SPILLED if self.bytes > CACHED else 1
         ptr, section_of = component.section_ptr, component.section_of
         begins = np.append(True, np.diff(section_of) != 1)
         begins[ptr[:-1]] = True
         at = np.flatnonzero(begins)
+        self._slowness = SCATTERED if len(at) > RUNS * component.b else 1.0
+        self._slowness *= SPILLED if self.bytes > CACHED else 1.0
         blocks = component.blocks
         self._length = np.diff(ptr)
         area = blocks["size"] * self._length.astype(float)
@@ -261,7 +264,7 @@ class BeamSearch:
     def run(self) -> int:
         """Go on for some hundredths of a second; return RUNNING, FOUND or DEAD."""
         assert self._beam is not None
-        outcome, until = state.CHOSEN, self.steps + WORK // self._slowness
+        outcome, until = state.CHOSEN, self.steps + int(WORK / self._slowness)
         while outcome == state.CHOSEN and self.steps < until:
             outcome = kernels.proceed(self._capacity, until - self.steps, self._beam)
             steps = int(self._beam.control[state.SPENT])

@@ -182,3 +182,17 @@ def test_searches_are_made_once_and_gone_on_with(monkeypatch: pytest.MonkeyPatch
     lowest(instance, 0)
     assert next(turns, None) is None
     assert len(made) == 1
+
+
+def test_steps_from_place_to_place_count_as_longer_ones() -> None:
+    """Cliques of a conflict graph do not follow one another as moments do."""
+    random = np.random.default_rng(3)
+    pairs = np.stack(np.triu_indices(30, 1), axis=1)
+    pairs = pairs[random.random(len(pairs)) < 0.3]
+    instance = LmemPacking.from_arrays(random.integers(1, 60, 30), conflicts=pairs)
+    search = beam.BeamSearch(Packing(Blocks.of(instance)).components[0])
+    search.start(search.component.capacity(int(instance.size.sum())), beam.FIRST[0], 3)
+    with effort.counting():
+        while search.run() == state.RUNNING:
+            pass
+        assert effort.spent() >= beam.SCATTERED * beam.STEP * search.steps
