@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import numba
-from numba.core import datamodel, ir, transforms, types
+from numba.core import cgutils, datamodel, ir, transforms, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.datamodel import packer
+from numba.core.lowering import Lower
 from numba.core.postproc import PostProcessor, VariableLifetime
-from numba.core.typed_passes import NopythonRewrites
+from numba.core.typed_passes import NativeLowering, NopythonRewrites
 from numba.core.types.functions import BaseFunction
 
 TRIED = (0, 68)
@@ -39,6 +40,20 @@ MADE = ("unary", "binop", "inplace_binop", "call")
 """Expressions by which arrays are made of others."""
 MODULES = ("_operator", "builtins", "math")
 """Where functions are from whose results depend on the kinds of plain arguments alone."""
+BORROWED = (
+    "build_tuple",
+    "cast",
+    "exhaust_iter",
+    "getattr",
+    "getiter",
+    "iternext",
+    "pair_first",
+    "pair_second",
+    "phi",
+    "static_getitem",
+    "typed_getitem",
+)
+"""Expressions that give arrays, or parts of arrays, which another variable holds already."""
 OF_ARRAYS = ("getitem", "setitem", "len")
 """Those of them that are asked for arrays, too."""
 INLINED, A_VALUE = 250, 5
@@ -83,6 +98,71 @@ class Rewrites(NopythonRewrites):
         return False
 
 
+class Lowering(Lower):
+    """Writes a function's code without counting who holds an array where it makes none.
+
+    Those that it is given are held by its caller until it returns.
+    """
+
+    def lower_normal_function(self, fndesc: Any) -> None:
+        """Write the function itself; its way in from the interpreter counts as ever."""
+        counting: Any = self.context
+        if counting.enable_nrt and not self._makes_arrays():
+            self.context = counting.subtarget(enable_nrt=False)
+        try:
+            function: Any = super()
+            function.lower_normal_function(fndesc)
+        finally:
+            self.context = counting
+
+    def _makes_arrays(self) -> bool:
+        """Whether it makes or returns arrays, or calls what may."""
+        return self._holds(self.fndesc.restype) or any(
+            self._holds(self.typeof(one.target.name)) and not self._borrows(one.value)
+            for block in self.blocks.values()
+            for one in block.find_insts(ir.Assign)
+        )
+
+    def _holds(self, kind: Any) -> bool:
+        """Whether values of a kind are arrays, or have some within."""
+        model: Any = self.context.data_model_manager[kind]
+        return bool(model.contains_nrt_meminfo())
+
+    def _borrows(self, value: Any) -> bool:
+        """Whether a value's arrays are held by another variable, or by the module."""
+        if not isinstance(value, ir.Expr):
+            return isinstance(value, ir.Arg | ir.Var | ir.Global | ir.FreeVar)
+        if value.op == "getitem":  # entries chosen by an array are copied
+            return not self._holds(self.typeof(value.index.name))
+        named = value.op == "call" and isinstance(
+            self.typeof(value.func.name), types.NamedTupleClass
+        )
+        return named or value.op in BORROWED
+
+    def delvar(self, name: str) -> None:
+        """Let go of what is counted; of anything else nothing is left to do."""
+        if self.context.enable_nrt and self._holds(self.typeof(name)):
+            function: Any = super()
+            function.delvar(name)
+
+    def alloca_lltype(self, name: str, lltype: Any, datamodel: object = None) -> Any:
+        """Make room for a variable; numba would ask LLVM how large it is, for debuggers alone."""
+        del datamodel
+        return cgutils.alloca_once(self.builder, lltype, name=name, zfill=False)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class LoweringUncounted(NativeLowering):
+    """Writes functions by :class:`Lowering`."""
+
+    _name = "lowering_uncounted"
+
+    @property
+    def lowering_class(self) -> type[Lower]:
+        """What writes them."""
+        return Lowering
+
+
 class Whole(CompilerBase):
     """Compiles a kernel."""
 
@@ -96,9 +176,8 @@ class Whole(CompilerBase):
             self.state.library.enable_object_caching()
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
         kept = [one for one in passes.passes if one[0].name() not in LEFT_OUT]
-        passes.passes = [
-            (Rewrites, what) if one is NopythonRewrites else (one, what) for one, what in kept
-        ]
+        own: dict[Any, Any] = {NopythonRewrites: Rewrites, NativeLowering: LoweringUncounted}
+        passes.passes = [(own.get(one, one), what) for one, what in kept]
         return [passes]
 
 

@@ -11,13 +11,15 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 import pytest
 from numba.core import types
 from numba.core.registry import cpu_target
+from numba.core.runtime import _nrt_python, rtsys
+from numba.core.runtime.context import NRTContext
 from numba.core.types.functions import BaseFunction
 
 from stagepack.instances import compiled, compiler
@@ -218,6 +220,72 @@ def test_a_part_is_machine_code_within_its_kernels_only() -> None:
             assert made.library not in (None, whole.library)
             assert made.library.get_pointer_to_function(made.fndesc.llvm_func_name) == 0
     assert whole.library.get_pointer_to_function(whole.fndesc.llvm_func_name) > 0
+
+
+class _Pair(NamedTuple):
+    """Two arrays."""
+
+    left: np.ndarray
+    right: np.ndarray
+
+
+def _swap_and_add(pair: _Pair, times: int) -> int:
+    """Make no arrays, but views and tuples of those given."""
+    total = 0
+    for _ in range(times):
+        pair = _Pair(pair.right, pair.left)
+        later = pair.left[1:]
+        for one in later:
+            total += one
+        later[0] += 1
+    return total
+
+
+def _chosen(values: np.ndarray, which: np.ndarray) -> int:
+    """Make arrays: entries that others choose, and twice these."""
+    total = 0
+    for one in values[which] * 2:
+        total += one
+    return total
+
+
+@lean
+def test_arrays_are_counted_only_where_some_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are given belong to the caller; those that are made are freed."""
+    counted: list[object] = []
+    count = NRTContext.incref
+
+    def counting(*given: Any) -> None:
+        counted.append(given)
+        count(*given)
+
+    monkeypatch.setattr(NRTContext, "incref", counting)
+    way: dict[str, Any] = {**compiler.options(compiler.Part), "no_cpython_wrapper": True}
+    swap: Any = numba.njit(no_cfunc_wrapper=True, **way)(_swap_and_add)
+    array = types.int64[::1]
+    swap.compile((types.NamedUniTuple(array, 2, _Pair), types.int64))
+    assert not counted
+    choose: Any = numba.njit(no_cfunc_wrapper=True, **way)(_chosen)
+    choose.compile((array, array))
+    assert counted
+
+
+def test_arrays_that_kernels_make_are_freed_and_those_given_are_kept() -> None:
+    way = compiler.options(compiler.Whole)
+    swap, choose = numba.njit(**way)(_swap_and_add), numba.njit(**way)(_chosen)
+    given, twin = (_Pair(np.arange(4), np.arange(10, 14)) for _ in range(2))
+    assert swap(given, 5) == _swap_and_add(twin, 5)
+    assert [one.tolist() for one in given] == [one.tolist() for one in twin]
+    assert sys.getrefcount(given.left) == sys.getrefcount(twin.left)
+    which = np.array([3, 1])
+    _nrt_python.memsys_enable_stats()
+    try:
+        before = rtsys.get_allocation_stats()
+        assert choose(given.left, which) == _chosen(given.left, which)
+        after = rtsys.get_allocation_stats()
+    finally:
+        _nrt_python.memsys_disable_stats()
+    assert after.alloc - before.alloc == after.free - before.free > 0
 
 
 @pytest.mark.parametrize(
