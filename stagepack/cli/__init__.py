@@ -83,6 +83,7 @@ app = typer.Typer(
     cls=Group,
     help="Optimal pipeline stages, graph cuts, schedules, phases, layer groups and memory maps for "
     "neural networks on accelerators, with certificates.",
+    epilog=epilog(""),
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 EXAMPLES = {
+    "": (
+        "compare",
+        "solve pipeline/bert-large --devices 8",
+        "solve --help",
+    ),
     "solve": (
         "solve pipeline/bert-large --devices 8 --training --plot stages.png",
         "solve packing/random/planted -m exact -t 60 -o result.json",

@@ -101,7 +101,12 @@ def convert(
     ] = None,
     solution: Annotated[
         Path | None,
-        option(OUTPUT, "Of the instance: write what it makes.", "--solution", metavar="FILE"),
+        option(
+            OUTPUT,
+            "Write what follows from this solution, such as the problem to solve next.",
+            "--solution",
+            metavar="FILE",
+        ),
     ] = None,
     becomes: Annotated[
         str | None,

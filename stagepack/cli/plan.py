@@ -165,6 +165,7 @@ def tune(
             METHOD,
             "An option of which more is better, until it does not fit: batch in inference (in "
             "training the largest that fits may be slower); repeatable.",
+            metavar="NAME",
         ),
     ] = None,
     search: Annotated[

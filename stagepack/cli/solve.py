@@ -118,11 +118,20 @@ def solve(
     ] = False,
     waits: Annotated[
         bool,
-        option(OUTPUT, "And the waits for them, which PyTorch asks for since 2.15.", "--waits"),
+        option(
+            OUTPUT,
+            "With --communication: export the waits for what is sent and received, too; PyTorch "
+            "asks for them since 2.15.",
+            "--waits",
+        ),
     ] = False,
     backward: Annotated[
         bool,
-        option(OUTPUT, "And backward passes of inference, which PyTorch asks for.", "--backward"),
+        option(
+            OUTPUT,
+            "Export backward passes in a schedule of inference, too; PyTorch asks for them.",
+            "--backward",
+        ),
     ] = False,
 ) -> None:
     """Solve one instance; the answer is checked and carries a proved bound."""

@@ -10,14 +10,15 @@ from stagepack.cli.examples import EXAMPLES
 
 
 def test_every_command_has_two_examples() -> None:
-    assert set(COMMANDS) == set(EXAMPLES)
+    assert {"", *COMMANDS} == set(EXAMPLES)
     assert all(len(lines) >= 2 for lines in EXAMPLES.values())
 
 
 @pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help_fits_and_shows_examples_whole(command: str, width: int) -> None:
-    done = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": str(width)})
+    words = [*command.split(), "--help"]
+    done = CliRunner().invoke(app, words, env={"COLUMNS": str(width)})
     assert done.exit_code == 0
     lines = done.output.splitlines()
     assert max(map(len, lines)) <= width
@@ -30,6 +31,13 @@ def test_help_fits_and_shows_examples_whole(command: str, width: int) -> None:
 
 def test_flags_of_the_root_have_no_type() -> None:
     assert "bool" not in CliRunner().invoke(app, ["--help"]).output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_options_with_a_value_say_what_it_is(command: str) -> None:
+    for one in with_options(command).params:
+        if one.param_type_name == "option" and not getattr(one, "is_flag", False):
+            assert one.metavar, one.opts
 
 
 def test_options_are_grouped() -> None:
