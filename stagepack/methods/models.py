@@ -23,6 +23,33 @@ InstanceT = TypeVar("InstanceT")
 BuiltT = TypeVar("BuiltT")
 
 
+def find_engine(name: str, settings: Settings) -> solvers.Engine:
+    """Return the engine a method asks for, to be loaded where it is needed.
+
+    Parameters
+    ----------
+    name : str
+        The method's own choice, where the settings name none.
+    settings : Settings
+
+    Raises
+    ------
+    InputError
+        When it is not available, or cannot do what the settings ask for.
+    """
+    engine = solvers.engine(settings.engine or name)
+    reason = engine.unavailable()
+    if reason:
+        raise InputError(reason, field="engine")
+    if settings.deterministic and "work-limit" not in engine.features:
+        raise InputError(
+            f"{engine.name} cannot be limited by work",
+            field="deterministic",
+            remedy="use cp-sat or highs, or a time limit",
+        )
+    return engine
+
+
 def load_engine(name: str, progress: Progress[SolutionT], settings: Settings) -> solvers.Engine:
     """Return the engine a method asks for, loaded.
 
@@ -37,20 +64,11 @@ def load_engine(name: str, progress: Progress[SolutionT], settings: Settings) ->
     Raises
     ------
     InputError
-        When it is not available, or cannot do what the settings ask for.
+        As in :func:`find_engine`.
     """
-    engine = solvers.engine(settings.engine or name)
-    reason = engine.unavailable()
-    if reason:
-        raise InputError(reason, field="engine")
+    engine = find_engine(name, settings)
     with progress.setup(f"loading {engine.name}"):
         engine.load()
-    if settings.deterministic and "work-limit" not in engine.features:
-        raise InputError(
-            f"{engine.name} cannot be limited by work",
-            field="deterministic",
-            remedy="use cp-sat or highs, or a time limit",
-        )
     return engine
 
 

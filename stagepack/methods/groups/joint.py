@@ -223,6 +223,8 @@ class Joint:
         number, useful = int(self._number[at]), int(self.choices.useful[at])
         group = self._groups[number]
         self._turns += 1
+        with self.progress.setup(f"loading {self.engine.name}"):
+            self.engine.load()
         inner, unplaced = Inside(self.instance, self.progress), list[Timetable]()
         upper = min(group.high, useful - 1)
 

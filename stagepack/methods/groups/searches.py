@@ -24,7 +24,7 @@ from stagepack.methods.groups.apart import spread
 from stagepack.methods.groups.explain import explain
 from stagepack.methods.groups.joint import Joint
 from stagepack.methods.groups.offering import ALONE, offer
-from stagepack.methods.models import load_engine
+from stagepack.methods.models import find_engine, load_engine
 from stagepack.methods.packing.attempt import warm_up
 from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress, Stopped
@@ -298,7 +298,7 @@ def _over_orders(instance: LayerGrouping) -> str:
 
 def cp_sat(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
     """Prove the least cycles of groups, cuts, timesteps, spills and addresses together."""
-    engine = load_engine("cp-sat", progress, settings)
+    engine = find_engine("cp-sat", settings)
     WORKING[_over_orders(instance)](instance, progress, settings)
     try:
         found = _search_free(instance, progress, settings, engine)

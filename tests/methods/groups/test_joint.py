@@ -103,6 +103,18 @@ def test_what_it_found_is_a_start(whole: LayerGrouping) -> None:
     assert "warm start" in {event.source for event in again.trace.events}
 
 
+def test_the_engine_is_loaded_for_groups_that_need_it_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Loading it takes longer than all that a small network asks for."""
+    loads: list[object] = []
+    monkeypatch.setattr(CpSatEngine, "load", loads.append)
+    alone = grouping([conv("a", "x", 8, 8)])
+    result = sp.solve(alone, method="cp-sat", time_limit=None)
+    assert (result.status, "CP-SAT" in str(result.bound_source)) == (sp.Status.OPTIMAL, False)
+    assert not loads
+
+
 def test_it_says_where_it_does_not_apply(
     free: LayerGrouping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
