@@ -118,10 +118,13 @@ class Lowering(Lower):
     def _makes_arrays(self) -> bool:
         """Whether it makes or returns arrays, or calls what may."""
         return self._holds(self.fndesc.restype) or any(
-            self._holds(self.typeof(one.target.name)) and not self._borrows(one.value)
+            self._holds(self._kind(one.target)) and not self._borrows(one.value)
             for block in self.blocks.values()
             for one in block.find_insts(ir.Assign)
         )
+
+    def _kind(self, variable: Any) -> Any:
+        return self.fndesc.typemap[variable.name]
 
     def _holds(self, kind: Any) -> bool:
         """Whether values of a kind are arrays, or have some within."""
@@ -133,15 +136,13 @@ class Lowering(Lower):
         if not isinstance(value, ir.Expr):
             return isinstance(value, ir.Arg | ir.Var | ir.Global | ir.FreeVar)
         if value.op == "getitem":  # entries chosen by an array are copied
-            return not self._holds(self.typeof(value.index.name))
-        named = value.op == "call" and isinstance(
-            self.typeof(value.func.name), types.NamedTupleClass
-        )
+            return not self._holds(self._kind(value.index))
+        named = value.op == "call" and isinstance(self._kind(value.func), types.NamedTupleClass)
         return named or value.op in BORROWED
 
     def delvar(self, name: str) -> None:
         """Let go of what is counted; of anything else nothing is left to do."""
-        if self.context.enable_nrt and self._holds(self.typeof(name)):
+        if self.context.enable_nrt and self._holds(self.fndesc.typemap[name]):
             function: Any = super()
             function.delvar(name)
 
