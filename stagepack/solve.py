@@ -390,13 +390,17 @@ def versions() -> dict[str, str]:
 
 def _kind(instance: object) -> str:
     kind = getattr(instance, "kind", None)
-    if not isinstance(kind, str) or kind not in REGISTRY or not hasattr(instance, "evaluate"):
-        raise InputError(
-            f"{type(instance).__name__} is not an instance",
-            field="instance",
-            remedy="use stagepack.read, stagepack.load or a from_arrays constructor",
-        )
-    return kind
+    if isinstance(instance, type):
+        what = f"the class {instance.__name__}"
+    elif isinstance(kind, str) and kind in REGISTRY and hasattr(instance, "evaluate"):
+        return kind
+    else:
+        what = type(instance).__name__
+    raise InputError(
+        f"{what} is not an instance",
+        field="instance",
+        remedy="use stagepack.read, stagepack.load or a from_arrays constructor",
+    )
 
 
 def require_method(kind: str, name: str) -> AnyMethod:

@@ -344,6 +344,10 @@ def test_things_that_are_no_instance() -> None:
     name: Any = "pipeline/bert-large"
     with pytest.raises(InputError, match="not an instance"):
         solve(name)
+    a_class: Any = PipelinePartition
+    for ask in (solve, methods):
+        with pytest.raises(InputError, match="class PipelinePartition is not an instance"):
+            ask(a_class)
     with pytest.raises(InputError, match="pipeline-partition"):
         methods("no-such-kind")
 

@@ -295,7 +295,7 @@ def labels(instances: object) -> dict[str, Instance]:
                 label = f"{name} ({number})"
             labelled[label] = instance
     for label, instance in labelled.items():
-        if not hasattr(instance, "evaluate"):
+        if isinstance(instance, type) or not hasattr(instance, "evaluate"):
             raise InputError(
                 f"{label!r} is {a(type(instance).__name__)}, not an instance",
                 field="instances",

@@ -196,6 +196,7 @@ class TestCells:
         [
             ({"instances": []}, "instances"),
             ({"instances": ["vgg16"]}, "not an instance"),
+            ({"instances": PipelinePartition}, "not an instance"),
             ({"methods": ["fastest"]}, "unknown method 'fastest'"),
             ({"seeds": []}, "seeds"),
             ({"seeds": 5}, "seeds"),
