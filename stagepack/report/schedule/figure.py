@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from types import ModuleType
 
@@ -53,54 +54,28 @@ def schedule_charts(instance: PipelineSchedule, solutions: Sequence[ScheduleSolu
 def _figure(instance: PipelineSchedule, drawn: ScheduleBars, last: int) -> Figure:
     go = graph_objects()
     names = [text(device_label(instance, device)) for device in range(instance.d)]
-    traces: list[Figure] = []
-    for kind in np.unique(drawn.kind).tolist():
-        name = kind_name(instance, kind)
-        for tint in np.unique(drawn.tint).tolist():
-            own = np.flatnonzero((drawn.kind == kind) & (drawn.tint == tint))
-            traces.append(
-                go.Bar(
-                    name=name, legendgroup=name, showlegend=tint == 0, orientation="h",
-                    y=drawn.device[own], x=(drawn.end - drawn.start)[own], base=drawn.start[own],
-                    width=0.84,
-                    marker={
-                        "color": COLOURS[kind][tint % len(COLOURS[kind])],
-                        "line": BORDER,
-                    },
-                    text=list(map(str, drawn.microbatch[own].tolist())),
-                    **inside(10, together=True),
-                    customdata=np.column_stack(
-                        [drawn.stage[own], drawn.microbatch[own], drawn.end[own]]
-                    ),
-                    hovertemplate=(
-                        f"{LETTERS[kind]} of microbatch %{{customdata[1]}}, "
-                        "stage %{customdata[0]}<br>[%{base:,}, %{customdata[2]:,})<extra></extra>"
-                    ),
-                )
-            )  # fmt: skip
-    uses_memory = drawn.uses_memory
-    if uses_memory:
+    traces, memory = _bars(go, instance, drawn), drawn.uses_memory
+    if memory:
         traces += _memory(go, instance, drawn, names)
-    figure = go.Figure(traces)
     rows = max(170, 34 * instance.d if instance.d <= 16 else 20 * instance.d)
-    below = 190 if uses_memory else 0
+    below = 190 if memory else 0
+    share = below / (rows + below)
+    figure = go.Figure(traces)
     figure.update_layout(**look(f"Schedule: {ZOOM}"))
     figure.update_layout(
         barmode="overlay", bargap=0, height=rows + below + 110, legend=LEGEND,
     )  # fmt: skip
-    share = below / (rows + below)
     figure.update_xaxes(
-        title_text="Cycles", range=[0, last], tickformat="~s",
-        anchor="y2" if uses_memory else "y",
+        title_text="Cycles", range=[0, last], tickformat="~s", anchor="y2" if memory else "y",
     )  # fmt: skip
     figure.update_layout(
         yaxis={
-            "domain": [share + (0.05 if uses_memory else 0), 1], "showgrid": False,
+            "domain": [share + (0.05 if memory else 0), 1], "showgrid": False,
             "range": [instance.d - 0.5, -0.5], "tickvals": list(range(instance.d)),
             "ticktext": names, "fixedrange": True,
         }
     )  # fmt: skip
-    if uses_memory:
+    if memory:
         figure.update_layout(
             yaxis2={
                 "domain": [0, share - 0.02], "title": {"text": "Memory of device"},
@@ -109,6 +84,33 @@ def _figure(instance: PipelineSchedule, drawn: ScheduleBars, last: int) -> Figur
             }
         )  # fmt: skip
     return figure
+
+
+def _bars(go: ModuleType, instance: PipelineSchedule, drawn: ScheduleBars) -> list[Figure]:
+    """Return the operations, those of each kind and tint as one trace."""
+    traces = []
+    kinds, tints = np.unique(drawn.kind).tolist(), np.unique(drawn.tint).tolist()
+    for kind, tint in itertools.product(kinds, tints):
+        own = np.flatnonzero((drawn.kind == kind) & (drawn.tint == tint))
+        name = kind_name(instance, kind)
+        traces.append(
+            go.Bar(
+                name=name, legendgroup=name, showlegend=tint == 0, orientation="h",
+                y=drawn.device[own], x=(drawn.end - drawn.start)[own], base=drawn.start[own],
+                width=0.84,
+                marker={"color": COLOURS[kind][tint % len(COLOURS[kind])], "line": BORDER},
+                text=list(map(str, drawn.microbatch[own].tolist())),
+                **inside(10, together=True),
+                customdata=np.column_stack(
+                    [drawn.stage[own], drawn.microbatch[own], drawn.end[own]]
+                ),
+                hovertemplate=(
+                    f"{LETTERS[kind]} of microbatch %{{customdata[1]}}, "
+                    "stage %{customdata[0]}<br>[%{base:,}, %{customdata[2]:,})<extra></extra>"
+                ),
+            )
+        )  # fmt: skip
+    return traces
 
 
 def _memory(
