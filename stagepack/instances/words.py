@@ -178,7 +178,7 @@ SHARED = (
     Parameter(
         "cluster",
         str,
-        "cluster of the catalog, for example ipu-pod8, or a .json file with one of your own",
+        "devices and links: a cluster of the catalog, for example ipu-pod8, or a .json file",
         option="machine",
     ),
     Parameter(
