@@ -20,6 +20,7 @@
 from __future__ import annotations
 
 import fnmatch
+import glob
 import itertools
 import math
 import tomllib
@@ -115,7 +116,8 @@ def _instances(group: JsonObject, where: str, folder: Path) -> Iterator[Instance
                 found += 1
                 yield instance
         if not found:
-            remedy = "see stagepack list" if source == "catalog" else f"looked in {folder}"
+            looked = f"looked in {(folder / pattern).parent}"
+            remedy = "see stagepack list" if source == "catalog" else looked
             raise InputError(f"{pattern!r} fits nothing", field=where, remedy=remedy)
 
 
@@ -141,8 +143,9 @@ def _source(group: JsonObject, where: str) -> tuple[str, list[str]]:
 def _of(source: str, pattern: str, given: JsonObject, folder: Path) -> Iterator[Instance]:
     """Yield the instances that a pattern names, in the order of their names."""
     if source == "files":
-        for path in sorted(folder.glob(pattern)):
-            yield from formats.read_all(path, **given)
+        # Path.glob refuses absolute patterns; glob.glob takes both
+        for name in sorted(glob.glob(pattern, root_dir=folder, recursive=True)):
+            yield from formats.read_all(folder / name, **given)
         return
     for entry in catalog.entries():
         if fnmatch.fnmatchcase(entry.name, pattern):

@@ -63,6 +63,18 @@ def test_a_suite_takes_a_list_of_files(tmp_path: Path) -> None:
     assert [name[0] for name in found] == ["b", "b", "a", "a"]
 
 
+def test_files_of_a_suite_may_be_absolute(tmp_path: Path) -> None:
+    (tmp_path / "sweeps").mkdir()
+    instance = sp.PipelinePartition.from_arrays([3, 1], devices=1, name="far")
+    sp.write(instance, tmp_path / "far.json")
+    text = f"[[instances]]\nfiles = '{tmp_path / 'f*.json'}'\n"
+    assert list(sp.read_suite(suite(tmp_path / "sweeps", text)).instances) == ["far"]
+    text = f"[[instances]]\nfiles = '{tmp_path / 'x*.json'}'\n"
+    with pytest.raises(sp.InputError, match="looked in") as caught:
+        sp.read_suite(suite(tmp_path / "sweeps", text))
+    assert str(caught.value).endswith(str(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("text", "field", "what"),
     [
