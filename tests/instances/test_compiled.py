@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from numba.core import types
 from numba.core.registry import cpu_target
-from numba.core.runtime import _nrt_python, rtsys
 from numba.core.runtime.context import NRTContext
 from numba.core.types.functions import BaseFunction
 
@@ -26,6 +25,9 @@ from stagepack.instances import compiled, compiler
 from stagepack.instances.compiled import inlined, inner, step
 from stagepack.progress import compilation
 
+njit: Any = numba.njit  # its types leave out some options
+nrt: Any = importlib.import_module("numba.core.runtime._nrt_python")
+allocations: Any = importlib.import_module("numba.core.runtime").rtsys.get_allocation_stats
 lean = pytest.mark.skipif(
     not compiler.options(compiler.Part), reason="this numba compiles in its own way"
 )
@@ -253,7 +255,7 @@ def _chosen(values: np.ndarray, which: np.ndarray) -> int:
 def test_arrays_are_counted_only_where_some_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are given belong to the caller; those that are made are freed."""
     counted: list[object] = []
-    count = NRTContext.incref
+    count: Any = NRTContext.incref
 
     def counting(*given: Any) -> None:
         counted.append(given)
@@ -261,30 +263,30 @@ def test_arrays_are_counted_only_where_some_are_made(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(NRTContext, "incref", counting)
     way: dict[str, Any] = {**compiler.options(compiler.Part), "no_cpython_wrapper": True}
-    swap: Any = numba.njit(no_cfunc_wrapper=True, **way)(_swap_and_add)
+    swap = njit(no_cfunc_wrapper=True, **way)(_swap_and_add)
     array = types.int64[::1]
     swap.compile((types.NamedUniTuple(array, 2, _Pair), types.int64))
     assert not counted
-    choose: Any = numba.njit(no_cfunc_wrapper=True, **way)(_chosen)
+    choose = njit(no_cfunc_wrapper=True, **way)(_chosen)
     choose.compile((array, array))
     assert counted
 
 
 def test_arrays_that_kernels_make_are_freed_and_those_given_are_kept() -> None:
     way = compiler.options(compiler.Whole)
-    swap, choose = numba.njit(**way)(_swap_and_add), numba.njit(**way)(_chosen)
+    swap, choose = njit(**way)(_swap_and_add), njit(**way)(_chosen)
     given, twin = (_Pair(np.arange(4), np.arange(10, 14)) for _ in range(2))
     assert swap(given, 5) == _swap_and_add(twin, 5)
     assert [one.tolist() for one in given] == [one.tolist() for one in twin]
     assert sys.getrefcount(given.left) == sys.getrefcount(twin.left)
     which = np.array([3, 1])
-    _nrt_python.memsys_enable_stats()
+    nrt.memsys_enable_stats()
     try:
-        before = rtsys.get_allocation_stats()
+        before = allocations()
         assert choose(given.left, which) == _chosen(given.left, which)
-        after = rtsys.get_allocation_stats()
+        after = allocations()
     finally:
-        _nrt_python.memsys_disable_stats()
+        nrt.memsys_disable_stats()
     assert after.alloc - before.alloc == after.free - before.free > 0
 
 
