@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stagepack import files
@@ -150,7 +150,7 @@ def _furthest(own: Sequence[JsonObject]) -> str:
     return f"{worst['method']}: {as_text.gap(worst['ratio'] - 1)} above"
 
 
-def _headline(comparison: Outcomes, label: str) -> str:
+def _headline(comparison: Outcomes, label: str, results: Mapping[str, Result[Solution]]) -> str:
     """Return what the folded card of an instance says."""
     instance, best = comparison.instances[label], comparison.best(label)
     kind = view(instance.kind)
@@ -159,6 +159,8 @@ def _headline(comparison: Outcomes, label: str) -> str:
         standing = as_text.standing(best.status, best.objective, instance)
         parts.append(kind.worth_with_unit(instance, best.objective))
         parts.append(f"{standing} by {best.method}")
+    elif refused := [name for name, one in results.items() if one.status == Status.INFEASIBLE]:
+        parts.append(f"{Status.INFEASIBLE} by {refused[0]}")
     return " · ".join(parts)
 
 
@@ -181,7 +183,7 @@ def _section(comparison: Outcomes, label: str, anchor: str, figures: JsonObject)
     return {
         "anchor": anchor,
         "label": label,
-        "summary": _headline(comparison, label),
+        "summary": _headline(comparison, label, results),
         "facts": summary.lines(instance),
         "reasons": _reasons(comparison, label),
         "parts": parts,

@@ -135,6 +135,7 @@ def test_summary_comes_first(page: Page) -> None:
 def test_says_why_and_how(page: Page) -> None:
     text = " ".join(page.text.split())
     assert "INFEASIBLE (dp, milp-assignment, cp-sat): layer 7 needs 14,680,064 bytes" in text
+    assert "transfer-bounded · INFEASIBLE by dp" in text  # of its folded card
     assert "stagepack.compare(instances, methods=" in text
     assert "numpy 2.4" in text
     assert "time_limit = 10" in text
