@@ -113,8 +113,10 @@ def read(path: str | Path, max_bytes: int | None = None) -> bytes:
         When it is missing, a directory, a device, unreadable, too large, or broken gzip.
     """
     path, limit = require_path(path), limit_of(max_bytes)
-    looked_at = _PEEKED.get(_place(path)) if _PEEKED else None
+    looked_at = _PEEKED.get(_pipe(path)) if _PEEKED else None
     if looked_at is not None:
+        if len(looked_at) > limit:
+            raise _too_large(path, f"{len(looked_at):,} bytes", limit)
         return looked_at
     try:
         with path.open("rb", buffering=0) as stream:
@@ -146,12 +148,14 @@ def read(path: str | Path, max_bytes: int | None = None) -> bytes:
     return _unpacked(data, path, limit) if data.startswith(GZIP_MAGIC) else data
 
 
-_PEEKED: dict[tuple[int, int], bytes] = {}
+_PEEKED: dict[tuple[int, int] | None, bytes] = {}
 """What pipes gave, which they do once, by device and inode."""
 
 
 def peek(path: str | Path, count: int) -> bytes:
-    """Return the first bytes of a file, as they are; what a pipe gives is kept for :func:`read`.
+    """Return the first bytes of a file; none where it cannot be read, which :func:`read` explains.
+
+    What a pipe gives, unpacked, is kept for :func:`read`.
 
     Parameters
     ----------
@@ -162,28 +166,25 @@ def peek(path: str | Path, count: int) -> bytes:
     Raises
     ------
     InputError
-        As :func:`read`; when it is missing or a directory, too.
+        As :func:`read`, of a pipe, which cannot be read again.
     """
     path = require_path(path)
-    try:
-        if not stat.S_ISFIFO(path.stat().st_mode):
-            with path.open("rb") as stream:
-                return stream.read(count)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"cannot be read ({error})", file=path, remedy="give a readable file"
-        ) from None
-    data = read(path)
-    _PEEKED[_place(path)] = data
-    return data[:count]
+    pipe = _pipe(path)
+    if pipe is not None:
+        _PEEKED[pipe] = read(path)
+        return _PEEKED[pipe][:count]
+    with contextlib.suppress(OSError, ValueError), path.open("rb") as stream:
+        return stream.read(count)
+    return b""
 
 
-def _place(path: Path) -> tuple[int, int]:
-    """Return device and inode of a file; zeros where there is none."""
+def _pipe(path: Path) -> tuple[int, int] | None:
+    """Return device and inode of a pipe; None for anything else, which may have the same later."""
     with contextlib.suppress(OSError, ValueError):
         found = path.stat()
-        return found.st_dev, found.st_ino
-    return 0, 0
+        if stat.S_ISFIFO(found.st_mode):
+            return found.st_dev, found.st_ino
+    return None
 
 
 def _unpacked(data: bytes, path: Path, limit: int) -> bytes:

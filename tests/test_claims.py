@@ -78,6 +78,12 @@ LIES: dict[str, dict[str, Any]] = {
     "objective beyond floats": {"objective": 10**400},
     "bound beyond floats": {"bound": -(10**400)},
     "gap beyond floats": {"gap": 10**400},
+    "gap of what is too far apart": {
+        "solution": None,
+        "objective": 2**1023,
+        "bound": -(2**1023),
+        "gap": 2.0,
+    },
     "trace beyond floats": {
         "trace": [{"time": 10**400, "kind": "bound", "value": 10**400, "source": ""}]
     },

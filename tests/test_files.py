@@ -128,6 +128,34 @@ def test_links_are_followed(tmp_path: Path) -> None:
             use(circle)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_what_a_pipe_gave_is_kept_for_it_alone(tmp_path: Path) -> None:
+    pipe, gone = tmp_path / "pipe", tmp_path / "gone"
+    os.mkfifo(pipe)
+    os.mkfifo(gone)
+
+    def write_and_remove() -> None:
+        with gone.open("wb") as stream:
+            gone.unlink()
+            stream.write(b"removed")
+
+    for path, write in ((pipe, lambda: pipe.write_bytes(b"piped")), (gone, write_and_remove)):
+        writer = threading.Thread(target=write)
+        writer.start()
+        files.peek(path, 2)
+        writer.join()
+    assert files.read(pipe) == b"piped"
+    with pytest.raises(InputError, match="limit is 4 bytes"):
+        files.read(pipe, max_bytes=4)
+    with pytest.raises(InputError, match="no such file"):
+        files.read(gone)
+    pipe.unlink()
+    for place in range(9):  # one of these takes the number of what was removed
+        path = tmp_path / f"{place}.txt"
+        path.write_bytes(b"plain")
+        assert files.read(path) == b"plain"
+
+
 def test_descriptors_and_pipes_are_written_to(tmp_path: Path) -> None:
     target = tmp_path / "target"
     with target.open("w") as stream:

@@ -196,7 +196,7 @@ def _bound(case: Case, claimed: object) -> Judgement:
 def _gap(case: Case, claimed: object) -> Judgement:
     bound = case.document.get("bound")
     value = case.document.get("objective") if case.objective is None else case.objective
-    if not is_number(value) or not is_number(bound):
+    if not is_number(value) or not is_number(bound) or not is_number(value - bound):
         return Judgement(Verdict.FALSE, None, "it takes an objective and a bound")
     own = relative_gap(value, bound)
     assert own is not None

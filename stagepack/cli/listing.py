@@ -190,10 +190,11 @@ def write_instance(problem: Problem, target: Path, to: str | None, as_json: bool
 
 def _refuse(said: JsonObject) -> None:
     """Refuse options for what the stages of a solution make, where they make nothing."""
-    for name in said:
+    if said:
+        name, value = next(iter(said.items()))
         raise InputError(
             "is for stages that become a problem",
-            field=f"--{name}",
+            field=f"--no-{name}" if value is False else f"--{name}",
             remedy="name their partition and it: --solution FILE --as KIND",
         )
 

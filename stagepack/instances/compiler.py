@@ -118,10 +118,16 @@ class Lowering(Lower):
     def _makes_arrays(self) -> bool:
         """Whether it makes or returns arrays, or calls what may."""
         return self._holds(self.fndesc.restype) or any(
-            self._holds(self._kind(one.target)) and not self._borrows(one.value)
-            for block in self.blocks.values()
-            for one in block.find_insts(ir.Assign)
+            self._makes_some(one) for block in self.blocks.values() for one in block.body
         )
+
+    def _makes_some(self, one: Any) -> bool:
+        """Whether a statement makes arrays, or needs memory of its own."""
+        if isinstance(one, ir.Assign):
+            return self._holds(self._kind(one.target)) and not self._borrows(one.value)
+        if isinstance(one, ir.SetItem | ir.StaticSetItem):  # what overlaps is copied first
+            return self._holds(self._kind(one.value))
+        return isinstance(one, ir.DynamicRaise | ir.DynamicTryRaise)
 
     def _kind(self, variable: Any) -> Any:
         return self.fndesc.typemap[variable.name]
@@ -137,6 +143,8 @@ class Lowering(Lower):
             return isinstance(value, ir.Arg | ir.Var | ir.Global | ir.FreeVar)
         if value.op == "getitem":  # entries chosen by an array are copied
             return not self._holds(self._kind(value.index))
+        if value.op == "getattr" and value.attr == "imag":  # zeros, of what is real
+            return False
         named = value.op == "call" and isinstance(self._kind(value.func), types.NamedTupleClass)
         return named or value.op in BORROWED
 

@@ -79,11 +79,7 @@ def is_tuning(path: str | Path) -> bool:
 
 
 def _begins(path: str | Path, problem: str) -> bool:
-    try:
-        head = files.peek(path, 200)
-    except InputError:
-        return False  # whoever reads it says so
-    return f'"problem": "{problem}"'.encode() in head
+    return f'"problem": "{problem}"'.encode() in files.peek(path, 200)
 
 
 def read_plan(path: str | Path) -> ModelPlan:

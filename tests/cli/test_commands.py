@@ -252,7 +252,7 @@ def test_the_backward_pass_of_stages_is_split_or_not(tmp_path: Path) -> None:
         assert (None if schedule.weight is None else schedule.weight.tolist()) == weight
     refused = run("convert", source, made, "--no-split")
     assert refused.returncode == 2
-    assert "--split: is for stages that become a problem" in refused.stderr
+    assert "--no-split: is for stages that become a problem" in refused.stderr
 
 
 def test_fractions_are_counted_in_as_many_cycles_as_asked_for(tmp_path: Path) -> None:

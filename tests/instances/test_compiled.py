@@ -290,6 +290,44 @@ def test_arrays_that_kernels_make_are_freed_and_those_given_are_kept() -> None:
     assert after.alloc - before.alloc == after.free - before.free > 0
 
 
+def _shifted(values: np.ndarray, _: int) -> Any:
+    """Write entries over those that they are read from."""
+    values[1:] = values[:-1]
+    return values[-1]
+
+
+def _shifted_by(values: np.ndarray, places: int) -> Any:
+    values[places:] = values[:-places]
+    return values[-1]
+
+
+def _without_fractions(values: np.ndarray, at: int) -> Any:
+    return values.imag[at] + values.real[at]
+
+
+def _refused(values: np.ndarray, most: int) -> Any:
+    if values[0] > most:
+        raise ValueError(values[0])
+    return values[0]
+
+
+@pytest.mark.parametrize("kernel", [_shifted, _shifted_by, _without_fractions, _refused])
+def test_kernels_that_need_memory_in_passing_are_compiled(
+    kernel: Callable[[np.ndarray, int], Any],
+) -> None:
+    fast = njit(**compiler.options(compiler.Whole))(kernel)
+    given, twin = np.arange(3, 11), np.arange(3, 11)
+    nrt.memsys_enable_stats()
+    try:
+        before = allocations()
+        assert fast(given, 5) == kernel(twin, 5)
+        after = allocations()
+    finally:
+        nrt.memsys_disable_stats()
+    assert given.tolist() == twin.tolist()
+    assert after.alloc - before.alloc == after.free - before.free
+
+
 @pytest.mark.parametrize(
     ("version", "ways"),
     [("0.61.0", 1), ("0.68.1", 1), ("0.69.0", 0), ("1.0.0", 0), ("0+unknown", 0)],

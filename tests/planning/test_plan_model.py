@@ -341,6 +341,19 @@ def test_plans_come_through_pipes(tmp_path: Path) -> None:
         assert word in done.stdout
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+@pytest.mark.parametrize("command", ["check", "show"])
+def test_pipes_that_give_too_much_are_not_waited_for_again(tmp_path: Path, command: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=["1234"])
+    writer.start()
+    done = run(command, pipe, "--max-bytes", "3")
+    writer.join()
+    assert done.returncode == 2
+    assert "pipe: holds more, the limit is 3 bytes" in done.stderr
+
+
 def test_plans_fronts_and_tunings_have_their_picture_in_notebooks(tmp_path: Path) -> None:
     plan = sp.plan_model(chain(1))
     front = sp.pareto(chain(1), "memory", points=2, time_limit=1)

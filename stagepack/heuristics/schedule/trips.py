@@ -257,7 +257,7 @@ class Trips:
         self._whole = 0 if chain.split else self._p  # stages whose W's no sweep may interrupt
         self._cut = self._hopeless = False  # labels were too many, or what becomes of one
         self._fruitless = 0  # sweeps since one found a schedule or a bound
-        self._route: Array | None = None  # of the best label of the last sweep
+        self._route: Array | None = None  # of the last sweep's best label, unmerged
         self._least, self._most = np.zeros((2, chain.m, self._p), dtype=np.int64)  # F's before B's
         self._sweeps = self._all()
 
@@ -366,7 +366,8 @@ class Trips:
         if len(labels):
             values = self._values(labels)
             best = int(values.min())
-            self._route = self._counts(steps, int(values.argmin()))
+            if way is not Way.MERGED:  # merged labels have many parents
+                self._route = self._counts(steps, int(values.argmin()))
             if asked and (way is not Way.MERGED or not self._cut):
                 self._offer(self._orders(steps, int(values.argmin()), upper))
         proves = way is Way.MERGED or (way is not Way.NEAR and not self._cut)
@@ -413,14 +414,14 @@ class Trips:
         state = np.zeros(3, dtype=np.int64)
         places = self._stack, self._out, self._parent, self._child
         while state[0] < len(labels):
-            state[2], before = 0, int(state[0])
+            state[2], before, roomy = 0, int(state[0]), bool(state[1] <= ROOM // 2)
             near = int(self._least[i, s]), int(self._most[i, s])
             full = kernels.expand(self._sweeping, i, s, upper, near, labels, state, STEPS, *places)
             self._going(int(COST * state[2]))
             yield
             if full:
                 state[1] = yield from self._needed(int(state[1]), width, way)
-                self._hopeless = bool(state[0] == before)
+                self._hopeless = roomy and bool(state[0] == before)
                 if self._hopeless or state[1] > ROOM // 2:
                     return ROOM
         return (yield from self._needed(int(state[1]), width, way))

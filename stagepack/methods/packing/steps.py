@@ -113,7 +113,8 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
     if _ask(attempt, low, _both(keep_going, attempt.for_a_while(asked))) or not keep_going():
         return
     if fit:
-        if seconds == math.inf and not window_bounds.unsupported(blocks):  # nobody else looks there
+        # Without `seconds` no other step follows, which would look at windows.
+        if seconds == math.inf and not window_bounds.unsupported(blocks):
             narrow = min(NARROW, effort.left() / 2)
             raise_by_windows(attempt, 1, attempt.for_a_while(narrow))
         if keep_going():

@@ -167,6 +167,14 @@ def test_a_label_that_becomes_too_many_ends_the_sweep(monkeypatch: pytest.Monkey
         assert found(gpt(8, 1, 9, limit=2 * 6)).objective is None  # and does not go on for ever
 
 
+def test_room_that_others_use_up_does_not_end_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trips, "SWEEPS", ((100, BEST),))
+    monkeypatch.setattr(trips, "ROOM", 500)
+    whole = found(gpt(7, 1, 12, limit=2 * 5))
+    monkeypatch.setattr(trips, "STEPS", 1)
+    assert found(gpt(7, 1, 12, limit=2 * 5)).objective == whole.objective is not None
+
+
 def test_labels_made_in_small_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = gpt(4, 1, 8, limit=2 * 3)
     whole = found(instance)

@@ -47,9 +47,10 @@ STEP, BEGIN = 1 / 750_000_000, 6e-5
 
 RUNS, SCATTERED = 2, 3.0
 """Pieces of time in a row that a block lives in, on average, beyond which a step goes from place to
-place, and how many times as long it takes then;"""
+place in memory, and how many times as long it takes then."""
 CACHED, SPILLED = 1 << 20, 2.5
-"""bytes of a state from which on it leaves a processor's cache, and the same for that."""
+"""Bytes from which on a state does not stay in a processor's cache, and how many times as long
+a step takes then."""
 
 MEMORY = 1 << 28
 """Bytes of states at most; the beam is narrowed where more would be needed."""
