@@ -13,7 +13,7 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
 from stagepack.report.canvas import heading, own_picture, quiet
 from stagepack.report.extra import Axes
-from stagepack.report.style import line_colour
+from stagepack.report.style import line_colour, line_style
 
 Steps = tuple[tuple[float, float], ...]
 """Times and gaps: from each time on, the gap holds until the next."""
@@ -135,7 +135,10 @@ def _draw(picture: Picture, curves: Mapping[str, Steps], ax: Axes) -> None:
                 (last, steps[-1][1]),
             )
         places, heights = zip(*steps, strict=True) if steps else ((), ())
-        ax.step(places, heights, where="post", color=line_colour(index), label=method)
+        ax.step(
+            places, heights, where="post",
+            color=line_colour(index), linestyle=line_style(index), label=method,
+        )  # fmt: skip
     quiet(ax, "y")
     ax.set_ylim(bottom=0)
     if picture.counts:
@@ -149,7 +152,7 @@ def _draw(picture: Picture, curves: Mapping[str, Steps], ax: Axes) -> None:
     ax.set_ylabel(picture.up)
     heading(ax, "", picture.title)
     if curves:
-        ax.legend(frameon=False, fontsize=8)
+        ax.legend(fontsize=8, framealpha=0.9, edgecolor="none")  # names stay readable over curves
 
 
 def require_picture(what: str) -> None:

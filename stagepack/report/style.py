@@ -30,6 +30,8 @@ LINES = (
     "#555555",
     "#de7a00",
 )
+STYLES: tuple[tuple[int, tuple[int, ...]], ...] = ((0, ()), (0, (5, 2)), (0, (1, 2)))
+"""Dashes as matplotlib has them: none, long ones, dots."""
 INK = "#222222"
 MUTED = "#6b7280"
 GRID = "#e3e6ea"
@@ -46,6 +48,11 @@ def area_colour(index: int) -> str:
 def line_colour(index: int) -> str:
     """Return the colour of curve `index`."""
     return LINES[index % len(LINES)]
+
+
+def line_style(index: int) -> tuple[int, tuple[int, ...]]:
+    """Return the dashes of curve `index`, which tell those of one colour apart."""
+    return STYLES[index // len(LINES) % len(STYLES)]
 
 
 def tint(colour: str, share: float) -> str:

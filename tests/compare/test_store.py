@@ -394,3 +394,11 @@ def test_curves_begin_with_nothing_and_hold_to_where_the_last_ends(last: float) 
     counted = curves.draw("cactus", {"soon": ((1.0, 1.0), (2.0, 2.0))})
     assert all(tick == int(tick) for tick in counted.get_yticks())
     pyplot.close("all")
+
+
+def test_curves_of_one_colour_have_dashes_of_their_own() -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    given = {f"method-{at}": curves.rising([1.0 + at], 1) for at in range(20)}
+    lines = curves.draw("cactus", given).get_lines()
+    assert len({(line.get_color(), str(line._dash_pattern)) for line in lines}) == 20
+    pyplot.close("all")
