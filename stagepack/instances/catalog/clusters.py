@@ -21,7 +21,6 @@ from typing import Any
 
 import msgspec
 
-from stagepack import files
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
 from stagepack.instances.documents import strict
@@ -90,7 +89,7 @@ def preset(name: str) -> Preset:
         return _ipu_pod(int(found[2]))
     if found and found[1] == "generic-" and int(found[2]) <= LARGEST_GENERIC:
         return _generic(int(found[2]))
-    remedy = f"{suggest(name, names())}, or give a file that ends with {FILE}"
+    remedy = f"{suggest(name, names())} Or give a file that ends with {FILE}"
     raise InputError(f"unknown cluster {name!r}", field="cluster", remedy=remedy)
 
 
@@ -102,12 +101,7 @@ def of_file(path: str) -> Cluster:
     InputError
         Of the field `cluster`, naming the file and what is wrong in it.
     """
-    try:
-        cluster = strict.decode(files.read(path), Cluster)
-    except InputError as error:
-        where = ": ".join(filter(None, (path, error.field)))
-        remedy = error.remedy
-        raise InputError(f"{where}: {error.problem}", field="cluster", remedy=remedy) from None
+    cluster = strict.decode_file(path, Cluster, "cluster")
     return cluster if cluster.name else msgspec.structs.replace(cluster, name=Path(path).stem)
 
 

@@ -84,6 +84,22 @@ def decode(data: bytes, shape: type[T]) -> T:
     return decoded
 
 
+def decode_file(path: str, shape: type[T], field: str) -> T:
+    """Return what a JSON file holds whose name stands in a field, decoded as `shape`.
+
+    Raises
+    ------
+    InputError
+        Of `field`, naming the file and what is wrong in it.
+    """
+    try:
+        return decode(files.read(path), shape)
+    except InputError as error:
+        where = ": ".join(filter(None, (path, error.field)))
+        remedy = error.remedy
+        raise InputError(f"{where}: {error.problem}", field=field, remedy=remedy) from None
+
+
 def convert(given: object, shape: type[DataT]) -> DataT:
     """Return plain data as `shape`, as :func:`decode` does for JSON; unknown fields are refused.
 

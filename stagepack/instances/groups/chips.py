@@ -23,7 +23,6 @@ from pathlib import Path
 
 import msgspec
 
-from stagepack import files
 from stagepack.errors import InputError, suggest
 from stagepack.instances.documents import strict
 from stagepack.instances.groups.chip import GENERIC, LaneChip
@@ -132,9 +131,5 @@ def of_file(path: str) -> LaneChip:
     InputError
         Of the field `chip`, naming the file and what is wrong in it.
     """
-    try:
-        chip = strict.decode(files.read(path), LaneChip)
-    except InputError as error:
-        where = ": ".join(filter(None, (path, error.field)))
-        raise InputError(f"{where}: {error.problem}", field="chip", remedy=error.remedy) from None
+    chip = strict.decode_file(path, LaneChip, "chip")
     return chip if chip.name else msgspec.structs.replace(chip, name=Path(path).stem)
