@@ -152,7 +152,7 @@ def _draw(picture: Picture, curves: Mapping[str, Steps], ax: Axes) -> None:
     ax.set_ylabel(picture.up)
     heading(ax, "", picture.title)
     if curves:
-        ax.legend(fontsize=8, framealpha=0.9, edgecolor="none")  # names stay readable over curves
+        ax.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def require_picture(what: str) -> None:
