@@ -159,6 +159,9 @@ def convert(
             return
         problem = _made_of(problem, answer, becomes, said)
     write_instance(problem, target, to, as_json)
+    halved = solution is not None and split is None and "W" in getattr(problem, "kinds", ())
+    if halved and not as_json:
+        say("its backward pass is split into B and W; --no-split keeps it whole")
 
 
 def write_instance(problem: Problem, target: Path, to: str | None, as_json: bool) -> None:

@@ -371,6 +371,9 @@ class ModelPlan(Shown):
             figures.append(f"{as_text.number(self.throughput)} microbatches a second")
         placed = sum(isinstance(level.instance, LmemPacking) for level in self.levels)
         lines = list(self.binds())
+        if "B" in self.schedule.kinds:
+            split = "split into B and W" if self.schedule.split else "one operation, not split"
+            lines.append(("backward pass", split))
         if self.bundle > 1:
             lines.append(("bundles", f"{self.bundle} microbatches go through phases at a time"))
         if placed:
@@ -391,7 +394,7 @@ class ModelPlan(Shown):
             [
                 level.name,
                 str(level.result.status),
-                str(level.instance.objective),
+                view(level.instance.kind).objective(level.instance),
                 as_text.number(level.result.objective),
                 as_text.number(level.result.bound),
             ]

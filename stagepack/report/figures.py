@@ -9,7 +9,7 @@ from types import ModuleType
 from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.report.extra import Figure, extra
-from stagepack.report.style import CAPACITY, GRID, INK, MUTED
+from stagepack.report.style import CAPACITY, GRID, INK, MUTED, PAGE
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
 LONGEST_NAME, LONGEST_LINE = 30, 60  # letters of a name, and of one with a number
@@ -65,10 +65,10 @@ def look(title: str) -> JsonObject:
             "pad": {"t": 8},
         },
         "font": {"family": FONT, "size": 12, "color": INK},
-        "paper_bgcolor": "white",
-        "plot_bgcolor": "white",
+        "paper_bgcolor": PAGE,
+        "plot_bgcolor": PAGE,
         "margin": {"l": 60, "r": 14, "t": 62, "b": 48},
-        "hoverlabel": {"align": "left", "bgcolor": "white", "font": {"color": INK}},
+        "hoverlabel": {"align": "left", "bgcolor": PAGE, "font": {"color": INK}},
     }
 
 
@@ -104,7 +104,7 @@ def buttons(*choices: tuple[str, str, Sequence[object]]) -> list[JsonObject]:
             "yanchor": "bottom",
             "pad": {"b": 6},
             "font": {"size": 11},
-            "bgcolor": "white",
+            "bgcolor": PAGE,
             "bordercolor": GRID,
             "buttons": [
                 {"label": label, "method": method, "args": arguments}

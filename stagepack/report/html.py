@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stagepack import files
 from stagepack.contracts import Instance
+from stagepack.report.style import DARK
 from stagepack.report.templating import render
 from stagepack.report.view import view
 
@@ -17,6 +18,7 @@ POLICY = (
     "img-src data: blob:; font-src data:"
 )
 """The browser itself forbids the page to load anything."""
+SCRIPTS = ("dark.js", "rectangles.js", "page.js")
 
 
 def write_figure(
@@ -77,7 +79,7 @@ def page(template: str, title: str, figures: Mapping[str, object], **given: obje
         policy=POLICY,
         style=_static("page.css"),
         figures=_embedded(figures),
-        scripts=[*drawing, "".join(map(_static, ("dark.js", "rectangles.js", "page.js")))],
+        scripts=[*drawing, f"var DARK = {_embedded(DARK)};\n" + "".join(map(_static, SCRIPTS))],
         **given,
     )
     return str(html)

@@ -21,6 +21,7 @@ from stagepack.report.canvas import close
 from stagepack.report.extra import Axes
 from stagepack.report.html import page
 from stagepack.report.shown import contents, fragment, html
+from stagepack.report.style import DARK, INK
 from stagepack.report.templating import render
 from stagepack.report.view import view
 from stagepack.result import Result
@@ -129,11 +130,25 @@ def with_pictures(title: str, given: object, pictures: Mapping[str, Callable[[],
 
 
 def picture(ax: Axes) -> str:
-    """Return a picture as the address of an image that holds it."""
-    stream = io.BytesIO()
+    """Return a picture as the address of an image that holds it, with colours for dark pages."""
+    stream = io.StringIO()
     ax.figure.savefig(stream, format="svg", bbox_inches="tight")
     close(ax.figure)
-    return "data:image/svg+xml;base64," + base64.b64encode(stream.getvalue()).decode()
+    head, root, rest = stream.getvalue().partition("<svg ")
+    attributes, end, drawn = rest.partition(">")
+    text = "".join((head, root, attributes, end, f"<style>{_dark_rules()}</style>", drawn))
+    return "data:image/svg+xml;base64," + base64.b64encode(text.encode()).decode()
+
+
+def _dark_rules() -> str:
+    """Return CSS that gives fills and strokes of matplotlib's SVG their colours on dark pages."""
+    rules = [f"svg {{ fill: {DARK[INK]}; }}"]  # text that names no colour
+    rules += [
+        f'[style*="{what}: {colour}"] {{ {what}: {dark} !important; }}'
+        for colour, dark in DARK.items()
+        for what in ("fill", "stroke")
+    ]
+    return f"@media screen and (prefers-color-scheme: dark) {{ {' '.join(rules)} }}"
 
 
 def answers(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from stagepack.contracts import JsonObject, Number, SolutionT
 from stagepack.report.extra import Figure
+from stagepack.report.figures import ZOOM
 from stagepack.report.templating import part, render
 from stagepack.result import Result, Status
 
@@ -136,6 +137,7 @@ def panel(
     title = ". ".join(
         filter(None, [of, layout.pop("title")["text"]])
     )  # a heading wraps where a plot's title would overlap
+    title, zoom, _ = title.partition(f": {ZOOM}")
     layout["margin"]["t"] = TOP
     _keep_what_is_used(layout["template"], {one["type"] for f in plain for one in f["data"]})
     drawn[name] = {"layout": layout}
@@ -145,7 +147,7 @@ def panel(
         drawn[name]["data"] = plain[0]["data"]
     if rectangles:
         drawn[name]["rectangles"] = {**rectangles, "choice": start}
-    return part("panel", name, title, layout["height"], several)
+    return part("panel", name, title, zoom, layout["height"], several)
 
 
 def _keep_what_is_used(template: JsonObject, types: AbstractSet[str]) -> None:

@@ -32,10 +32,24 @@ LINES = (
 )
 STYLES: tuple[tuple[int, tuple[int, ...]], ...] = ((0, ()), (0, (5, 2)), (0, (1, 2)))
 """Dashes as matplotlib has them: none, long ones, dots."""
+PAGE = "#ffffff"
 INK = "#222222"
 MUTED = "#6b7280"
 GRID = "#e3e6ea"
 CAPACITY = "#aa3377"
+DARK = {
+    PAGE: "#171c21",
+    INK: "#e4e7eb",
+    MUTED: "#a3adb9",
+    GRID: "#3a434d",
+    "#2f6fb0": "#7db4ea",
+    "#aa3377": "#e07ab4",
+    "#4477aa": "#77aadd",
+    "#228833": "#55bb66",
+    "#555555": "#b0b0b0",
+    "#f3f4f6": "#2b333c",
+}
+"""What the page, lines, axes and text become in dark schemes; areas keep their colours."""
 
 UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 

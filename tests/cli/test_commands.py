@@ -244,7 +244,9 @@ def test_the_backward_pass_of_stages_is_split_or_not(tmp_path: Path) -> None:
     result.write_text('{"boundaries": [0, 2, 3]}')
     solved = ("convert", source, made, "--solution", result, "--as", "schedule")
     for words, backward, weight in ((("--no-split",), [10, 8], None), ((), [5, 4], [5, 4])):
-        assert run(*solved, *words).returncode == 0
+        done = run(*solved, *words)
+        assert done.returncode == 0
+        assert ("split into B and W; --no-split keeps it whole" in done.stdout) is (not words)
         schedule = sp.read(made, kind="pipeline-schedule")
         assert isinstance(schedule, sp.PipelineSchedule)
         assert schedule.backward is not None

@@ -175,6 +175,20 @@ def test_stages_keep_what_the_partition_counts() -> None:
         assert max(alive) == stage_memory(instance, *stage, 0) + 1000
 
 
+@pytest.mark.parametrize("split", [False, True])
+def test_plans_say_what_the_backward_pass_and_the_bottleneck_are(split: bool) -> None:
+    cluster = sp.Cluster.uniform(2, link=sp.Link(GBps=1))
+    chain = sp.PipelinePartition.from_arrays(
+        [4, 4, 4], backward=[8, 8, 8], in_bytes=[0, 9, 9, 0], out_bytes=[0, 9, 9, 0],
+        cluster=cluster, training=True, microbatches=2,
+    )  # fmt: skip
+    plan = sp.plan_model(chain, split=split)
+    said = "split into B and W" if split else "one operation, not split"
+    assert f"backward pass  {said}" in str(plan)
+    assert "bottleneck without transfers" in str(plan)
+    assert "backward pass" not in str(sp.plan_model(chain.replace(training=False)))
+
+
 def test_documents_are_read_again_and_checked(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     done = run("plan", "bert-large", "--cluster", "ipu-pod4", "-o", path, "--json")

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from stagepack.compare.curves import draw
 from stagepack.compare.page import to_html
 from stagepack.instances.schedule import PipelineSchedule
+from stagepack.report import style
 from stagepack.report.html import write_figure
+from stagepack.report.pages import picture
 from stagepack.solve import solve
 from tests.compare.sample import comparison
 
@@ -75,6 +78,11 @@ async function steps() {
     const runs = page.querySelector("table.runs").parentNode;
     seen.cut.push(runs.scrollWidth - runs.clientWidth);
   }
+  cards.forEach((card) => { card.open = false; });
+  inside.dispatchEvent(new inside.Event("beforeprint"));
+  await pause(500);
+  seen.unfolded = cards.every((card) => card.open);
+  seen.paper = inside.getComputedStyle(picture).backgroundColor;
   seen.wrong = inside.wrong;
 }
 frame.onload = () => pause(500).then(steps).catch((e) => { seen.failed = String(e); })
@@ -126,6 +134,34 @@ def test_runs_are_sorted_and_filtered(seen: dict[str, Any]) -> None:
 def test_nothing_is_wider_than_the_screen(seen: dict[str, Any]) -> None:
     assert max(seen["wide"]) <= 0
     assert max(seen["cut"]) <= 0  # nor is a column of the runs out of sight
+
+
+def test_paper_is_white_and_shows_every_card(seen: dict[str, Any]) -> None:
+    assert seen["unfolded"]
+    assert seen["paper"] == "rgb(255, 255, 255)"
+
+
+def test_pictures_are_as_dark_as_the_page(tmp_path: Path) -> None:
+    curve = {"dp": ((0.0, 0.5), (1.0, 1.0))}
+    drawn = picture(draw("gap", curve))
+    (tmp_path / "page.html").write_text(
+        f'<meta name="color-scheme" content="light dark"><img src="{drawn}"><pre></pre><script>'
+        "const image = document.images[0], canvas = document.createElement('canvas');"
+        "onload = () => { const pen = canvas.getContext('2d'); pen.drawImage(image, 0, 0);"
+        "document.querySelector('pre').textContent = pen.getImageData(2, 2, 1, 1).data.join(); };"
+        "</script>"
+    )
+    for scheme, wanted in enumerate((style.DARK[style.PAGE], style.PAGE)):
+        assert BROWSER is not None
+        done = subprocess.run(
+            [BROWSER, *QUIET, f"--blink-settings=preferredColorScheme={scheme}",
+             f"--user-data-dir={tmp_path}", "--dump-dom", (tmp_path / "page.html").as_uri()],
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        found = re.search(r"<pre>([\d,]+)</pre>", done.stdout)
+        assert found, done.stderr
+        red, green, blue, _ = map(int, found[1].split(","))
+        assert f"#{red:02x}{green:02x}{blue:02x}" == wanted
 
 
 LABELS = """<script>addEventListener("load", () => setTimeout(() => {

@@ -14,7 +14,6 @@ from tests.imports import ROOT
 
 STATIC = ROOT / "stagepack/report/static"
 LIGHT, DARK = re.findall(r"--page: (#\w+)", (STATIC / "page.css").read_text())
-DRESSED = dict(re.findall(r'"(#\w{6})": "(#\w{6})"', (STATIC / "dark.js").read_text()))
 MARKS = (*style.LINES, style.CAPACITY, style.INK, str(BORDER["color"]))
 
 
@@ -32,6 +31,10 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
+def test_dark_pictures_have_the_colour_of_dark_pages() -> None:
+    assert style.DARK[style.PAGE] == DARK
+
+
 def test_contrast_is_that_of_the_standard() -> None:
     assert contrast("#000000", "#fff") == pytest.approx(21)
     assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.005)
@@ -40,7 +43,7 @@ def test_contrast_is_that_of_the_standard() -> None:
 @pytest.mark.parametrize("colour", sorted(set(MARKS)))
 def test_lines_and_outlines_stand_out_from_both_pages(colour: str) -> None:
     assert contrast(colour, LIGHT) >= 3
-    assert contrast(DRESSED.get(colour, colour), DARK) >= 3
+    assert contrast(style.DARK.get(colour, colour), DARK) >= 3
 
 
 @pytest.mark.parametrize("colour", style.AREAS)

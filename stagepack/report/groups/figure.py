@@ -30,7 +30,7 @@ from stagepack.report.groups.numbers import (
     plan_drawing,
     row_limit,
 )
-from stagepack.report.style import CAPACITY, GRID, MUTED, byte_step, byte_unit
+from stagepack.report.style import CAPACITY, GRID, MUTED, PAGE, byte_step, byte_unit
 from stagepack.report.view import Charts
 
 LONGEST_MOVES = 60  # letters
@@ -114,7 +114,7 @@ def _connectors(groups: Sequence[Group], scale: float) -> list[Figure]:
         traces.append(
             go.Scatter(
                 x=x, y=y, fill="toself", fillcolor=tone, mode="lines", hoverinfo="skip",
-                line={"color": "white", "width": 0.6}, showlegend=False,
+                line={"color": PAGE, "width": 0.6}, showlegend=False,
             )
         )  # fmt: skip
     return traces

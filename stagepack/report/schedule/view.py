@@ -19,7 +19,7 @@ from stagepack.shown import some
 
 LONGEST_NAME = 28
 PRINTED = 24  # stages of a solution alone
-COLUMNS = ("device", "busy", "idle", "span", "bubble", "in flight", "memory", "limit")
+COLUMNS = ("device", "busy", "idle", "span", "idle in span", "in flight", "memory", "limit")
 
 
 class ScheduleView(View[PipelineSchedule, ScheduleSolution]):
@@ -107,8 +107,11 @@ class ScheduleView(View[PipelineSchedule, ScheduleSolution]):
         number = as_text.number
         lines = [
             ("Makespan", f"{number(found.makespan)} cycles"),
-            ("Longest span of a device", f"{number(found.span)} cycles"),
-            ("Bubble", f"{as_text.share(found.bubble)} of the longest span is idle"),
+            ("Bubble", f"{as_text.share(found.step_bubble)} of all devices' time"),
+            (
+                "Longest span of a device",
+                f"{number(found.span)} cycles, {as_text.share(found.bubble)} of them idle",
+            ),
         ]
         if instance.steps > 1:
             lines.append((f"{number(instance.steps)} steps", f"{number(found.total)} cycles"))
