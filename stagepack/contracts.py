@@ -1,7 +1,7 @@
-"""What every instance and every solution has, whichever problem it is of.
+"""The interface that the instances and solutions of every problem provide.
 
-Everything that knows no problem takes these: runs, results, methods, reports, comparisons.  Classes
-of problems need not name them; they have what is asked for here.
+Code that is independent of the problem (runs, results, methods, reports, comparisons) uses these
+types only.  The classes of a problem need not inherit from them; they provide the same attributes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Solution(Protocol):
         """Return the solution as plain JSON data."""
 
     def malformed(self) -> str:
-        """Return the field that is of no use, or ""."""
+        """Return the name of an invalid field, or ""."""
 
 
 class Violation(Protocol):
@@ -45,7 +45,7 @@ class Violation(Protocol):
 
 
 class Instance(Protocol):
-    """What is to be solved."""
+    """An instance of a problem."""
 
     @property
     def kind(self) -> str:
@@ -57,15 +57,15 @@ class Instance(Protocol):
 
     @property
     def source(self) -> str:
-        """Where it comes from."""
+        """The file or catalog entry it was made from."""
 
     @property
     def digest(self) -> str:
-        """Fingerprint of everything that matters to an answer."""
+        """Fingerprint of everything on which the answer depends."""
 
     @property
     def fingerprints(self) -> Mapping[str, object]:
-        """What it is made of: each field that matters, long ones as a checksum."""
+        """The fields on which the answer depends; long ones as a checksum."""
 
     @property
     def objective(self) -> str:

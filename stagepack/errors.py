@@ -65,20 +65,20 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 class StagepackError(Exception):
-    """Root of every exception that Stagepack raises on purpose."""
+    """Base class of all exceptions that Stagepack raises deliberately."""
 
 
 class InputError(StagepackError):
-    """Something the user gave cannot be used.
+    """An input of the user is invalid.
 
     Parameters
     ----------
     problem : str
         What is wrong, in one line.
     file, field : str, optional
-        Where it is wrong: the file, and the field (or option) in it.
+        Where the fault is: the file, and the field (or option) in it.
     remedy : str, optional
-        What to do about it.
+        How to correct it.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class InputError(StagepackError):
         return (_rebuild_input_error, (self.problem, self.file, self.field, self.remedy))
 
     def at(self, file: str | Path) -> InputError:
-        """Return the same error, naming `file` as the place."""
+        """Return the same error with `file` as its place."""
         return InputError(self.problem, file=file, field=self.field, remedy=self.remedy)
 
 
@@ -109,4 +109,4 @@ def _rebuild_input_error(problem: str, file: str, field: str, remedy: str) -> In
 
 
 class CheckError(StagepackError):
-    """A method contradicts the checker, another bound or itself: a bug in Stagepack."""
+    """A solution fails its check, or bounds contradict each other: a bug in Stagepack."""

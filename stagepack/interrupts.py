@@ -1,4 +1,4 @@
-"""Ctrl-C while something is solved: a request to end, which keeps what was found."""
+"""Handling of Ctrl-C during a solve: the run stops and returns the best solution found so far."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The one list of problems: the kind of each, as files say it, and the name of its folders.
+"""The list of problems: the kind that files name, and the name of the problem's folders.
 
-Every wing finds its part of a problem by this list, when it first needs it: a new problem is its
-folders (``instances/<family>``, ``heuristics/<family>``, ``formulations/<family>``,
-``methods/<family>``, ``report/<family>``, as many of them as it needs) and one line here.
+This is the only such list.  Every other package looks up its part of a problem by this name when
+the part is first needed.  A new problem consists of its folders (``instances/<family>``,
+``heuristics/<family>``, ``formulations/<family>``, ``methods/<family>``, ``report/<family>``, as
+many of them as it needs) and one line here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A linear program as arrays: what MILP models come out as, and what engines are given.
+"""A linear program as arrays.  MILP models produce it, and MILP engines solve it.
 
 minimise    cost x + offset
-subject to  low <= A x <= high,  lower <= x <= upper,  x_j whole where integral_j
+subject to  low <= A x <= high,  lower <= x <= upper,  x_j integral where integral_j
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A run while it lasts: the best solution and bound, the clock, and why to stop.
+"""The state of a running solve: the best solution and bound so far, the clock, and stopping rules.
 
-Nothing here knows a problem or a solver.  An instance says what an answer is worth, an algorithm
-finds answers, and :class:`Progress` keeps the best of them together with the best proved bound.
+This module is independent of problems and solvers.  An instance evaluates solutions, an algorithm
+finds them, and :class:`Progress` keeps the best solution together with the best proved bound.
 """
 
 from __future__ import annotations

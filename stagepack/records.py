@@ -1,4 +1,7 @@
-"""What a result says of its run: words and times that can be wrong, but hardly be recomputed."""
+"""Fields of a result that describe the run, such as times and versions.
+
+They can be checked for consistency, but not recomputed from the instance and the solution.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statuses, traces and results: what a run says in the end.  Nothing here knows a problem."""
+"""Statuses, traces and results of solves, independent of the problem."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """What is known about an instance after a run."""
+    """What a run has proved about an instance."""
 
     OPTIMAL = "OPTIMAL"
     FEASIBLE = "FEASIBLE"
@@ -71,14 +71,14 @@ class Trace(Shown):
 
     @property
     def warm_starts(self) -> list[Event]:
-        """The hints an engine was given and confirmed as feasible in its own model."""
+        """The hints that an engine received and confirmed as feasible in its model."""
         return [event for event in self.events if event.kind == "warm-start"]
 
     def _line(self) -> str:
         return f"{len(self.incumbents)} incumbents, {len(self.bounds)} bounds"
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return one row an event: time, kind, value, source; pandas must be installed."""
+        """Return one row for each event: time, kind, value, source; pandas must be installed."""
         names = ("time", "kind", "value", "source")
         return dataframe({name: [getattr(e, name) for e in self.events] for name in names})
 
@@ -97,35 +97,35 @@ class Trace(Shown):
 class Result(Shown, Generic[FoundT]):
     """The answer of one method on one instance.
 
-    It prints as a summary, and shows itself in notebooks.  In the process that solved it, it knows
-    its instance (`problem`); a pickle leaves that out.
+    It prints as a summary and displays itself in notebooks.  In the process that solved it,
+    `problem` is the instance; pickles do not contain it.
 
     Attributes
     ----------
     status : Status
-        What is known: OPTIMAL, FEASIBLE, INFEASIBLE or UNKNOWN.
+        What is proved: OPTIMAL, FEASIBLE, INFEASIBLE or UNKNOWN.
     termination : Termination
         Why the run stopped.
     objective : int or float or None
-        Value of `solution` as the instance itself evaluates it; None without a solution.
+        Value of `solution`, evaluated by the instance; None without a solution.
     bound, bound_source : int or float or None, str
         A safe lower bound on every solution's objective, and how it was proved.
     solution : object or None
         The best solution found; its checker found no violation.  Declared as ``FoundT | Any``,
         so that type checkers know its fields and do not ask for a None check at every use.
     method, engine : str
-        What ran.
+        The method and the engine that ran.
     runtime, setup_time : float
         Seconds of solving, and seconds spent importing engines and compiling kernels.
     reason : str
-        For INFEASIBLE, what makes it so and what would mend it; for UNKNOWN, why nothing is known;
-        otherwise empty or a remark.
+        For INFEASIBLE, the cause and a remedy; for UNKNOWN, why nothing is known; otherwise empty
+        or a remark.
     violations : tuple
         Always empty: a solution that fails its check is raised as :class:`CheckError`.
     instance, objective_name, digest : str
         Name, objective and fingerprint of the instance.
     options : dict
-        Keyword arguments with which :func:`stagepack.solve` repeats the run.
+        Keyword arguments of :func:`stagepack.solve` that repeat the run.
     versions : dict
         Versions of Stagepack, Python and the libraries that did the work.
     trace : Trace
@@ -176,7 +176,7 @@ class Result(Shown, Generic[FoundT]):
         return {} if self.problem is None else dict(self.problem.fingerprints)
 
     def of(self, instance: Instance) -> Self:
-        """Let the result know its instance, for prints, pictures and tables; return it."""
+        """Attach the instance, for prints, pictures and tables; return the result."""
         self.__dict__["_problem"] = instance
         return self
 
@@ -185,7 +185,7 @@ class Result(Shown, Generic[FoundT]):
         return kept | {"instance_fields": self.instance_fields}
 
     def to_dataframe(self, instance: Instance | None = None) -> pd.DataFrame:
-        """Return one row a stage, buffer, operation or phase of the solution.
+        """Return one row for each stage, buffer, operation or phase of the solution.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
-"""How things show themselves: printed, in a notebook, as a table of pandas.
+"""How objects are displayed: printed, in notebooks, and as pandas data frames.
 
-The ground floor knows where those are who can do it, by the name of one module alone, and asks for
-it when something is shown: nothing here is loaded before that.
+The code that formats them is in ``stagepack.report``.  It is imported when something is displayed
+for the first time, so that importing the classes stays cheap.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Floor 4: the registry of methods and the one door, `solve`."""
+"""The function `solve` and the registry of methods (floor 4)."""
 
 from __future__ import annotations
 

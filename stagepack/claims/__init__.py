@@ -1,9 +1,9 @@
-"""What a result file claims, compared with what its solution is worth.
+"""Checks what a result file claims against what its solution is worth.
 
-A result says more than its solution: a value, a bound, a gap, a status, why the run stopped, on
-which instance.  Whatever follows from instance and solution is computed again.  That a bound is
-one, and that nothing better exists, does not follow from a file: only solving again can tell, or
-a proof that is replayed.
+A result says more than its solution: a value, a bound, a gap, a status, why the run stopped, and
+for which instance.  Everything that follows from instance and solution is recomputed.  That a bound
+is valid, and that nothing better exists, does not follow from the file: this can only be verified
+by solving again, or by replaying a proof.
 """
 
 from stagepack.claims.check import check_result

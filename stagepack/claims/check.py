@@ -1,4 +1,4 @@
-"""Reading what is to be checked: a result, a solution, or what a solution was exported to."""
+"""Reads what is to be checked: a result, a solution, or the file to which one was exported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A claim and what became of it; what a check of a result says in all."""
+"""A claim with its verdict, and the summary of all claims of a result."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Claim:
 
 @dataclass(frozen=True, repr=False)
 class ResultCheck(Shown):
-    """What a document says, claim by claim; a plain solution claims nothing.
+    """The verdict on each claim of a document; a plain solution makes no claims.
 
     Attributes
     ----------
@@ -74,12 +74,12 @@ class ResultCheck(Shown):
     violations : tuple of Violation
         The rules that the solution breaks.
     objective : int or float or None
-        What a valid solution is worth.
+        Objective value of a valid solution.
     claims : tuple of Claim
     proof : Result or None
-        What solving again found.
+        The result of solving again.
     problem : instance of any problem
-        What it was checked against.
+        The instance itself.
     """
 
     instance: str

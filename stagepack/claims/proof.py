@@ -1,4 +1,4 @@
-"""Proofs of bounds: written down, and replayed by whoever does not believe."""
+"""Proofs of bounds: written to a file, and replayed independently of the solver."""
 
 from __future__ import annotations
 

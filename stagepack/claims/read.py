@@ -1,4 +1,4 @@
-"""Reading a result that was written: what it says that can be checked must be true."""
+"""Reads a result from its file and refuses it if a claim that can be checked is false."""
 
 from __future__ import annotations
 

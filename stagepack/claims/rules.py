@@ -1,4 +1,4 @@
-"""What every claim of a result is compared with: one rule a field, in the order of `RULES`."""
+"""The rules by which claims are checked: one for each field, in the order of `RULES`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One cell, where it runs: solved, and kept in a store if there is one."""
+"""Solves one cell of a comparison, and stores its result if there is a store."""
 
 from __future__ import annotations
 

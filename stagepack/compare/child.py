@@ -1,8 +1,8 @@
-"""Child processes that run cells: kept warm, watched, and ended where a cell takes too much.
+"""Child processes that run cells; they are reused, watched, and ended at their limits.
 
-A :class:`Keeper` has one child, which runs one cell after the other.  A child that dies, or that is
-ended because its time was up, takes its cell along and nothing else: the next cell has a new one.
-The child ends by itself as soon as its keeper does, even in the midst of a cell.
+A :class:`Keeper` has one child process, which runs one cell after another.  If the child dies, or
+is ended because its time is up, only its current cell fails, and the next cell gets a new child.
+The child ends itself as soon as its keeper does, even during a cell.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A comparison as people have it: printed, in notebooks, as a table, a page or a file."""
+"""A comparison as users see it: printed, in notebooks, as a table, a page or a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Cell", "Comparison", "Failure"]
 
 
 class Comparison(Outcomes):
-    """What became of every cell, and ways to see it and to write it down.
+    """The results of a comparison, and ways to show and export them.
 
     The data are those of :class:`stagepack.compare.outcomes.Outcomes`.
     """

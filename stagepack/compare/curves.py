@@ -1,4 +1,4 @@
-"""Curves of a store: how soon each method proves, and how soon it is good."""
+"""Curves of stored results: proofs over time and gaps over time, one curve for each method."""
 
 from __future__ import annotations
 

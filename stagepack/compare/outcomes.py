@@ -1,4 +1,4 @@
-"""What became of a comparison: cells, results, rows of plain data, contradictions."""
+"""The outcome of a comparison: cells, results, rows of plain data, contradictions."""
 
 from __future__ import annotations
 

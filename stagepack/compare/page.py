@@ -1,4 +1,4 @@
-"""The comparison as one self-contained page: a table, and a section an instance."""
+"""The comparison as a self-contained page: tables, and a section for each instance."""
 
 from __future__ import annotations
 

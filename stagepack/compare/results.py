@@ -1,7 +1,7 @@
-"""What is in a store of cells: rows, figures of each method, profiles, what became worse.
+"""Stored results: rows, figures of each method, performance profiles, and regressions.
 
-Instances are told apart by their fingerprints.  A cell is proved when it ended in OPTIMAL or
-INFEASIBLE; times are those of solving.
+Instances are identified by their digests.  A cell is proved if it ended with OPTIMAL or
+INFEASIBLE.  Times are those of solving, without imports and compilation.
 """
 
 from __future__ import annotations
@@ -84,16 +84,17 @@ class StoredResults(ShownRows):
     Attributes
     ----------
     rows : tuple of dict
-        One a cell, as `COLUMNS`.
+        One for each cell, with the keys `COLUMNS`.
     gaps : tuple of tuple
-        Of each cell, pairs of time and gap to the best known; empty where nothing is known.
+        For each cell, pairs of a time and the gap to the best known objective; empty if none is
+        known.
     """
 
     rows: tuple[JsonObject, ...]
     gaps: tuple[Steps, ...] = ()
 
     def where(self, **wanted: object) -> StoredResults:
-        """Return the cells whose columns have these values, compared as text.
+        """Return the cells whose columns have these values; values are compared as text.
 
         Raises
         ------
@@ -186,7 +187,7 @@ class StoredResults(ShownRows):
         }
 
     def cactus(self) -> dict[str, list[float]]:
-        """Return the times in which each method proves its cells, rising."""
+        """Return the times in which each method proves its cells, in rising order."""
         return {
             method: sorted(
                 row["runtime"]
@@ -197,7 +198,7 @@ class StoredResults(ShownRows):
         }
 
     def against(self, earlier: StoredResults) -> list[Change]:
-        """Return how cells differ from the same ones of an earlier store, the worse first.
+        """Return how cells differ from those of an earlier store, regressions first.
 
         The same cell is that of the same case, method, limits and other arguments; of a method
         that both stores asked once in a case, that one, whatever its limits.
@@ -248,7 +249,7 @@ class StoredResults(ShownRows):
         return report(self, path)
 
     def curves(self, what: str) -> dict[str, Steps]:
-        """Return the curve of each method: pairs of x and y, from each x on.
+        """Return the curve of each method as steps: pairs (x, y), where y holds from x on.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
-"""Running a comparison: instances x methods x seeds.
+"""Runs a comparison: instances x methods x seeds.
 
-Which cells there are, and what is told while they run.  :mod:`stagepack.compare.workers` knows
-where they run.
+This module determines the cells and reports progress.  :mod:`stagepack.compare.workers` executes
+them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A store of cells: one file a cell, named by its question, whole or not there at all.
+"""A store of results: one file for each cell, named by a hash of its question.
 
-The question is what the answer depends on: the instance's fingerprint, the method, its seed and
-arguments, the versions of all that solves.  Whoever asks it again finds the answer, so that a
-comparison that was ended goes on where it was, and several may use one store: each file is written
-beside its place and renamed into it, and says at its end that it is whole.  What is torn, of
-another question or of a newer version counts as missing or is refused.
+The question is everything that the answer depends on: the digest of the instance, the method, its
+seed and arguments, and the versions of the solvers.  A comparison that was interrupted continues
+with the cells that are missing, and several processes may share one store.  Each file is written
+beside its final place, renamed, and ends with a mark that it is complete.  Incomplete files and
+those of other questions count as missing; files of a newer version are refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A store of cells on a page: methods, curves, all cells."""
+"""The page of a store of results: methods, curves, all cells."""
 
 from __future__ import annotations
 

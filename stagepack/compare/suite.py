@@ -44,14 +44,15 @@ MOST = 1_000_000
 
 @dataclass(frozen=True)
 class Suite:
-    """What a suite says.
+    """The contents of a suite.
 
     Attributes
     ----------
     instances : dict
         By label.
     settings : dict
-        Of the comparison: methods, seeds, time_limit, threads, as far as they are said.
+        Settings of the comparison (methods, seeds, time_limit, threads), as far as the suite gives
+        them.
     """
 
     instances: dict[str, Instance]

@@ -1,7 +1,7 @@
 """The comparison as a table for terminals of any width.
 
-Numbers are never cut: a narrow terminal gets the instances as headings and, if need be, fewer
-columns; only names may be shortened.
+Numbers are never cut.  In a narrow terminal, instances become headings and less important columns
+are dropped; only names may be shortened.
 """
 
 from __future__ import annotations

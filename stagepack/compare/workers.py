@@ -1,7 +1,7 @@
-"""Where the cells of a comparison run: in this process, in children of it, on any executor.
+"""Executes the cells of a comparison: in this process, in child processes, or on an executor.
 
-A cell that fails, even one whose process dies, costs the others nothing.  Ctrl-C cancels what has
-not begun and lets the cells under way hand over what they have.
+If a cell fails, even if its process dies, the other cells continue.  Ctrl-C cancels the cells that
+have not started; those that run return the best solution they have.
 """
 
 from __future__ import annotations

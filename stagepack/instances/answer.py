@@ -109,7 +109,8 @@ class Answered(Shown, Generic[S, V]):
     def solution_in(
         self, given: S | Result[S], field: str = "solution", *, shaped: bool = True
     ) -> S:
-        """Return the solution that `given` is, or that it holds as a result of this instance.
+        """Return `given` itself if it is a solution, or its solution if it is a result of this
+        instance.
 
         Parameters
         ----------

@@ -52,7 +52,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """Everything that tells this device from another one but its name."""
+        """All properties of the device except its name."""
         return (self.memory, self.speed, self.recv, self.send)
 
 
@@ -152,29 +152,29 @@ class TileCounts(Sequence[int]):
 
 
 class Chip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One chip that runs a model too large for it in phases, and its way to remote memory.
+    """A chip with remote memory, on which models that exceed its own memory run in phases.
 
-    Rates are in bytes a cycle of `clock`; they may be fractions, which count by their decimal
-    text (0.1 is a tenth), and None is free: no cycles.
+    Rates are in bytes per cycle of `clock`.  They may be fractions, which are exactly what their
+    decimal text says (0.1 is a tenth).  A rate of None means that the transfer takes no cycles.
 
     Attributes
     ----------
     memory : int or None
-        Bytes on chip, in equal parts on `tiles` tiles; None: no limit.
+        Bytes of on-chip memory, divided equally among `tiles` tiles; None: no limit.
     tiles : int
         Number of tiles.
     io_tiles : (int, int)
-        Least and greatest number of tiles that may be set aside for input and output.
+        Smallest and largest number of tiles that may be reserved for input and output.
     io_tile_step : int
-        Step between the allowed numbers, from the least on.
+        Distance between allowed numbers of I/O tiles, from the smallest on.
     io_tiles_optional : bool
-        No I/O tiles at all are allowed, too, where the least number is above 0.
+        Whether zero I/O tiles are allowed, too, if the smallest number is above 0.
     remote_bandwidth, host_bandwidth : number or None
         Between the chip and remote (streaming) memory, and the host.
     tile_bandwidth : number or None
-        What one I/O tile moves; None: I/O tiles are no bottleneck.
+        Rate of one I/O tile; None: unlimited.
     gather_bandwidth : number or None
-        At which a replica gathers the shards of the others (and scatters gradients).
+        Rate at which a replica gathers the shards of the others (and scatters gradients).
     startup : int
         Cycles before each phase.
     clock : number
@@ -203,24 +203,24 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class LayerProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one layer costs.
+    """The cost of one layer.
 
     Attributes
     ----------
     forward, backward : int or float
         Cycles of one microbatch on a device of speed 1.
     exclusive : dict
-        Bytes always alive on the layer's device, by category (parameters, vertex state, ...).
+        Bytes that are always in the memory of the layer's device, by category (parameters, ...).
     shared : dict
         Bytes that a device holds once for all its layers with the same key (code of equal layers).
     temporary : int
         Bytes alive only while the layer runs.
     backward_temporary : int
-        Bytes alive only while its backward pass runs (training only), the stash apart.
+        Bytes alive only while its backward pass runs (training only), without the stash.
     stash : int
         Bytes kept for the backward pass, per microbatch in flight (training only).
     variables : tuple of str
-        Identities of the variables used: all layers that use one belong to one stage.
+        Names of the variables used; all layers that use the same variable belong to one stage.
     inputs, outputs : tuple of str
         Tensors read and written, by the names of :attr:`ModelProfile.tensors`.
     """

@@ -10,20 +10,20 @@ from stagepack.shown import Shown
 
 @dataclass(frozen=True, repr=False)
 class ProofCheck(Shown):
-    """What came of a proof that was replayed.
+    """The outcome of replaying a proof.
 
     Attributes
     ----------
     instance : str
-        Name of the instance it was replayed on.
+        Name of the instance for which it was replayed.
     claim : str
-        What it says, in words.
+        The claim of the proof, in words.
     bound : int
-        What every solution is worth at least, if the proof is right.
+        Lower bound on every solution, if the proof is valid.
     steps : int
-        Steps of the proof.
+        Number of steps of the proof.
     violations : tuple of Violation
-        What is wrong with it; nothing else of it can be relied on.
+        Faults of the proof; if there are any, the bound is not proved.
     """
 
     instance: str
@@ -37,7 +37,7 @@ class ProofCheck(Shown):
 
     @property
     def valid(self) -> bool:
-        """Whether the proof is right."""
+        """Whether the proof is valid."""
         return not self.violations
 
     def to_dict(self) -> JsonObject:

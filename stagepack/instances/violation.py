@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Violation:
-    """One broken rule: its name, and what breaks it by how much."""
+    """A violated rule: its name, and by what and how much it is violated."""
 
     rule: str
     detail: str

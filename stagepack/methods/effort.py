@@ -1,4 +1,4 @@
-"""How a method counts its work, and ends by it where runs are to repeat."""
+"""Counted work of a method, and limits of work for runs that must be reproducible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a method runs a model on an engine: start, limits, bounds and answers, for any problem."""
+"""Runs a model on an engine for any problem: warm start, limits, bounds and solutions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run starts: what its settings say of it, read alike for all problems."""
+"""Warm starts: reads the setting `warm_start` in the same way for all problems."""
 
 from __future__ import annotations
 

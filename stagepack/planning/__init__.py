@@ -1,4 +1,4 @@
-"""Floor 6: one plan for a whole model: its stages, the schedule of microbatches, addresses."""
+"""Plans for whole models (floor 6): stages, the schedule of microbatches, and addresses."""
 
 from stagepack.planning.document import read_plan, read_tuning
 from stagepack.planning.explained import PlanExplanation, explain_plan

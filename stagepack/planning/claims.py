@@ -1,4 +1,4 @@
-"""What a document of a plan says beside its levels, compared with what these are worth."""
+"""Compares the figures in the document of a plan with what its levels are worth."""
 
 from __future__ import annotations
 

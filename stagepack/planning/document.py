@@ -1,4 +1,4 @@
-"""Plans and tunings out of the JSON documents that they are written as."""
+"""Reads plans and tunings from the JSON documents to which they are written."""
 
 from __future__ import annotations
 

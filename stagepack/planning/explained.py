@@ -1,4 +1,7 @@
-"""What binds in a plan, and what one change would buy: the model is planned anew with it."""
+"""Explains a plan: what limits its speed, and what one change of the cluster would gain.
+
+For each change the model is planned again.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +37,19 @@ NETWORK = "network"
 
 @dataclass(frozen=True, repr=False)
 class PlanExplanation(Shown):
-    """What decides the step of a plan, and what changes of its cluster would buy.
+    """What determines the time of a plan's step, and what changes of its cluster would gain.
 
     Attributes
     ----------
     plan : ModelPlan
     critical : tuple of (str, str)
-        Which device, stage, layer or limit decides the step: what it is, and its figures.
+        The device, stage, layer or limit that determines the step: its label and figures.
     changes : tuple of Change
-        Their results are plans.
+        The changes that were tried; their results are plans.
     seconds : float
-        That planning anew took.
+        Seconds spent on planning again.
     note : str
-        Why there are no changes, where there are none.
+        The reason if there are no changes.
     """
 
     plan: ModelPlan

@@ -1,9 +1,9 @@
-"""Plans of graphs: stages cut from the graph as it is, and their schedule.
+"""Plans of graphs: stages that are cut from the graph itself, and their schedule.
 
-As with chains, stages leave room for at most w microbatches in flight, and w goes down from all
-that there can be to one.  Transfers keep no device of a schedule busy: stages balanced without
-them are tried, too.  Stages follow one another, but a tensor may pass some of them by, and
-branches may run side by side: the schedule's edges are those of the graph.
+As with chains, stages keep memory for at most w microbatches in flight, and w is reduced from the
+largest useful number to one.  In a schedule, transfers do not occupy devices; partitions that are
+balanced without transfers are therefore tried, too.  The stages are in a row, but a tensor may skip
+some of them, and branches may run in parallel: the schedule has the edges of the graph.
 """
 
 from __future__ import annotations

@@ -1,13 +1,18 @@
-"""Plans of networks on chips with local memory: stages, whose operators run in groups.
-
-The groups of the whole network on one chip come first, in training those of its backward pass, too.
-They bound all plans, and say what operators take among others: a partition by these, and one by
-what operators take alone, are where it begins.  Each stage then gets groups of its own, whose
-cycles are those of its F and B.  Operators of a stage that takes longer than was thought count by
-as much more, and the partition is asked for again.  In training, partitions leave room for the
-stashes of at most w microbatches, and w goes down as in :mod:`.resident`.
+"""Plans of networks on chips with local memory: stages whose operators run in groups.
 
 The network is a chain of its operators in their order, or a graph.
+
+1. The whole network is grouped for a single chip, in training with its backward pass.  This yields
+   a bound on all plans, and estimates of the cycles of each operator inside a group.
+2. The network is partitioned into stages, once with these estimates and once with the cycles of
+   ungrouped operators.
+3. The operators of each stage are grouped.  The cycles of these groups are the durations of the
+   stage's F and B in the schedule.
+4. If a stage takes longer than estimated, the estimates of its operators are raised in proportion,
+   and the network is partitioned again.
+
+In training, stages keep memory for the stashes of at most w microbatches; w is reduced step by
+step as in :mod:`.resident`.
 """
 
 from __future__ import annotations

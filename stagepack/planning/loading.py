@@ -1,8 +1,9 @@
-"""Stages that load variables: their phases, and of which layers variables stay on chip.
+"""Stages that load variables: their phases, and the layers whose variables stay on the chip.
 
-Variables of layers all over a stage are loaded, so that each phase computes on some that stay while
-those of the next one come.  The fewer are loaded, the less room is left for phases: the share of
-those that are loaded although there is room for them rises as long as phases become faster.
+The layers whose variables are loaded are spread over the whole stage.  Each phase then computes
+layers whose variables stay while the variables of the next phase are loaded.  With fewer loaded
+layers there is less memory for phases.  Their share is therefore increased, beyond what memory
+makes necessary, as long as the phases become faster.
 """
 
 from __future__ import annotations

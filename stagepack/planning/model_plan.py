@@ -1,4 +1,4 @@
-"""A plan of a model: what it consists of, what it is worth, how it is checked and shown."""
+"""A plan of a model: its levels, its figures, its checks, and how it is displayed."""
 
 from __future__ import annotations
 
@@ -67,31 +67,32 @@ STAGE_COLUMNS = ("stage", "first", "end", "device", "busy", "idle", "memory", "c
 
 @dataclass(frozen=True, repr=False)
 class ModelPlan(Shown):
-    """Stages, the schedule of the microbatches on them, and what is where in each memory.
+    """A plan of a whole model: stages, the schedule of their microbatches, and memory addresses.
 
     Attributes
     ----------
     name : str
     status : Status
-        OPTIMAL: no plan with a stage a device is faster; INFEASIBLE: none fits, proved.
+        OPTIMAL: no plan with one stage per device is faster; INFEASIBLE: it is proved that none
+        fits.
     levels : tuple of Level
-        The partition, the schedule, the groups of the whole network where the chips have local
-        memory, and what is inside each stage: its groups, its phases where it does not fit its
-        chip, or else its memory as far as tensors are known.
+        The partition; the schedule; on chips with local memory the groups of the whole network; and
+        the inside of each stage: its groups, its phases if it does not fit on its chip, or else the
+        addresses in its memory as far as tensors are known.
     bound, bound_source : int or None, str
-        No plan takes fewer cycles: whichever stages, whichever schedule.
+        Lower bound on the cycles of every plan, with any stages and any schedule, and its source.
     microbatches : int
         Of a step.
     attempts : tuple of Attempt
     reason : str
     bundle : int
-        Microbatches that go through a stage with phases before the next ones.
+        Number of microbatches that pass through the phases of a stage together.
     on_chip : tuple of (int or None)
-        Bytes of every device's own memory where there is remote memory, too; else empty.
+        On-chip bytes of each device if there is remote memory; otherwise empty.
     note : str
-        What the plan says nothing about, such as other orders of the layers.
+        What the plan does not cover, such as other orders of the layers.
     interrupted : bool
-        Whether the search for it was; documents do not say so.
+        Whether the search was interrupted; this is not written to documents.
     """
 
     name: str
@@ -125,7 +126,7 @@ class ModelPlan(Shown):
 
     @property
     def partition(self) -> PipelinePartition:
-        """What was cut into stages, where that is a chain.
+        """The instance that was cut into stages, if it is a chain.
 
         Raises
         ------
@@ -170,12 +171,12 @@ class ModelPlan(Shown):
 
     @property
     def gap(self) -> float | None:
-        """Relative gap of the whole: what the levels apart may have lost, too."""
+        """Relative gap of the whole plan; it includes the loss of deciding level after level."""
         return relative_gap(self.objective, self.bound)
 
     @property
     def seconds(self) -> float | None:
-        """Of a step; None, too, where times are in no known unit."""
+        """Seconds of a step; None if the unit of time is unknown."""
         clock = pace(self.levels[0].instance) if self.levels else None
         return None if self.objective is None or clock is None else self.objective / clock
 
@@ -186,18 +187,18 @@ class ModelPlan(Shown):
 
     @property
     def memory(self) -> int | None:
-        """The most bytes that any device holds."""
+        """The largest number of bytes that a device holds."""
         return max(self.memories) if self.levels else None
 
     @property
     def memories(self) -> list[int]:
-        """Bytes that each device holds at most: its layers, and what is in flight."""
+        """Peak bytes of each device: its layers and the microbatches in flight."""
         flying = [device.peak_memory for device in self.measure.devices]
         stages = self.structure.stages()
         return [stage.held + own for stage, own in zip(stages, flying, strict=True)]
 
     def binds(self) -> Iterator[tuple[str, str]]:
-        """Yield what keeps the plan from being faster: where work, idling and memory are."""
+        """Yield what limits the plan: the busiest device, idle time, and the fullest memory."""
         found, memory = self.measure, self.memories
         busiest = max(found.devices, key=lambda device: device.busy)
         at = found.devices.index(busiest)
@@ -218,7 +219,7 @@ class ModelPlan(Shown):
     # ------------------------------------------------------------------ checking
 
     def check(self) -> tuple[Violation, ...]:
-        """Return what is wrong, level by level, and between levels; () for a valid plan."""
+        """Return all violations within levels and between levels; () for a valid plan."""
         found: list[Violation] = []
         for level in self.levels:
             broken = level.instance.check(level.result.solution)
@@ -336,7 +337,7 @@ class ModelPlan(Shown):
         write_solution(chosen.instance, chosen.result, path, as_=as_, **options)
 
     def to_html(self, path: str | Path) -> None:
-        """Write a self-contained page: what the plan is worth, and a picture of each level.
+        """Write a self-contained page with the figures of the plan and a picture of each level.
 
         Raises
         ------
@@ -346,7 +347,8 @@ class ModelPlan(Shown):
         report(self, path)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return one row a stage: its layers ``[first, end)``, device, busy cycles and memory.
+        """Return one row for each stage: its layers ``[first, end)``, device, busy cycles and
+        memory.
 
         Raises
         ------

@@ -1,16 +1,20 @@
 """Plans of chains on devices with remote memory: stages that do not fit run in phases.
 
-Partitions are asked for as if devices had room for all.  For every number of microbatches that goes
-through phases at a time, a divisor of those of a step, what a stage of the partition cannot keep on
-its device runs in phases, forward and backward; in inference the variables of some layers may stay,
-as many of them as make the phases short, and those of the next phase are loaded while one computes.
-Their cycles are those of the stage's operations in the schedule.  Where they differ from what the
-partition went by, that is added to what is thought of stages on this device (in long chains, layers
-count by as much more), and the partition is asked for again.  Bundles come in the order of their
-bounds, and those that cannot be faster are left out.  Plans whose stages all stay on their devices
-come first.
+1. The chain is partitioned as if every device had room for all layers.
+2. A bundle is a number of microbatches that go through the phases together; it divides the number
+   of microbatches of a step.  For every size of bundle, each stage that does not fit on its device
+   is scheduled in phases, forward and backward.  In inference, the variables of some layers may
+   stay on the device, chosen so that the phases are short, and the variables of the next phase are
+   loaded during computation.
+3. The cycles of the phases are the durations of the stage's operations in the schedule.
+4. Where they differ from what the partition assumed, the difference is added to the estimate of
+   stages on this device (in long chains, to those of the layers in proportion), and the chain is
+   partitioned again.
 
-Neither phases nor bundles do less than a pipeline of stages that all stay.
+Bundles are tried in the order of their bounds; those whose bound is not below the best plan are
+skipped.  Plans whose stages all fit on their devices are tried first.
+
+Bounds: neither phases nor bundles take fewer cycles than a pipeline whose stages all fit.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Plans of graphs on devices with remote memory: stages that do not fit run in phases.
 
-The graph is cut as if devices had room for all.  The nodes of a device that does not hold its own
-are layers in an order of the graph, which run in phases for a bundle of microbatches, as stages of
-chains do.  Where that takes longer than was thought, nodes of the device count by as much more, and
-the partition is asked for again.  Plans whose stages all stay come first.
+The graph is partitioned as if every device had room for all nodes.  If the nodes of a device do not
+fit, they are ordered as layers and run in phases for a bundle of microbatches, like the stages of
+chains.  Where this takes longer than the partition assumed, the estimates of the nodes of this
+device are raised in proportion, and the graph is partitioned again.  Plans whose stages all fit are
+tried first.
 
-No plan is faster than the least step of the longest path, which for bundles is that of fewer,
-longer microbatches.  What all devices have no room for together is loaded for every bundle, and one
-device does at least its share of that and of all work.
+Bounds: no plan is faster than the longest path, where a bundle counts as one longer microbatch.
+Variables beyond the memory of all devices together must be loaded for every bundle, and one device
+does at least its share of these loads and of the work.
 """
 
 from __future__ import annotations

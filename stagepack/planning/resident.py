@@ -1,17 +1,18 @@
-"""Plans whose stages stay on their devices, with what each level leaves the next fed back.
+"""Plans whose stages fit on their devices; schedules feed back into the partition.
 
-A partition for at most w microbatches in flight leaves room for their stashes.  Few of them leave
-the stages more memory, and the schedule less; so w goes down from all that a pipeline can have in
-flight to one.  Partitions of the least bottleneck are asked for, too, as they let the slowest
-device do least.  Every partition that is new gets a schedule within what its stages leave.  Where a
-stage leaves too little, for the inputs of microbatches or for lack of a placement, the partition is
-asked for again with too little memory on the device for that stage.  The fastest plan wins.
+1. Partition the model so that every stage has memory for the stashes of at most w microbatches in
+   flight.  A small w leaves more memory to the stages, and less freedom to the schedule; w is
+   reduced from the depth of the pipeline to one.  Partitions of least bottleneck are tried, too,
+   since they minimise the work of the slowest device.
+2. Schedule each new partition within the memory that its stages leave free.
+3. If a stage leaves too little, for the inputs of microbatches or because its buffers cannot be
+   placed, reduce the memory of this device for this stage and partition again.
 
-What none of that can prove do bounds on every partition and schedule: of chains of moderate length
-`StepStages`, whose stages come first, and which names all those that may be faster than the best
-plan.  They are scheduled, those with the least bounds first, before all others and after them;
-where none is left, the plan is optimal.  Where not even one microbatch's stash fits beside any
-stages, nothing fits.
+The fastest plan is returned.  To prove optimality, bounds on every partition and schedule are used:
+for chains of moderate length `StepStages` computes a bound for each set of stages, and lists those
+that may be faster than the best plan.  These are scheduled, smallest bounds first, before and after
+all others; if none is left, the plan is optimal.  If no stages fit beside the stash of even one
+microbatch, the model is proved to fit nowhere.
 """
 
 from __future__ import annotations

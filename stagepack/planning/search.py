@@ -1,8 +1,8 @@
-"""The door to plans: what the model is decides which levels there are.
+"""The function `plan_model`: chooses the levels of a plan by the type of the model.
 
-A chain of layers is cut into stages (:mod:`.resident`), and a graph as it is (:mod:`.graphs`); with
-remote memory, stages run in phases where they do not fit (:mod:`.phased`, :mod:`.phased_graphs`).
-A network of operators on chips with local memory has groups inside its stages (:mod:`.grouped`).
+A chain of layers is cut into stages (:mod:`.resident`), as is a graph (:mod:`.graphs`).  With
+remote memory, stages that do not fit run in phases (:mod:`.phased`, :mod:`.phased_graphs`).  On
+chips with local memory, the operators of a stage run in groups (:mod:`.grouped`).
 """
 
 from __future__ import annotations

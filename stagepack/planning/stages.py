@@ -1,8 +1,8 @@
-"""What follows from a partition: its stages, their schedule, and what must be true of both.
+"""What a partition implies: its stages, their schedule, and the conditions on both.
 
-The same functions make the schedule of a plan and check it.  Partitions are of chains or of graphs;
-inside a stage there may be phases, whose cycles are then those of the stage's operations for a
-bundle of microbatches, or groups, whose cycles are those of its F.
+The same functions build the schedule of a plan and check it.  Partitions are of chains or of
+graphs.  Inside a stage there may be phases, whose cycles are the durations of the stage's
+operations for a bundle of microbatches, or groups, whose cycles are the durations of its F.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every search for a plan keeps: limits, what was tried, the best plan so far."""
+"""State shared by all searches for plans: limits, attempts, and the best plan so far."""
 
 from __future__ import annotations
 

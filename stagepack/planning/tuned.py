@@ -1,4 +1,4 @@
-"""What tuning found: every plan that was made, the best one, throughput against memory."""
+"""The result of tuning: all plans computed, the best one, and throughput against memory."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Evaluation:
 
 @dataclass(frozen=True, repr=False)
 class Tuning(ShownRows):
-    """What tuning found; its rows are the evaluations.
+    """The result of tuning; its rows are the evaluations.
 
     Attributes
     ----------
@@ -73,12 +73,12 @@ class Tuning(ShownRows):
     evaluations : tuple of Evaluation
         In the order in which they were made.
     configurations : int
-        How many there are.
+        Number of configurations.
     bisection : int
-        Plans that bisection within every point of the grid makes, as far as that is known: where
-        it is not, the fewest that it could.
+        Number of plans that bisection in every point of the grid would compute; a lower bound on it
+        where this is not known.
     interrupted : bool
-        Whether the search was, so that the best one may be missing.
+        Whether the search was interrupted, so that the best plan may be missing.
     """
 
     options: dict[str, tuple[Any, ...]]
@@ -91,23 +91,23 @@ class Tuning(ShownRows):
 
     @property
     def counted(self) -> str:
-        """What throughput counts: samples, or microbatches where nobody says how many one has."""
+        """What throughput counts: samples, or microbatches if the samples of one are not known."""
         return "samples" if BATCH in self.options else "microbatches"
 
     @property
     def best(self) -> Evaluation | None:
-        """The configuration with the most throughput; None where none fits."""
+        """The configuration with the highest throughput; None if none fits."""
         fits = [one for one in self.evaluations if one.throughput is not None]
         return max(fits, key=lambda one: one.throughput or 0.0, default=None)
 
     @property
     def saved(self) -> int:
-        """Plans fewer than bisection within every point of the grid."""
+        """Number of plans saved compared with bisection in every point of the grid."""
         return self.bisection - len(self.evaluations)
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Where more of an option was not better, although it was declared monotone."""
+        """Evaluations that contradict the declaration of an option as monotone."""
         found = []
         for name in self.monotone:
             last: dict[str, Evaluation] = {}
@@ -124,7 +124,7 @@ class Tuning(ShownRows):
 
     @property
     def front(self) -> tuple[Evaluation, ...]:
-        """Evaluations of which none has more throughput in less memory, by rising memory."""
+        """The evaluations on the Pareto front of throughput and memory, by rising memory."""
         found: list[Evaluation] = []
         fits = [one for one in self.evaluations if one.throughput is not None]
         for one in sorted(fits, key=lambda one: (one.memory or 0, -(one.throughput or 0.0))):

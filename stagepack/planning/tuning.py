@@ -1,14 +1,19 @@
-"""Tuning: which batch, how many devices and microbatches give the most samples a second.
+"""Tuning: the batch, number of devices and microbatches with the most samples per second.
 
-Options that are declared monotone (the more the better, until it does not fit) are searched by
-bisection, all others by trying each.  The better search does both at once, the most promising point
-of the grid first: a configuration whose step takes at least `least_step` cycles can have no more
-samples a second than that allows, and where that is no more than what is in hand it is skipped.
-In a point of the grid the most promising value comes first; once one is known not to fit, bisection
-goes between it and the largest value that is known to fit, or to be skipped.  The first value of a
-list counts as the last does.  Of several monotone options the last one is bisected; what fits with
-more of the others fits with less, and what does not fit with less does not with more, so that lines
-learn from one another.
+There are three searches.
+
+- *Grid*: computes every plan.
+- *Bisection*: for options that are declared monotone (a larger value is better as long as it fits),
+  the largest value that fits is found by bisection.  All other options are enumerated.
+- *Bounds*: the most promising configuration comes first.  A configuration whose step takes at least
+  `least_step` cycles has a throughput of at most samples / `least_step`; if this is no more than
+  the best throughput found, it is skipped.  For each combination of the other options the most
+  promising value comes first; as soon as one value is known not to fit, bisection continues between
+  it and the largest value that fits or is skipped.
+
+The first value of a list is treated like the last one.  Of several monotone options the last one is
+bisected.  If values fit together, all smaller ones do; if they do not, no larger ones do; both are
+shared between the combinations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What every engine offers, and the one way in which all of them are run and cancelled.
+"""The interface of all engines, and the code that runs and cancels them.
 
-An engine is given a model in its own language and knows no problem.  Native solvers run in a
-thread of their own while the calling thread watches the clock, the caller's wish to stop and
-Ctrl-C, because most solvers look at none of these while they presolve or solve a large LP.
+An engine receives a model in its own language and is independent of problems.  Native solvers run
+in a separate thread.  The calling thread watches the time limit, stop requests and Ctrl-C, because
+most solvers check none of these during presolve or while they solve a large LP.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The standard output of C libraries, held back: engines print lines that no option turns off.
+"""Suppresses what C libraries print to standard output and no option turns off.
 
-HiGHS 1.12 says "HighsMipSolverData::transformNewIntegerFeasibleSolution tmpSolver.run();" whenever
-it repairs a solution.  What C writes goes by a stream of its own: for a while that one leads
-nowhere, and what Python prints, from any thread, still comes out.  Only where glibc is the C
-library, whose ``stdout`` is a variable; elsewhere nothing is held back.
+HiGHS 1.12 prints "HighsMipSolverData::transformNewIntegerFeasibleSolution tmpSolver.run();" when it
+repairs a solution.  C code writes through its own ``stdout`` stream, which is redirected to nowhere
+for the duration of a call; output of Python code, from any thread, is not affected.  This works
+with glibc, where ``stdout`` is a variable; with other C libraries nothing is suppressed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Floor 6: what can be had for what: exact fronts, and what one change would buy."""
+"""Trade-offs (floor 6): exact Pareto fronts, and what one change of the limits would gain."""
 
 from stagepack.tradeoffs.changes import Explanation, explain
 from stagepack.tradeoffs.epsilon import pareto

@@ -1,4 +1,4 @@
-"""What binds: which part decides the value of a solution, and what one change would buy."""
+"""Explanations: which part of a solution determines its value, and what one change would gain."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ class Change(Generic[FoundT]):
 
 @dataclass(frozen=True, repr=False)
 class Explanation(Shown):
-    """What decides the value of a result, and what changes would buy.
+    """Which part determines the value of a result, and what changes of its limits would gain.
 
     Attributes
     ----------
     instance : instance
     result : Result
     critical : tuple of (str, str)
-        Which layer, device, link or moment decides the value: what it is, and its figures.
+        The layer, device, link or point in time that determines the value: its label and figures.
     changes : tuple of Change
     """
 

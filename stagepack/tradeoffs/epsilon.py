@@ -1,4 +1,4 @@
-"""Fronts of what can be had for what."""
+"""Pareto fronts: the function `pareto`, its axes and its limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A front as people have it: printed, as a table, as a picture."""
+"""A Pareto front as users see it: printed, as a table, as a picture."""
 
 from __future__ import annotations
 
@@ -62,23 +62,23 @@ class FrontPoint:
 
 @dataclass(frozen=True, repr=False)
 class Front(ShownRows):
-    """What can be had for what; its rows are the points.
+    """A Pareto front; its rows are the points.
 
     Attributes
     ----------
     instance : instance
     x, unit : str
-        What is limited, and what it is counted in.
+        The limited resource and its unit.
     points : tuple of FrontPoint
-        By rising `x`; each is worth less than the one before.
+        In order of rising `x`; the objective falls from each point to the next.
     infeasible : int or None
-        The largest limit within which nothing fits, as far as that is proved.
+        The largest limit that is proved to allow no solution.
     complete : bool
-        These are all points, and all are proved.
+        Whether these are all points and each is proved optimal.
     solves : int
-        Solves that it took.
+        Number of solves.
     result : Result
-        Of the instance itself; without a solution it says why.
+        The result for the instance itself; without a solution it gives the reason.
     """
 
     instance: Instance

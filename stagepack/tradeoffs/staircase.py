@@ -1,18 +1,19 @@
-"""The epsilon-constraint method: the least value within every limit, with few questions.
+"""The epsilon-constraint method: the optimum for every limit, with few solves.
 
-The least value v(e) of solutions that use at most e falls in steps as e rises.  A question is one
-limit e; its answer is a solution that uses some x <= e and is worth y, so that v <= y from x on,
-and a bound b on v(e), so that v >= b up to e.  Limits at which the least y known is above the
-largest b known are open; of those between two neighbouring solutions they are the upper part.
+Let v(e) be the least value of solutions that use at most e of a resource.  v is a step function
+that falls as e rises.  Solving with the limit e yields a solution that uses some x <= e and has the
+value y, so v <= y from x on, and a bound b on v(e), so v >= b up to e.  A limit is open if the
+smallest y known for it is above the largest b.  Between two neighbouring solutions, the open limits
+are the upper part of the interval.
 
-An open stretch is asked about at its upper end, where the next point of the front is, and in its
-middle in turns: a point takes two questions if all goes well and O(log(limits)) in any case.
-Below all solutions only the middle is.  Stretches of the largest area come first, so that the
-points that are known when the search ends early lie apart.  Of a stretch in which an answer left
-the limit it was for open, for want of time, what lies above is asked about.  Limits are at least 1.
+Each open interval is solved alternately at its upper end, where the next point of the front is, and
+in its middle.  A point takes two solves in the best case and O(log(limits)) in any case.  Below all
+known solutions only the middle is used.  Intervals with the largest area come first, so that the
+points known after an early stop are far apart.  If a solve hits its time limit and leaves its own
+limit open, the interval above it is continued with.  Limits are at least 1.
 
-Where no limit is open in the end the front is exact: each point has the least value within its
-limit, and no smaller limit allows that value (Haimes, Lasdon and Wismer 1971, in other steps).
+If no limit is open in the end, the front is exact: each point has the least value within its limit,
+and no smaller limit allows that value (Haimes, Lasdon and Wismer 1971, with other steps).
 """
 
 from __future__ import annotations

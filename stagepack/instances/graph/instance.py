@@ -29,7 +29,7 @@ Weight = Given | Mapping[Any, Number] | Callable[..., Number]
 class GraphPartition(GraphData, Answered[GraphSolution, Number]):
     """An instance of graph partitioning; use :meth:`from_arrays` or :meth:`from_edges`.
 
-    What it makes are the fields of :class:`.data.GraphData`.
+    :class:`.data.GraphData` describes the fields.
     """
 
     solution_type = GraphSolution
@@ -44,7 +44,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
 
     @property
     def proviso(self) -> str:
-        """What an optimum does not cover: more microbatches in flight, a pass that has no node."""
+        """What the proof does not cover: more microbatches in flight, a missing pass."""
         m, most = self.microbatches, self.devices
         if self.stash.any() and m < most:
             return f"memory counts {m:,} of the {most:,} microbatches that fill the pipeline"

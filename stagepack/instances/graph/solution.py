@@ -22,17 +22,17 @@ FEW_IDS = 1000  # among which a misspelt one is looked for
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphSolution(ShownSolution):
-    """A device a node.
+    """A partition of a graph: the device of each node.
 
     Attributes
     ----------
     assignment : ndarray of int64, shape (n,)
         Device of each node.
     order : tuple of int
-        The devices that hold nodes, in the order of their stages; empty: as the graph says, the
-        lowest number first where it does not.
+        The devices that have nodes, in the order of their stages.  If empty, the order follows from
+        the graph; where it is not determined, the lowest number comes first.
     replicas : tuple of int
-        Of each stage: on how many devices it runs; empty: on one.
+        Number of devices on which each stage runs; empty: one each.
     ids : tuple of str, optional
         Names of the nodes, for :meth:`to_dict`.
     """
@@ -62,7 +62,7 @@ class GraphSolution(ShownSolution):
         order: Iterable[int] = (),
         replicas: Iterable[int] = (),
     ) -> GraphSolution:
-        """Return the solution of `instance` with a device a node.
+        """Return the solution of `instance` with these devices, one for each node.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class GraphSolution(ShownSolution):
         return cls.of(instance, devices, *lists)
 
     def to_dict(self) -> JsonObject:
-        """Return the solution as JSON data; what says nothing is left out."""
+        """Return the solution as JSON data; empty fields are left out."""
         ids = self.ids or tuple(map(str, range(len(self.assignment))))
         found: JsonObject = {
             "assignment": dict(zip(ids, self.assignment.tolist(), strict=True)),
@@ -104,7 +104,7 @@ class GraphSolution(ShownSolution):
         return {name: value for name, value in found.items() if value or name == "assignment"}
 
     def malformed(self) -> str:
-        """Return the field that is of no use, or ""."""
+        """Return the name of an invalid field, or ""."""
         devices = self.assignment
         if not isinstance(devices, np.ndarray) or devices.dtype.kind != "i" or devices.ndim != 1:
             return "assignment"

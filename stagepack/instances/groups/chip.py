@@ -40,11 +40,11 @@ class LaneChip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     memory : int
         Bytes of local memory in each lane.
     banks : int
-        Equal parts of a lane's memory, which one access at a time can reach.
+        Number of equal parts of a lane's memory; each serves one access at a time.
     eu_bytes : int
-        Bytes that a lane computes on at a time; tensors begin at multiples of it.
+        Bytes that a lane processes at a time; tensors are aligned to multiples of it.
     channels, pixels : int
-        Input channels and output pixels of one byte on which a lane multiplies in one cycle.
+        Input channels and output pixels (of one byte) that a lane multiplies in one cycle.
     load_rate, store_rate : number
         Bytes a cycle between global and local memory, see :func:`exact`.
     load_latency, store_latency : int
@@ -52,11 +52,11 @@ class LaneChip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     startup : int
         Cycles of an operator before its first result.
     overlap : number
-        Which part of the shorter of compute and transfers in a row hides beside the longer.
+        Fraction of the shorter of compute and transfers in a row that is hidden by the longer.
     cores : int
-        Cores that take slices by turns, each with all of the above.
+        Number of cores, each with all of the above; slices are dealt out to them in turn.
     rates : dict of OperatorKind to number
-        What a lane does in a cycle of operators of a kind, in place of the model, see above.
+        Work of a lane per cycle for kinds of operators, instead of the model, see above.
     """
 
     lanes: Some
@@ -77,25 +77,25 @@ class LaneChip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def bank_bytes(self) -> int:
-        """Bytes of a bank in every lane; of the last one fewer where they do not come out even."""
+        """Bytes of a bank per lane; the last bank is smaller if there is a remainder."""
         return -(-self.memory // self.banks)
 
     def load_cycles(self, nbytes: int) -> int:
-        """Return the cycles in which so many bytes come from global memory."""
+        """Return the cycles of loading this number of bytes from global memory."""
         return self.load_latency + _ceil(nbytes, self.load_rate)
 
     def store_cycles(self, nbytes: int) -> int:
-        """Return the cycles in which so many bytes go to global memory."""
+        """Return the cycles of storing this number of bytes to global memory."""
         return self.store_latency + _ceil(nbytes, self.store_rate)
 
     def row_cycles(self, compute: int, transfers: int) -> int:
-        """Return the cycles of a row: the longer of both, and what of the other is not hidden."""
+        """Return the cycles of a row: the longer of both and the unhidden part of the other."""
         less = min(compute, transfers)
         hidden, whole = exact(self.overlap).as_integer_ratio()
         return max(compute, transfers) + less - hidden * less // whole
 
     def lane_bytes(self, shape: tuple[int, ...], dtype_bytes: int) -> int:
-        """Return the bytes in each lane of a tensor (n, c, d, h, w), each (n, c) aligned.
+        """Return the bytes per lane of a tensor (n, c, d, h, w), where each (n, c) is aligned.
 
         Rows of channel after channel: ``n * d * ceil(c / lanes)`` planes of h * w values.
         """

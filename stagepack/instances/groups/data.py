@@ -44,7 +44,7 @@ BACKWARD = "adds"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An input of the network: its shape, (n, c, h, w) or (n, c, d, h, w), and bytes of a value."""
+    """An input of the network: its shape, (n, c, h, w) or (n, c, d, h, w), and bytes per value."""
 
     name: str
     shape: tuple[Size, ...]

@@ -18,7 +18,7 @@ from stagepack.instances.groups.words import Objective, Order, Slicing, Standalo
 class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
     """An instance of layer grouping; use :meth:`from_arrays`.
 
-    What it makes are the fields of :class:`.data.GroupingData`.
+    :class:`.data.GroupingData` describes the fields.
     """
 
     solution_type = GroupingSolution
@@ -93,7 +93,8 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
         return instance
 
     def secondary(self, solution: GroupingSolution) -> int:
-        """Return what decides between plans of equal cycles: pairs of buffers that share a bank.
+        """Return the second criterion of plans with equal cycles: pairs of buffers that share a
+        bank.
 
         Tables call it `secondary_name`.
         """

@@ -35,9 +35,9 @@ Few = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 
 
 class Weight(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A constant that an operator reads: values an output channel, and how many channels.
+    """A constant that an operator reads: values per output channel, and the number of channels.
 
-    `lane_bytes` are the bytes in every lane, where they are not as those of a tensor
+    `lane_bytes` gives the bytes per lane if they differ from those of a tensor
     (1, channels, 1, 1, values).
     """
 
@@ -47,11 +47,11 @@ class Weight(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     lane_bytes: Few | None = None
 
     def nbytes(self, channels: int) -> int:
-        """Return the bytes in global memory for so many output channels."""
+        """Return the bytes in global memory for this number of output channels."""
         return channels * self.values * self.dtype_bytes
 
     def local(self, chip: LaneChip, channels: int) -> int:
-        """Return the bytes in every lane for so many output channels."""
+        """Return the bytes per lane for this number of output channels."""
         if self.lane_bytes is None:
             return chip.lane_bytes((1, channels, 1, 1, self.values), self.dtype_bytes)
         share = -(-channels // chip.lanes), -(-self.channels // chip.lanes)
@@ -59,46 +59,48 @@ class Weight(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One operator, which writes one tensor of its own name.
+    """One operator; it writes one tensor, which has the operator's name.
 
     Attributes
     ----------
     name : str
     kind : OperatorKind
     inputs : tuple of str
-        Names of operators before it, or of inputs of the network; weights are not among them.
+        Names of earlier operators or of inputs of the network, without weights.
     shape : tuple of int
-        Of what it writes: (n, c, h, w) or (n, c, d, h, w).
+        Shape of its output: (n, c, h, w) or (n, c, d, h, w).
     dtype_bytes : int
-        Bytes of a value that it writes.
+        Bytes of one value of its output.
     kernel, stride, dilation : (int, int)
         Along H and W.
     padding : (int, int, int, int)
-        Rows before and after, columns before and after.
+        Rows before and after, and columns before and after the input.
     groups : int
-        Of a convolution: parts of the channels that do not see one another.
+        Number of groups of channels of a convolution.
     depth : int
-        Taps of the kernel along D.
+        Size of the kernel along D.
     scale : (int, int)
-        How many times as many rows and columns an upsampling writes.
+        Factors of an upsampling along H and W.
     interpolation : Interpolation
     coordinates : Coordinates
-        Of an interpolation; where as many rows, or columns, are written as read it copies them.
+        Coordinate transformation of an interpolation; along an axis whose size stays the same it
+        copies.
     even : bool
-        Whether parts of an upsampling must begin and end where a row or column is repeated anew.
+        Whether the slices of an upsampling must begin and end at multiples of its factor.
     whole : str
-        Axes along which it cannot be cut, such as "w" or "hw".
+        Axes along which the operator cannot be cut, such as "w" or "hw".
     in_place : bool
-        Whether what it writes may take the place of its first input, where that dies with it.
+        Whether the output may overwrite the first input, if this operator is the input's last
+        reader.
     adds : bool
-        Whether what it writes is the sum of what it reads, whose gradients it lets through.
+        Whether the output is the sum of the inputs, so that gradients pass through unchanged.
     weights : tuple of Weight
     buffer : int
-        Bytes in every lane while it runs, for all of its output; of a slice in proportion.
+        Bytes of working memory per lane for the whole output; slices need a proportional part.
     passes : int
-        How often it goes over its values: of elementwise operators and of rows.
+        Number of passes over the values, for elementwise operators and those on rows.
     cycles : int, optional
-        For all of its output, in place of the model's; of a slice in proportion.
+        Cycles for the whole output, instead of those of the model; slices take a proportional part.
     """
 
     name: str
@@ -126,7 +128,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def full(self) -> Shape:
-        """Its shape on all five axes."""
+        """The shape of the output on all five axes."""
         return five(self.shape)
 
 

@@ -25,17 +25,19 @@ class GroupingSolution(ShownSolution):
     boundaries : tuple of int
         0 = b_0 < ... < b_k = n: group j is the operators [b_j, b_{j+1}) of `order`.
     slices : tuple of tuple of int
-        Of each group: into how many ranges it is cut along N, C, H and W; an empty one for an
-        operator that runs by itself from and to global memory.
+        For each group, the number of ranges into which it is cut along N, C, H and W; an empty
+        tuple for an operator that runs alone, from and to global memory.
     order : tuple of int
-        The operators in the order in which they run; empty: as they are.
+        The operators in execution order; empty: the order of the instance.
     positions : tuple of tuple of int
-        Of each group: where its transfers are, in the order of :attr:`.timesteps.Timetable.moves`;
-        an empty one: by the rule ``nearest``.  Empty: all so.
+        For each group, the positions of its transfers in the order of
+        :attr:`.timesteps.Timetable.moves`; an empty tuple places them by the rule ``nearest``.
+        Empty: this rule for all groups.
     spills : tuple of tuple of (int, int, int)
-        Of each group: tensor, position of its store, position of its load.  Empty: none.
+        For each group, its spills: tensor, position of the store, position of the load.  Empty:
+        none.
     offsets : tuple of tuple of int
-        Of each group: the address of every copy of its buffers, see :func:`.lmem.copies`; none
+        For each group, the address of every copy of its buffers, see :func:`.lmem.copies`; empty
         for an operator that runs from global memory.
     """
 
@@ -52,7 +54,7 @@ class GroupingSolution(ShownSolution):
         return len(self.boundaries) - 1
 
     def operators(self, group: int) -> tuple[int, ...]:
-        """Return the operators of a group, in the order in which they run."""
+        """Return the operators of a group in execution order."""
         first, end = self.boundaries[group], self.boundaries[group + 1]
         return self.order[first:end] if self.order else tuple(range(first, end))
 
@@ -64,7 +66,7 @@ class GroupingSolution(ShownSolution):
         return Timetable(regions, positions or None, [Spill(*spill) for spill in spills])
 
     def timetables(self, instance: GroupingData) -> Iterator[tuple[int, Timetable | None]]:
-        """Yield each group and its rows; None for what runs from and to global memory."""
+        """Yield each group and its rows; None for operators that run from and to global memory."""
         for group, counts in enumerate(self.slices):
             yield group, self.timetable(instance, group) if counts else None
 
@@ -75,7 +77,7 @@ class GroupingSolution(ShownSolution):
         spills: tuple[tuple[int, int, int], ...],
         offsets: tuple[int, ...],
     ) -> GroupingSolution:
-        """Return the plan with other timesteps and addresses in one group.
+        """Return a copy of the plan with other timesteps and addresses for one group.
 
         Parameters
         ----------
@@ -93,7 +95,7 @@ class GroupingSolution(ShownSolution):
 
     @classmethod
     def from_global_memory(cls, n: int) -> GroupingSolution:
-        """Return the plan in which every operator runs by itself, from and to global memory."""
+        """Return the plan in which every operator runs alone, from and to global memory."""
         return cls(tuple(range(n + 1)), ((),) * n, offsets=((),) * n)
 
     @classmethod
@@ -108,7 +110,7 @@ class GroupingSolution(ShownSolution):
         return strict.convert(data, cls)
 
     def to_dict(self) -> JsonObject:
-        """Return it as JSON data; what says nothing is left out."""
+        """Return the plan as JSON data; empty fields are left out."""
         known = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {
             name: value
@@ -117,7 +119,7 @@ class GroupingSolution(ShownSolution):
         }
 
     def malformed(self) -> str:
-        """Return the field that is no tuple, or holds anything but integers, or ""."""
+        """Return the name of a field that is not a tuple of integers, or ""."""
         for name, depth in DEPTHS.items():
             given = getattr(self, name)
             if not (isinstance(given, tuple) and _integers(given, depth)):

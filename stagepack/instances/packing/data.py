@@ -18,7 +18,7 @@ from stagepack.instances.profile import Array
 
 @dataclass(frozen=True)
 class Gap:
-    """In [start, end) a buffer uses only the bytes [low, high) above its offset (none: dead)."""
+    """During [start, end) a buffer uses only bytes [low, high) of its own (empty: none)."""
 
     buffer: int
     start: int
@@ -29,7 +29,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Allowed:
-    """A range [low, high) of addresses that may hold a buffer, wholly."""
+    """A range [low, high) of addresses; a buffer must lie completely inside one such range."""
 
     buffer: int
     low: int
@@ -60,7 +60,7 @@ class Banks:
 
 @dataclass(frozen=True)
 class Memory:
-    """One of several memories: its capacity in bytes (None: no limit) and cost of an access."""
+    """One of several memories: its capacity in bytes (None: no limit) and cost per access."""
 
     name: str
     capacity: int | None

@@ -26,7 +26,7 @@ from stagepack.result import Result
 class LmemPacking(PackingData, Answered[PackingSolution, int]):
     """An instance of LMEM packing; use :meth:`from_arrays` or :meth:`from_profile`.
 
-    What it makes are the fields of :class:`.data.PackingData`.
+    :class:`.data.PackingData` describes the fields.
     """
 
     solution_type = PackingSolution
@@ -231,7 +231,7 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         return self.replace(**{**fields, **changes})
 
     def secondary(self, solution: PackingSolution) -> int:
-        """Return what decides between solutions of equal value: bytes moved, or else the peak."""
+        """Return the second criterion of solutions of equal value: bytes moved, or the peak."""
         found = measured(self, solution)
         if self.objective in (Objective.MOVES, Objective.SPILL):
             return found.peak

@@ -19,14 +19,14 @@ from stagepack.shown import ShownSolution, some
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PackingSolution(ShownSolution):
-    """An offset a buffer and, where there are several memories, the memory it lies in.
+    """A placement: the offset of each buffer and, if there are several memories, its memory.
 
     Attributes
     ----------
     offsets : ndarray of int64, shape (n,)
         Address of the first byte of each buffer.
     memory : ndarray of int64, shape (n,), optional
-        Index of the memory each buffer lies in.
+        Index of the memory of each buffer.
     ids, memories : tuple of str, optional
         Names of the buffers and memories, for :meth:`to_dict`.
     """
@@ -107,7 +107,7 @@ class PackingSolution(ShownSolution):
         return f"{len(self.offsets)} buffers, offsets {some(self.offsets)}"
 
     def malformed(self) -> str:
-        """Return the name of a field that is no array, or ''."""
+        """Return the name of a field that is not an array, or ''."""
         if not isinstance(self.offsets, np.ndarray):
             return "offsets"
         return "" if self.memory is None or isinstance(self.memory, np.ndarray) else "memory"

@@ -96,20 +96,21 @@ class PhaseSolution(ShownSolution):
     boundaries : tuple of int
         0 = c_0 < ... < c_k = n: group j is the layers [c_j, c_{j+1}).
     mode : tuple of str
-        One a phase, in the order of time (k phases in inference, 2k - 1 in training).
+        Mode of each phase, in the order of time (k phases in inference, 2k - 1 in training).
     io_tiles : int
-        Tiles set aside for input and output, in all phases alike.
+        Number of tiles reserved for input and output, the same in all phases.
     microbatch : int
     policy : tuple of str
-        One a layer; empty in inference.  Without effect for a layer that has no tape and whose
+        Policy of each layer; empty in inference.  It has no effect for a layer without a tape whose
         output no layer of its group reads.
     recompute : tuple of tuple of int, or None
-        recompute[l]: layers of policy ``recompute`` and of the group, rising, at most l, that are
-        computed again just before the backward pass of layer l (the stages of Checkmate: Jain et
-        al., MLSys 2020).  None: :meth:`canonical_recompute`.  In a chain in which a layer may be
-        computed again once only, no other sequence is allowed.
+        recompute[l] lists the layers that are computed again just before the backward pass of layer
+        l, in rising order (the stages of Checkmate: Jain et al., MLSys 2020).  They have the policy
+        ``recompute``, belong to the same group, and are at most l.  None:
+        :meth:`canonical_recompute`.  In a chain where a layer may be computed again only once, no
+        other sequence is allowed.
     prefetch : tuple of bool
-        One a phase; empty: none.
+        Whether each phase loads the variables of the next one ahead; empty: none does.
     """
 
     boundaries: tuple[int, ...]
@@ -127,7 +128,7 @@ class PhaseSolution(ShownSolution):
         policy: Sequence[str],
         retained: Iterable[int] = (),
     ) -> tuple[tuple[int, ...], ...]:
-        """Return the sequence in which dropped products are computed again as late as possible.
+        """Return the sequence that recomputes dropped outputs as late as possible.
 
         Just before the first backward pass that needs a dropped product its layer is computed
         again, after those dropped ones that this needs in turn; each layer once.  In a chain, a
@@ -179,7 +180,7 @@ class PhaseSolution(ShownSolution):
         return tuple(found)
 
     def recomputed(self, instance: PhaseData) -> tuple[tuple[int, ...], ...]:
-        """Return the layers computed again before each backward pass, given or canonical."""
+        """Return the layers that are recomputed before each backward pass, given or canonical."""
         if not instance.training:
             return ()
         if self.recompute is not None:
@@ -219,7 +220,7 @@ class PhaseSolution(ShownSolution):
         return f"boundaries {some(self.boundaries)}, {len(self.mode)} phases ({modes})"
 
     def malformed(self) -> str:
-        """Return the name of a field that is no sequence or no integer, or ''."""
+        """Return the name of a field of the wrong type, or ''."""
         for name in ("boundaries", "mode", "policy", "prefetch"):
             if not isinstance(getattr(self, name), tuple | list):
                 return name

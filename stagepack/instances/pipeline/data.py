@@ -28,7 +28,7 @@ LATER = {"backward_transfers": False, "received": True}
 
 @dataclass(frozen=True)
 class Variable:
-    """Something used by layers `first` to `last`: no stage may end between them."""
+    """A variable used by layers `first` to `last`, which must be in one stage."""
 
     name: str
     first: int

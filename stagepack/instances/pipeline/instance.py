@@ -41,7 +41,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
 
     @property
     def proviso(self) -> str:
-        """What an optimum does not cover: more microbatches in flight, other orders of layers."""
+        """What the proof does not cover: more microbatches in flight, other orders of layers."""
         said = []
         if self.training and self.stash.any() and self.microbatches < self.k:
             said.append(

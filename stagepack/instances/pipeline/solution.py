@@ -62,7 +62,7 @@ class PipelineSolution(ShownSolution):
         return f"boundaries {some(self.boundaries)}, devices {some(self.devices)}"
 
     def malformed(self) -> str:
-        """Return the name of a field that is no list of integers, or ''."""
+        """Return the name of a field that is not a list of integers, or ''."""
         for name in ("boundaries", "devices"):
             values = getattr(self, name)
             if not isinstance(values, tuple | list):
@@ -73,5 +73,5 @@ class PipelineSolution(ShownSolution):
 
     @property
     def stages(self) -> list[tuple[int, int, int]]:
-        """Triples (first layer, end, device), one a stage."""
+        """Triples (first layer, end, device), one for each stage."""
         return list(zip(self.boundaries, self.boundaries[1:], self.devices, strict=False))

@@ -10,7 +10,7 @@ KIND = "pipeline-partition"
 
 
 class Objective(StrEnum):
-    """What a partition should minimise (compute and transfer in cycles, over the stages)."""
+    """Objectives of a partition; compute and transfer are in cycles."""
 
     BOTTLENECK = "bottleneck"
     """The largest compute."""

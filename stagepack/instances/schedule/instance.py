@@ -31,7 +31,7 @@ from stagepack.result import Result
 class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
     """An instance of pipeline scheduling; use :meth:`from_arrays`.
 
-    What it makes are the fields of :class:`.data.ScheduleData`.
+    :class:`.data.ScheduleData` describes the fields.
     """
 
     solution_type = ScheduleSolution

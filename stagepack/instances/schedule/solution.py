@@ -26,9 +26,10 @@ class ScheduleSolution(ShownSolution):
     Attributes
     ----------
     start : ndarray of int64, shape (operations,)
-        By stage, then kind (F, B, W), then microbatch: see :class:`.operations.Operations`.
+        Start of each operation, ordered by stage, kind (F, B, W) and microbatch: see
+        :class:`.operations.Operations`.
     kinds : int
-        Kinds of operations of a stage: 1, 2 or 3.
+        Number of kinds of operations of a stage: 1, 2 or 3.
     microbatches : tuple of int
         Microbatches of each stage.
     """
@@ -51,7 +52,7 @@ class ScheduleSolution(ShownSolution):
 
     @classmethod
     def of(cls, instance: ScheduleData, start: Any) -> ScheduleSolution:
-        """Return the solution of `instance` with these starts, one an operation.
+        """Return the solution of `instance` with these starts, one for each operation.
 
         An array of int64 becomes part of it, not a copy.
         """
@@ -106,7 +107,7 @@ class ScheduleSolution(ShownSolution):
         return f"{len(self.start)} operations of {stages} stages, starts {some(self.start)}"
 
     def malformed(self) -> str:
-        """Return the name of a field of no use, or ''."""
+        """Return the name of an invalid field, or ''."""
         if not isinstance(self.start, np.ndarray):
             return "start"
         return "" if isinstance(self.microbatches, tuple) else "microbatches"

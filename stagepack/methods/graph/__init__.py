@@ -1,4 +1,4 @@
-"""Methods of graph partitioning: a rule of thumb, searches along orders and over sets of blocks."""
+"""Methods of graph partitioning: rules, dynamic programs, local search and models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches with proof: along many topological orders, over all ideals, by labels."""
+"""Exact methods: dynamic programs over many topological orders, all ideals, and labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a graph has no partition: which nodes fit nowhere, by how much, and what would make them."""
+"""Why a graph has no feasible partition: the nodes that fit nowhere, and which limits to raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods of graph partitioning that start from a partition: local search, models on engines."""
+"""Methods of graph partitioning that start from a given partition: local search and models."""
 
 from __future__ import annotations
 

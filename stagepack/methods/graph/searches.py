@@ -1,4 +1,4 @@
-"""What the methods of graph partitioning do; loaded when one runs."""
+"""Implementations of the methods of graph partitioning; imported when one runs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Addresses with which few buffers that are reached at the same time share a bank.
+"""Reduces bank conflicts: new addresses for a plan whose groups and timesteps stay fixed.
 
-The groups and timesteps of a plan stay.  Group by group, a rule that minds banks comes first; of
-what it leaves CP-SAT finds the fewest, or fewer and a bound, for as long as the search for the plan
-worked, or a part of the time limit.  Groups share that evenly; those that are alike are one.
+A bank conflict is a pair of buffers that are accessed at the same time and share a bank.  Each
+group is treated separately.  First a placement rule that avoids shared banks is applied.  If
+conflicts remain, CP-SAT minimises their number and proves a bound.  The time for this is as long as
+the search for the plan took, or a fraction of the time limit, divided evenly among the groups.
+Identical groups are solved once.
 """
 
 from __future__ import annotations

@@ -1,13 +1,17 @@
-"""Groups, cuts, timesteps, spills and addresses together, where loads and stores are free.
+"""Optimises groups, cuts, timesteps, spills and addresses together, with free loads and stores.
 
-The shortest path over what groups take at least (:mod:`stagepack.heuristics.groups.lazy`) says
-which of them are worth a closer look.  When a group is first met its transfers are moved to rows
-where they hide (:mod:`stagepack.heuristics.groups.moving`); what is not met yet is guessed to take
-as much beyond its least as others do, and groups on the path of these guesses are met, too.  Then
-comes CP-SAT: first for timesteps alone, placed as they are found; where these cannot be placed, for
-timesteps and addresses together.  The shortest path takes turns with the best one over what is
-known, which leads to better plans.  On each the group of which most is still open comes first, and
-each time it comes it gets twice the work.  Groups that are alike are one.
+1. A shortest path over lower bounds of the groups' cycles
+   (:mod:`stagepack.heuristics.groups.lazy`) selects the groups that are worth solving.
+2. When a group is selected for the first time, its transfers are moved to rows where they overlap
+   with computation (:mod:`stagepack.heuristics.groups.moving`).  Groups not solved yet are
+   estimated to exceed their lower bound as much as the solved ones do; groups on the shortest path
+   of these estimates are solved, too.
+3. CP-SAT then optimises the timesteps of a group, and each solution is placed in local memory.  If
+   none can be placed, timesteps and addresses are optimised in one model.
+
+Step 1 alternates with the best path over groups that are already solved, which finds better plans
+sooner.  On each path the group with the largest open gap comes first, and each time it comes its
+work limit doubles.  Identical groups are solved once.
 """
 
 from __future__ import annotations

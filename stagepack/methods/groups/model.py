@@ -1,7 +1,8 @@
-"""The interval model on an engine: solved, its groups placed, solved again without what fails.
+"""Solves the interval model on an engine, and forbids groups that cannot be placed.
 
-Costs of the model suppose that all buffers can be placed, as those of
-:mod:`stagepack.heuristics.groups.dp`.
+The costs of the model assume that all buffers of a group can be placed, as in
+:mod:`stagepack.heuristics.groups.dp`.  If a group of the solution cannot, it is excluded and the
+model is solved again.
 """
 
 from __future__ import annotations

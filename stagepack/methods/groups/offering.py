@@ -1,4 +1,4 @@
-"""How plans are offered: to check and evaluate them counts as work."""
+"""Reports plans to `Progress` and counts the work of checking and evaluating them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the methods of layer grouping do; loaded, with its compiled kernels, when one runs."""
+"""Implementations of the methods of layer grouping; imported, with their kernels, when one runs."""
 
 from __future__ import annotations
 

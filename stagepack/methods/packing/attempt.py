@@ -1,4 +1,4 @@
-"""One run of a method of packing: its normal form, and how answers get to `progress`."""
+"""The state of one run of a packing method: its normal form and the way to `progress`."""
 
 from __future__ import annotations
 

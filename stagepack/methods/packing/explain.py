@@ -1,4 +1,4 @@
-"""Why nothing fits: which buffers clash, when, and what capacity would do."""
+"""Why no placement fits: which buffers conflict, when, and which capacity would suffice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conflict graphs too large for cliques to cover them in time: placed straight from their rows."""
+"""Placement of conflict graphs that are too large for a clique cover within the time limit."""
 
 from __future__ import annotations
 

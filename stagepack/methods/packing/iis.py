@@ -1,9 +1,9 @@
-"""Small groups of buffers that fit nowhere, and what would mend it, where any rule may be in play.
+"""Small sets of buffers that have no placement, and the changes that would allow one.
 
-What can be left out without the rest fitting is dropped (a deletion filter: Chinneck and Dravnieks
-1991), and then limits are raised, by bisection, until everything fits.  Each question goes to the
-exact search or, where that does not know a rule, to CP-SAT, with a limit; so many questions and no
-more are asked, and what is known by then is the answer.
+A deletion filter (Chinneck and Dravnieks 1991) drops every buffer and rule without which the rest
+still has no placement.  Then each limit is raised, by bisection, until a placement exists.  The
+feasibility questions are answered by the exact search or, for rules it does not support, by CP-SAT.
+Each has a time limit and their number is bounded; the answer is what is known when it is reached.
 """
 
 from __future__ import annotations

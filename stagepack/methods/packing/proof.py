@@ -1,4 +1,4 @@
-"""Writing proofs that buffers do not fit: what is refuted, and as which document."""
+"""Writes proofs that buffers do not fit: windows of time that are refuted, and the document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is placed before anything else, and where nothing else was: valleys, at worst a stack."""
+"""The first placement of every run: the valley heuristic, or a simple stack if that fails."""
 
 from __future__ import annotations
 

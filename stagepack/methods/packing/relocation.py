@@ -1,8 +1,9 @@
-"""Moving little: what decides between answers of equal worth, where there is an old placement.
+"""Minimises moved bytes as the second criterion, when an old placement is given.
 
-For ``peak`` the peak is found first, then among placements as low one that moves few bytes.  For
-``fit`` any placement within the capacity will do, so that the one that moves least comes first.
-Greedy passes give an answer soon; a model, the objective ``moves`` under a capacity, proves it.
+With objective ``peak``, the least peak is found first, and then a placement with that peak which
+moves few bytes.  With ``fit`` every placement within the capacity is equally good, so moves are
+minimised from the start.  Greedy passes find a first answer quickly; the model with objective
+``moves`` proves it optimal.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the methods of LMEM packing do; loaded, with its compiled kernels, when one runs.
+"""Implementations of the packing methods; imported, with their kernels, when one runs.
 
-Each is made of :mod:`.steps`; they are listed in ``RUNS``, at the end.
+Each is composed of the functions in :mod:`.steps`.  ``RUNS``, at the end, lists them.
 """
 
 from __future__ import annotations

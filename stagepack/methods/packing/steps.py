@@ -1,6 +1,7 @@
-"""The steps of which methods of LMEM packing are made, on one :class:`Attempt`.
+"""The steps of which packing methods are composed.
 
-Each takes what is known from the attempt, works for so long, and offers what it finds.
+Each step takes what is known from an :class:`Attempt`, works for a given time, and reports the
+placements and bounds that it finds.
 """
 
 from __future__ import annotations

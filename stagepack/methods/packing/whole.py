@@ -1,4 +1,4 @@
-"""A whole run of a method: by the clock or by work, moving little, ending with something to say."""
+"""Runs a packing method as a whole: limits, the second criterion, the final message."""
 
 from __future__ import annotations
 

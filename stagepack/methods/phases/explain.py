@@ -1,4 +1,4 @@
-"""Why an instance has no plan, in words a person can act on."""
+"""Why a phase schedule has no plan, and what a user can change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Recomputation within one group, once a layer at most: labels along the layers, ever more."""
+"""Recomputation within one group, at most once for each layer: label setting along the layers.
+
+The number of labels kept at each layer is raised in steps until none had to be dropped.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the methods of phase scheduling do; loaded, with its compiled kernels, when one runs."""
+"""Implementations of the methods of phase scheduling; imported, with kernels, when one runs."""
 
 from __future__ import annotations
 

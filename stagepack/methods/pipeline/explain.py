@@ -1,8 +1,8 @@
-"""Why an instance has no solution, in words a person can act on.
+"""Why a pipeline partition has no solution, and what a user can change.
 
-The first cause found is named; then the least remedy of each kind is sought, by bisection or one by
-one, and tried.  Cost: O(log(capacity)) probes, and one for each number of devices tried.  Source:
-own work.
+The first cause found is reported.  Then the smallest sufficient change of each kind is determined,
+by bisection or by trial, and verified.  Cost: O(log(capacity)) feasibility tests, and one for each
+number of devices tried.  Source: own work.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why no schedule keeps within the memory: what needs it, and what limits would do."""
+"""Why no schedule fits into memory: which operations need it, and which limits would suffice."""
 
 from __future__ import annotations
 

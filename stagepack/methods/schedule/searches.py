@@ -1,4 +1,4 @@
-"""What the methods of pipeline schedules do; loaded, with its compiled kernels, when one runs."""
+"""Implementations of the methods for pipeline schedules; imported, with kernels, when one runs."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Bounds from fewer microbatches: what some in turn need from their first F to their last B.
+"""Bounds from fewer microbatches: the time between the first F and the last B of k in a row.
 
-Where a device holds fewer F's than there are stages, microbatches go round in few places: F's wait
-for B's that come back, and are in the way of them.  No longest path says how long they wait for
-each other, but CP-SAT solves few microbatches exactly.  Any k in turn, of however many, are a
-schedule of k by themselves: from the first F to the last B on the first stage they take at least
-the optimum of k.  What is proved for k holds for every k in turn of more, and makes these easier;
-in the end that is the bound of all of them.  Schedules of few are prolonged to ones of all.
+If a device can hold fewer microbatches than there are stages, an F must wait for the B of an
+earlier microbatch to release memory.  Longest paths do not capture this waiting, but CP-SAT solves
+small numbers of microbatches exactly.  In any schedule, k consecutive microbatches form a schedule
+of k microbatches.  On the first stage, the time from their first F to their last B is therefore at
+least the optimum for k.  This holds for every k consecutive microbatches of a longer schedule; it
+is added as a constraint to the models of larger k, which makes these easier.  For k = m it is a
+bound on the whole.  Schedules of few microbatches are also extended to all of them.
 """
 
 from __future__ import annotations

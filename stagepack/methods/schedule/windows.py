@@ -1,10 +1,10 @@
-"""Bounds from windows: how long devices must be idle at both ends, asked of CP-SAT.
+"""Bounds from windows: CP-SAT proves how long devices must be idle at the begin and at the end.
 
-What limits schedules of devices with several stages lies in their first and last windows, where
-memory, the way of the first microbatches and the stages that feed them act together.  Window by
-window, short ones and cheap ones first, a model says how long a device must be idle there; what two
-windows that do not overlap say adds up, also with what counting has found
-(:mod:`stagepack.heuristics.schedule.lower_bounds.counting`).
+If devices have several stages, their idle time is caused in the first and last windows of the
+schedule.  There the memory limits, the path of the first microbatches, and the stages that feed
+them interact.  For one window after the other, short and cheap ones first, a model proves a lower
+bound on the idle time of a device in the window.  Bounds of windows that do not overlap add up,
+also with those of the counting bound (:mod:`stagepack.heuristics.schedule.lower_bounds.counting`).
 """
 
 from __future__ import annotations
