@@ -1,9 +1,10 @@
-"""A clock of work: how long what was done so far takes on a usual machine, in seconds.
+"""Counted work, as a substitute for time: the seconds that the work done so far usually takes.
 
-Runs that are to repeat cannot end by the clock on the wall.  They end by this one, which goes on
-by what is counted (steps of kernels, items sorted) times what one of it usually costs, so that
-equal work takes equal time on every machine.  It also plans: how long a search may take in a run
-that the wall clock ends.  One clock a thread; what work costs, every problem says for itself.
+Reproducible runs cannot be limited by the wall clock.  They are limited by this clock, which
+advances by the number of counted steps (steps of kernels, sorted items) times the usual duration of
+one.  Equal work therefore takes equal time on every machine.  The clock is also used to plan the
+lengths of searches in runs that the wall clock limits.  Each thread has its own clock; the
+durations of steps are defined by each problem.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Irreducible infeasible subsets (IIS): what is left once all is dropped that need not be there.
+"""Irreducible infeasible subsets (IIS), by a deletion filter.
 
-A deletion filter: a chunk without which the rest is still infeasible is dropped; chunks are halved
-down to single members.
+A chunk of members is dropped if the rest is still infeasible.  Chunks are halved down to single
+members.
 
-Cost: between n and 2n questions where much is left, k log n where it is k.
+Cost: between n and 2n feasibility tests if the subset is large, k log n if it has k members.
 Source: Chinneck and Dravnieks 1991.
 """
 

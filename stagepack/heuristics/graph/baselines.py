@@ -1,7 +1,8 @@
-"""What is done by hand: stages of equal work, or of equal bytes, along one topological order.
+"""Simple rules as used by hand: stages of equal work or equal bytes along one topological order.
 
-Accelerators take their shares in their order, each in proportion to its speed; nothing is searched,
-so that memory, CPUs and traffic are met or not.  O(blocks).  Source: common practice.
+Each accelerator takes its share in turn, in proportion to its speed.  Limits of memory, CPUs and
+traffic are not considered, so a result may violate them.  Cost: O(blocks).  Source: common
+practice.
 """
 
 from __future__ import annotations

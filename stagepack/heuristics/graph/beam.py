@@ -1,8 +1,8 @@
-"""Beam search: blocks are placed along a narrow order, and the most promising labels live on.
+"""Beam search: places blocks along a narrow order and keeps the most promising partial partitions.
 
-A label is a partial partition as :mod:`.frontier.sweeps` sees it; promising is what leaves
-much room within a limit, less what live nets will take of it.  Limits are halved between the bound
-and the best partition, for every width of the beam, in both directions.
+A label is a partial partition as in :mod:`.frontier.sweeps`.  It is promising if much of the limit
+on the loads remains, after the expected cost of its live nets.  For each width of the beam, in both
+directions, the limit is moved by bisection between the bound and the best partition.
 
 Cost: O(width * stages * (nets and edges of the blocks)) a sweep; memory linear in blocks and width.
 Source: own work.

@@ -1,11 +1,12 @@
-"""What no partition is under, without any search: all work, and the block that costs most.
+"""Lower bounds without search: the work of all blocks, and the cost of the most expensive block.
 
-**Work**: blocks weighed so that no device holds more than its share; see :mod:`.rooms`.
+**Work**: the blocks are weighted such that no device can hold more than its share, see
+:mod:`.rooms`.
 
-**Anchored cut**: some stage holds block v.  For every net of v it holds all other members, too, or
-pays for the net.  So it costs at least the time of v and the least cut that parts v from nothing:
-a flow out of v through its nets into the work of their members, of which every block takes as much
-as it works.  Any flow is a bound; the one pushed here looks at the direct members only.
+**Anchored cut**: some stage contains block v.  For each net of v, the stage either contains all
+other members or pays for the net.  It therefore costs at least the time of v plus a minimum cut
+around v: by duality, the value of any flow from v through its nets to their members, where each
+block absorbs at most its own work.  The flow computed here uses direct neighbours only.
 
 O(classes * blocks + nets of the heaviest blocks).  Source: own work.
 """

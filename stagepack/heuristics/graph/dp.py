@@ -1,9 +1,9 @@
-"""Exact partitions: along orders first, then over all ideals, with what memory allows to leave out.
+"""Exact partitions: first along single orders, then over all ideals.
 
-Blocks of no time and few bytes hang on others by a net or two, and double the number of ideals each
-where memory is short.  So the program runs first as if the lightest of them had no bytes.  What is
-then worth nothing better than the best partition known proves that one; otherwise it is a bound,
-or even a partition that keeps the limits, and fewer blocks count as light.
+If memory is limited, every block without time but with a few bytes may double the number of ideals.
+The program therefore first ignores the bytes of the lightest such blocks.  If the optimum of this
+relaxation is no better than the best known partition, that partition is optimal.  Otherwise the
+optimum is a bound, or even a partition that satisfies the limits; then fewer blocks are ignored.
 
 Cost and source: see :mod:`.ideals`.
 """

@@ -1,17 +1,18 @@
-"""The exact method: a dynamic program over ideals, sets of blocks that may be placed first.
+"""The exact method: a dynamic program over ideals (sets of blocks closed under predecessors).
 
-Ideals are listed once (:mod:`.ideals_kernels`), without those that no choice of devices could hold
-within the limit, and then swept in an order in which every one comes after those within it.  The
-limit is what the best partition known is worth; the sweep lowers it, and where nothing is better,
-that partition is proved the best.  Where two loads count apart, :mod:`.pairs` asks for limits on
-the first one.
+The ideals are enumerated once (:mod:`.ideals_kernels`), except those that no set of devices can
+hold within the limit.  They are then processed in an order in which each one comes after its
+subsets.  The limit is the value of the best known partition and falls during the sweep.  If nothing
+better is found, this partition is optimal.  Objectives with two separate loads are solved by
+:mod:`.pairs` with limits on the first load.
 
-Stages are grown block by block, but under `sum` only as long as looking at all pairs of ideals
-between which a stage may lie would take: that is then done for the rest (:mod:`.spans_kernels`).
+Stages are grown block by block.  Under `sum` this is continued only as long as it is cheaper than
+examining all pairs of ideals between which a stage may lie; then the pairs are examined instead
+(:mod:`.spans_kernels`).
 
-Cost: steps as :mod:`.ideals_kernels` says; memory is linear in the number of ideals and of blocks
-that may come next in each; beyond `MOST_BYTES` the search gives up.  Source: own work, after
-Tarnawski et al. (NeurIPS 2020).
+Cost: steps as :mod:`.ideals_kernels` says.  Memory is linear in the number of ideals and of their
+possible next blocks; above `MOST_BYTES` the search gives up.  Source: own work, after Tarnawski et
+al. (NeurIPS 2020).
 """
 
 from __future__ import annotations

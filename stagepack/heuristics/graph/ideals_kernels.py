@@ -1,21 +1,21 @@
 """Compiled kernels of the dynamic program over ideals.
 
-An *ideal* is a set of blocks that may be placed first: with every block it holds those that have to
-be placed before.  Ideals are the leaves of include/exclude over blocks in topological numbering:
-each one is its *parent*, the ideal without its highest block, and that block, the *last*.  Numbered
-in the order in which "exclude" comes before "include" (that of the numbers that they are in binary,
-block 0 first) an ideal comes after all ideals within it.
+An *ideal* is a set of blocks that contains all predecessors of its blocks.  The ideals are the
+leaves of a search tree that includes or excludes one block after another in topological numbering.
+The *last* block of an ideal is its highest one; its *parent* is the ideal without it.  The ideals
+are numbered with "exclude" before "include" (the order of their bit patterns read as numbers, block
+0 first), so each ideal comes after all of its subsets.
 
-:func:`enumerate_ideals` lists them with the blocks that may come next, and then writes where these
-lead: from an ideal to a lower block than its last one as the parent does, and from there to the
-last.  No ideal is looked up, and none is kept as a set.
+:func:`enumerate_ideals` lists the ideals with their possible next blocks and then computes the
+transitions.  Adding a block below the last one leads to the same ideal as adding it to the parent
+and then adding the last block.  So no ideal is looked up, and none is stored as a set.
 
-:func:`sweep` goes through the ideals; from each that some stages can hold it grows the next stage,
-by include/exclude again, so that it meets every larger ideal at most once.  A block that is left
-out stays out: then traffic of nets between it and the stage is sure.  Branches end where work and
-sure traffic reach the limit.
+:func:`sweep` processes the ideals.  From each one that some stages can hold it grows the next
+stage, again by including and excluding blocks, so that each larger ideal is visited at most once.
+An excluded block stays outside; the traffic of nets between it and the stage is then certain.  A
+branch ends when work and certain traffic reach the limit.
 
-Cost: O(blocks that may come next) steps and bytes an ideal, and O(nets of a block + ways of the
+Cost: O(possible next blocks) steps and bytes for each ideal, and O(nets of a block + ways of the
 devices) steps for each pair of ideals with a stage under the limit between them.  Source: see
 :mod:`.ideals`.
 """

@@ -1,12 +1,13 @@
-"""The linear order: stages are segments of a topological order, and the best cuts of it are exact.
+"""Linear orders: stages are segments of a topological order, and the best cuts of it are exact.
 
-An order is cut by a dynamic program (:mod:`.linear_kernels`) that asks for something better than
-what is known, so that it looks at short segments alone.  Some orders are tried: random ones, depth
-first, and such with little traffic across their cuts.  Then the best partition is kept stage by
-stage while blocks within stages are ordered anew: the program can cut where it did before, so that
-every step is as good, and now and then better.  Of two stages that are ordered as one it has to
-find the cut again, and what is as good as the best partition takes its place: else all changes
-soon fail.
+A dynamic program (:mod:`.linear_kernels`) finds the best cuts of an order.  It only accepts values
+below the best known one, so only short segments are examined.  Several orders are tried: random
+ones, depth-first ones, and orders with little traffic across their cuts.  Then the best partition
+is improved: the blocks within each stage, or within two neighbouring stages, are reordered at
+random and the order is cut again.  If only blocks within stages are reordered, the old cuts remain
+possible, so the value never gets worse.  If two stages are reordered as one, the boundary between
+them has to be found again.  Partitions of equal value replace the best one, which keeps the search
+from stagnating.
 
 Cost: O(n * longest segment * (nets of a block + transitions)) an order.  Source: own work, after
 the linear orders of Tarnawski et al. (NeurIPS 2020).

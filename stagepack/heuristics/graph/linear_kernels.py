@@ -1,9 +1,9 @@
-"""Compiled kernels of the linear order: topological orders, and the best cuts of one.
+"""Compiled kernels of linear orders: topological orders, and the best cuts of one.
 
-`value[row, q]` is the least bottleneck of stages that hold the first blocks of an order and lead to
-state q of the automaton; there is a row for every place where segments may begin or end.  Segments
-[a, b) grow block by block, as long as what they cost for sure is under the limit, which falls with
-every better partition met.
+`value[row, q]` is the least bottleneck of stages that contain the first blocks of an order and end
+in state q of the automaton.  There is a row for each position where a segment may begin or end.
+Segments [a, b) grow block by block as long as their certain cost is under the limit, which falls
+with each better partition found.
 
 Cost: O(n * longest segment * (nets of a block + transitions)) steps, O(n / grain * states) bytes.
 Source: see :mod:`.linear`.

@@ -1,4 +1,4 @@
-"""Compiled kernels of local search: what moving blocks changes, and annealing over such moves.
+"""Compiled kernels of local search: the effect of moving blocks, and annealing over such moves.
 
 Cost and source: see :mod:`.local_search`.
 """

@@ -1,17 +1,16 @@
-"""Local search over stages: annealing of moves of blocks, for every kind of load.
+"""Local search over stages: simulated annealing of blocks, for every kind of load.
 
-Stages keep their order and their class of device; a block moves to another stage with all that
-stands in its way, or swaps with one there, where memory suffices and no stage is left empty that
-must not be.  What is lowered is a norm of all loads that is little more than the largest: it tells
-moves apart that leave the largest as it is.
+The stages keep their order and their class of device.  A block moves to another stage together with
+the blocks that the precedences force to move, or is exchanged with a block there.  Moves must keep
+the limits of memory, and leave no stage empty that must not be.  The energy is a norm of all loads
+that is slightly larger than the maximum, so that it distinguishes moves with equal maximum.
 
-Of all moves a quarter are swaps: within equal work of a second, over four seeds, the mean on
-branchy and layered graphs of 100 and 200 nodes falls by 0.3 to 0.9 %, on nasnetamobile by 0.2 %.
-Annealing coarser graphs first, in which blocks go together in levels, brought nothing in equal time
-and is left out.
+A quarter of the moves are exchanges: within equal work of a second, over four seeds, this lowers
+the mean on branchy and layered graphs of 100 and 200 nodes by 0.3 to 0.9 %, and on nasnetamobile by
+0.2 %.  Annealing on coarsened graphs first was no better in equal time and is left out.
 
-Cost: a move looks at the nets and neighbours of the blocks that go along, of which there is a most.
-Source: Kirkpatrick et al., *Optimization by Simulated Annealing*, Science 1983; moves are our own.
+Cost: a move examines the nets and neighbours of the blocks that move, whose number is limited.
+Source: Kirkpatrick et al., *Optimization by Simulated Annealing*, Science 1983; the moves are ours.
 """
 
 from __future__ import annotations

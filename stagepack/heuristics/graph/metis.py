@@ -1,9 +1,9 @@
-"""METIS: parts of equal work with little traffic between them, made into stages afterwards.
+"""METIS: parts of equal work with little traffic between them, turned into stages.
 
-METIS knows no direction: its parts wait for one another in circles.  What pytorch_Gpipe did next
-(the seed's *process_partition*) is done here in one step: parts are ranked by where their blocks
-are in the graph, blocks are sorted topologically, those of lower rank first, and that order is cut
-again, which balances stages and meets their memory.
+METIS ignores the directions of edges, so its parts may depend on each other in circles.  They are
+repaired in one step (the seed's *process_partition* of pytorch_Gpipe): the parts are ranked by the
+positions of their blocks in the graph, the blocks are sorted topologically with those of lower rank
+first, and this order is cut again, which balances the stages and satisfies their memory.
 
 Cost: O(pins log(pins) log(devices)), most of it within METIS.
 Source: Karypis and Kumar, *A Fast and High Quality Multilevel Scheme for Partitioning Irregular

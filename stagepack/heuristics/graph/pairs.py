@@ -1,10 +1,9 @@
-"""The least sum of two limits, of the forward and of the backward pass, by probes with one fixed.
+"""Minimises the sum of two loads (forward and backward pass), with a limit on the first.
 
-The least backward load falls as the forward pass may take longer, so a probe at a forward limit
-says for all shorter ones, too, what the backward pass takes at least.  Intervals of forward loads
-are halved until none is left that could hold a better sum.  Cost: two probes for every step of this
-staircase that comes near the best sum.  Source: as
-:mod:`stagepack.heuristics.pipeline.staircase`.
+The least backward load falls as the limit on the forward load rises.  Solving for one forward limit
+therefore also bounds the backward load for all smaller ones.  Intervals of forward limits are
+halved until none can contain a better sum.  Cost: two solves for each step of this staircase that
+comes near the best sum.  Source: as :mod:`stagepack.heuristics.pipeline.staircase`.
 """
 
 from __future__ import annotations

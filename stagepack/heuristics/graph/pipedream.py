@@ -1,22 +1,22 @@
-"""PipeDream's own recurrence: a chain of states, each a set of operators that may run first.
+"""PipeDream's own recurrence: a chain of states, each a set of operators closed under predecessors.
 
-A state is an antichain of what follows the first source, with all that comes before it.  A cut
-behind it moves the outputs of the antichain and of its *augmentation*: of everything before one of
-its operators that has a reader which is not before that same operator.  Tensors so are handed from
-stage to stage, and some count that all readers have met.
+A state is given by an antichain of operators, together with everything before them.  A cut after a
+state transfers the outputs of the antichain and of its *augmentation*: of all operators before a
+member of the antichain that have a reader which is not before that member.  Tensors are thus passed
+on from stage to stage, and some are counted although all of their readers have run.
 
-Where links are in levels (GPUs within machines), the best pipeline of every range of states over
-the units of a level is what the range takes on one unit of the next level.  Memory is what its
-authors count: weights and activations of a stage, as often as units come after it, a unit of its
-own for each replica; the last stage so has room for anything.  That is PipeDream's model, not this
-package's: what its partitions are worth is judged here as that of any other.
+If the links have levels (GPUs within machines), the best pipeline of each range of states on the
+devices of one level is used as a single device on the next level.  Memory is counted as by the
+authors: weights and activations of a stage, multiplied by the number of later devices, where
+replicas count separately; the last stage therefore fits into any memory.  This is PipeDream's
+model, not this package's.  Its partitions are evaluated here like all others.
 
-Cost: O(states**2 * devices) and more with replicas and levels, see :meth:`Recurrence.best`.
+Cost: O(states**2 * devices), more with replicas and levels, see :meth:`Recurrence.best`.
 Source: Narayanan et al., *PipeDream: Generalized Pipeline Parallelism for DNN Training*, SOSP 2019;
-``optimizer_graph_hierarchical.py`` and ``graph.py`` of its authors, as with a compression ratio of
-1, ``use_memory_constraint`` where there is a capacity, ``use_fewer_machines`` where devices may
-stay empty, ``straight_pipeline`` where stages have no replicas.  Differences of states of which
-neither holds the other, over which levels beyond the first one stumble there, are left out.
+``optimizer_graph_hierarchical.py`` and ``graph.py`` of its authors, with a compression ratio of 1,
+``use_memory_constraint`` if there is a capacity, ``use_fewer_machines`` if devices may stay empty,
+and ``straight_pipeline`` if stages have no replicas.  Differences of states of which neither
+contains the other, on which levels beyond the first fail there, are left out.
 """
 
 from __future__ import annotations

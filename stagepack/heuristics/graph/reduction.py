@@ -1,19 +1,20 @@
-"""Blocks that change nothing follow a neighbour, so that there are fewer ideals.
+"""Reduction: blocks that do not affect any cost are tied to a neighbour, which leaves fewer ideals.
 
-A block v is *idle* when it takes no time and no bytes on any device; bytes count only where devices
-could run out of them.  It follows u when u is the only block that has to be before v, or the only
-one that has to be after v, or v has neither, and every net of v is one of u, too; where what is
-sent and what is received count apart, v must send no net to others than u.
+A block v is *idle* when it takes no time and no bytes on any device; bytes count only if devices
+could run out of them.  It is tied to u if u is its only direct predecessor, or its only direct
+successor, or v has neither, and if u is also a member of every net of v.  If sent and received
+bytes count separately, v must not send a net to blocks other than u.
 
-Proof that the optimum stays: take any partition and move v to the stage of u.  If u is the only
-block before v, then what comes after v is not before the stage of u either, so stages follow one
-another as they should; likewise at the other end.  The stage of u grows by nothing.  A net of v
-has u as a member, so it touches no stage that it did not touch before, and costs none more: under
-`sum` every stage that it touches, and no other, pays for it if there are several; where directions
-count apart, u's stage sends or receives what it did before, as v sent nothing but what only u
-reads.  Where v was alone in its stage that stage is gone: the ones before it then stash at most
-what they did, and a device more stays unused.  That is why nothing goes where every device must be
-used.  And every partition of what remains becomes one of all blocks by putting v with u.
+Proof that the optimum does not change: take any partition and move v to the stage of u.  If u is
+the only predecessor of v, then the successors of v are not before the stage of u either, so the
+order of stages remains valid; the same holds for a successor.  The work of u's stage does not grow.
+A net of v has u as a member, so it touches no stage that it did not touch before, and does not cost
+more: under `sum` each stage that it touches pays for it if there are several; if directions count
+separately, u's stage sends or receives what it did before, since v only sent what u reads.  If v
+was alone in its stage, this stage disappears; the stages before it then stash at most as much as
+before, and one more device is unused.  For this reason nothing is tied if every device must be
+used.  Conversely, each partition of the remaining blocks becomes one of all blocks by putting v
+into the stage of u.
 
 Cost: O(edges + members of nets).  Source: ours.
 """

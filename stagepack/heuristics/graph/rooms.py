@@ -1,11 +1,12 @@
-"""How much devices can hold together: bounds on what is placed, and on what is left to place.
+"""Bounds on how much a set of devices can hold: of the blocks placed, and of those left to place.
 
-Take a price y_c for an hour of each class of devices, and let block v weigh the least of y_c times
-its time there.  Whatever is on a device then weighs at most y_c times the load of the device, so
-all blocks together weigh at most the limit times the sum of y_c over devices: for any prices.  Two
-choices: with the one no block weighs less than its time on the first class, with the other the
-classes do equally well on the whole.  Where all devices in question pay for traffic, what crosses
-the cut between two sets of stages is paid on both sides, too.
+Choose a price y_c per unit of time for each class c of devices, and let the weight of block v be
+the minimum over c of y_c times its time there.  The blocks on a device then weigh at most y_c times
+the load of the device.  So all blocks together weigh at most the limit times the sum of y_c over
+the devices, for any prices.  Two choices of prices are used: one under which no block weighs less
+than its time on the first class, and one under which the classes are equally good on the whole.  If
+all devices in question pay for traffic, traffic across the cut between two sets of stages is paid
+on both sides, and is added.
 
 Cost: O(classes * blocks), and O(states * classes) for shares.  Source: ours; prices as in surrogate
 relaxations.

@@ -1,10 +1,10 @@
-"""Compiled kernels that price stages from the two ideals between which they lie.
+"""Compiled kernels that compute the cost of a stage from the two ideals between which it lies.
 
-The stage between an *inner* ideal and an *outer* one works by what the outer one works more.  Under
-`sum` it pays for the nets that cross the one or the other; for those that cross both it pays once
-where they have a member in between, else not at all.  So a row of numbers and bits for each ideal
-tells what a stage costs, without growing it through all ideals in between: where these are many,
-but few of them can end a stage, looking at all pairs of those few is far quicker.
+The work of the stage between an *inner* and an *outer* ideal is the difference of their work.
+Under `sum` the stage pays for the nets that cross one of the two cuts; a net that crosses both is
+paid for once if it has a member in between, and otherwise not at all.  A row of numbers and bits
+for each ideal is therefore sufficient to compute the cost, without growing the stage block by
+block.  If there are many ideals in between but only few that can end a stage, this is much faster.
 
 Cost: O(words of bits) steps for each pair of cells whose states follow one another, and whose work
 differs by what a stage may take; O(nets of a block + words) for the row of an ideal.  Source: ours.

@@ -1,13 +1,13 @@
-"""What a stage costs while it grows block by block: kernels that all searches share.
+"""The cost of a stage that grows block by block: kernels that all searches share.
 
-Blocks are placed from the tail of the graph to its head: it is known, then, how many microbatches a
-stage stashes when it is placed.  The stage that grows is a row of numbers, the traffic, work and
-bytes of its blocks.  Of every net it is known how many members are `inside` the stage, and how many
-are `outside` for good: in stages placed before, or left out by the search.  Traffic of nets that
-have both is *sure*: it stays whatever joins the stage.  So work and sure traffic never fall, and
-where they reach the limit no block more need be tried.
+Blocks are placed from the tail of the graph to its head, so that the number of microbatches that a
+stage stashes is known when it is placed.  The growing stage is a row of numbers: traffic, work and
+bytes of its blocks.  For each net the number of members `inside` the stage is kept, and of those
+`outside` for good, which are in stages placed before or excluded by the search.  The traffic of
+nets with both is *sure*: it remains whatever is added to the stage.  Work and sure traffic
+therefore never decrease, and when they reach the limit, no further block needs to be tried.
 
-Cost: O(nets of the block) steps to let it join, leave or stay out.  Source: ours.
+Cost: O(nets of the block) steps to add, remove or exclude it.  Source: ours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A graph as the searches see it: blocks from the tail to the head, devices as an automaton.
+"""The normal form of the searches: blocks from tail to head, and an automaton of devices.
 
 Cost: O(edges + members of nets), and the states of the automaton (:mod:`.ways`).  Source: ours.
 """

@@ -1,12 +1,13 @@
-"""Bounds on the time of a step over all partitions of a graph, and all their schedules.
+"""Bounds on the time of a step, over all partitions of a graph and all their schedules.
 
-The device with most to do does at least its share of the work of all microbatches, and some device
-does all of the heaviest node.  The first microbatch passes along the longest path of the graph, on
-the fastest devices.  Traffic and memory are left out.  O(n + edges).
+The busiest device does at least its share of the work of all microbatches, and some device executes
+the heaviest node for all of them.  The first microbatch takes at least the longest path of the
+graph, on the fastest devices.  Traffic and memory are ignored.  O(n + edges).
 
-Where stages follow one another, the nodes of one path, and what must be on their devices, are a
-chain: without all others no stage takes longer or more room, and the order of stages is that of the
-path.  So what bounds the steps of the chain bounds those of the graph.  Source: own work.
+If stages form a chain, consider the nodes of one path, together with those that must be on the same
+devices.  Without all other nodes, no stage takes more time or memory, and the order of the stages
+is that of the path.  Bounds on the step of this chain are therefore bounds for the graph.  Source:
+own work.
 """
 
 from __future__ import annotations

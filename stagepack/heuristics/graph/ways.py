@@ -1,13 +1,14 @@
-"""Which devices can follow one another: an automaton over stages, from the last one to the first.
+"""The allowed sequences of devices: an automaton over stages, from the last one to the first.
 
-In any order a state is how many devices of each class are in use; in a fixed one, how many devices
-are passed, and the next stage of a class is on the first of them that follows: a later one would
-only leave fewer.  Where replicas make the number of stages another one than that of devices, or
-devices may stay unused, states count the stages, too, if they stash.
+If the order of devices is free, a state is the number of used devices of each class.  In a fixed
+order it is the number of devices passed so far, and the next stage of a class takes the first
+following device of this class; a later one would only leave fewer.  If the number of stages can
+differ from that of devices (replicas, or devices that may stay empty) and stages stash activations,
+states count the stages, too.
 
-Cost: O(transitions): up to the product of (devices of a class + 1) states, times the stages where
-these count, and a transition a class from each, a class and number where stages are replicated.
-Source: ours.
+Cost: O(transitions): up to the product of (devices of a class + 1) states, times the stages if they
+are counted, and from each state one transition for each class, or for each class and number of
+replicas.  Source: ours.
 """
 
 from __future__ import annotations

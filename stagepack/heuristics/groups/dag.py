@@ -1,15 +1,15 @@
 """The best plan over convex sets of operators: a shortest path over ideals (:mod:`.ideals`).
 
-What a group costs depends on its operators alone: within a group they run in the order in which the
-instance has them.  So the least cycles of all plans whose groups are convex sets with an acyclic
-quotient are those of a shortest path from no operators to all, over ideals, with an arc for every
-pair of which one holds the other.  Arcs into an ideal are priced together (:mod:`.oracle`), those
-that begin with the same operators from the last on as one group that grows.  Left out is what
-cannot lead to a better plan than is known: an arc costs at least the compute, and the transfers,
-of its operators, and so does what comes after it.  Placement is as in :mod:`.dp`: groups of the
-shortest path are placed, what cannot be is banned.
+The cost of a group depends only on its operators, because within a group they run in the order of
+the instance.  The best plan whose groups are convex sets with an acyclic quotient is therefore a
+shortest path over ideals, from the empty set to all operators, with an arc for every pair of ideals
+of which one contains the other.  The arcs into one ideal are priced together (:mod:`.oracle`):
+those whose groups share their last operators are one group that grows.  Arcs that cannot be part of
+a better plan than the best known one are skipped: an arc costs at least the compute, and at least
+the transfers, of its operators, and the same bound holds for the rest of the path.  Placement is as
+in :mod:`.dp`: the groups of the shortest path are placed, and those that cannot be are banned.
 
-Through some ideals only, those of a few topological orders, the same path is a plan but no bound.
+Restricted to the ideals of a few topological orders, the shortest path is a plan but not a bound.
 
 Cost: O(pairs of ideals) prices; levels of ideals by their size, a bound after each.  Source: ours.
 """

@@ -1,15 +1,16 @@
-"""Partitions into groups of consecutive operators: the best, and by the rules of the field.
+"""Partitions into groups of consecutive operators: the optimum, and the rules used in the field.
 
-**dp**: the least cycles over all boundaries and all cuts, a shortest path over the best cut of
-every group (:mod:`.oracle`).  These costs suppose that buffers alive together can be placed where
-their sum fits; the groups of the shortest path are placed, what cannot be placed is banned, and the
-path sought anew, until all of it stands.  Every path on the way is a lower bound.
+**dp**: the least cycles over all boundaries and all cuts.  It is a shortest path over the best cut
+of each group (:mod:`.oracle`).  Its costs assume that buffers can be placed if the sum of those
+alive together fits.  The groups of the shortest path are placed; groups that cannot be placed are
+banned, and the path is computed again until all of its groups have a placement.  Each of these
+paths is a lower bound.
 
-**greedy-tail**: TPU-MLIR's level 1, as the seed tells it: from the tail towards the head, each time
-the longest group that fits, cut along N first and then along H, as little as will do.
+**greedy-tail**: TPU-MLIR's level 1, as the seed describes it: from the tail to the head, each time
+the longest group that fits, cut along N first and then along H, as little as possible.
 
-**dp-first-fit**: TPU-MLIR's level 2: a shortest path, too, but over the first cut that fits; where
-there are many operators, over clusters of them.
+**dp-first-fit**: TPU-MLIR's level 2: also a shortest path, but with the first cut of each group
+that fits; with many operators it works on clusters of them.
 
 Cost: O(n * longest group) prices of :mod:`.oracle`, and few placements.  Source: common; the rules
 are those of TPU-MLIR, as said.

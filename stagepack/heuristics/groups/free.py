@@ -1,4 +1,4 @@
-"""What groups take at least where loads and stores are free: every cut of many sets of operators.
+"""Lower bounds on groups whose loads and stores can be at any timestep, for every cut of a group.
 
 Cost: O(parts * edges) for ranges and O(rows * moves) for every cut, a group.  Source: ours.
 """

@@ -1,24 +1,24 @@
-"""Kernels of groups in which loads and stores are free: what cuts take at least, of many groups.
+"""Kernels of lower bounds on groups with free loads and stores, for many groups and all their cuts.
 
-What no timesteps, no spills and no addresses can be better than, in a group of T rows that is cut
-into L slices a core.  Iterations run one after the other; in those that compute, row r takes its
-compute c_r at least, and its transfers.  So with several slices
+The bounds hold for all timesteps, spills and addresses of a group of T rows that is cut into L
+slices per core.  Iterations run one after the other.  In those that compute, row r takes at least
+its compute c_r, and at least its transfers.  With several slices the cycles are at least
 
     the first two    sum of c_r + what of the first slice's loads cannot hide beside compute
     the last two     sum of c_r + what of the last slice's stores cannot
     L - 2 others     sum of c_r + what of all that moves with every slice cannot
 
-and one slice is like the first two and the last two with one compute between them.  What cannot
-hide is the most of
+and a single slice is like the first two and the last two with one compute between them.  The part
+that cannot hide is the largest of these three bounds:
 
-    ahead     loads that operator k and those before it need hide in the rows before k, stores in
-              rows behind
-    whole     transfers are not divided: the j longest are in j rows at most, so that what hides of
-              them is at most the j longest computes
-    near      loads cannot be far ahead of use where memory is short, see :func:`_windows`
+    ahead     the loads that operator k and those before it need can hide only in the rows before
+              k, and stores only in later rows
+    whole     transfers are not divided: the j longest are in at most j rows, so that at most the
+              j longest computes hide them
+    near      if memory is short, loads cannot be far ahead of their use, see :func:`_windows`
 
-Bytes are those that are alive whatever is spilled: what an operator reads and writes, what it reads
-in the row before, what it writes in the row after, and what is resident.
+The bytes counted are those that are alive whatever is spilled: the inputs and outputs of an
+operator, the inputs in the row before, the outputs in the row after, and resident bytes.
 
 Cost and source: see :mod:`.free`.
 """

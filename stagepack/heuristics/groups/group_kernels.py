@@ -1,7 +1,8 @@
-"""Kernels of groups: what sets of operators cost in every way of cutting them, many at once.
+"""Kernels of groups: the cost of sets of operators for every way to cut them, many at once.
 
-Groups grow and shrink as said in :mod:`.growth_kernels`, which knows their ranges; here are their
-rows, as defined in :mod:`stagepack.instances.groups.timesteps`, by the rule ``nearest``.
+Groups grow and shrink as in :mod:`.growth_kernels`, which computes their ranges.  This module
+computes their rows, as defined in :mod:`stagepack.instances.groups.timesteps`, by the rule
+``nearest``.
 
 Cost and source: see :mod:`.oracle`.
 """

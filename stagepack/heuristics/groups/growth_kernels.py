@@ -1,11 +1,11 @@
-"""Kernels of groups: operators that are taken in and let go, and the ranges that slices read.
+"""Kernels of groups: adding and removing operators, and the ranges that slices read.
 
-A group is grown from its last operator on, readers before what they read: the ranges that slices
-read of a tensor are final once the operator that writes it is reached.  It may shrink again, to
-grow another way.  The *age* of an operator says how many of the group run after it.  A *track* is
-an axis and a number of parts; a way to cut is one track on each of n, c, h, w.  Tensors get *slots*
-as they are met: rows of one table, which are quick to copy, and quick to compile.  All as defined
-in :mod:`stagepack.instances.groups.regions`.
+A group grows from its last operator, readers before what they read.  The ranges that slices read of
+a tensor are then final when the operator that writes it is added.  A group may shrink again, to
+grow in another way.  The *age* of an operator is the number of operators of the group that run
+after it.  A *track* is an axis with a number of parts; a cut consists of one track on each of n, c,
+h, w.  Tensors get *slots* in the order in which they appear: rows of a single table, which is fast
+to copy and to compile.  Definitions are in :mod:`stagepack.instances.groups.regions`.
 
 Cost and source: see :mod:`.oracle`.
 """

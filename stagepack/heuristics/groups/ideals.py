@@ -1,14 +1,14 @@
-"""Ideals of a network: sets of operators that can have run when the others have not.
+"""Ideals of a network: sets of operators that contain every operator whose output they read.
 
-With an operator an ideal holds all whose output that one reads.  A plan is a chain of ideals from
-none to all operators, each step a group: groups that can run in some order, none of them left and
-entered again by a path, are the convex sets of the network with an acyclic quotient, and nothing
-else.  What a network has of them depends on how it branches: a chain of n operators n + 1, blocks
-of four branches a few hundred each, p operators beside one another 2^p.
+A plan is a chain of ideals from the empty set to all operators; each step adds a group.  The groups
+that can be part of such a chain are exactly the convex sets of the network with an acyclic
+quotient: no path leaves a group and enters it again.  The number of ideals depends on the branches
+of a network: a chain of n operators has n + 1, blocks of four branches have a few hundred each, and
+p parallel operators have 2^p.
 
-An ideal is an integer, bit k for operator k.  What is left to do beside it takes at least the
-cycles of its compute, and of its transfers: of weights, of tensors that come from elsewhere, once
-each, and of results.
+An ideal is an integer with bit k for operator k.  The operators outside an ideal take at least the
+cycles of their compute, and at least those of their transfers: weights, tensors from elsewhere
+(once each), and results.
 
 Cost: O(ideals * operators that can run next) steps over the readers of one.  Source: ours.
 """

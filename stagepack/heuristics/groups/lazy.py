@@ -1,12 +1,13 @@
-"""The best plan where it takes long to know what a group costs: a lazy shortest path over ideals.
+"""The best plan when groups are expensive to evaluate: a lazy shortest path over ideals.
 
-Of every group in every cut it is known what it takes at least (:mod:`.free`).  The shortest path
-of these is a bound on all plans.  What is on it is looked at more closely, so that its least cycles
-rise or a way is found in which it takes no more; then the path is sought anew.  Once all of it
-takes what it takes at least it is a best plan.  What no better plan can pass through is left out.
+For every group and cut a lower bound on its cycles is known (:mod:`.free`).  The shortest path over
+these bounds is a bound on all plans.  The groups on it are then evaluated more closely, which
+raises their bounds or finds a solution that reaches them; then the path is computed again.  When
+every group on the path reaches its bound, the path is an optimal plan.  Groups that no better plan
+can contain are removed.
 
 Cost: O(groups in cuts) a path.  Source: lazy evaluation of edges as in LazySP (Dellin and
-Srinivasa, 2016), with bounds on both sides in place of edges that are known or not.
+Srinivasa, 2016), with bounds on both sides instead of edges that are known or unknown.
 """
 
 from __future__ import annotations

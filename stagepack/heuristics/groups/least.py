@@ -1,9 +1,9 @@
-"""The least that operators take: of their compute, and of their transfers.
+"""Lower bounds on the cycles of operators: of their compute, and of their transfers.
 
-Parts of tensors are those that the whole network needs as one group that is not cut: no group
-computes less, and slices together compute no less.  What is loaded is at least what one operator
-reads that reads the least.  Cores share slices.  A plan takes at least the sum over all operators,
-of compute or of transfers, whichever is more.
+The parts of tensors are those that the whole network needs as one uncut group: no group computes
+less, and its slices together do not either.  Loads are at least those of the operator that reads
+least of a tensor.  Cores share slices.  A plan takes at least the sum over all operators of compute
+or of transfers, whichever is larger.
 
 Cost: O(operators + edges + weights).  Source: ours.
 """

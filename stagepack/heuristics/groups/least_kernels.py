@@ -1,4 +1,4 @@
-"""Kernel of the least that every operator takes, in whatever group and cut it runs.
+"""Kernel of the lower bounds on each operator, over all groups and cuts in which it may run.
 
 Cost and source: see :mod:`.least`.
 """

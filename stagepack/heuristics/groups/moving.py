@@ -1,10 +1,10 @@
-"""Loads and stores of a group where they hide: each in turn moves to the row where most of it does.
+"""Moves the loads and stores of a group to rows in which computation hides them.
 
-From the rule ``nearest`` on, transfers are taken up one by one, the longest first, and put down
-where the cycles that hide beside compute are most, of those nearest to use; the bytes alive in a
-row stay within a capacity, and nothing lives longer for it than one turn.  Rounds end when none has
-moved.  What is found has to be placed: that is tried for some capacities, since the less there is
-to be alive, the likelier are addresses.  Spills are left to the model.
+The start is the rule ``nearest``.  Then each transfer in turn, the longest first, is moved to the
+row in which most of its cycles are hidden; among equal rows the one nearest to its use is chosen.
+The bytes alive in a row stay within a capacity, and no lifetime becomes longer than one turn.
+Rounds end when no transfer has moved.  The result must then be placed.  This is tried for several
+capacities: with fewer bytes alive, a placement is more likely.  Spills are left to the model.
 
 Cost: O(moves * rows) a round, a few rounds.  Source: coordinate descent, ours.
 """

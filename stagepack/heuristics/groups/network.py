@@ -1,7 +1,7 @@
 """Normal form of a network for compiled kernels: arrays over operators, tensors and edges.
 
-What its arrays mean is said in :mod:`.network_state`.  Everything that costs cycles is reduced to
-integers: rates are fractions.
+:mod:`.network_state` documents the arrays.  All quantities that determine cycles are integers;
+rates are fractions.
 
 Cost: O(operators + edges + weights); O(c log(c)) for the c ways to cut.  Source: ours.
 """

@@ -1,4 +1,4 @@
-"""Networks and chips as compiled kernels know them: arrays and integers, and what they mean.
+"""The arrays and integers by which compiled kernels represent networks and chips.
 
 An *edge* is an input of an operator; those of operator k are ``edge[k]`` to ``edge[k + 1]``.
 Axes are n, c, d, h, w.

@@ -1,9 +1,9 @@
-"""What groups cost at least: the best way to cut each of many sets of operators.
+"""The cost of groups: the best cut of each of many sets of operators.
 
-Idea: grow the group from its end, and know the ranges that slices read on every axis and for every
-number of parts (see :mod:`.growth_kernels`).  A cut is taken where the bytes alive in every row
-fit; whether they can be placed is asked later, for the few groups of a plan, and a cut that cannot
-be placed is banned.  Until then costs are optimistic, so that sums of them are bounds.
+A group is grown from its end, while the ranges that slices read are kept for every axis and every
+number of parts (see :mod:`.growth_kernels`).  A cut is feasible if the bytes alive in every row
+fit.  Whether its buffers can be placed is tested later, for the few groups of a plan; a cut that
+cannot be placed is banned.  Until then costs are optimistic, so that sums of them are lower bounds.
 
 Cost: O(parts * edges) for ranges and O(cuts * rows) for prices, a group.  Source: ours.
 """

@@ -1,11 +1,11 @@
 """Addresses of the buffers of a group: first by a rule, then by exact search.
 
-The rule is that of the seed, which is TPU-MLIR's: what is alive longest first, of those the
-largest.  Where it finds no place below the capacity the exact search of LMEM packing decides.  The
-same rule minding banks may need more room: what it finds is preferred, but nothing depends on it.
+The rule is that of the seed, which is TPU-MLIR's: longest lifetime first, then largest size.  If it
+finds no placement within the capacity, the exact search of LMEM packing decides.  A variant of the
+rule that avoids shared banks may need more room; its placement is preferred if it fits.
 
-Cost: a greedy placement by either rule; the exact search, where it runs, ends by its limit of work.
-Source: TPU-MLIR, as the seed tells it; what follows the rule is ours.
+Cost: a greedy placement by either rule; the exact search, if needed, ends at its limit of work.
+Source: TPU-MLIR, as the seed describes it; what follows the rule is ours.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Addresses of the buffers of a group by the seed's order alone (TPU-MLIR's), as a baseline.
+"""Addresses of the buffers of a group by the seed's rule alone (TPU-MLIR's), as a baseline.
 
-Buffers are placed one by one: what is alive longest first, of those the largest.  Each gets the
-lowest address at which it lies within one bank, or, where it fits in none so, the lowest at which
-it fits.  Nothing is moved again, and nothing is written over what dies with it.
+Buffers are placed one by one: longest lifetime first, then largest size.  Each gets the lowest
+address at which it lies within one bank or, if there is none, the lowest address at which it fits.
+Placed buffers are never moved, and no output is written over an input.
 
 Cost: O(n^2 log n) for n buffers.  Source: the seed, section on the allocation of LMEM.
 """

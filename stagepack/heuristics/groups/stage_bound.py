@@ -1,10 +1,10 @@
-"""What the groups of a part of a network take at least, told from the whole network's.
+"""Lower bounds on the groups of a part of a network, derived from the bound for the whole network.
 
-Whatever the groups and their cuts, operators compute.  And where operators [a, b) of an order run
-in groups of their own, those before a and behind b can run as in any plan known: all of that is a
-plan of the whole network, which takes no less than its bound.  So [a, b) takes at least the bound
-less what operators before a, and behind b, take in the plan known, cut there; operators of a group
-that is cut run by themselves.  O(n^2) for all ranges.
+Let operators [a, b) of an order run in groups of their own.  The operators before a and after b can
+then run as in any known plan, and all of this together is a plan of the whole network, which takes
+at least the bound for the whole.  So [a, b) takes at least this bound minus the cycles, in the
+known plan, of the operators before a and after b; if a group of the known plan is cut, its
+operators run alone.  In addition, [a, b) takes at least its compute.  O(n^2) for all ranges.
 Source: own work.
 """
 

@@ -1,7 +1,9 @@
-"""Naive rules, as people apply them by hand: the baselines every optimum is compared with.
+"""Simple rules as used by hand: the baselines with which optima are compared.
 
-Stages of equally many layers; or device after device filled to its share of the work.  Neither
-looks back.  Cost: O(n + k log n), with tables O(k n).  Source: practice.
+Stages with equal numbers of layers, or devices filled one after another to their shares of the
+work.  Neither rule revises a decision.
+
+Cost: O(n + k log n), with tables O(k n).  Source: practice.
 """
 
 from __future__ import annotations

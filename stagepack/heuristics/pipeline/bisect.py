@@ -1,6 +1,6 @@
-"""Plain bottleneck: bisection over the bottleneck with greedy probes, for very long chains.
+"""Exact method for plain bottleneck: bisection with greedy probes, for very long chains.
 
-A probe extends each stage as far as the limit and the memory allow, which is optimal because a
+A probe extends each stage as far as the limit and the memory allow.  This is optimal, because a
 part of a stage that fits also fits; O(k log n).  After one O(n) pass for prefix sums and memory,
 O(k log n log(sum of cycles)).  Source: Iqbal 1991; Pinar and Aykanat 2004 (chains-on-chains).
 """

@@ -1,8 +1,8 @@
-"""Lower bounds that need no search.
+"""Lower bounds without search.
 
-All work spread over all devices without loss, the costliest span that no cut may split, and the
-dearest of the cuts that cannot be spared.  Cost: O(n).  Source: the usual bounds of
-chains-on-chains partitioning; spans and cuts are own work.
+There are three: the work of all layers divided equally among the devices, the most expensive span
+that no cut may divide, and the most expensive of the necessary cuts.  Cost: O(n).  Source: the
+usual bounds of chains-on-chains partitioning; spans and cuts are own work.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The exact method: bisection over limits, each probe a dynamic program over the chain's tail.
+"""The exact method: bisection over limits; each probe is a dynamic program over tails of the chain.
 
-Objectives with one limit: bisect on it.  Transfer-bounded: the least compute first, unless that
-means to look at very many layers while a start is known, then what the staircase of non-dominated
-pairs of compute and transfer leaves open, see :mod:`.staircase`.
+Objectives with one limit are solved by bisection on it.  For the transfer-bounded objective, the
+least compute is found first, unless this would mean to examine very many layers and a start is
+known.  Then the remaining part of the staircase of non-dominated pairs of compute and transfer is
+searched, see :mod:`.staircase`.
 
 Cost: O(transitions * n) steps and bytes a probe at most, far less near the optimum;
 O(log(sum of cycles)) probes for one limit.  Source: own work, after *Auto Pipeline*, whose sweep
-over all thresholds :mod:`.reference` keeps.
+over all thresholds :mod:`.reference` implements.
 """
 
 from __future__ import annotations

@@ -12,14 +12,14 @@ SUM                   w + r + s + h <= C
 OVERLAP               w <= C, r <= C, s <= C
 ====================  ==========================================
 
-Two things keep a search short.  Tails are placed only where stages of at most C ticks could cover
-the layers before them and those after them: a probe near the optimum looks at few layers, and
-keeps cells for these windows alone; in the mode SUM what the cheapest cuts nearby receive and send
-is a part of these ticks.  And a probe that fails says up to which limits no tail more
-could be placed, so that bisection skips them.
+Two techniques make a search fast.  A tail is considered only if stages of at most C ticks could
+cover the layers before it and those after it.  A probe near the optimum therefore examines few
+layers, and stores cells for these windows only.  (In mode SUM, the transfers of the cheapest cuts
+nearby are part of these ticks.)  And a probe that fails also returns the limits up to which no
+further tail could be placed, so that bisection skips them.
 
-One function is called from outside, :func:`search`: every other way in would be compiled again.
-For the same reason rows are written in loops, not by assignments of slices.
+Only one function, :func:`search`, is called from outside: each further entry point would be
+compiled separately.  For the same reason rows are written in loops instead of slice assignments.
 
 Cost: O(transitions * n) steps and bytes a probe at most, with tables O(transitions * n^2).  Source:
 own work, after the recurrence of *Auto Pipeline* (:mod:`.reference`).

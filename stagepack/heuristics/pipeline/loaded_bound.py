@@ -1,16 +1,16 @@
-"""Stages of a chain of which each stays on its device or is loaded into it, and a bound on them.
+"""Stages that stay on their device or are loaded into it, and a bound over all partitions.
 
-A stage whose bytes fit keeps them; any other one loads variables at least once for every bundle of
-microbatches (:mod:`stagepack.instances.phases.stage`): all of them, beside its work and not below
-it, or, where some may stay and others are loaded while it computes, those for which there is no
-room.  So its device is busy for
+A stage whose bytes fit stays on its device.  Any other stage loads variables at least once for
+every bundle of microbatches (:mod:`stagepack.instances.phases.stage`).  Either all of them are
+loaded, and not during its work; or, if some may stay and others are loaded during computation, at
+least those for which there is no room.  Its device is then busy for
 
-    work(a, b),                                             where bytes(a, b) <= room,
+    work(a, b),                                             if bytes(a, b) <= room,
     work(a, b) + loads(a, b)                                otherwise, or
-    max(work(a, b), cycles a byte * (bytes(a, b) - room))   where variables may stay.
+    max(work(a, b), cycles a byte * (bytes(a, b) - room))   if variables may stay.
 
-All rise with the range.  For a limit each stage in turn takes as many layers as it can, and
-bisection finds the least limit: O(k log n) a probe.
+All of these rise with the range.  For a given limit, each stage in turn takes as many layers as it
+can, and bisection finds the least limit: O(k log n) a probe.
 Source: own work.
 """
 

@@ -1,15 +1,16 @@
-"""What passes through stages take at least, where those that do not fit load variables.
+"""Lower bounds on the time of a pass through stages, if stages that do not fit load variables.
 
-A stage whose bytes fit its device keeps them, and F and B take their work.  Any other one runs in
-phases (:mod:`stagepack.instances.phases.stage`) for a bundle of microbatches: in several, where its
-variables alone do not fit.  In inference some variables may stay.  With s bytes of a stage that are
-on chip or loaded and M of its device, some layer is loaded and run beside all that stays, so that
+A stage whose bytes fit stays on its device, and its F and B take the time of its work.  Any other
+stage runs in phases for a bundle of microbatches (:mod:`stagepack.instances.phases.stage`); in
+several phases if its variables alone do not fit.  In inference some variables may stay.  Let s be
+the bytes of a stage that are on the chip or loaded, and M the memory of its device.  Some layer is
+loaded and run beside everything that stays, so at least
 
     s - M + least bytes of a layer that is loaded and run
 
-are loaded at least: beside the work, or below it, where the chip has tiles for I/O.  In training
-all variables are loaded before F, and again before B, which begins with another forward pass;
-gradients as large go back to remote memory at its end.  :class:`.StepStages` goes over all
+are loaded; in addition to the work, or during it if the chip has tiles for I/O.  In training all
+variables are loaded before F, and again before B, which begins with another forward pass; gradients
+of the same size are stored to remote memory at its end.  :class:`.StepStages` evaluates all
 partitions with these passes instead of work alone.  O(n^2) for each kind of device.
 Source: own work.
 """

@@ -1,7 +1,7 @@
-"""Two questions, answered fast: is there a partition within these limits, and which is best?
+"""Answers two questions: does a partition within given limits exist, and which one is best?
 
-The kernels run in chunks, so that the clock is asked between them.  Where transfers are limited,
-cuts that no stage could afford leave the chain first.  Cost: see :mod:`.kernels`.  Source: own
+The kernels run in chunks, and the clock is checked between them.  If transfers are limited, cuts
+that no stage can afford are removed from the chain first.  Cost: see :mod:`.kernels`.  Source: own
 work.
 """
 

@@ -1,15 +1,16 @@
-"""Auto Pipeline's exact recurrence, over every transfer threshold: clear rather than fast.
+"""Auto Pipeline's exact recurrence over all transfer thresholds; a reference for correctness.
 
-For one threshold T, with cost_i(a, b) infinite where the stage does not fit or transfers more::
+For one threshold T, with cost_i(a, b) infinite if the stage does not fit or transfers more::
 
     best_0(b) = cost_0(0, b)
     best_i(b) = min over a of max(best_{i-1}(a), cost_i(a, b))
 
-and the answer is the least T + best_{k-1}(n) over all thresholds T that some stage that fits makes.
-O(k n w) steps for each of up to k n w thresholds, where stages of at most w layers fit.  A fair
-yardstick: costs and thresholds are numbered in order, so that small integers are compared, and all
-stages of one length are looked at together, for as many thresholds as stay in the cache.  Source:
-*Auto Pipeline* (graphcore/ipu_tensorflow_addons, README).
+The result is the least T + best_{k-1}(n) over all thresholds T that occur as the transfer of a
+stage that fits.  It takes O(k n w) steps for each of up to k n w thresholds, if stages of at most w
+layers fit.  For a fair comparison it is implemented efficiently: costs and thresholds are replaced
+by their ranks, so that small integers are compared, and all stages of one length are evaluated
+together, for as many thresholds as fit into the cache.  Source: *Auto Pipeline*
+(graphcore/ipu_tensorflow_addons, README).
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""A start where memory is tight: the greedy rule, kept where what is left still fits.
+"""A first solution when memory is tight: the greedy rule, without its dead ends.
 
-First fit from the tail says where each stage may begin at the earliest, so that it and those after
-it can hold the rest of the chain; filling every device to its share of the work, never before that,
-seldom ends in a dead end.  Devices in free order are tried in several orders.  Where spans that fit
-some devices only make a dead end nevertheless, probes find a partition, the first within a quarter
-of the bound, the next within ever more: the nearer to the bound, the cheaper they are.
+First fit from the tail gives the earliest layer at which each stage may begin, such that it and the
+following stages can hold the rest of the chain.  Then each device is filled to its share of the
+work, but no stage begins before its earliest layer; this rarely fails.  If the order of devices is
+free, several orders are tried.  If it fails nevertheless (spans that only some devices can hold),
+probes find a partition, first within a quarter above the bound, then within larger distances:
+probes near the bound are cheaper.
 
 Cost: O(k (n + log n)) for each of a few orders of the devices; a probe as in :mod:`.kernels`.
 Source: own work.

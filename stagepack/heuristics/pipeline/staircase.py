@@ -1,13 +1,15 @@
-"""The least sum of two limits, compute C and transfer T: more of one allows less of the other.
+"""Minimises the sum of compute C and transfer T over their trade-off, by intervals of T.
 
-C(T), the least compute within a transfer limit, falls with T.  So no partition with a transfer in
-[first, last] sums to less than first + C(last), and an interval is closed once that is no better
-than the best partition.  Intervals are taken by this bound, the least first.  One probe of an
-interval bisects on C(last) or, where that is known well enough, asks for anything better: if there
-is, the interval is halved.  What a probe excludes at one transfer it excludes for all below.
+Let C(T) be the least compute with transfers of at most T; it falls with T.  A partition with a
+transfer in [first, last] has a sum of at least first + C(last).  An interval is finished when this
+bound is not below the best known sum.  Intervals are processed in order of their bounds.  A probe
+of an interval either bisects on C(last) or, when that is known well enough, asks for any better
+partition; if there is one, the interval is halved.  What a probe excludes for one transfer limit is
+excluded for all smaller ones.
 
-Cost: as many probes as steps of the staircase come close to the best sum, not as there are; probes
-of low transfers look only at the cuts that these can pay for.  Source: own work.
+Cost: the number of probes depends on how many steps of the staircase come close to the best sum,
+not on their total number; probes with small transfer limits examine only the cuts within them.
+Source: own work.
 """
 
 from __future__ import annotations

@@ -1,22 +1,24 @@
 """Bounds on the time of a training or inference step, over all partitions and all schedules.
 
-A device that runs stage s works m times on what a microbatch takes there, w_s.  Before it begins,
-the first microbatch has passed the stages before s; afterwards the last one goes on through those
-behind it (inference), or returns through those before it (training), unless W is split off and may
-come last.  With P_s the work of a microbatch on the stages before s, of its forward pass alone if
-W is split off, and R_s that on those behind it, a step takes at least
+Let w_s be the work of one microbatch on stage s; its device works m w_s in all.  Before it can
+begin, the first microbatch has passed the stages before s.  At its end, the last microbatch
+continues through the stages behind s (inference), or returns through those before s (training),
+unless W is split off and may come last.  Let P_s be the work of a microbatch on the stages before s
+(of its forward pass alone if W is split off), and R_s that on the stages behind s.  A step takes at
+least
 
     P_s + m w_s (training),    P_s + m w_s + R_s (inference).
 
-What crosses the cuts before stage s takes its time on top, on the way there and, as a gradient, on
-the way back (there only if W is split off): at least that of the s cheapest cuts of all.  In
-inference the first microbatch crosses every cut.
+Transfers across the cuts before stage s are added, on the way there and, as gradients, on the way
+back (only there if W is split off): at least those of the s cheapest cuts of all.  In inference the
+first microbatch crosses every cut.
 
-The least largest value of that over all partitions into at most k stages is a bound on every plan
-with a stage a device.  For a limit T each stage in turn takes as many layers as it can: that never
-leaves less for the stages behind, since what they take in all rises with the work done before.
-Bisection on T, O(k log n log(sum)).  Where all devices have a stage the last of k comes after k - 1
-cuts.  Memory and the order of unlike devices are left out; all devices are as fast as the fastest.
+The minimum, over all partitions into at most k stages, of the largest of these values is a bound on
+every plan with one stage per device.  For a limit T each stage in turn takes as many layers as it
+can.  This never leaves less for the later stages, since the total of their bounds rises with the
+work done before.  Bisection on T takes O(k log n log(sum)).  If every device has a stage, the last
+of k comes after k - 1 cuts.  Memory and the order of unlike devices are ignored, and all devices
+are as fast as the fastest.
 Source: own work.
 """
 

@@ -1,27 +1,27 @@
-"""Stages whose bound on the time of a step is least, and with it a bound on every plan.
+"""Stages with the least bound on the time of a step; this bound holds for every plan.
 
-A sharper bound than :mod:`.step_bound`, for chains of some hundred layers, and stages that reach it
-where that is possible.  For a stage s on the layers [a, b), with f, b and w cycles of F, of B, and
-of all that a microbatch takes there:
+It is sharper than :mod:`.step_bound`, for chains of some hundred layers, and also yields stages
+that attain the bound if possible.  For a stage s on the layers [a, b), let f, b and w be the cycles
+of F, of B, and of everything that a microbatch does there, and
 
     H(s, a)   the least time in which a microbatch passes the stages before s and the edges between,
               forward and, unless W is split off, backward
     Z(s, b)   the least time from the end of F[s, i] to the begin of B[s, i]: F and B of the stages
               behind s, and both ways over the edges
-    c         microbatches that fit the device beside what its layers hold, at most m
+    c         the number of microbatches that fit on the device beside its layers, at most m
 
-F[s, i + c] begins after the end of B[s, i], so that the last r microbatches, 1 <= r <= c, begin
-after g rounds of c, each of R = f + Z + b.  Until the first B of those under way only F can run.
-So a step of training takes at least
+F[s, i + c] begins after the end of B[s, i].  So the last r microbatches, 1 <= r <= c, begin after g
+rounds of c microbatches, each of R = f + Z + b.  Until the first B of the microbatches in flight,
+only F can run.  A step of training therefore takes at least
 
     H + max( m w + max(0, f + Z - c f),   g R + r w + max(0, f + Z - r f) ).
 
-One of inference takes as long as a flow shop of equal jobs: w and latencies of all stages, and
-m - 1 times the largest w.  The least of that over all partitions is the optimum.
+A step of inference is a flow shop of equal jobs: it takes w and the latencies of all stages, and
+m - 1 times the largest w.  The minimum of this over all partitions is the optimum.
 
-For a limit on the time of a step, H goes from stage to stage, as the least one is best; the limit
-is found by bisection.  In inference, stages with a limit on w have the least H, and that limit
-falls as long as it may pay.  O(k n^2) a probe.
+For a limit on the time of a step, H is propagated from stage to stage, where the least value is
+best; the limit is found by bisection.  In inference, stages with a limit on w have the least H, and
+this limit is lowered as long as the total can improve.  O(k n^2) a probe.
 Source: own work.
 """
 

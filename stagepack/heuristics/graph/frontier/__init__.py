@@ -1,1 +1,1 @@
-"""Labels over live tensors: partitions along an order, proofs of bounds, windows of nodes."""
+"""The frontier method: labels over live tensors that find partitions and prove bounds."""

@@ -1,13 +1,13 @@
-"""The search of the frontier method: partitions from above, bounds from below, until they meet.
+"""The main loop of the frontier method: closes the gap between the best partition and the bound.
 
-A limit is decided by sweeps that merge less and less: no label left raises the bound, a beam that
-gets through is a better partition.  Most work goes to the limit just below the best partition,
-which proves it or betters it.  Beside it rounds try limits nearer to the bound, for which less will
-do, :mod:`.window_search`, and whatever else finds partitions; each has twice the work of the one
-before.  A limit of which a first sweep came to its end is gone on with for longer: the sweeps after
-it are not far then.  Where none did, :mod:`.reach` has most of the work in place of the limit just
-below the best partition, and windows have a share.  What is not decided in a round is taken up in
-the next where it was left.
+A limit on the loads is decided by sweeps that merge fewer and fewer labels.  If no label is left,
+the limit is a lower bound; if a beam reaches the end, it yields a better partition.  Most work is
+spent on the limit just below the best partition, which either proves or improves it.  In addition,
+each round tries limits nearer to the bound, which need less work, :mod:`.window_search`, and other
+heuristics.  Every round has twice the work of the one before.  If the first sweep for a limit was
+complete, more work is spent on this limit, because the following sweeps are then fast.  If none
+was, :mod:`.reach` gets most of the work instead, and window search a share.  Limits that remain
+undecided are continued in the next round.
 
 Cost: that of the sweeps.  Source: see :mod:`.sweeps`.
 """

@@ -1,4 +1,4 @@
-"""The state of the frontier sweep, as its compiled kernels and Python share it."""
+"""The state of the frontier sweep, shared by the compiled kernels and Python."""
 
 from __future__ import annotations
 

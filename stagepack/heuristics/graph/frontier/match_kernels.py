@@ -1,8 +1,9 @@
-"""Compiled matching of labels with those that a sweep the other way kept at the same cut.
+"""Compiled matching of labels with those of a sweep in the opposite direction at the same cut.
 
-What a label stands for can be completed only if some label from the other side fits: no edge goes
-back, and loads of both, with what nets cost that only both together cut, are within limits.  Cost:
-O(pairs * (stages + edges + nets)) at worst, as a rule O(labels).
+A label can be completed only if a label from the other side is compatible: no edge points
+backwards, and the sums of their loads, with the cost of the nets that are cut between them, are
+within the limits.  Labels without a partner are dropped.  Cost: O(pairs * (stages + edges + nets))
+at worst, usually O(labels).
 
 Source: see :mod:`.sweeps`.
 """

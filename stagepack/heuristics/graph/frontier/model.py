@@ -1,7 +1,7 @@
-"""What the frontier method can answer, and the graph as it sees it: loads by stage, and ties.
+"""The graph in the form that the frontier method uses, and the instances it supports.
 
-Cost: O(edges * blocks / 64) for edges that others imply, and O(stages * blocks) for each order of
-the devices.  Source: see :mod:`.sweeps`.
+Cost: O(edges * blocks / 64) to remove redundant edges, and O(stages * blocks) for each order of the
+devices.  Source: see :mod:`.sweeps`.
 """
 
 from __future__ import annotations

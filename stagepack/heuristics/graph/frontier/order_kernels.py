@@ -1,4 +1,4 @@
-"""Compiled greedy orders in which few nets and blocks wait for others.
+"""Compiled greedy topological orders with few live nets and blocks.
 
 Cost: O(blocks * ready blocks * degree) an order.  Source: see :mod:`.orders`.
 """

@@ -1,4 +1,4 @@
-"""Orders of blocks along which few nets and blocks wait: the best of many greedy ones.
+"""Narrow orders: topological orders with few live nets and blocks, the best of many greedy ones.
 
 Cost: O(blocks * ready blocks * degree) an order, of at most `TRIES`.  Source: ours; greedy orders
 as those for matrices of small profile.

@@ -1,12 +1,12 @@
-"""What a sweep over blocks does at every step: which fields of its labels live, and which change.
+"""The steps of a sweep: which fields of the labels exist after each block, and which change.
 
-The blocks are swept along a topological order.  A *net* is live from its first member to its last,
-an *anchor* from a block to its last direct successor; edges that others imply need none.  After
-every step the fields are brought up to date whose remaining members changed, or what bounds them
-from below: the anchors that reach a remaining block through remaining ones.
+The blocks are swept in a topological order.  A *net* is live from its first member to its last.  An
+*anchor* is live from a block to its last direct successor; redundant edges have none.  After each
+step the fields are updated whose remaining members changed, or whose lower bounds did: those of the
+anchors from which a remaining block can be reached through remaining blocks.
 
-Cost: what is live at a step, with its members that remain and up to `AHEAD` blocks before each of
-them, step by step.  Source: see :mod:`.sweeps`.
+Cost: for each step, the live nets and anchors with their remaining members and up to `AHEAD` blocks
+before each of them.  Source: see :mod:`.sweeps`.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""How far stages reach: the most work that the first, or the last, few of them can hold.
+"""Reach of stages: the most work that the first few stages, or the last few, can contain.
 
-Whether one stage within a limit can stand between blocks of at most so much work before it and of
-at most so much behind it is asked of labels with three stages: what comes before, of which only the
-work counts, the stage itself with its traffic, and what comes after.  Neighbours in a chain of such
-steps agree on the work before their cut alone, not on the blocks, so that steps lead at least as
-far as stages do.  Where those from the first block do not meet those from the last, there is no
-partition within the limit; where they meet, they narrow the stages that every block can take.
-Of unlike devices a step asks the one of its stage, or, where their order is free, every kind; work
-before and behind it is the least that blocks have anywhere.
+Consider a single stage that starts after blocks of at most x work and is followed by blocks of at
+most y work.  Whether such a stage exists within the limit is decided by labels with three parts:
+the blocks before (only their work counts), the stage itself with its traffic, and the blocks after.
+These steps are chained: two consecutive steps must agree on the amount of work before their cut,
+but not on the blocks, so a chain of steps reaches at least as far as real stages do.  If the steps
+from the first block do not meet those from the last, no partition within the limit exists.  If they
+meet, they limit the stages in which each block can be.
+If devices differ, a step uses the device of its stage or, if their order is free, each kind of
+device; work before and after the stage is then the least over all kinds.
 
-Labels of all stages at once know more, but there are ever more of them the more stages there are,
-and the more traffic they may carry; here cost grows with the number of stages only.
+Labels of all stages at once are more exact, but their number grows exponentially with the stages
+and with traffic.  Here the cost grows linearly with the number of stages.
 
 Cost: stages * log2(1 / `PRECISION`) decisions, of labels over the blocks that one stage can reach.
 Source: own work.

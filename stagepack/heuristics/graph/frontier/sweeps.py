@@ -1,18 +1,20 @@
-"""Partitions of graphs with too many ideals, decided by labels: are all loads within a limit?
+"""Decides whether all loads of a partition can be within a limit, by labels along an order.
 
-Blocks are swept along a narrow order, both ways in turn.  What is known of a partial partition is a
-label: for every live net the stages that a remaining member may still meet, and whether it is cut;
-for every block with successors to come the lowest stage that these can take; the loads of the open
-stages.  Nothing else concerns the rest.
+The blocks are swept along a narrow order, alternately in both directions.  A label describes a
+partial partition by everything that matters to the remaining blocks: for each live net the stages
+that a remaining member may still share, and whether the net is cut; for each block with remaining
+successors the lowest stage allowed for them; and the loads of the open stages.
 
-*Merging.*  A label whose loads, with what its nets may cost more, exceed another's by little takes
-over for it once its loads are lowered to fit both.  Nothing is ever dropped, so that no label left
-proves that there is no partition within the limit.  Sweeps with a *beam* merge nothing and keep the
-most promising labels: what is left at the end is a partition.
+*Merging.*  If a label's loads, including the possible cost of its nets, exceed those of another
+label by little, the two are merged: the first is kept with loads lowered to cover both.  Since no
+label is dropped without such a replacement, an empty set of labels proves that no partition within
+the limit exists.  Sweeps with a *beam* do not merge and keep only the most promising labels; a
+label that reaches the end is a partition.
 
-*Guides.*  A sweep leaves to those the other way what it saw: the stages that blocks took, a table
-of the least loads beyond each cut, and the labels themselves at cuts with few of them.  All drop
-what cannot be completed, so that every sweep can afford to merge less than the one before.
+*Guides.*  Each sweep leaves data for the next one in the opposite direction: the stages that blocks
+were in, a table of the least loads beyond each cut, and, at cuts with few labels, the labels
+themselves.  All of them are used to drop labels that cannot be completed.  Each sweep can therefore
+merge less than the one before.
 
 Cost: labels * stages * (nets and anchors of a block) a step, exponentially many labels at worst.
 Source: own work; the sweep is that of frontier (transfer-matrix) dynamic programs, the merging that

@@ -1,10 +1,10 @@
-"""Compiled sweep of the frontier method: labels of partial partitions, block after block.
+"""Compiled sweep of the frontier method: labels of partial partitions, block by block.
 
-A label stands for partitions of the blocks swept so far that differ in nothing that concerns the
-rest.  It is a row of `words` and a row of `loads`.  Words hold, packed, a field for every live net
-(the stages it touches that a remaining member may still join, and whether it is cut) and one for
-every live anchor (a swept block with successors to come: the lowest stage that one of them can
-take).  Loads are those of the stages that are still open, and 0 for those that are not.
+A label stands for all partitions of the blocks swept so far that are equivalent for the remaining
+blocks.  It is a row of `words` and a row of `loads`.  The words hold packed fields: one for each
+live net (the stages of its members that a remaining member may still join, and whether it is cut),
+and one for each live anchor, which is a swept block with remaining successors (the lowest stage
+that one of them can be in).  The loads are those of open stages; those of closed stages are 0.
 
 Cost: labels * stages * (nets and anchors of a block) a step.  Source: see
 :mod:`.sweeps`.

@@ -1,10 +1,11 @@
-"""Window search: blocks near a boundary between stages may move by a stage or two.
+"""Window search: reoptimises the blocks near the boundaries between stages.
 
-The best partition known gives every block a window of stages: its own, and for a part of the blocks
-of each stage, those that have least work before them or after them, the next one.  Whether some
-partition within the windows is better by a step is decided by the sweeps of :mod:`.sweeps`, first
-coarsely and then finely, each followed by a beam that looks for it.  Parts grow while nothing is
-found; steps shrink from turn to turn, and begin anew where blocks may move by two stages.
+In the best known partition, each block gets a window of allowed stages.  The window is its own
+stage and, for the blocks of a stage with the least work before or after them, also the neighbouring
+stage.  The sweeps of :mod:`.sweeps` decide whether a partition within the windows improves the
+objective by a given step, first coarsely and then finely, each followed by a beam that searches for
+it.  The fraction of blocks that may move grows while nothing is found.  The steps shrink from turn
+to turn, and are reset when blocks may move by two stages.
 
 Cost: that of the sweeps.  Source: see :mod:`.sweeps`.
 """
