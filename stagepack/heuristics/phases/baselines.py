@@ -1,11 +1,11 @@
-"""Naive rules, as people apply them by hand: the baselines every optimum is compared with.
+"""Simple rules as used by hand: the baselines with which optima are compared.
 
-Each fixes the policy of every layer and then cuts the chain; the mode of each phase is the fastest
-one that fits.  With several microbatches and numbers of I/O tiles each rule is applied to every
-microbatch with no I/O tiles and with the fewest.
+Each rule fixes the policy of every layer and then cuts the chain; each phase gets the fastest mode
+that fits.  If there are several microbatch sizes and numbers of I/O tiles, each rule is applied to
+every microbatch size, with no I/O tiles and with the smallest allowed number.
 
-Cost: O(options) for a plan, once they are known; :func:`heads` looks at no other groups than it
-takes.  Source: practice, but for :func:`checkpoints`.
+Cost: O(options) for a plan, once they are known; :func:`heads` examines only the groups that it
+takes.  Source: practice, except for :func:`checkpoints`.
 """
 
 from __future__ import annotations

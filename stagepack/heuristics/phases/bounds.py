@@ -1,7 +1,7 @@
 """Lower bounds that need no search over boundaries.
 
-They count the work of all steps and what every plan moves, whatever its groups.  Cost: O(n), then
-O(1) a question.  Source: own work.
+They count the work of all steps and the bytes that every plan moves, whatever its groups.  Cost:
+O(n), then O(1) for each bound.  Source: own work.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Cycles of many transfers and phases at once, exactly as the instance counts them.
+"""Cycles of many transfers and phases at once, with exactly the results of the instance's rules.
 
-Everything here has a twin among the rules of the instance, which check what is found with it.
+Each function here is a vectorised version of one in the instance, which checks the solutions.
 
 Cost: O(entries).  Source: the rules of the instance (:mod:`stagepack.instances.phases.modes`).
 """

@@ -1,16 +1,17 @@
-"""Exact search over boundaries for one number of I/O tiles and one microbatch.
+"""Exact search over boundaries for one number of I/O tiles and one microbatch size.
 
-Phases depend on each other in two ways only.  What a group keeps on chip burdens every phase
-between its forward and its backward phase, those of all later groups.  And a phase that loads the
-next one's variables ahead hides cycles of it: F_j those of F_{j+1}, and, on the way back, B_{j+1}
-those of B_j, so that only neighbouring groups meet.  A label (last option, bytes kept, cycles) at
-a boundary therefore says all that later groups need to know; of labels that agree in what matters
-to them those with more bytes and no fewer cycles are dropped, and so are labels that cannot beat
-the best plan known, by the cycles that the rest needs when nothing is kept.
+Phases depend on each other in two ways only.  First, bytes that a group keeps on the chip occupy
+memory in all phases between its forward and its backward phase, which are those of all later
+groups.  Second, a phase that loads the variables of the next phase ahead hides cycles of it: F_j
+those of F_{j+1} and, on the way back, B_{j+1} those of B_j; this couples neighbouring groups.  A
+label (last option, bytes kept, cycles) at a boundary is therefore all that later groups depend on.
+Of labels that are equal in what couples them, those with more bytes and no fewer cycles are
+dropped; so are labels that cannot improve the best known plan, given the cycles that the rest needs
+when nothing is kept.
 
-Where nothing is kept and nothing is loaded ahead one label a boundary is left: the interval
-dynamic program, O(n * longest feasible group).  Source: own work; label setting as for shortest
-paths with resources.
+If nothing is kept and nothing is loaded ahead, one label per boundary remains, and the method is
+the interval dynamic program, O(n * longest feasible group).  Source: own work; label setting as for
+shortest paths with resources.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What work on phase schedules costs, for the clock of :mod:`stagepack.heuristics.effort`."""
+"""The cost of work on phase schedules, for the clock of :mod:`stagepack.heuristics.effort`."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Search over microbatches and numbers of I/O tiles, an exact search over boundaries in each.
+"""Search over microbatch sizes and numbers of I/O tiles; each is solved exactly over boundaries.
 
-Both are numbers of the whole plan, so that each pair is a problem of its own; pairs are taken by
-rising lower bound and left out once that reaches the best plan known.  What a group needs of
-memory and policies is found once a microbatch, times once a pair.
+Both numbers are the same for the whole plan, so each pair is a separate problem.  Pairs are
+processed in order of their lower bounds and skipped when the bound reaches the best known plan.
+Memory and policies of a group are computed once per microbatch size, times once per pair.
 
-Where there are many numbers of I/O tiles, ranges of them are bounded together: compute and its
-memory as with the fewest, transfers and buffers as with the most, which no number between can
-beat.  A range is left out, or halved.
+If there are many numbers of I/O tiles, ranges of them are bounded together: with the compute and
+memory of the smallest and the transfers and buffers of the largest number in the range, which no
+number in between can improve on.  A range is either skipped or halved.
 
-Cost: an exact search over boundaries (:mod:`.dp`) for each pair or range that is not left out.
+Cost: an exact search over boundaries (:mod:`.dp`) for each pair or range that is not skipped.
 Source: own work.
 """
 

@@ -1,6 +1,6 @@
-"""Plans for the sake of feasibility: any that fits, and the least memory in which one does.
+"""Feasibility: any plan that fits, and the least memory for which there is one.
 
-Plans are sought as in :mod:`.enumerate`, the first one ends it; memory is bisected.  Cost:
+Plans are searched as in :mod:`.enumerate` until the first is found; memory is bisected.  Cost:
 O(log(memory)) searches for the least.  Source: own work.
 """
 

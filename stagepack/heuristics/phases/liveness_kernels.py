@@ -1,8 +1,8 @@
-"""Compiled kernels of the memory of a group's phases, for one policy a layer.
+"""Compiled kernels of the memory of a group's phases, for given policies of its layers.
 
-The twin of :mod:`stagepack.instances.phases.liveness`, for all groups at once: what is live at each
-moment is summed with one difference array a phase, dropped products being computed again as late
-as possible.  O(layers and readers) a group; where layers are computed again, O(layers^2).
+They compute the same as :mod:`stagepack.instances.phases.liveness`, for all groups at once: the
+live bytes at each moment, summed with one difference array per phase, where dropped outputs are
+recomputed as late as possible.  O(layers and readers) a group; O(layers^2) with recomputation.
 Source: own work, after the rules of the instance.
 """
 

@@ -1,10 +1,10 @@
-"""The group oracle: what a group of layers may cost, with one microbatch and number of I/O tiles.
+"""The options of a group: its possible costs for one microbatch size and number of I/O tiles.
 
-An option of a group fixes the mode of each of its phases and the policy of each of its layers.
-What a plan pays for it does not depend on the other groups, but for two things: bytes that groups
-before it keep on chip, and variables loaded ahead for the next phase, take memory from it.  Options
-that no other one matches or beats in cycles, kept bytes and memory are enough, then, for any plan;
-where phases load ahead, the idle cycles of the I/O tiles count as well.
+An option of a group fixes the mode of each of its phases and the policy of each of its layers.  Its
+cost is independent of other groups except for memory: bytes kept on the chip by earlier groups, and
+variables loaded ahead for the next phase.  For an optimal plan, it is sufficient to consider the
+options that are not dominated in cycles, kept bytes and memory; if phases load ahead, the idle
+cycles of the I/O tiles are a further criterion.
 
 Cost: O(rows * modes) for the rows of policies, and O(rows^2) at worst to compare those of a group.
 Source: own work.

@@ -1,14 +1,14 @@
-"""Policies worth having for every group of one microbatch, whatever the number of I/O tiles.
+"""The non-dominated policies of every group for one microbatch size and any number of I/O tiles.
 
-In a chain whose layers are computed again at most once, labels run along the layers of a group
-(:mod:`.policies_kernels`): every set of policies that is best for some price of time, kept bytes
-and memory is found.  With skips the same labels, which then leave out some of what is live, bound
-what is possible and give candidates that are examined exactly; small groups are enumerated.  Where
-layers may be computed again more than once there is a relaxed version for bounds: dropped layers
-cost their forward cycles once and the memory of nothing but themselves.
+In a chain whose layers are recomputed at most once, labels along the layers of a group
+(:mod:`.policies_kernels`) find each set of policies that is not dominated in time, kept bytes and
+memory.  With skip connections the same labels ignore some of the live bytes.  They then yield
+bounds, and candidates that are evaluated exactly; small groups are enumerated.  If layers may be
+recomputed more than once, a relaxation gives bounds: dropped layers cost their forward cycles once
+and only their own memory.
 
 Cost: labels run through O(n * longest group) layers, at most `MOST_LABELS` of them through each; a
-row is examined in O(layers and readers).  Source: own work; label setting as for shortest paths
+row is evaluated in O(layers and readers).  Source: own work; label setting as for shortest paths
 with resources.
 """
 

@@ -1,10 +1,10 @@
-"""Compiled kernels that find all policies worth having for the groups of a chain.
+"""Compiled kernels that find all non-dominated policies of the groups of a chain.
 
-Labels run along the layers of a group: what the policies chosen so far cost in stashed bytes,
-recomputed cycles, kept bytes and memory, and which run of dropped layers is open.  A label that is
-no better than another one in any of these is dropped; so is one that needs more than there is.
+Labels run along the layers of a group.  A label holds the costs of the policies chosen so far
+(stashed bytes, recomputed cycles, kept bytes, memory) and the current run of dropped layers.
+Labels that are dominated by another one, or exceed the memory, are dropped.
 Source: own work; label setting as for shortest paths with resources.  Cost: O(labels * policies) a
-layer, and O(labels^2) at worst to drop those that others beat.
+layer, and O(labels^2) at worst to drop dominated ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Range costs: what every group that could fit needs of memory and moves, whatever its policies.
+"""Range costs: the memory and transfers of every group that could fit, for any policies.
 
 Groups [a, b) are numbered by rising a, then b; from each a up to the first b whose variables alone
 exceed the chip.  O(groups) for a chain.  Source: own work.

@@ -1,4 +1,4 @@
-"""Compiled kernels of the range costs: what the phases of every group move.
+"""Compiled kernels of the range costs: the transfers of the phases of every group.
 
 Cost: O(groups) for a chain; to compare the rows of a group O(rows^2).  Source: own work.
 """

@@ -1,31 +1,32 @@
-"""Recomputation within one group, once a layer at most: labels along the layers, exact or a beam.
+"""Recomputation within one group, at most once per layer: labels along the layers, exact or a beam.
 
-Layers are visited from the first to the last; at layer l the memory of its forward and of its
-backward pass is known, because both depend on what is before it alone:
+Layers are processed from the first to the last.  At layer l, the memory of its forward and of its
+backward pass is known, because both depend only on the layers before:
 
-- **kept** layers: their bytes are in the label;
-- **open** layers are dropped and computed again just before the backward pass of layer l or of a
-  later one: their products are there at l.  When one is *closed* at l, it is computed again before
-  l, and what it reads must be there;
-- **closed** layers are not there; if a later backward pass, or a layer that is closed later, reads
-  the output of one, the forward pass's copy is *retained* from there on, like a kept one.
+- **kept** layers: their bytes are part of the label;
+- **open** layers are dropped and will be recomputed just before the backward pass of layer l or of
+  a later one, so their outputs are available at l.  When an open layer is *closed* at l, it is
+  recomputed before l, and its inputs must be available;
+- **closed** layers are not available.  If a later backward pass, or a layer that is closed later,
+  reads the output of one, the copy of the forward pass is *retained* from there on, like a kept
+  one.
 
-So a state is the set of open layers and that of closed ones that may still be read, and its labels
-are the undominated pairs of (bytes kept, cycles computed again).  Layers are closed only where
-something reads them: computing again later costs less memory, but for one case.  A layer that is
-computed again from a retained output earlier than it is read frees that output sooner, at the
-price of its own products; charging the lesser of the two is safe.  Moments at which layers are
-computed again are left out, but for a layer just before its own backward pass, and so is what
-retained outputs hold of the forward part after their last reader there.  So the labels give a
-bound on every plan; the plan they give is often possible, and best then.
+A state is the set of open layers and the set of closed layers that may still be read.  Its labels
+are the non-dominated pairs (bytes kept, cycles recomputed).  Layers are closed only when something
+reads them, since later recomputation needs less memory, with one exception.  A layer recomputed
+from a retained output before it is read frees that output earlier, at the cost of its own output;
+charging the smaller of the two is safe.  Not counted are the moments during recomputation, except
+for a layer just before its own backward pass, and the bytes of retained outputs in the forward
+part after their last reader there.  The labels therefore give a bound on every plan.  The plan that
+belongs to it is often feasible, and then optimal.
 
-Labels that cannot lead to a better plan than the best one known are dropped: the least cycles
-still to come are those of the same problem without skips, where a state is the length of the open
-run, for every number of bytes kept (:func:`.remat_kernels.complete`); of a run a part may go
-on alone, from a retained output.  If there are too many labels, the least promising are dropped,
-and the least that they promise bounds the answer.
+Labels that cannot lead to a better plan than the best known one are dropped.  The least remaining
+cycles are those of the same problem without skip connections, where a state is the length of the
+open run, for every number of kept bytes (:func:`.remat_kernels.complete`); a part of a run may
+continue alone, from a retained output.  If there are too many labels, the least promising are
+dropped, and the smallest of their bounds limits the bound on the result.
 
-Cost: O(layers * longest run * room) for what is still to come; the states, and so the labels of an
+Cost: O(layers * longest run * room) for the remaining cycles; the states, and so the labels of an
 exact search, are exponentially many at worst.  Source: own work; label setting as for shortest
 paths with resources.
 """

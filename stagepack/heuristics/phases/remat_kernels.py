@@ -1,4 +1,4 @@
-"""Compiled parts of :mod:`.remat`: what is left to compute again at least, and labels' growth.
+"""Compiled parts of :mod:`.remat`: the least cycles still to recompute, and the growth of labels.
 
 Cost: with each.  Source: see :mod:`.remat`.
 """

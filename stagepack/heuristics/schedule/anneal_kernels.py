@@ -1,10 +1,10 @@
-"""Compiled annealing over the orders of devices: one critical operation moves at a time.
+"""Compiled annealing over the orders of devices; each move shifts one critical operation.
 
-Where it passes one of its kind, the two may change places on the devices before and behind, too:
-of two microbatches that come through devices one after the other, the second comes first
-everywhere or nowhere.
+If an operation passes another one of its kind, the two may also be exchanged on the devices before
+and behind: two microbatches that pass devices one after the other keep their order everywhere or
+nowhere.
 
-What it minimises is the objective and a little of how much is critical.  Cost: see
+The energy is the objective plus a small weight on the number of critical operations.  Cost: see
 :mod:`.paths_kernels`.  Source: see :mod:`.annealing`.
 """
 

@@ -1,13 +1,13 @@
-"""Annealing over the orders of devices: coolings that differ in heat, weight and start.
+"""Annealing over the orders of devices, with runs of different temperature, weight and start.
 
-A state is an order for every device within its memory; its value comes from longest paths.  Most
-moves leave the value as it is, so that the energy also counts how much is critical: by how much
-longest paths through operations exceed a bound, in the mean.  That leads across plateaus, where
-the mean end barely changes.  A move takes one operation of a long path to another place on its
-device.
+A state is an order for each device that respects its memory; its value follows from longest paths.
+Since most moves do not change the value, the energy also includes a measure of criticality: the
+mean excess, over a bound, of the longest paths through operations.  This guides the search across
+plateaus.  A move takes one operation of a long path to another place on its device.
 
-Cost: a move looks at what it changes, some percent of all operations; see :mod:`.paths_kernels`.
-Source: own work; annealing over the orders of machines is usual for job shops.
+Cost: a move examines the operations that it changes, some percent of all; see
+:mod:`.paths_kernels`.  Source: own work; annealing over the orders of machines is usual for job
+shops.
 """
 
 from __future__ import annotations

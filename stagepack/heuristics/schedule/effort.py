@@ -1,6 +1,6 @@
-"""What work on schedules costs, in steps, and whether to go on after it.
+"""The cost of work on schedules in steps, and whether to continue after it.
 
-A step is about what a compiled loop takes for one arc of a longest path.
+A step is about the time that a compiled loop takes for one arc of a longest path.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""List scheduling: whichever device is free first starts the operation it likes best.
+"""List scheduling: the device that is free first starts its operation of highest priority.
 
-What a device likes is a policy: how far F may run ahead of B, how far W may fall behind, what
-comes before what, and how long to wait for something better.  F starts only where memory leaves a
-way to finish everything, so no policy runs into a deadlock.  A first round tries the policies
-behind the known rules, and lists with fixed sequences; then annealing moves single operations of
-the best, and now and then a climb changes the best policies.
+The priorities are given by a policy: how far F may run ahead of B, how far W may lag behind, the
+order of kinds, and how long to wait for an operation of higher priority.  An F is started only if
+memory then still suffices to finish everything, so that no policy causes a deadlock.  The first
+round tries the policies behind the known rules, and lists with fixed sequences.  Then annealing
+moves single operations of the best schedules, and hill climbing occasionally varies the best
+policies.
 
-Cost: O(log d + stages of a device) for each operation of a list schedule, where memory is not
-unusual; policies and climbs are many list schedules.
+Cost: O(log d + stages of a device) for each operation of a list schedule, unless memory is unusual;
+policies and climbs are many list schedules.
 
 Sources: the greedy of Qi et al. 2024, Zero bubble pipeline parallelism (arXiv 2401.10241, section
 4); the banker's algorithm, Dijkstra 1965.

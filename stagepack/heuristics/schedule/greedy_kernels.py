@@ -1,7 +1,7 @@
-"""Compiled list scheduling of pipeline operations, with a look ahead in memory and in time.
+"""Compiled list scheduling of pipeline operations, with lookahead in memory and in time.
 
-The device that can decide first starts the best operation that leaves a way to finish everything.
-Cost: O(log d + stages of a device) an operation, where memory is not unusual.  Source: see
+The device that can decide first starts its best operation after which everything can be finished.
+Cost: O(log d + stages of a device) an operation, unless memory is unusual.  Source: see
 :mod:`.greedy`.
 """
 

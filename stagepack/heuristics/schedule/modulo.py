@@ -1,12 +1,12 @@
-"""Steady states: one microbatch is placed on devices that repeat it with a period.
+"""Steady states: one microbatch is placed on devices that repeat it with a fixed period.
 
-The shorter the period, the better for many microbatches; it is never below the work of a device
-for one microbatch.  Periods are tried from there on upward, each with random placings within
-memory.  The placing, repeated for all microbatches, gives the orders of all devices, and longest
-paths close up what its ramps leave open; or list scheduling completes the ramps, with as many
-microbatches in flight as the steady state has.
+Short periods are best for many microbatches.  The period is at least the work of a device for one
+microbatch.  Periods are tried in rising order from there, each with random placements that respect
+memory.  A placement, repeated for all microbatches, gives the orders of all devices, and longest
+paths remove idle time in its ramps.  Alternatively, list scheduling completes the ramps, with as
+many microbatches in flight as the steady state has.
 
-Cost: for m operations of a microbatch on a device O(m^3) at worst a placing, O(operations + arcs)
+Cost: for m operations of a microbatch on a device O(m^3) at worst a placement, O(operations + arcs)
 to complete one.
 
 Sources: modulo scheduling, Rau 1996, Iterative modulo scheduling; building blocks of Qi et al.

@@ -1,6 +1,6 @@
-"""Compiled placing of one microbatch on devices that repeat it with a period.
+"""Compiled placement of one microbatch on devices that repeat it with a fixed period.
 
-Operations are placed one by one, beside others or as early as they can be.  Cost: for m operations
+Operations are placed one by one, next to others or as early as possible.  Cost: for m operations
 of a microbatch on a device O(m^3) at worst.  Source: see :mod:`.modulo`.
 """
 

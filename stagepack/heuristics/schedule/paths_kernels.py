@@ -1,10 +1,10 @@
-"""Compiled longest paths that follow changes of orders: only what changes is looked at.
+"""Compiled longest paths that are updated incrementally when orders change.
 
-After operations of a device have changed places, their starts are found anew, then those of what
-comes after them, earliest first, and of what comes before that, as far as any start changes:
-in schedules with gaps some percent of all.  What was before is noted, and can be had back.
+After a change of the order on a device, the starts of its operations are recomputed, and then those
+of all operations that depend on them, earliest first, as far as any start changes: in schedules
+with gaps some percent of all.  Old values are recorded, so that a change can be undone.
 
-Cost: O(changes * log(changes)) a move, about; where it takes far more, it is given up.  Source:
+Cost: about O(changes * log(changes)) a move; updates that take far more are abandoned.  Source:
 own work; Katriel, Michel and Van Hentenryck 2005, Maintaining longest paths incrementally.
 """
 

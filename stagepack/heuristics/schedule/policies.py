@@ -1,7 +1,7 @@
-"""Policies of list schedules: how far F may run ahead, how far W may fall behind, what comes first.
+"""Policies of list schedules: how far F may run ahead, how far W may lag behind, and priorities.
 
-Those behind the known rules, with what the least ramps need and with any lifetimes between, and
-ones that are changed at random.
+These are the policies behind the known rules, from the shortest possible ramps to any lifetime in
+between, and random variations.
 
 Cost: O(p + edges) each.  Sources: see :mod:`.greedy`.
 """

@@ -1,4 +1,4 @@
-"""What devices run, written down as rounds that repeat.
+"""The orders of devices, written as rounds that repeat.
 
 Cost: O(operations).  Source: ours.
 """

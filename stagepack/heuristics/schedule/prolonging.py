@@ -1,11 +1,12 @@
-"""Long schedules from short ones: what devices do in the middle is repeated; or it is cut out.
+"""Extends short schedules to more microbatches by repeating their middle, or shortens long ones.
 
-With fewer microbatches a search sees more schedules in the same time, and ramps are the same.  On
-every device a part of its order is sought that has as many operations of each row as of any other;
-repeated, it makes the order of more microbatches, within memory as before.  Parts of different
-devices begin about the same moment; of all moments the one that makes the shortest schedule counts.
+With fewer microbatches a search evaluates more schedules in the same time, and the ramps are the
+same.  On each device, a part of its order is sought that has the same number of operations of each
+row.  Repeating this part gives an order for more microbatches that uses no more memory.  The parts
+of different devices begin at about the same time; of all such times, the one that yields the
+shortest schedule is used.
 
-Cost: O(n + arcs) a moment.  Source: own work; loops of software pipelining (Lam 1988).
+Cost: O(n + arcs) for each time tried.  Source: own work; loops of software pipelining (Lam 1988).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The rules people run pipelines by: in which order each device runs its operations.
+"""The known rules of pipeline schedules: the order in which each device runs its operations.
 
-A rule fixes orders, whatever the durations; times follow as longest paths.  B and W stand for the
-gradients of inputs and weights; a rule that knows no W runs it right after B.
+A rule fixes orders, independent of durations; the times are longest paths.  B and W stand for the
+gradients of inputs and weights; rules without W run it right after B.
 
 Cost: O(operations) for orders, O(operations + arcs) for times.  Every rule names its source.
 """

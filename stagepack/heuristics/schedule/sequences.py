@@ -1,9 +1,9 @@
-"""Lists with fixed sequences: what is free is only how F's, B's and W's of a device mix.
+"""List schedules with fixed sequences of F's and B's; only their interleaving is free.
 
-On every device F's run in groups of so many microbatches, stage after stage, as in interleaved
-schedules, and B's likewise from the last stage on; a list schedule merges the two, with W's where
-nothing else comes soon.  It differs in the size of groups, in how many F's may be ahead, in what
-comes first and in how long W's wait.
+On each device, F's run in groups of several microbatches, stage after stage, as in interleaved
+schedules, and B's likewise from the last stage on.  A list schedule merges the two sequences and
+runs W's when nothing else is ready soon.  The lists differ in the size of the groups, in the number
+of F's that may be ahead, in priorities, and in how long W's wait.
 
 Cost: O(n (devices + edges of a stage)) a list, some hundred lists.  Source: own work; sequences of
 Narayanan et al. 2021, Megatron-LM (arXiv 2104.04473).

@@ -1,7 +1,7 @@
-"""The best schedule for a given order of operations on every device.
+"""The best schedule for a given order of operations on each device.
 
-Once the orders are fixed, memory is settled and time is a matter of longest paths: the earliest
-starts make the shortest makespan; the shortest spans are a cycle of greatest mean weight.
+With fixed orders the memory use is determined, and times follow from longest paths: earliest starts
+give the shortest makespan, and the shortest spans are a cycle of greatest mean weight.
 
 Cost: O(n + arcs) for the makespan, O(d (n + arcs) + d^3) for the shortest spans.  Source: longest
 paths as in job shops once orders are fixed; Karp 1978 (:func:`.timing_kernels.least_period`).

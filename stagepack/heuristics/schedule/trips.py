@@ -1,27 +1,27 @@
-"""Labels of chains: F's and B's that go opposite ways, and which of two is first where they meet.
+"""Label setting for chains: decides, stage by stage, which F's run before each B.
 
-Microbatch by microbatch, B goes back from the last stage to the first.  On every stage a label
-says how many F's, and W's, run before it; these F's run as early as they can, for no later B is in
-their way yet.  What follows depends on a label only by what is done and when stages and F's are
-free: of two with as many F's done everywhere, one that is nowhere later, once it has run the W's
-that the other has done, makes the other needless.  Neither are labels needed in which something
-could end in a gap before what is first, nor those in which two operations change places and
-nothing is later.
+F's and B's pass the chain in opposite directions.  The B of one microbatch after the other goes
+back from the last stage to the first.  A label states for each stage how many F's, and W's, run
+before this B; these F's run as early as possible, since no later B can delay them.  The remaining
+schedule depends only on what is done and on when stages and F's are finished.  So a label dominates
+another one with equally many F's done on every stage if nothing in it is later, once it has run the
+W's that the other one has done.  Labels are also dropped if an operation could be completed in an
+idle gap before an earlier one, or if two operations can be exchanged without delaying anything.
 
-With all labels, the best last one is a best schedule.  Where there are too many, labels stand for
-others that are little earlier: what comes of them is a schedule; or, where they become as early
-as each of these, a bound.  Sweeps of both sorts have ever more of them, in the end all.  Those for
-bounds begin with W's that may be interrupted, which fill what is idle and leave little to decide;
-where these labels are all there, W's of one more stage are in one piece.  Further sweeps for
-schedules stay near a route, which is how many F's run before every B: that of the best label with
-W's interrupted, and that of the best schedule known.  Labels of the first microbatches alone say
-what any so many in turn need: the way that is left is at least as long for those that have not
-begun.
+If all labels are kept, the best final label is an optimal schedule.  If there are too many, a
+label may represent others that are slightly earlier: if it keeps its own times, the result is a
+schedule; if it is given the earliest time of each, the result is a bound.  Sweeps of both sorts
+keep more and more labels, in the end all.  Sweeps for bounds begin with W's that may be
+interrupted, which fill idle time and leave few decisions; when those are complete, the W's of one
+more stage at a time may not be interrupted.  Further sweeps for schedules stay near a route, which
+is the number of F's before each B: that of the best label with interruptible W's, and that of the
+best known schedule.  Labels of the first k microbatches alone are a bound on any k consecutive
+microbatches; they are used for the microbatches that have not begun.
 
-Cost: O(labels * places of microbatches under way) a step, m p steps; labels for F and B in one
-piece are few hundreds at 8 stages, with W's apart some 10,000 at 6.  Source: ours; labels as in
-Held and Karp 1962, A dynamic programming approach to sequencing problems; sweeps near a route as in
-Sniedovich and Voß 2006, The corridor method.
+Cost: O(labels * places of microbatches under way) a step, m p steps.  With F and B as single
+operations there are a few hundred labels at 8 stages, with separate W's some 10,000 at 6.  Source:
+ours; labels as in Held and Karp 1962, A dynamic programming approach to sequencing problems; sweeps
+near a route as in Sniedovich and Voß 2006, The corridor method.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Compiled labels of chains: B's trips back, device by device; see :mod:`.trips`.
+"""Compiled labels of chains, from one device to the next; see :mod:`.trips`.
 
-A label is a row of numbers: of every stage the F's it has done, the W's it has done, and when it
-is free; then, of microbatches i, i + 1, .. in turn, when the last F done of it ended (-1: none, or
-all of them), where B of microbatch i is on its way.  W's that may be interrupted are so many
-pieces of a cycle each: what is said of W's is said of these.
+A label is a row of numbers.  For each stage: the F's it has done, the W's it has done, and when it
+is free.  Then, for microbatches i, i + 1, ...: when their last completed F ended (-1: none, or all
+of them), where microbatch i is the one whose B is being scheduled.  W's that may be interrupted are
+divided into pieces of one cycle each; statements on W's then apply to these pieces.
 
 Cost and source: see there.
 """

@@ -1,1 +1,1 @@
-"""Lower bounds on makespan and span: what a device must run before, between and after."""
+"""Lower bounds on makespan and span, from the work before, between and after operations."""

@@ -1,8 +1,8 @@
-"""Lower bounds on makespan and span that need no search, each proved where it is computed.
+"""Lower bounds on makespan and span without search; each is proved where it is computed.
 
-Throughout, stage s takes f, b, w cycles for F, B, W (w = 0 where B is the whole backward pass), c
-is the lag of an edge, and *budget* of a device is the value asked about, less its optimizer, less
-the work of the device: the cycles it may be idle.
+Throughout, stage s takes f, b, w cycles for F, B, W (w = 0 if B is the whole backward pass), and c
+is the lag of an edge.  The *budget* of a device is the number of cycles that it may be idle: the
+value to be refuted, minus its optimizer, minus the work of the device.
 
 Cost: see :func:`bound`.  Sources: one machine with heads and tails, Jackson's preemptive
 schedule, Carlier 1982, The one-machine sequencing problem; ramps are own work.

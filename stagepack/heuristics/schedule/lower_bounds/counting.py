@@ -1,18 +1,18 @@
-"""Bounds that count, device by device, what must have run before an operation can start.
+"""Bounds that count, for each device, the operations that must run before an operation can start.
 
-1. *Heads.*  Beside longest paths: all operations of a device that must come before v, of its own
-   and earlier microbatches and over any stages, run one at a time; and where v takes memory, what
-   they hold in excess of the limit must have been given back by others, which takes time, too.
-   Raised heads follow the precedences again, for a few rounds.  Tails are heads of the schedule
-   read backward, in which what takes memory gives it back.
-2. *One machine.*  With these heads and tails a device must do its work.
-3. *Ramps.*  Before a moment r a device cannot have worked for longer than the operations with
-   heads before r allow, as many as memory has room for; so it was idle.  At the end likewise.
-   The two add up where their windows do not overlap, and no window reaches further than a value
-   that is proved already.
+1. *Heads.*  In addition to longest paths: all operations of a device that must precede v, of the
+   same and earlier microbatches and on any of its stages, run one at a time.  If v allocates
+   memory, other operations must first have released what exceeds the limit, which takes time, too.
+   Raised heads are propagated along the precedences for a few rounds.  Tails are the heads of the
+   reversed schedule, in which operations that allocate memory release it.
+2. *One machine.*  The operations of a device are scheduled with these heads and tails.
+3. *Ramps.*  Before a time r, a device can work at most as long as the operations with heads before
+   r take, as many of them as memory has room for; the rest of the time it is idle.  The same holds
+   at the end.  The two are added if their windows do not overlap; no window is longer than a value
+   that is already proved.
 
-For the longest span each device stands alone: time counts from its first start to its last end,
-and heads elsewhere are those of what it has started.
+For the longest span each device is treated separately: time counts from its first start to its last
+end, and heads on other devices are relative to its operations.
 
 Cost: O(k^2) for the k operations of a device and round; once for the makespan, once a device for
 spans.  Source: own work; energetic reasoning as in cumulative scheduling (Baptiste, Le Pape,

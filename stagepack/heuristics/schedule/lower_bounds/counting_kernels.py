@@ -1,4 +1,4 @@
-"""Compiled counting of what a device must have done before an operation can start.
+"""Compiled counting of the operations that a device must run before another one can start.
 
 Cost: O(k^2) for the k operations of a device.  Source: see :mod:`.counting`.
 """

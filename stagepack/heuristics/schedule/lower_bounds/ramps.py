@@ -1,9 +1,9 @@
-"""Ramps at both ends of a pipeline: what they leave of the cycles that its stages may be idle.
+"""Ramps at both ends of a pipeline: how many cycles they leave in which its stages may be idle.
 
-Three chains of lengths run along the edges, each rounded up, stage by stage, to what whole
-operations and the idle cycles of the stage can fill.  O(edges + microbatches of all stages) for
-each value asked about.  Source: own work; after the ramps of Qi et al. 2024, Zero bubble pipeline
-parallelism (arXiv 2401.10241).
+Three chains of lengths are propagated along the edges.  Stage by stage, each length is rounded up
+to the next one that whole operations and the idle cycles of the stage can fill.  O(edges +
+microbatches of all stages) for each value tested.  Source: own work; after the ramps of Qi et al.
+2024, Zero bubble pipeline parallelism (arXiv 2401.10241).
 """
 
 from __future__ import annotations

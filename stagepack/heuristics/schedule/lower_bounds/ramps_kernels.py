@@ -1,6 +1,6 @@
-"""Compiled ramps: what both ends of a pipeline make its stages wait; see :mod:`.ramps`.
+"""Compiled ramps: the idle time of stages at both ends of a pipeline; see :mod:`.ramps`.
 
-Cost: O(edges + microbatches of all stages) a value asked about.  Source: see there.
+Cost: O(edges + microbatches of all stages) for each value tested.  Source: see there.
 """
 
 from __future__ import annotations
