@@ -1,8 +1,9 @@
-"""Lower bounds that need no search.
+"""Lower bounds without search.
 
-What is alive at the heaviest moment, what must lie high, and, of a conflict graph, a heavy clique.
-Cost: O(b), and at most `CLIQUE_STEPS` steps for the clique.  Source: the load is the usual bound;
-cliques by branch and bound over a greedy colouring, as is usual.
+These are the load of the heaviest moment, the tops of blocks that must be placed high, and, in a
+conflict graph, a heavy clique.  Cost: O(b), and at most `CLIQUE_STEPS` steps for the clique.
+Source: the load is the usual bound; cliques by branch and bound over a greedy colouring, as is
+usual.
 """
 
 from __future__ import annotations

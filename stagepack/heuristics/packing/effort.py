@@ -1,4 +1,4 @@
-"""What work on packings costs, for the clock of :mod:`stagepack.heuristics.effort`."""
+"""The cost of work on packings, for the clock of :mod:`stagepack.heuristics.effort`."""
 
 from __future__ import annotations
 

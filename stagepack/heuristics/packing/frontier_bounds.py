@@ -1,14 +1,14 @@
-"""A lower bound above the load, without search: what full sections allow, one after the other.
+"""A lower bound above the load, without search, from sections that are completely full.
 
-A section whose load is the capacity has no room at all.  Of a packing that leaves it, the next
-full section sees only the offsets of blocks alive in both: its *frontier*.  All frontiers are
-carried from full section to full section, in order of time.  The blocks that begin in between fill
-the gaps between those that stay exactly, from the bottom of each gap up.  Where two ways to fill a
-section leave one frontier, or frontiers that mirror each other, one is kept: they can be continued
-alike.  When no frontier is left, nothing fits.
+A section whose load equals the capacity has no free space.  What one full section implies for the
+next one is only the offsets of the blocks alive in both: its *frontier*.  All possible frontiers
+are propagated from full section to full section in order of time.  The blocks that begin in between
+must fill the gaps between the remaining ones exactly; each gap is filled from the bottom up.  Of
+equal frontiers, and of frontiers that mirror each other, one is kept, since they have the same
+continuations.  When no frontier is left, nothing fits within the capacity.
 
-What lies between full sections is forgotten, so that the bound may fall short; where all sections
-are full it is exact.  Cost: O(frontiers * ways to fill gaps), at most `STEPS` in all.  Source: own
+What happens between full sections is ignored, so the bound may not be tight; if all sections are
+full it is exact.  Cost: O(frontiers * ways to fill gaps), at most `STEPS` in all.  Source: own
 work.
 """
 

@@ -1,9 +1,10 @@
-"""Why blocks do not fit a capacity: a small set of them that does not fit by itself.
+"""Irreducible infeasible subsets: a small set of blocks that does not fit by itself.
 
-Where one section holds too much, some of its largest blocks are the answer.  Otherwise the search
-that proved infeasibility is repeated without ever smaller groups of blocks, as in deletion filters
-for irreducible infeasible subsets (Chinneck and Dravnieks 1991): what can be left out is dropped.
-Cost: at most a given number of nodes for each question of that search.  Source: as named.
+If the load of a section exceeds the capacity, some of its largest blocks are the answer.
+Otherwise the search that proved infeasibility is repeated without smaller and smaller groups of
+blocks, as in deletion filters for irreducible infeasible subsets (Chinneck and Dravnieks 1991);
+blocks without which the rest is still infeasible are dropped.
+Cost: at most a given number of nodes for each of these searches.  Source: as named.
 """
 
 from __future__ import annotations

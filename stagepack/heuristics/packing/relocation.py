@@ -1,14 +1,16 @@
-"""Old places kept: a placement within a capacity that moves few bytes of the one before.
+"""Relocation: a placement within a capacity that moves few bytes of an old placement.
 
-Two ways.  *Passes over time*: old places that do not clash are kept, the heavier of two that do,
-and all other blocks go around them; where these end too high, smaller kept blocks near them are
-given up and it begins anew.  Failing that, blocks of a given placement go back to their old places
-unless others lie there.  A pass costs a sort and, for the rest, a greedy placement: it carries to
+There are two methods.
+
+*Passes over time*: old places that do not overlap are kept, of two that do the heavier one, and all
+other blocks are placed around them.  If these end too high, smaller kept blocks near them are
+released and the pass is repeated.  If this fails, blocks of a given placement return to their old
+places where these are free.  A pass costs a sort and a greedy placement of the rest, and handles
 millions of blocks.
 
-*Search*, whatever the rules: buffers keep their old offsets as long as these fit together; the
-others go into what is left.  Where they find no room, some of the kept ones are released, the
-smallest first, and then tried again one by one: O(n) greedy placements.
+*Search*, for instances with any rules: buffers keep their old offsets as long as these fit
+together, and the others are placed into the rest.  If they do not fit, some kept buffers are
+released, the smallest first, and then tried again one by one: O(n) greedy placements.
 
 Source: ours.
 """

@@ -1,6 +1,6 @@
-"""The compiled part of keeping: which rectangles give way so that none intersect.
+"""The compiled part of relocation: which rectangles are released so that none intersect.
 
-Cost: O(n (log n + alive)), told step by step.  Source: see :mod:`.relocation`.
+Cost: O(n (log n + alive)), counted step by step.  Source: see :mod:`.relocation`.
 """
 
 from __future__ import annotations

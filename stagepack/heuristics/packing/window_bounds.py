@@ -1,10 +1,10 @@
-"""Lower bounds above the load bound: stretches of time that are proved too full.
+"""Lower bounds above the load bound: windows of time that are proved infeasible.
 
-What is alive in a run of consecutive sections must fit there whatever happens before and after:
-lifetimes are clipped to the run, and blocks that cross all of it are a constant.  Where the exact
-search proves that this window does not fit a capacity, the instance does not either.  Runs of up
-to three sections always meet the load bound, so windows begin at four and double; the certificate
-is the window and its exhausted tree.
+The blocks alive in a run of consecutive sections must fit there whatever happens before and after.
+Their lifetimes are clipped to this window, and blocks alive in all of it become a constant.  If the
+exact search proves that the window does not fit a capacity, neither does the instance.  Runs of up
+to three sections always reach the load bound, so windows begin at four sections and double; the
+certificate is the window with its exhausted tree.
 
 Cost: `HEAVIEST` windows of each width a pass, `NODES` nodes each in the first.  Source: own work.
 """

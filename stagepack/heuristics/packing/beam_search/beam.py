@@ -1,13 +1,13 @@
-"""Beam search over packings from the bottom up, for where hardly any room is left.
+"""Beam search over packings from the bottom up, for instances with hardly any free space.
 
-All states of a level have about as much placed; the most promising are kept and expanded.  What a
-state wastes below the blocks that are left, these being as low as can be proved, says how promising
-it is, and long lifetimes are better placed early.  How both are weighed decides whether a search
-ends or dies half way, so that many settings are tried before the beam is widened, around the one
-that got furthest.  From time to time a state of a level, often the best, is handed to the exact
-search with few nodes: what is left falls apart into parts that it packs one by one, where all
-states of a beam must get all parts right at once.  What is found is a packing; that nothing is
-found proves nothing.
+All states of a level have about the same area placed; the most promising ones are kept and
+expanded.  Two criteria rank them: the area wasted below the remaining blocks, each at its lowest
+proved offset, and the preference to place long lifetimes early.  Whether a search succeeds depends
+on how these are weighted, so many settings are tried before the beam is widened around the most
+successful one.  Occasionally a state of a level, often the best, is passed to the exact search with
+a small node limit: the remaining blocks separate into parts, which it packs one by one, whereas a
+state of a beam must get all parts right at once.  A packing that is found is valid; if none is
+found, nothing is proved.
 
 Cost: see :mod:`.beam_kernels`; memory is limited.  Source: own work; exclusions as in the exact
 search.

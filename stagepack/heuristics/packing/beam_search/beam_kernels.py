@@ -1,19 +1,19 @@
-"""Compiled kernel of the beam search: states of a level, judged, and what may follow each.
+"""Compiled kernel of the beam search: evaluates the states of a level and expands them.
 
-A state is a packing of some blocks.  All others will lie no lower than the block placed last (of
-equal offset: in order of rank), so that each canonical packing is met in one order only, and for
-each it is known how low it can lie: at its *base* on what is placed, or, where that is below the
-block placed last or an identical block comes first, on a neighbour that is still unplaced.  What
-follows from the latter, pass by pass, is its *effective* offset.  A state is dead when something
-unplaced fits below a block that was kept from its base for nothing, or when some section cannot
-hold what is left above the least effective offset of it.
+A state is a packing of some blocks.  Blocks are placed in order of offset (ties by rank), so each
+canonical packing is reached in one order only.  For each unplaced block, its lowest possible offset
+is known.  It is its *base* on the placed blocks; or, if the base is below the block placed last or
+an identical block comes first, the top of a neighbour that is still unplaced.  The resulting lower
+bound, after propagation, is its *effective* offset.  A state is dead if an unplaced block fits
+below one that was kept from its base without reason, or if a section cannot hold its remaining
+blocks above their least effective offset.
 
-The *guide* sums what is wasted below these floors, each section's by its weight, and what placing
-long-lived blocks is worth.  Levels are parts of the area placed.  At each the proposals of least
-estimated guide are made states, four times as many as are kept; of states in which the same is left
-to do one is made.  What keeps a block from its base and what lies lowest in a section is looked for
-anew only where it has risen or was placed.  A state costs O(b + k + neighbours of what is placed,
-and of what is excluded anew).
+The *guide* of a state is the wasted area below these offsets, weighted by section, minus a reward
+for placing long-lived blocks.  Levels are fractions of the placed area.  At each level the
+proposals with the least estimated guide become states, four times as many as are kept; of states
+with the same remaining problem only one is kept.  Data on what keeps a block from its base, and on
+what is lowest in a section, are recomputed only where something changed.  A state costs O(b + k +
+neighbours of placed and newly excluded blocks).
 
 Source: see :mod:`.beam`.
 """

@@ -1,4 +1,4 @@
-"""The state of the beam search, as its compiled kernel and Python share it."""
+"""The state of the beam search, shared by its compiled kernel and Python."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One block after another: rules, dives, valleys, memories by value."""
+"""Constructive heuristics: rules, dives, valleys, and the choice among several memories."""

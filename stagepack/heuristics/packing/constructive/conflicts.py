@@ -1,13 +1,13 @@
-"""Placements straight from a conflict graph, for graphs too large to be covered by cliques.
+"""Placements computed from a conflict graph that is too large for a clique cover.
 
-First fit: each buffer goes to the lowest offset that its placed neighbours leave.  A sweep in
-descending order of tops is first fit in the placement turned upside down, where everybody's place
-is free when it comes: without alignments the peak never rises (iterated greedy).  By turns with
-such sweeps, what ended high comes earlier and all is placed anew (squeaky wheel optimisation).
-Where conflicts part the buffers into two sides, one goes to the bottom, and what is on top of it
-ends no higher than the heaviest pair.  Cost: O(m log d) a sweep over m conflicts of buffers with d
-neighbours, in memory of 8 bytes a conflict.  Source: Culberson and Luo 1996, iterated greedy;
-Joslin and Clements 1999, squeaky wheels.
+First fit puts each buffer at the lowest offset that its placed neighbours leave.  A sweep in
+descending order of tops is first fit on the inverted placement, in which the old place of each
+buffer is free when its turn comes; without alignments the peak therefore never rises (iterated
+greedy).  Such sweeps alternate with placements in which buffers that ended high are placed earlier
+(squeaky wheel optimisation).  If the conflict graph is bipartite, one side is placed at the bottom,
+and no buffer of the other side ends higher than the heaviest pair.  Cost: O(m log d) a sweep over m
+conflicts of buffers with d neighbours, in memory of 8 bytes a conflict.  Source: Culberson and Luo
+1996, iterated greedy; Joslin and Clements 1999, squeaky wheels.
 """
 
 from __future__ import annotations

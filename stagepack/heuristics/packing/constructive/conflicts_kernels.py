@@ -1,7 +1,7 @@
 """Compiled kernels on the rows of a conflict graph; see :mod:`.conflicts`.
 
-Each takes a part of the work at a time, so that somebody can ask the clock in between.  Cost: what
-each says.  Source: see :mod:`.conflicts`.
+Each call does a part of the work, so that the clock can be checked in between.  Cost: as each
+says.  Source: see :mod:`.conflicts`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The lowest-offset dive: always the block that can go lowest, on a skyline.
+"""The lowest-offset dive: always places the block with the lowest possible offset, on a skyline.
 
-The dive keeps a skyline over the sections and always places the block that can go lowest, of
-several the first in a given order.  Nothing is put below the skyline again.  Each block is looked
-at once for every time the skyline under it rose: O((b + rises) log b).  Source: own work; skylines
-as in strip packing.
+The dive keeps a skyline over the sections.  Each step places the block that can be lowest; ties are
+broken by a given order.  Nothing is placed below the skyline later.  A block is examined once each
+time the skyline under it rises: O((b + rises) log b).  Source: own work; skylines as in strip
+packing.
 """
 
 from __future__ import annotations

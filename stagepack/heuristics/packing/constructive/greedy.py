@@ -1,8 +1,9 @@
-"""Greedy rules: take the blocks in some order, put each into a gap between those placed before.
+"""Greedy rules: take the blocks in some order, and put each into a gap between placed blocks.
 
-A rule is an order and a choice among the gaps.  Placing n blocks costs O(n * m) steps with m blocks
-placed in the time of a block; orders in which long blocks come before short ones (by class: a power
-of two of sections) keep m near the number of blocks alive together and carry to millions of blocks.
+A rule is an order and a choice among the gaps.  Placing n blocks costs O(n * m) steps, where m
+blocks are placed during the lifetime of a block.  Orders in which long blocks come before short
+ones (by powers of two of their number of sections) keep m close to the number of blocks alive
+together, so that millions of blocks can be placed.
 Source: with each rule (:mod:`.rules`).
 """
 

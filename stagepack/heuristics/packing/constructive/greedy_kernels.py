@@ -1,10 +1,10 @@
-"""Compiled kernels of greedy placement: one block after another into a gap between those placed.
+"""Compiled kernels of greedy placement: puts one block after another into a gap.
 
-Two ways to find the gaps.  *Slabs* are for blocks of one full-height piece: time is cut into slabs
-at least as long as a block, so that a block touches at most two, and each slab keeps the blocks
-placed in it sorted by address; a gap is found by merging two lists.  *Obstacles* are for
-everything else: the offsets a block may not take are intervals, gathered piece by piece into a
-heap and swept from the lowest up.
+There are two ways to find the gaps.  *Slabs* are for blocks of one full-height piece: time is cut
+into slabs at least as long as a block, so that a block touches at most two.  Each slab keeps its
+placed blocks sorted by address, and a gap is found by merging two lists.  *Obstacles* are for all
+other blocks: the offsets that a block may not take are intervals, which are collected piece by
+piece in a heap and swept from the lowest up.
 
 Cost: O(m) a block with m blocks in its slabs, O(m log m) with m obstacles.  Source: own work.
 """

@@ -1,4 +1,4 @@
-"""Greedy rules in words: in which order blocks are placed, and which gap they take.
+"""The greedy rules: the order in which blocks are placed, and which gap they take.
 
 A rule is an order and a choice among the gaps; :mod:`.greedy` places by it.  Cost: a sort of the
 blocks.  Every rule names its source.

@@ -1,7 +1,7 @@
-"""Which memory each buffer lives in, by value: the buffers that save most per byte go first.
+"""Assigns buffers to memories by value: those that save most per byte come first.
 
-A memory takes buffers as long as their load fits at every moment, is packed, and passes on what
-ends above its capacity; the last memory must hold the rest.
+A memory accepts buffers as long as their load fits at every moment.  It is then packed, and buffers
+that end above its capacity go to the next memory; the last memory must hold the rest.
 
 Cost: O(memories * rounds) greedy packings.  Source: own work; by value per byte, as for knapsacks.
 """

@@ -1,6 +1,6 @@
-"""The compiled part of spilling: which blocks the load of a memory leaves room for.
+"""The compiled part of spilling: which blocks fit into the remaining load of a memory.
 
-Cost: O(sections) a block that is looked at.  Source: see :mod:`.spill`.
+Cost: O(sections) for each block tested.  Source: see :mod:`.spill`.
 """
 
 from __future__ import annotations

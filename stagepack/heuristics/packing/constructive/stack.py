@@ -1,4 +1,4 @@
-"""The placement of last resort: all buffers on top of one another, in O(n).
+"""The last resort: a placement with all buffers on top of one another, in O(n).
 
 Source: common.
 """

@@ -1,21 +1,21 @@
-"""Placement of millions of blocks in n log n: valleys of a skyline, filled by class.
+"""Places millions of blocks in O(n log n): fills the valleys of a skyline, by classes of blocks.
 
-A skyline runs over the sections.  A valley, a segment lower than its neighbours, takes the first
-block that lives wholly within it: of the first class that has one (the longest, the largest, or
-the biggest area, by powers of two or finer), the one that starts first.  A valley that has room
-for none is raised to its lower wall.  Always filling the lowest valley is the lowest-offset dive;
-valleys do not concern one another, so that the nearest may come first, without a heap and near in
-memory.
-Each class is a list by start under a segment tree of ends.  O(n * classes * log n) at worst,
-whatever is alive together.  Source: of the skyline, Burke, Kendall and Whitwell 2004, best fit for
-strip packing.
+A skyline runs over the sections.  A valley is a segment that is lower than its neighbours.  It
+takes the first block whose lifetime lies within it: of the first class that has one (the longest,
+the largest, or the biggest area, by powers of two or finer), the one that starts first.  If there
+is none, the valley is raised to its lower wall.  Always filling the lowest valley is the
+lowest-offset dive.  Valleys are independent, so the nearest one can be filled first, without a heap
+and with good memory locality.
+Each class is a list sorted by start under a segment tree of ends.  O(n * classes * log n) at worst,
+however many blocks are alive together.  Source: of the skyline, Burke, Kendall and Whitwell 2004,
+best fit for strip packing.
 
-Where there is time for more, what ends up high is taken a class earlier, and all is placed anew,
-as long as one likes: each placement is about as fast as the first (squeaky wheel optimisation,
-Joslin and Clements 1999).
+If there is time left, blocks that ended high are moved to an earlier class and everything is placed
+again, repeatedly; each placement is about as fast as the first (squeaky wheel optimisation, Joslin
+and Clements 1999).
 
-What has the same lifetime, in the order in which it comes, goes around a ring instead, the
-smallest that does, in O(n) a try.
+Blocks of equal lifetime that arrive in order are placed around a ring instead, the smallest
+possible one, in O(n) a try.
 """
 
 from __future__ import annotations

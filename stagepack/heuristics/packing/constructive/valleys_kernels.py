@@ -1,4 +1,4 @@
-"""Compiled kernels of quick placement: valleys of a skyline filled by class, and a ring.
+"""Compiled kernels of quick placement: valleys of a skyline filled by class, and rings.
 
 Cost: O(b * classes * log b) at worst for valleys, O(b) a ring.  Source: see :mod:`.valleys`.
 """

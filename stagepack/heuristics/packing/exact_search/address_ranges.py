@@ -1,7 +1,7 @@
-"""Where a block may lie: addresses as spans, ascending and disjoint.
+"""The allowed offsets of a block: disjoint spans in ascending order.
 
-What ranges and fixed blocks leave is cut to multiples of the block's alignment.  O(k) for a block
-with k ranges and fixed neighbours.  Source: ours.
+What address ranges and fixed blocks leave is restricted to multiples of the block's alignment.
+O(k) for a block with k ranges and fixed neighbours.  Source: ours.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Compiled kernels of where blocks may lie, and of the addresses that none of a section may use.
+"""Compiled kernels of allowed offsets, and of addresses that no block of a section may use.
 
-Places are inclusive spans of offsets, ascending and disjoint, as rows.
+Offsets are rows of inclusive spans, ascending and disjoint.
 
 Cost: O(ranges and fixed neighbours) a block, O(holes) for each member of a section.  Source: ours.
 """

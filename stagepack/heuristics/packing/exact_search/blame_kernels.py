@@ -1,13 +1,14 @@
-"""Compiled kernel of the exact packing search: which placements a failure rests on.
+"""Compiled conflict analysis of the exact packing search: the placements that cause a failure.
 
-Every effective offset that was raised is a row of the trail with its cause: a placement below, an
-earlier identical block, or an exclusion, which in turn rests on the placements that the failure
-before it was blamed on.  From a failure back, each row that is needed is explained once.  What is
-blamed at the end cannot be together in a canonical packing, whatever else is placed.  More may be
-blamed than is needed: where an explanation would take long, all placements are.
+Each time an effective offset is raised, a row of the trail records the cause: a placement below, an
+earlier identical block, or an exclusion, which in turn depends on the placements responsible for
+the failure that led to it.  Starting from a failure, the rows it depends on are explained once,
+backwards.  The resulting placements cannot occur together in a canonical packing, whatever else is
+placed.  The set may be larger than necessary: where an explanation would take long, all placements
+are used.
 
-Cost: O(rows that are needed and neighbours of what was excluded).  Source: own work; going back to
-the last decision that is to blame is Prosser, "Hybrid Algorithms for the Constraint Satisfaction
+Cost: O(rows that are needed and neighbours of excluded blocks).  Source: own work; jumping back to
+the last responsible decision is Prosser, "Hybrid Algorithms for the Constraint Satisfaction
 Problem", 1993, and explanations of bounds are those of lazy clause generation.
 """
 

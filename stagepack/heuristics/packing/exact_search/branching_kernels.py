@@ -1,8 +1,8 @@
-"""Compiled kernel of the exact packing search: the block to branch on.
+"""Compiled kernel of the exact packing search: selects the block to branch on.
 
-Any block may come next below which no unplaced neighbour fits any more: the lowest one does, and
-so does what lies lowest in one section, whatever goes on elsewhere.  Cost: O(blocks of the part +
-its sections + neighbours).  Source: see :mod:`.exact_kernels`.
+Any block below which no unplaced neighbour fits any more may be next.  The lowest one is such a
+block, and so is the lowest one in each single section.  Cost: O(blocks of the part + its sections +
+neighbours).  Source: see :mod:`.exact_kernels`.
 """
 
 from __future__ import annotations

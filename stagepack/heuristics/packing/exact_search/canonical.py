@@ -1,7 +1,7 @@
-"""The kernel of the exact packing search from outside: one search, which can be paused.
+"""The interface of the exact search kernel: one search, which can be paused and continued.
 
-It begins with nothing placed, or where something else has placed some blocks: then what is left is
-searched part by part.  Cost: that of its nodes (:mod:`.exact_kernels`).  Source: see :mod:`.exact`.
+It begins with no block placed, or with a partial packing; then the remaining blocks are searched
+part by part.  Cost: that of its nodes (:mod:`.exact_kernels`).  Source: see :mod:`.exact`.
 """
 
 from __future__ import annotations

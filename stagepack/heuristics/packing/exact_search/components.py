@@ -1,11 +1,11 @@
-"""What the exact packing search is run on: independent components of a packing instance.
+"""Independent components of a packing instance, on which the exact search is run.
 
 A component is a connected part of the conflicts.  A block that conflicts with all others of its
-component lies, without loss, at the bottom: packings of the rest, moved up by its size, are
-packings of the whole.  It is taken out, and what remains may fall apart again.  Lengths are
-divided by their gcd.
+component can be placed at the bottom without loss of generality: packings of the rest, moved up by
+its size, are packings of the whole.  Such blocks are removed, and the rest may separate again.
+Sizes are divided by their greatest common divisor.
 
-Cost: O(p log(p)) for p pieces each time that bottoms are taken out; O(b p) where blocks pause.
+Cost: O(p log(p)) for p pieces each time that such blocks are removed; O(b p) if blocks pause.
 Source: see :mod:`.exact`.
 """
 

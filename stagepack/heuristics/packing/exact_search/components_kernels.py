@@ -1,8 +1,8 @@
-"""Compiled kernels of what a packing falls into: bounds, and the parts of a search.
+"""Compiled kernels of the components of a packing: their bounds, and the parts of a search.
 
 Arrays are those of :class:`.exact_state.SearchState`.
 
-Cost: O(sections and members of the part); where time is no line, its conflicts, too.  Source: see
+Cost: O(sections and members of the part), and its conflicts where time is not linear.  Source: see
 :mod:`.exact_kernels`.
 """
 

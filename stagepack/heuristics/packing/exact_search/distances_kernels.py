@@ -1,4 +1,4 @@
-"""Compiled kernel of the distances that blocks of any shape may not have from one another.
+"""Compiled kernel of the forbidden distances between blocks of any shape.
 
 Cost: O(pieces of both + r^2) a pair of blocks, r of whose pieces meet.  Source: ours.
 """

@@ -1,13 +1,13 @@
 """Exact packing: branch and bound on canonical packings, component by component.
 
-Every component is searched by :mod:`.exact_kernels` in several orders, round by round
-(:mod:`.portfolio`), and after a while with beams, in turns: they find what leaves hardly any room,
-where the orders prove.  At a capacity that leaves none, blocks are merged before
-(:mod:`.zero_slack`), in turns with the blocks as they are.  Where blocks shrink for a while, have
-members of unlike size or may share offsets, the components and searches are those of
-:mod:`.exact_general`, which know all this at some ten times the cost.
+Each component is searched by :mod:`.exact_kernels` with several branching orders, in rounds of
+growing limits (:mod:`.portfolio`), after a while alternating with beam searches: beams find
+packings with hardly any free space, branch and bound proves.  At a capacity without any free space,
+blocks are merged first (:mod:`.zero_slack`), alternating with the blocks as they are.  If blocks
+shrink for some time, have members of different sizes, or may share offsets, the components and
+searches are those of :mod:`.exact_general`, which support this at about ten times the cost.
 
-Cost: nodes exponentially many at worst; of one, see the kernels.
+Cost: exponentially many nodes at worst; for one node, see the kernels.
 Source: the recipe extends MiniMalloc (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
 Hardware-Accelerated Machine Learning", ASPLOS 2023) by exclusion inference and re-ranking.
 """

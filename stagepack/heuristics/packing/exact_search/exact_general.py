@@ -1,9 +1,9 @@
-"""Exact packing of blocks of any shape: pieces of less height, unlike members, in-place pairs.
+"""Exact packing of blocks of any shape: pieces of reduced height, unlike members, in-place pairs.
 
-A component is a connected part of the conflicts between movable blocks, with the fixed blocks
-beside it; it is searched by :mod:`.exact_general_kernels` in several orders.  What it takes from
-the rest of the exact search is what a component and its search can do, so that
-:func:`.exact.decide` and ``minimise`` serve both.
+A component is a connected part of the conflicts between movable blocks, together with the fixed
+blocks beside it.  It is searched by :mod:`.exact_general_kernels` with several branching orders.
+Components and searches have the same interface as those of rectangular blocks, so that
+:func:`.exact.decide` and ``minimise`` work with both.
 
 Cost and sources: see :mod:`.exact_general_kernels`.
 """

@@ -1,29 +1,29 @@
-"""Compiled kernel of the exact search for blocks of any shape: place at the lowest place, or not.
+"""Compiled exact search for blocks of any shape: places a block as low as possible, or excludes it.
 
-Two blocks i and j alive together may not have certain distances o_i - o_j: runs of integers, one
-for each way in which their pieces can meet (equal offsets are taken out for a pair that may share
-them).  Below one another, interlocked, in place: all are gaps between runs.
+For two blocks i and j that are alive together, certain distances o_i - o_j are forbidden.  They
+form runs of integers, one for each way in which their pieces can meet (equal offsets are allowed
+for a pair that may share them).  All legal positions (one below the other, interlocked, in place)
+are gaps between these runs.
 
-Among the packings within a capacity take one of least sum of offsets.  Each of its blocks *rests*:
-the next lower multiple of its alignment is no legal place, or another block forbids it.  And each
-place that a block could be at below its own is forbidden by some other block.  The search keeps,
-for each unplaced block, the lowest place that is legal, that no placed block forbids and where it
-may still rest; it branches on the block for which that is least:
+Among the packings within a capacity, consider one with the least sum of offsets.  Each of its
+blocks *rests*: the next lower multiple of its alignment is not a legal offset, or is forbidden by
+another block.  Likewise every legal offset below that of a block is forbidden by some other block.
+The search keeps, for each unplaced block, the lowest offset that is legal, that no placed block
+forbids, and at which it may still rest.  It branches on the block for which this offset is least:
 
 - PLACE it there, or
-- EXCLUDE it from there: it lies higher, and what forbids the place is still unplaced.
+- EXCLUDE it from there: it is placed higher, and an unplaced block forbids the offset.
 
-A node fails when in some section what is unplaced does not fit above its lowest places, even cut
-to slices that fill all that placed blocks leave; when nothing can forbid a place from which a
-block was excluded.  Identical blocks lie in index order.  After a placement the blocks that are
-still connected by conflicts are parts that are solved one by one.  No rule depends on the
-capacity, so that an exhausted tree also tells the least height at which it was cut: no packing
-is lower than that.
+A node fails if in some section the unplaced blocks do not fit above their lowest offsets, even when
+cut into slices that fill all gaps; or if no block can forbid an offset from which a block was
+excluded.  Identical blocks are placed in index order.  After a placement, the components of the
+remaining conflict graph are solved one by one.  No rule depends on the capacity.  An exhausted tree
+therefore also yields the least height at which a branch was cut, and no packing is lower.
 
-The depth-first search is a loop over an explicit stack and can stop and go on at any node.  A node
-costs O(runs of the blocks whose lowest place changes, and pieces of their sections).
+The depth-first search is a loop over an explicit stack and can stop and continue at any node.  A
+node costs O(runs of the blocks whose lowest offset changes, and pieces of their sections).
 Source: place or postpone as in scheduling (Le Pape and others, "Time-versus-capacity compromises in
-project scheduling", 1994), bottom-left packings for what is irregular (Burke and others, "A new
+project scheduling", 1994), bottom-left packings for irregular shapes (Burke and others, "A new
 bottom-left-fill heuristic for the two-dimensional irregular packing problem", 2006).
 """
 

@@ -1,4 +1,4 @@
-"""The state of the exact search for blocks of any shape, as its kernels and Python share it."""
+"""The state of the exact search for blocks of any shape, shared by its kernels and Python."""
 
 from __future__ import annotations
 

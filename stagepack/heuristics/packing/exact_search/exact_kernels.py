@@ -1,27 +1,29 @@
-"""Compiled kernel of the exact packing search: canonical packings by placing and excluding.
+"""Compiled exact packing search: canonical packings by placing and excluding blocks.
 
 Every feasible packing can be made canonical: among those of least sum(size * offset) take one of
-least sum(size^2 * offset), identical blocks in index order.  In it no block can move to a lower
-place, so a block that is not at the lowest place above all placed neighbours (its *base*) stands
-on a neighbour that is still unplaced.  The search places blocks in ascending order of offset and
-branches on the block of least base among those not excluded from their base, or on any block that
-no unplaced neighbour fits below any more, as where the search has failed most:
+least sum(size^2 * offset), with identical blocks in index order.  In it no block can move to a
+lower place.  A block that is not at the lowest place above all placed neighbours (its *base*)
+therefore stands on a neighbour that is still unplaced.  The search places blocks in ascending order
+of offset.  It branches on the block with the least base among those not excluded from their base,
+or on any block below which no unplaced neighbour fits any more, preferring those at which the
+search failed most:
 
 - PLACE it at its base, or
 - EXCLUDE it from its base: its offset is at least ``min over unplaced neighbours j of
   effective_j + size_j``, where ``effective`` is what is proved so far about the offset.
 
-A node fails when in some section what is unplaced does not fit above the lowest effective offset
-of its members; when an unplaced block could drop to its base whatever follows; when of two blocks
-of the same sections, stacked directly on one another, the lower would be the smaller (swapping
-them lowers sum(size^2 * offset) and keeps sum(size * offset)).  After a placement the blocks that
-are still connected by conflicts are parts that are solved one by one.
+A node fails in three cases: in some section the unplaced blocks do not fit above the lowest
+effective offset of its members; an unplaced block could drop to its base whatever follows; or two
+blocks of the same sections are stacked directly on one another with the smaller one below (swapping
+them lowers sum(size^2 * offset) and keeps sum(size * offset)).  After a placement, the components
+of the remaining conflict graph are solved one by one.
 
-Of each failure it is found out which placements it rests on (:mod:`.blame_kernels`).  The last of
-these is excluded: what was placed later had no part in it, and is not tried in other ways.
+For each failure, the placements that cause it are determined (:mod:`.blame_kernels`).  The search
+jumps back to the last of these and excludes it, because later placements are not responsible.
 
-The depth-first search is a loop over an explicit stack and can stop and go on at any node: all it
-knows is in arrays.  A node costs O(blocks of the part + sections and neighbours of the block).
+The depth-first search is a loop over an explicit stack and can stop and continue at any node: its
+whole state is in arrays.  A node costs O(blocks of the part + sections and neighbours of the
+block).
 Source: canonical bottom-left packings as in the literature on strip packing; dominance and the
 portfolio of orders from MiniMalloc (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
 Hardware-Accelerated Machine Learning", ASPLOS 2023).

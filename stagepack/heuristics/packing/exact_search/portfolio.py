@@ -1,7 +1,7 @@
-"""Searches of one component: the kernel from outside, and many orders in which it is tried.
+"""A portfolio of searches of one component: the kernel is run with many branching orders.
 
-Some orders with doubling node limits, and many drawn ones with lower limits: what is proved does
-not depend on the order, so every restart is legal and the first search that ends counts.
+Some orders get doubling node limits, and many random orders get lower limits.  A proof does not
+depend on the order, so restarts are allowed, and the first search that finishes decides.
 
 Cost: up to b * 2^r nodes a search, for b blocks in round r.  Source: see :mod:`.exact`; equal
 work for limits of many lengths, Luby, Sinclair and Zuckerman 1993.

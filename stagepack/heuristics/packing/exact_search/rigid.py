@@ -1,9 +1,9 @@
-"""Blocks made rigid: what shrinks, pauses or may share, as if it did not.
+"""A restriction to rigid blocks: no shrinking, no pauses, no shared offsets.
 
-Gaps, groups of unlike members and in-place pairs only ever allow more.  A packing of blocks that
-keep their full height all the time and share nothing is therefore one of the blocks given, and
-the search for it some ten times as fast.  That it is the best, or that there is none, says
-nothing.
+Gaps, groups of unlike members and in-place pairs only add possibilities.  A packing in which all
+blocks keep their full height all the time and share nothing is therefore also a packing of the
+original blocks, and the search for it is about ten times as fast.  Optimality or infeasibility of
+the restricted problem proves nothing about the original one.
 
 Cost: O(sections * blocks).  Source: own work.
 """

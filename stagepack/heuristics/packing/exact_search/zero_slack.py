@@ -1,15 +1,16 @@
-"""Blocks merged where a capacity leaves no room at all.
+"""Merges blocks at a capacity that leaves no free space.
 
-Of two sections in a row that both hold as much as the capacity, the blocks that end between them
-leave exactly the addresses that those which begin there take.  Each run of these addresses is
-filled by some of the former and by some of the latter, of the same size in all.  Where no part of
-the former has the size of any part of the latter, there is one run only: the blocks that begin
-there lie on one another, and so do those that end.  If all that begin end together, their order
-does not matter: they are one block; likewise all that end, if they begin together; and if both
-hold, all of them are.  Merged blocks may allow more of the same.
+Consider two consecutive sections whose load equals the capacity.  The blocks that end between them
+leave exactly the addresses that the beginning blocks take.  Each contiguous run of these addresses
+is filled by some of the ending and by some of the beginning blocks, with equal total size.  If no
+proper subset of the ending blocks has the size of a subset of the beginning blocks, there is only
+one run: the beginning blocks lie directly on one another, and so do the ending ones.  If all
+beginning blocks also end together, their order does not matter, and they are merged into one block;
+likewise the ending blocks, if they began together; if both hold, all are merged into one.  Merging
+may allow further merges.
 
-What is merged can be packed within the capacity if and only if the blocks can.  Cost: the subsets
-of each boundary as bits, one a unit of the capacity.  Source: own work.
+The merged blocks can be packed within the capacity if and only if the original ones can.  Cost: the
+subset sums of each boundary as bits, one a unit of the capacity.  Source: own work.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""A packing made lower step by step: annealing, windows of time packed anew, cores."""
+"""Local searches that lower a packing: annealing, windows of time, cores, overlaps."""

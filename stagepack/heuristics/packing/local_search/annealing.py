@@ -1,12 +1,12 @@
-"""Annealing over first-fit orders, from the offset order of the best packing known.
+"""Annealing over first-fit orders, starting from the order of offsets in the best packing.
 
-A state is an order of the blocks; its packing is first fit in that order.  The energy is what
-sticks out above a target below the peak, summed over the sections, and three times what the
-peak does; when it reaches zero the target goes down.  A move changes the place of one block in the
-order; only blocks it concerns are placed again.  Where a cooling ends in vain, all blocks are let
-fall to the ceiling, the highest first, and back.
+A state is an order of the blocks; its packing is first fit in that order.  The energy is the excess
+above a target below the peak, summed over the sections, plus three times the excess of the peak.
+When it reaches zero the target is lowered.  A move changes the position of one block in the order;
+only affected blocks are placed again.  When a cooling fails, all blocks are moved up to the
+ceiling, the highest first, and back down.
 
-Cost: O(m log m) for each block that a move places again, of m that it meets.  Source: own work.
+Cost: O(m log m) for each block that a move places again and that meets m others.  Source: own work.
 """
 
 from __future__ import annotations

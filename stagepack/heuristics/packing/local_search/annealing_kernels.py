@@ -1,6 +1,6 @@
 """Compiled kernels of annealing over first-fit orders.
 
-Cost: O(m log m) for each block that a move places again, of m that it meets.  Source: see
+Cost: O(m log m) for each block that a move places again and that meets m others.  Source: see
 :mod:`.annealing`.
 """
 

@@ -1,9 +1,9 @@
-"""Packings built from a core: the blocks alive where memory is nearly full come first.
+"""Packings built from a core: the blocks alive where memory is nearly full are placed first.
 
-Where time is long, few sections are nearly full.  The blocks that live in them, the core, are
-packed first and well, by dives and local search; all others go into the gaps, greedily.  Those that
-end up too high join the core, and it begins anew: a few rounds reach the load bound or come within
-some thousandths of it.  Cost: a greedy placement of all blocks a round.  Source: own work.
+In long instances, few sections are nearly full.  The blocks alive there, the core, are packed
+first, by dives and local search.  All others are placed greedily into the gaps.  Those that end too
+high are added to the core, and the process is repeated.  A few rounds reach the load bound or come
+within some thousandths of it.  Cost: a greedy placement of all blocks a round.  Source: own work.
 """
 
 from __future__ import annotations

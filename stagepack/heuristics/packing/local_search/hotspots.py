@@ -1,11 +1,11 @@
-"""Large packings lowered where they are highest: a window of time at once, by best fit.
+"""Lowers large packings at their highest points: replaces one window of time at once, by best fit.
 
-Of a placement of very many blocks, few end high.  All blocks that live wholly within a window
-around the highest one are taken out and placed again between those that reach beyond, the ones
-that live under the heaviest load first.  Where that does not lower it, the window grows; once it
-has become large, the order is disturbed a little.
+In a placement of very many blocks, few end high.  All blocks that are alive only within a window
+around the highest one are removed and placed again between the others, those under the heaviest
+load first.  If this does not lower the window, it is enlarged; once it has become large, the order
+is perturbed slightly.
 
-A window costs O(b) to find, and then a best fit of what is in it: fractions of a second.  Source:
+Finding a window costs O(b), and then a best fit of its blocks: fractions of a second.  Source:
 own work.
 """
 

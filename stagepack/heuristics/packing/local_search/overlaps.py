@@ -1,13 +1,14 @@
-"""Overlap minimisation: let blocks overlap below a lower ceiling, then move them apart.
+"""Overlap minimisation: lowers the ceiling, allows overlaps below it, and removes them one by one.
 
-From the best packing known the ceiling is lowered, half the way to the target at first; what was
-above ends below it, over other blocks.  One block that overlaps any, at random, goes where that
-costs least, until nothing overlaps; where no place is better, its overlaps cost more from then on
-(guided local search).  Where a ceiling resists, the next one is nearer to the packing, in turns.
+The ceiling of the best packing is lowered, at first by half of the distance to the target; blocks
+above it are moved below, onto other blocks.  Then a random overlapping block is moved to the place
+where its overlaps cost least, until none is left.  If no place is better, the weights of its
+overlaps are increased (guided local search).  If a ceiling is not reached, the next one is closer
+to the packing, in turns.
 
-Cost: O(m log m) for a move of a block that meets m others; none looks at more.  Source: Voudouris
-and Tsang, "Guided local search and its application to the traveling salesman problem", 1999;
-Egeblad, Nielsen and Odgaard, "Fast neighborhood search for two- and three-dimensional nesting
+Cost: O(m log m) for a move of a block that meets m others; no other blocks are examined.  Source:
+Voudouris and Tsang, "Guided local search and its application to the traveling salesman problem",
+1999; Egeblad, Nielsen and Odgaard, "Fast neighborhood search for two- and three-dimensional nesting
 problems", 2007; ceilings and weights of pairs: own work.
 """
 

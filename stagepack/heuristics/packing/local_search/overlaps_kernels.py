@@ -1,6 +1,6 @@
 """Compiled kernel of overlap minimisation.
 
-Cost: O(m log m) for a block that is moved, of m that it meets.  Source: see :mod:`.overlaps`.
+Cost: O(m log m) for a move of a block that meets m others.  Source: see :mod:`.overlaps`.
 """
 
 from __future__ import annotations

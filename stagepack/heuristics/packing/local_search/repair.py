@@ -1,9 +1,9 @@
-"""Repair of large packings: where they are too high, a window of time is packed anew.
+"""Repairs large packings: packs a window of time around the highest block again.
 
-The highest block decides.  Blocks that live wholly within some sections around it are taken out and
-placed again, by annealing over first-fit orders, beside those that reach beyond; the window grows
-where that does not help.  A packing never gets worse.  A window costs O(b) to cut out, and then
-what is spent on it.  Source: own work.
+Blocks that are alive only within some sections around the highest block are removed and placed
+again by annealing over first-fit orders, beside those that reach beyond.  If this does not help,
+the window is enlarged.  A packing never gets worse.  Cutting out a window costs O(b), and the
+search takes the rest of the time.  Source: own work.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Proofs that buffers do not fit into a capacity: found by search, written down step by step.
+"""Proofs that buffers do not fit into a capacity, found by search and written step by step.
 
-The search is that of :mod:`..exact_search.exact`, in the words of the rules by which the checker
-(`instances/packing/proof.py`) replays a proof; it keeps what it did, without what it need not have
-done.  Cost: O(blocks + conflicts) a node.  Source: own work.
+The search is that of :mod:`..exact_search.exact`, in terms of the rules by which the checker
+(`instances/packing/proof.py`) replays a proof.  It records its steps, without those that turned out
+to be unnecessary.  Cost: O(blocks + conflicts) a node.  Source: own work.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compiled search for a refutation, which writes its steps down; see :mod:`.refuting`.
+"""Compiled search for a refutation, which records its steps; see :mod:`.refuting`.
 
 Cost and source: see there.
 """
