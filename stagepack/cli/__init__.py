@@ -1,4 +1,4 @@
-"""The command line: it says what the library says, in words, tables or JSON.
+"""The command line, which offers the functions of the library as commands.
 
 Exit codes: 0 solved (or stopped with an incumbent in hand), 1 nothing found in time, 2 bad input
 or usage, 3 proved infeasible, 4 violations (``check``), 70 internal error, 130 interrupted with

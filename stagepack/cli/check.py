@@ -1,4 +1,4 @@
-"""``stagepack check``: a solution against its instance, a result against what it claims."""
+"""``stagepack check``: checks a solution against its instance, and a result against its claims."""
 
 from __future__ import annotations
 

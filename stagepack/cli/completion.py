@@ -1,4 +1,4 @@
-"""What the shell offers after Tab; no solver is loaded for it."""
+"""Completion in the shell; it loads no solver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which instance is meant: a file or a catalog name, and the options that complete it."""
+"""Selects the instance of a command: a file or a catalog name, and the options that complete it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Solutions for other tools: what each kind of problem is exported to."""
+"""Exports of solutions for other tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``stagepack import``: a network's model becomes an instance of any kind that is made of one."""
+"""``stagepack import``: makes an instance of any kind from the model of a network."""
 
 from __future__ import annotations
 

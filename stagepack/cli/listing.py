@@ -1,4 +1,4 @@
-"""``stagepack list``, ``methods``, ``schema`` and ``convert``: what there is, and its formats."""
+"""``stagepack list``, ``methods``, ``schema`` and ``convert``."""
 
 from __future__ import annotations
 

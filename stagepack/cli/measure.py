@@ -1,4 +1,4 @@
-"""``stagepack measure``: a plan's stages run, and what it said is set beside what they took."""
+"""``stagepack measure``: runs the stages of a plan and compares predicted and measured times."""
 
 from __future__ import annotations
 

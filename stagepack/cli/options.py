@@ -1,4 +1,4 @@
-"""What commands share: arguments, groups of options, exit codes."""
+"""Arguments, groups of options and exit codes that several commands share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that commands write: refused early where they cannot work, never lost where they fail."""
+"""Output files of commands: checked before a run starts, and never lost if writing fails."""
 
 from __future__ import annotations
 

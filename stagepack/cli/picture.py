@@ -1,4 +1,4 @@
-"""Pictures of solutions: what can be drawn, told before anything is solved, and drawing it."""
+"""Pictures of solutions: checks before a run that they can be drawn, and draws them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``stagepack plan`` and ``stagepack tune``: whole models, and plans in other commands."""
+"""``stagepack plan`` and ``stagepack tune``: plans of whole models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``stagepack report``: one page of all that was found."""
+"""``stagepack report``: writes one page about any number of results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``stagepack results``: what is in a store of cells."""
+"""``stagepack results``: shows the contents of a store of results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``stagepack show`` and ``stagepack plot``: instances and solutions, in words and pictures."""
+"""``stagepack show`` and ``stagepack plot``: instances and solutions in text and pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``stagepack pareto`` and ``stagepack explain``: what can be had for what."""
+"""``stagepack pareto`` and ``stagepack explain``: trade-offs and explanations."""
 
 from __future__ import annotations
 

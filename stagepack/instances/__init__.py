@@ -1,1 +1,1 @@
-"""Floor 1: what a problem is, what a solution is, and whether it is right."""
+"""The problems (floor 1): instances, solutions, and the checkers of solutions."""

@@ -1,6 +1,6 @@
-"""What may stand for a solution: the solution itself, or the result of a run that found it.
+"""Functions that take an instance and a solution accept a solution or the result of a run.
 
-Every function that takes an instance and a solution takes them in this order, and asks here.
+They take their arguments in this order, and use this module to get the solution.
 """
 
 from __future__ import annotations

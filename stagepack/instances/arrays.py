@@ -1,7 +1,7 @@
-"""Numbers and arrays as users give them: read, checked, and refused by the name of their field.
+"""Validates numbers and arrays given by users; errors name the field.
 
-One rule for all problems: integers stay integers, floats are integers where they are whole, and
-nothing is as large as 2**62.
+One rule holds for all problems: integers stay integers, floats become integers if they are whole,
+and magnitudes of 2**62 or more are refused.
 """
 
 from __future__ import annotations

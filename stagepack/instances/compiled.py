@@ -1,4 +1,4 @@
-"""How kernels are compiled: once, kept on disk, without the interpreter's lock."""
+"""Compilation of kernels: done once, cached on disk, executed without the interpreter lock."""
 
 from __future__ import annotations
 

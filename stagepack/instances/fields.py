@@ -1,4 +1,4 @@
-"""What an instance is made of, in few words: to say later in what another one differs."""
+"""A short description of an instance's fields, by which two instances can be compared later."""
 
 from __future__ import annotations
 

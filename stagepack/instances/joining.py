@@ -1,7 +1,6 @@
-"""Things joined two by two, and which of them hang together.
+"""Disjoint sets (union-find) with path halving.
 
-Union and find with halved paths: a step costs next to nothing.  Source: Tarjan and van Leeuwen,
-*Worst-case analysis of set union algorithms*, 1984.
+Source: Tarjan and van Leeuwen, *Worst-case analysis of set union algorithms*, 1984.
 """
 
 from __future__ import annotations

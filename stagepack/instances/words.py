@@ -1,8 +1,9 @@
-"""Words: what people may say of an instance, each with its type, range, unit and meaning.
+"""The vocabulary of instances: each parameter with its type, range, unit and meaning.
 
-One vocabulary for the catalog, for what a file does not say, for the options of the command line
-and for what schemas say, so that ``batch=8`` from Python, ``"8"`` from a command line and a wrong
-``"eight"`` are treated alike everywhere.  Words of one problem alone are in its own folder.
+It is the same for the catalog, for information that a file lacks, for the options of the command
+line, and for schemas.  ``batch=8`` in Python, ``"8"`` on the command line and an invalid
+``"eight"`` are therefore treated alike everywhere.  The parameters of a single problem are in its
+own folder.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Where networks come from, and go to, that are not files."""
+"""Integrations with frameworks: networks that do not come from files."""

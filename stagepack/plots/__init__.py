@@ -1,7 +1,7 @@
-"""The pictures of all problems, and :func:`plot` for them all; they are drawn in `report`.
+"""Functions that draw the solutions of each problem, and :func:`plot` for all of them.
 
-Each takes the instance, the solution or result, and where to draw: a file or axes; by default on a
-figure of its own.
+Each takes the instance, the solution or result, and where to draw: a file or axes; by default a new
+figure.
 """
 
 from stagepack.report.graph.picture import partition_chart

@@ -1,4 +1,4 @@
-"""Pictures with matplotlib: where they go, and what they have in common."""
+"""Static pictures with matplotlib: their targets, and what all of them have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The libraries that draw and write pages: an extra, without which all else works."""
+"""Optional libraries for pictures and pages; everything else works without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What interactive figures (plotly) have in common; they show the numbers of the static ones."""
+"""Common parts of interactive figures (plotly), which show the same numbers as the static ones."""
 
 from __future__ import annotations
 

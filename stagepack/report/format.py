@@ -1,4 +1,4 @@
-"""Numbers as people read them, the same in the terminal and on the page."""
+"""Formats numbers for people, in the same way in the terminal and on pages."""
 
 from __future__ import annotations
 

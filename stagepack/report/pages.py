@@ -1,7 +1,6 @@
-"""The one door to pages: whatever was found, one thing below the other, in a file of its own.
+"""Writes pages: any number of results, plans, comparisons and other objects in one file.
 
-Every thing is a chapter: what it is worth, and its pictures.  The module of a thing says what its
-chapter holds.
+Each object is a chapter with its figures and pictures, provided by the module of the object.
 """
 
 from __future__ import annotations

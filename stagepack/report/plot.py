@@ -1,4 +1,4 @@
-"""The one door to the pictures of solutions, whatever the problem."""
+"""The function `plot`, which draws the solution of any problem."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How results, instances and all that is made of them print, and show themselves in notebooks.
+"""How instances, results and other objects are printed and displayed in notebooks.
 
-Whatever is shown has contents: heads, sheets, accounts and lines of text.  They are printed in
-terminals, and become HTML in notebooks.
+Each object has contents: heads, sheets, accounts and lines of text.  They are printed in terminals
+and rendered as HTML in notebooks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Colours and units, the same in all pictures.
 
-The colours are Paul Tol's *light* (areas, black text on them stays readable) and *bright* (lines)
-schemes, which people with any common colour blindness can tell apart; two lines are darker than
-there, so that all stand out from white three to one.  Areas are paler than that: an outline in
-`MUTED` stands out, on pages and in pictures, where areas are not too many for it.
+The colours are Paul Tol's *light* scheme for areas, on which black text is readable, and his
+*bright* scheme for lines.  People with any common colour blindness can distinguish them.  Two lines
+are darker than in the original, so that all have a contrast of at least three to one to white.
+Areas are paler than that; they get an outline in `MUTED`, unless there are too many of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is in an instance, in a few plain figures."""
+"""The main figures of an instance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is printed: heads, sheets of rows, accounts of solutions; each fits its terminal."""
+"""Printed output: heads, tables and accounts of solutions, fitted to the width of the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML from templates: whatever is put into one is escaped, unless it is HTML already."""
+"""HTML from templates; inserted text is escaped unless it is HTML already."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people see of a problem: what each kind says of itself, and defaults for all it does not."""
+"""The interface of a problem's report, with defaults for everything a problem does not define."""
 
 from __future__ import annotations
 

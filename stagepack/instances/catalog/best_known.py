@@ -1,7 +1,7 @@
-"""Best values known of fixed instances, with their sources.
+"""Best known values of fixed instances, with their sources.
 
-Of one that is proved optimal no method may report a better one, and an exact method must reach it.
-Instances are told by their digest: a changed instance is another one.
+If a value is proved optimal, no method may report a better one, and every exact method must reach
+it.  Instances are identified by their digests, so a changed instance is a different one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tables of comma-separated cells, a million lines in a second: arrays instead of objects.
+"""Reads comma-separated tables into arrays, a million lines per second.
 
-Separators are found in the bytes all at once; a column of integers is read eight digits at a time
-over all lines.  Cells are never quoted: a comma ends a cell.
+Separators are located in all bytes at once.  A column of integers is converted eight digits at a
+time over all lines.  Cells are never quoted: a comma always ends a cell.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Keys that an object of JSON has twice: decoders take the last one and say nothing.
+"""Finds duplicate keys in JSON objects; decoders silently use the last one.
 
-Idea: Python's own decoder shows every pair, in a sixth of the time that reading takes; of columns
-of numbers in half of it.  There keys are few: colons and braces say whether one comes twice, and
-the decoder is asked to make sure only.
+Python's own decoder reports every pair, at a sixth of the time that reading takes.  For columns of
+numbers this share is one half, but such files have few keys.  There, counting colons and braces
+shows whether a duplicate is possible, and the decoder is used for confirmation only.
 """
 
 from __future__ import annotations

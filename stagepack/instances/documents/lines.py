@@ -1,4 +1,4 @@
-"""JSON that people can read: one line for each entry of an object, defaults left out."""
+"""Readable JSON: one line for each entry of an object, without default values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes from files and strict JSON from bytes: whatever is wrong becomes one `InputError`."""
+"""Reads bytes from files and strict JSON from bytes; every fault becomes one `InputError`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formats there are."""
+"""The list of all formats."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Models in ONNX, for every kind of problem that is made of a network.
+"""ONNX models as instances of every kind of problem.
 
-As a layer grouping a model is read by :mod:`.onnx.groups`; for all others it becomes a network of
-operators with their costs (:mod:`.onnx.network`), which is put on a machine: the preset that
-``cluster`` names, or ``generic-N`` for N ``devices``.  Groups, packings and phases are those of one
-device of it; without a machine, of the generic chip, of the activations in no memory, and of the
-catalog's chip.  What a kind does not use of its machine, and operators that nobody knows, are named
-in a warning.
+For a layer grouping, a model is read by :mod:`.onnx.groups`.  For all other kinds it becomes a
+network of operators with costs (:mod:`.onnx.network`) on a machine: the preset that ``cluster``
+names, or ``generic-N`` for N ``devices``.  Layer groupings, packings and phases use one device of
+it.  Without a machine, layer groupings use the generic chip, packings contain the activations
+without a capacity, and phases use the chip of the catalog.  A warning names unused properties of
+the machine and unknown operators.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a format is."""
+"""The interface of a file format."""
 
 from __future__ import annotations
 

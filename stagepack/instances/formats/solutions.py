@@ -1,4 +1,4 @@
-"""Solutions in files: by themselves, or inside the result that a run printed."""
+"""Solutions in files, alone or inside the result of a run."""
 
 from __future__ import annotations
 

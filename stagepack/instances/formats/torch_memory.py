@@ -1,11 +1,12 @@
-"""What PyTorch allocated while it ran: traces of its profiler, snapshots of CUDA memory as JSON.
+"""Memory that PyTorch allocated during a run: profiler traces and snapshots of CUDA memory as JSON.
 
 A trace (``export_chrome_trace`` of a profiler with ``profile_memory=True``) has events ``[memory]``
-with address and bytes, above 0 as they are allocated, below as they are freed; the list of events
-by itself is a trace, too.  A snapshot is
-``json.dump(torch.cuda.memory._snapshot(), file)``; its pickle is refused, since to load one runs
-whatever is in it.  There is an instance a device, whose times are the places of events in their
-order; what was there before lives from the begin, what is not freed to the end.
+with an address and a number of bytes, positive for allocations and negative for releases.  The list
+of events alone is accepted as well.  A snapshot is
+``json.dump(torch.cuda.memory._snapshot(), file)``; its pickle is refused, because loading a pickle
+executes its content.  There is one instance for each device; times are positions of events in their
+order.  Memory allocated before the recording lives from the begin, memory never released lives to
+the end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What a partition of a graph is worth and whether it is right, straight from the definitions.
+"""Evaluates and checks graph partitions, directly from the definitions.
 
-Sums of integers are exact, and so are those of fractions up to their rounding; nothing here is used
-by an algorithm.
+Sums of integers are exact, sums of fractions up to rounding.  No algorithm uses this code.
 """
 
 from __future__ import annotations

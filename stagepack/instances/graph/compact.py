@@ -1,8 +1,8 @@
-"""What algorithms work on: blocks of nodes that share a stage, nets between them, whole ticks.
+"""The normal form of graph partitioning: blocks of nodes, nets between them, integer ticks.
 
-Nodes of one colour, and those on one circle of colours, are a block; blocks are numbered
-topologically.  A net is a tensor that several blocks share.  Times and traffic are whole ticks, so
-that every algorithm compares integers.
+Nodes that must share a stage are one block: those of one colour, and those on a cycle of colours.
+Blocks are numbered topologically.  A net is a tensor that several blocks share.  Times and traffic
+are integers, so that all algorithms compare exactly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topological numbers: of nodes, or of the circles that they are on."""
+"""Topological numbers of nodes, or of the cycles that contain them."""
 
 from __future__ import annotations
 

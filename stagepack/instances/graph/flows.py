@@ -1,4 +1,4 @@
-"""What goes from device to device, tensor by tensor, under a partition of a graph."""
+"""The traffic of a graph partition from device to device, tensor by tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instances of graph partitioning: how they are made, what one is worth, whether it is right."""
+"""Instances of graph partitioning: construction, evaluation and checking of solutions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nets of a graph between blocks: what is written in one and read in others."""
+"""Nets of a graph: tensors that are written in one block and read in others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be known of graph partitions: see :class:`stagepack.instances.problem.Problem`."""
+"""The registration of graph partitioning: see :class:`stagepack.instances.problem.Problem`."""
 
 from __future__ import annotations
 

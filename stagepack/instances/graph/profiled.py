@@ -1,10 +1,11 @@
-"""A profile of layers and a cluster as the columns of a graph.
+"""Graph partitions made from a profile of layers and a cluster.
 
-Of a layer, what is always alive counts (parameters, gradients, state); what is alive only while it
-runs, and code that equal layers share, are no sums over the nodes of a device and are left out.
-Links have the least bandwidth of those between devices; their idle cycles do not count.  Training
-adds forward and backward cycles and counts traffic twice, as a gradient comes back for what goes
-forward; with two passes every layer is two nodes of one colour, ``id`` and ``id.backward``.
+A node has the bytes of its layer that are always in memory (parameters, gradients, state).  Bytes
+that are alive only while a layer runs, and code that equal layers share, are not sums over nodes
+and are left out.  All links have the least bandwidth between devices; their idle cycles are
+ignored.  Training adds forward and backward cycles and counts traffic twice, since a gradient is
+sent back for every tensor.  With two passes each layer is two nodes of one colour, ``id`` and
+``id.backward``.
 """
 
 from __future__ import annotations

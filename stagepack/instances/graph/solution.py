@@ -1,4 +1,4 @@
-"""What a partition of a graph is: a device a node, and the order of stages."""
+"""Graph partitions as solutions: the device of each node, and the order of stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One tick for all times of an instance: of nodes on every kind of device, of tensors on links."""
+"""The common unit of time of an instance: of nodes on all devices and of tensors on links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be traded in a graph partition: memory of the accelerators against the largest load."""
+"""Trade-offs of graph partitions: memory of the accelerators against the largest load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users give for a graph partition, read and refused by the name of its field."""
+"""Validates the arguments of graph partitions; errors name the field."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A partition of a graph for viewers of graphs: as DOT (Graphviz) and as GraphML.
+"""Exports of graph partitions for graph viewers: DOT (Graphviz) and GraphML.
 
-Nodes carry stage, device, times and bytes, edges their tensor and its traffic; a tensor that
-several nodes read is an edge to each of them.
+Nodes have stage, device, times and bytes as attributes, edges their tensor and its traffic.  A
+tensor that several nodes read is an edge to each of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Words of graph partitioning: its kind, its objectives, what may be said of an instance."""
+"""The vocabulary of graph partitioning: kind, objectives, and parameters of instances."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Banks of a lane: which buffers of a group are reached at the same time.
+"""Bank conflicts: buffers of a group that are accessed at the same time and share a bank.
 
-A bank is reached by one at a time.  So two buffers that one operator reads or writes should not lie
-in one bank, nor one of them and one that is transferred in the same row.  Plans that do so are
-valid all the same: of equal plans the one with the fewest such pairs is preferred.
+A bank serves one access at a time.  Two buffers that one operator reads or writes should therefore
+not share a bank; nor should such a buffer and one that is transferred in the same row.  Plans with
+conflicts are valid; of plans with equal cycles the one with fewer conflicts is preferred.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a plan is worth and whether it is right, straight from the definitions.
+"""Evaluates and checks plans of layer groupings, directly from the definitions.
 
-Groups are played by :mod:`.execution.replay`; nothing is used of what plans are written with.
+Groups are executed by :mod:`.execution.replay`, which shares no code with what writes plans.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Instances of layer grouping: how they are made, what a plan is worth, whether it is right."""
+"""Instances of layer grouping: construction, evaluation and checking of solutions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Sizes whose products or sums would leave 64 bits, refused by the name of what is too large.
+"""Refuses sizes whose products or sums could exceed 64 bits; errors name the size.
 
-Kernels count in 64-bit integers and cannot ask.  What they count is never more than what is counted
-here: every operator whole, with its inputs, weights and output, as often as there may be slices.
+Kernels use 64-bit integers without overflow checks.  Their values never exceed the bounds computed
+here: each operator as a whole, with its inputs, weights and output, times the possible number of
+slices.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What values are computed from, told from the first tap of the first and the last of the last.
+"""The input ranges of an operator, computed from the first tap of the first value and the last tap.
 
-For checkers: :func:`.operators.reads` and the kernels, from which plans are made, say the same in
-other words, and nothing of them is used here.
+For checkers: :func:`.operators.reads` and the kernels, from which plans are made, compute the same
+in other ways, and share no code with this.
 """
 
 from __future__ import annotations

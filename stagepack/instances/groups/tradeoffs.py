@@ -1,4 +1,4 @@
-"""What can be traded in a layer grouping: local memory against time; what would make it faster."""
+"""Trade-offs of layer groupings: local memory against time, and changes that would save time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users give for a layer grouping, read and refused by the name of its field."""
+"""Validates the arguments of layer groupings; errors name the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of layer grouping: its kind, its objectives, what may be said of an instance."""
+"""The vocabulary of layer grouping: kind, objectives, and parameters of instances."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The normal form of packing: blocks that each need one offset, over compressed time.
+"""The normal form of packing: blocks that need one offset each, over compressed time.
 
-Buffers that share an offset become one block; lifetimes, gaps, circular time and conflict graphs
-all become pieces: a block occupies some bytes above its offset in a run of sections.  Sections
-are the maximal cliques of the pieces, in order of time: two blocks conflict exactly where they
-have pieces in one section.
+Buffers that share an offset become one block.  Lifetimes, gaps, circular time and conflict graphs
+are all expressed as pieces: a block occupies some bytes above its offset in a range of sections.
+Sections are the maximal cliques of the pieces, in order of time.  Two blocks conflict exactly where
+they have pieces in one section.
 """
 
 from __future__ import annotations

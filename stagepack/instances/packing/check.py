@@ -1,7 +1,7 @@
-"""What an allocation is worth and whether it is right, straight from the definitions.
+"""Evaluates and checks placements, directly from the definitions.
 
-Written for trust: no code in common with the normal form on which the algorithms work.  A sweep
-over time finds what overlaps in O((n + found) log n); that nothing does is told sooner.
+It shares no code with the normal form on which the algorithms work.  A sweep over time finds all
+overlaps in O((n + found) log n); a faster test shows that there are none.
 """
 
 from __future__ import annotations

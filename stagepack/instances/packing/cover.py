@@ -1,6 +1,6 @@
-"""Cliques that cover a conflict graph, as far as time allows: what is left of its edges are pairs.
+"""A clique cover of a conflict graph, within a time limit; edges left over are covered by pairs.
 
-The greedy cover of :mod:`.cover_kernels`, a part of the work at a time with a question between.
+The greedy cover of :mod:`.cover_kernels` is computed in parts, and limits are checked in between.
 """
 
 from __future__ import annotations

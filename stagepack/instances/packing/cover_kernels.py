@@ -1,8 +1,8 @@
-"""Cliques that cover a conflict graph, compiled, a part of the work at a time.
+"""Compiled greedy clique cover of a conflict graph, computed in parts.
 
-Greedy: a clique grows from an uncovered edge by the node that covers most new edges, the heavier
-first, then the lower number.  Neighbours are looked up by bisection in the shorter row of the two,
-so that a clique costs what its smallest members' degrees are, and a star no more than its edges.
+A clique grows from an uncovered edge by the node that covers most new edges; ties are broken by
+weight, then by the lower number.  Neighbours are looked up by bisection in the shorter of two rows,
+so a clique costs as much as the degrees of its smallest members, and a star no more than its edges.
 """
 
 from __future__ import annotations

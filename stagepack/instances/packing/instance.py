@@ -1,4 +1,4 @@
-"""Instances of LMEM packing: how they are made, what a placement is worth, whether it is right."""
+"""Instances of LMEM packing: construction, evaluation and checking of solutions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which blocks meet: rows of those that have pieces in one section."""
+"""Pairs of blocks that conflict, as rows: those with pieces in one section."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled kernels of which blocks meet: rows as they come, then in order."""
+"""Compiled kernels that collect the conflicts of blocks in rows and sort them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be known of LMEM packings: see :class:`stagepack.instances.problem.Problem`."""
+"""The registration of LMEM packing: see :class:`stagepack.instances.problem.Problem`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a placement is: an offset a buffer."""
+"""Placements as solutions: the offset of each buffer."""
 
 from __future__ import annotations
 

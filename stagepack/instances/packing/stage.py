@@ -1,9 +1,9 @@
-"""What one stage of a pipeline keeps on its device, as buffers with lifetimes.
+"""The memory of one pipeline stage on its device, as buffers with lifetimes.
 
-Steps are the layers of the stage.  There all the time are what its layers hold for good, as one
-buffer, and what the microbatches in flight keep, as another.  A tensor that is written before a
-layer and read after it lives from the step after the one that writes it up to the step before the
-last one that reads it.  At those two it is part of what the layer uses, which lives for one step.
+Steps are the layers of the stage.  Two buffers live all the time: the permanent bytes of its layers
+and those of the microbatches in flight.  A tensor written before a layer and read after it lives
+from the step after its writer up to the step before its last reader.  In these two steps it is part
+of the working memory of the layer, which lives for one step.
 """
 
 from __future__ import annotations

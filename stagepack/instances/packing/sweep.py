@@ -1,12 +1,12 @@
-"""The compiled part of the checker: a sweep over time that finds rectangles which intersect.
+"""The compiled part of the checker: a sweep over time that finds intersecting rectangles.
 
-What is alive hangs in a tree over all rectangles in order of their lower end.  A node knows how
-high the rectangles below it reach: those of the owner that reaches highest, and those of all
-others, since rectangles of one owner may intersect.  A newcomer meets what begins below its top
-and reaches above its bottom, and finds it by following nodes that reach there.
+Live rectangles are in a tree, ordered by their lower end.  Each node stores how high the rectangles
+below it reach: those of the owner that reaches highest, and those of all others, since rectangles
+of one owner may intersect.  A new rectangle intersects those that begin below its top and reach
+above its bottom; they are found by following the nodes that reach there.
 
-Whether anything intersects at all is told several times faster: as long as nothing does, a newcomer
-need only be compared with the next ones below and above it, which a set of bits finds.
+A faster test shows whether anything intersects at all: as long as nothing does, a new rectangle
+need only be compared with the next ones below and above it, which a bit set finds.
 """
 
 from __future__ import annotations

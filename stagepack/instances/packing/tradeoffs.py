@@ -1,4 +1,4 @@
-"""What can be traded in a packing: bytes of the first memory against the cost of spilling."""
+"""Trade-offs of packings: bytes of the first memory against the cost of spilling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the fields of a packing fit one another; pairs, records, ranges and groups of it."""
+"""Validates that the fields of a packing are consistent: pairs, records, ranges and groups."""
 
 from __future__ import annotations
 

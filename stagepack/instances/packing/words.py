@@ -1,4 +1,4 @@
-"""Words of LMEM packings: their kind, their objectives, what may be said of them."""
+"""The vocabulary of LMEM packing: kind, objectives, and parameters of instances."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What a plan is worth and whether it is right, straight from the definitions.
+"""Evaluates and checks plans of phase schedules, directly from the definitions.
 
-Written for trust, not for speed: one phase after the other, one moment after the other, exact
-integers, and no code in common with the range costs on which the algorithms work.  Of long plans
-:mod:`.ledger` does the same sums over arrays; only phases that it suspects are then gone through.
+It is written for trust, not for speed: one phase and one moment after the other, in exact integers,
+without code of the range costs on which the algorithms work.  For long plans, :mod:`.ledger`
+computes the same sums over arrays; only phases in which it finds a possible fault are then examined
+one by one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What 0.1 knows by this name: programs of phases are executed in :mod:`.execution.execute`."""
+"""The name that version 0.1 has for :mod:`.execution.execute`."""
 
 from stagepack.instances.phases.execution.execute import Execution, Token, execute
 

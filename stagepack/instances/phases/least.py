@@ -1,11 +1,11 @@
-"""The least memory any plan needs: which layer does not fit, even by itself, and by how much.
+"""The least memory that any plan needs: the layer that does not fit even alone, and by how much.
 
-At the forward pass of layer l a phase holds the variables of the group, what l reads and writes,
-its tape and its temporary bytes; at the backward pass variables and gradients, what l reads, its
-tape, the gradients of what it writes and reads, and temporary bytes; at the epilogue variables,
-gradients and state.  Whatever the group, the policy and the mode, no plan needs less than that of
-a group of layer l alone; where boundaries are fixed, of its group.  The least number of I/O tiles
-and the least microbatch need least.  O(n + skips).
+At the forward pass of layer l, a phase holds the variables of the group, the inputs and outputs of
+l, its tape and its temporary bytes.  At the backward pass it holds variables and gradients, the
+inputs of l, its tape, the gradients of its outputs and inputs, and temporary bytes; at the
+epilogue, variables, gradients and state.  For any group, policy and mode, no plan needs less than
+the group of layer l alone, or, with fixed boundaries, its group.  The least number of I/O tiles and
+the least microbatch need least.  O(n + skips).
 """
 
 from __future__ import annotations

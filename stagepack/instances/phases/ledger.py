@@ -1,9 +1,9 @@
 """All phases of a long plan at once: the definitions of :mod:`.traffic` and :mod:`.liveness`.
 
-Those take one phase after the other, which is what people and tests read, and some ten seconds for
-a plan of 100,000 layers.  Here the same sums are taken over arrays.  Moments of all phases stand in
-one row: forward parts come first, layer by layer, and backward parts follow in the opposite order,
-so that every phase is a range of them.  Tests compare both on plans of every kind.
+Those modules process one phase after the other, which is easy to read and test, but takes about ten
+seconds for a plan of 100,000 layers.  Here the same sums are computed over arrays.  The moments of
+all phases are in one row: forward parts first, layer by layer, and then backward parts in the
+opposite order, so that every phase is a range of them.  Tests compare both on plans of every kind.
 O((layers + skips + recomputations) log).
 """
 

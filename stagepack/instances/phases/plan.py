@@ -1,4 +1,4 @@
-"""Everything a person asks of a plan: times, memory, traffic and buffers, phase by phase."""
+"""The figures of a plan, phase by phase: times, memory, traffic and buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be known of phase schedules: see :class:`stagepack.instances.problem.Problem`."""
+"""The registration of phase scheduling: see :class:`stagepack.instances.problem.Problem`."""
 
 from __future__ import annotations
 

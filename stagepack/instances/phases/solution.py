@@ -1,4 +1,4 @@
-"""What a plan is: boundaries of groups, a mode a phase, and what happens to every product."""
+"""Plans as solutions: boundaries of groups, the mode of each phase, the policy of each layer."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""One stage of a pipeline on a chip with remote memory: its layers as phases.
+"""One pipeline stage on a chip with remote memory: its layers as phases.
 
-What a stage cannot hold it keeps in remote memory, and runs through its layers phase by phase for
-some microbatches at a time.  Of the layers' bytes, variables are loaded and dropped; code and
-vertex state stay on chip, which has so much less room; in inference so may the variables of some
-layers, and those of the next phase may be loaded while a phase computes.  A chain of layers is all
-that is known here: at a cut between phases everything that crosses it is stored and loaded again.
+What does not fit on the chip is kept in remote memory, and the layers run phase by phase, for
+several microbatches at a time.  Variables are loaded and dropped.  Code and vertex state stay on
+the chip and reduce its room.  In inference the variables of some layers may stay, too, and those of
+the next phase may be loaded during computation.  The stage is a chain of layers: at a cut between
+phases everything that crosses it is stored and loaded again.
 
-Forward, a stage takes its inputs out of remote memory, where the link has put them, and leaves
-there what it sends.  Backward, it computes forward once more from the inputs that it kept there
-(*full recomputation* of a stage), and then back; gradients come and go over the links, whose time
-is that of the edges of a schedule.  The optimiser's step comes after all microbatches, and is no
-part of it.
+In the forward pass, a stage reads its inputs from remote memory, where the link has put them, and
+leaves its outputs there.  In the backward pass it first repeats the forward pass from the stored
+inputs (*full recomputation* of a stage).  Gradients arrive and leave over the links; these
+transfers are edges of the schedule.  The optimiser's step follows all microbatches and is not part
+of the stage.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be traded in a phase schedule: remote memory, or memory of the chip, against time."""
+"""Trade-offs of phase schedules: remote memory, or on-chip memory, against time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users give for a phase schedule, read and refused by the name of its field."""
+"""Validates the arguments of phase schedules; errors name the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of phase schedules: their kind, their objectives, what may be said of them."""
+"""The vocabulary of phase scheduling: kind, objectives, and parameters of instances."""
 
 from __future__ import annotations
 

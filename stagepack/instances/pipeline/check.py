@@ -1,7 +1,7 @@
-"""What a partition is worth and whether it is right, straight from the definitions.
+"""Evaluates and checks partitions, directly from the definitions.
 
-Written for trust, not for speed: one stage after the other, exact arithmetic, and no code in
-common with the range costs on which the algorithms work.
+It is written for trust, not for speed: one stage after the other, in exact arithmetic, without code
+of the range costs on which the algorithms work.
 """
 
 from __future__ import annotations

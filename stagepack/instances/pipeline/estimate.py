@@ -1,7 +1,7 @@
-"""What every stage of a partition costs, item by item, and how that compares with measurements.
+"""The costs of every stage of a partition, item by item, and their comparison with measurements.
 
-The same definitions as :mod:`stagepack.instances.pipeline.check`, computed for all stages at once
-and broken down: cycles by direction, bytes by category.
+The definitions are those of :mod:`stagepack.instances.pipeline.check`, evaluated for all stages at
+once and broken down: cycles by direction, bytes by category.
 """
 
 from __future__ import annotations

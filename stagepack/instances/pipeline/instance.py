@@ -1,4 +1,4 @@
-"""Instances of pipeline partitioning: how they are made, what one is worth, if it is right."""
+"""Instances of pipeline partitioning: construction, evaluation and checking of solutions."""
 
 from __future__ import annotations
 

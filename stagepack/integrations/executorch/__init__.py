@@ -1,4 +1,4 @@
-"""ExecuTorch: where the tensors of a program lie; needs the extra `executorch`.
+"""ExecuTorch: memory planning for the tensors of a program; needs the extra `executorch`.
 
 :func:`plan` is an algorithm for its ``MemoryPlanningAlgorithmSuite``.
 """

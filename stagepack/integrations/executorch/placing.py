@@ -1,4 +1,4 @@
-"""Tensors of a program in its memories, as ExecuTorch describes them."""
+"""Packing instances from ExecuTorch's description of tensors and memories."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""A plan's stages in processes of their own, a rank each, with clocks around every operation.
+"""Runs the stages of a plan in one process for each rank, and measures every operation.
 
-Times are medians over the steps, by the clock of the machine, which all its processes share.
-Waiting for what another rank sends is no part of an operation, and the loss is none of a stage.
-Memory is that of a step after another one and Adam's, so that gradients and the optimiser's state
-are there: their bytes, those of parameters and buffers, and the most bytes of all other tensors
-that are alive at a time.
+Times are medians over the steps, by the machine's clock, which all processes share.  Waiting for
+data of another rank is not part of an operation, and the loss is not part of a stage.  Memory is
+measured in a second step with Adam, so that gradients and the optimiser's state exist.  It consists
+of their bytes, those of parameters and buffers, and the peak of all other live tensors.
 """
 
 from __future__ import annotations

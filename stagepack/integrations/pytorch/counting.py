@@ -1,16 +1,17 @@
-"""What layers cost, counted without running them.
+"""Costs of layers, counted without running them.
 
-Operations are those that FlopCounterMode counts when an operator runs on fake tensors; a recurrent
-layer takes two for every weight of its products, row by row.  What runs in a region of its own,
-such as one without gradients, is counted there, of branches the one with most, of a scan as often
-as it runs, of a loop once (the loop is named, too: how often it runs is not known).  Values of
-pointwise work are those that other operators read or write, whichever are more: three times of
-norms and softmax, once of what works value by value, sums up, pools or moves values, none of views.
-What neither covers is named in a warning and counted by all values that it reads and writes,
-parameters included.
+Operations are those that FlopCounterMode counts when an operator runs on fake tensors; recurrent
+layers count two for every weight of their products, row by row.  Operators in regions of their own,
+such as those without gradients, are counted, too: of branches the one with most operations, of a
+scan as often as it runs, of a loop once (loops are named in a warning, as the number of iterations
+is unknown).  Pointwise work counts the values that other operators read or write, whichever are
+more: three times for norms and softmax, once for pointwise operators, sums, poolings and moves, and
+not at all for views.  Any other operator is named in a warning and counted by all values that it
+reads and writes, including parameters.
 
-A backward pass takes twice the forward one.  The stash is what operators other than sums, moves and
-views read; what is alive inside of a layer, besides what it reads and writes, is its scratch.
+A backward pass takes twice the forward pass.  The stash consists of the inputs of all operators
+except sums, moves and views.  Live bytes inside a layer other than its inputs and outputs are its
+scratch memory.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What crosses a cut, as the one tensor that ``torch.distributed.pipelining`` sends and answers.
+"""Packs all tensors that cross a cut into one, as ``torch.distributed.pipelining`` needs.
 
-Torch sends a gradient back for every tensor that it received.  A single one that gradients go
-through travels as it is.  Anything else becomes one row of numbers: floats by their values, in a
-type that holds all of them exactly; integers and truth values by their bytes, without gradients.
-An empty slice of what came in goes out again, so that there is a gradient even where nothing that
-crossed has one: zeros.
+Torch sends a gradient back for every tensor that it received.  A single tensor with gradients is
+sent as it is.  Anything else becomes one row of numbers: floats by value, in a type that holds all
+of them exactly; integers and booleans by their bytes, without gradients.  An empty slice of the
+input is also part of the output, so that there is a gradient (zeros) even if no crossing tensor has
+one.
 """
 
 from __future__ import annotations

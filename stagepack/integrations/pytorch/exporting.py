@@ -1,4 +1,4 @@
-"""A module as one graph of operators, by torch.export; what cannot be traced is named."""
+"""Exports a module as a graph of operators by torch.export; errors name what cannot be traced."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What layers cost when they run: each by itself, forward and backward, several times.
+"""Measures the costs of layers: each is run separately, forward and backward, several times.
 
-Layers that run the same code on the same shapes are measured once.  Inputs are drawn: figures from
-a normal distribution, integers are 0.  Times are the least, in nanoseconds of the clock on the
-wall: what else a machine does only adds to them.  The stash are the bytes that autograd keeps,
-parameters apart.  One more round tells of memory: the most bytes of tensors that are made and alive
-at a time, in a forward pass that keeps nothing, and in a backward pass, where gradients of
-parameters are added to those there are.  What kernels use inside is seen on a GPU alone.
+Layers that run the same code on the same shapes are measured once.  Floating-point inputs are drawn
+from a normal distribution, integers are 0.  Times are the minimum, in nanoseconds of wall time,
+because other load only increases them.  The stash consists of the bytes that autograd keeps,
+without parameters.  A further round measures memory: the peak bytes of new tensors in a forward
+pass that keeps nothing, and in a backward pass, in which gradients are added to existing ones.
+Memory that kernels use internally is visible on GPUs only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Torch's runtime of orders of one's own, which has no public door.
+"""Runs custom schedules on torch's pipeline runtime, which has no public interface for them.
 
 ``_PipelineScheduleRuntime`` of torch 2.6, 2.9, 2.13 and 2.15 was run with all tests of pipelines.
-What is used of it is looked for before, so that a version that differs is refused and not believed.
+The attributes used are checked beforehand, so that an incompatible version is refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a plan of a model said beside what its stages took when they ran."""
+"""Compares the predictions of a plan with the measured times and memory of its stages."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The stages of a partition as modules that run, one after the other or each on its own device.
+"""The stages of a partition as modules, to run one after the other or each on its own device.
 
-Every stage reads what crosses the cut before it and returns what crosses the cut behind it, also
-what it only hands on; the first one reads the inputs, the last one returns the results.  Stages
-hold the parameters and buffers of the module itself, by their own names.
+Each stage takes the tensors that cross the cut before it and returns those that cross the cut
+behind it, including those that it only passes on.  The first stage takes the inputs, the last one
+returns the results.  Stages hold the parameters and buffers of the module under their own names.
 """
 
 from __future__ import annotations

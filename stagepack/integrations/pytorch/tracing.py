@@ -1,7 +1,7 @@
-"""A module as the layers that run: one graph of operators by torch.export, cut where modules end.
+"""Traces a module into layers: one graph of operators by torch.export, cut at module boundaries.
 
-Every operator belongs to the module that calls it.  A run of operators of one call of one layer is
-a layer; what containers do between their children joins the layer before it.
+Every operator belongs to the module that calls it.  The operators of one call of a layer form a
+layer; operators between the children of a container are added to the preceding layer.
 """
 
 from __future__ import annotations

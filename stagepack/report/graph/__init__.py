@@ -1,4 +1,4 @@
-"""What people see of graph partitions."""
+"""Reports on graph partitions."""
 
 from stagepack.report.graph.view import VIEW
 

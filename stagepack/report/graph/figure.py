@@ -1,4 +1,4 @@
-"""The interactive charts of a partition: its graph in layers, and what its stages exchange."""
+"""Interactive charts of a partition: its graph in layers, and the traffic between its stages."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""A layered drawing of a graph: where its nodes stand, and what its edges run along.
+"""A layered drawing of a graph: positions of its nodes, and the paths of its edges.
 
-Layers are lengths of longest paths; nodes that are read more than they read stand right before
+Layers are lengths of longest paths; nodes with more readers than inputs are placed directly before
 their first reader.
-What a node writes runs along one line that its readers branch off from, with a bend in every layer
-that it passes (Sugiyama, Tagawa, Toda 1981).  The backward pass is below, turned round, so that
-its nodes are near those of the forward pass that they belong to.  Within layers, points are ordered
-and placed by the mean of their neighbours, sweep after sweep.  Many layers are broken into rows
-like a text.
+The output of a node is drawn as one line from which its readers branch off, with a bend in every
+layer that it passes (Sugiyama, Tagawa, Toda 1981).  The backward pass is drawn below in reverse, so
+that its nodes are near their forward nodes.  Within layers, points are ordered and placed by the
+mean of their neighbours, in repeated sweeps.  If there are many layers, they are broken into rows.
 """
 
 from __future__ import annotations

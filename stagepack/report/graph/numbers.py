@@ -1,4 +1,4 @@
-"""What the pictures of a partition show, as plain numbers: nodes, stages, what crosses."""
+"""The data of the pictures of a partition: nodes, stages, crossing tensors."""
 
 from __future__ import annotations
 

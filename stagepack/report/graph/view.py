@@ -1,4 +1,4 @@
-"""Graph partitions for people: facts, and a line a device."""
+"""Graph partitions in text: facts, and a table of devices."""
 
 from __future__ import annotations
 

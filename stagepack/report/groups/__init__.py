@@ -1,4 +1,4 @@
-"""What people see of layer groupings."""
+"""Reports on layer groupings."""
 
 from stagepack.report.groups.view import VIEW
 

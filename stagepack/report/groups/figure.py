@@ -1,4 +1,4 @@
-"""The interactive charts of a plan: its groups over time and network; their rows and memory."""
+"""Interactive charts of a plan: groups over time and over the network, their rows and memory."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""What the pictures of a plan show, as plain numbers: groups, rows, memory, tensors.
+"""The data of the pictures of a plan: groups, rows, memory, tensors.
 
-All of it stands on one axis of *columns*: the rows of the first group, those of the second, and so
-on.  A group of several rounds has a column for each of its T rows, around which time is a circle; a
-group of one round one for each position that is in use; an operator that runs from global memory
-one.  A column counts all slices together, so the cycles of the columns are those of the plan.
+All pictures share one axis of *columns*: the rows of the first group, those of the second, and so
+on.  A group of several rounds has a column for each of its T rows, over which time is circular.  A
+group of one round has a column for each position in use, and an operator that runs from global
+memory has one column.  A column counts all slices together, so the cycles of all columns are those
+of the plan.
 """
 
 from __future__ import annotations

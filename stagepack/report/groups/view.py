@@ -1,4 +1,4 @@
-"""Layer groupings for people: facts, and a line a group."""
+"""Layer groupings in text: facts, and a table of groups."""
 
 from __future__ import annotations
 

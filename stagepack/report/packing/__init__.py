@@ -1,4 +1,4 @@
-"""Packings for people."""
+"""Reports on packings."""
 
 from stagepack.report.packing.view import VIEW
 

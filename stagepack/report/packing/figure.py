@@ -1,8 +1,8 @@
 """The interactive map of a memory.
 
-Plotly draws axes, load and lines; the rectangles are painted below them by the page's script, as
-an image that is painted anew at every zoom (``rectangles.js``): a page with 30,000 shapes would
-be large and slow.
+Plotly draws axes, load and lines.  The rectangles below them are painted by the page's script as an
+image, again at every zoom (``rectangles.js``), because a page with 30,000 shapes would be large and
+slow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What the map of a memory shows, as plain numbers: rectangles over time, load, lines.
+"""The data of a memory map: rectangles over time, load, lines.
 
-Everything here is seen through the eyes of a solution: buffers that share bytes (because they are
-colocated, or one is made in place of the other) count once.
+Buffers that share bytes in a solution (colocated, or in place of one another) are counted once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Packings for people: facts, tables, and their part of a report."""
+"""Packings in text: facts, tables, and their part of a report."""
 
 from __future__ import annotations
 

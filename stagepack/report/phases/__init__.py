@@ -1,4 +1,4 @@
-"""Phase plans for people."""
+"""Reports on phase schedules."""
 
 from stagepack.report.phases.view import VIEW
 

@@ -1,4 +1,4 @@
-"""What the chart of a phase plan shows, as plain numbers: phases, both engines, memory."""
+"""The data of the chart of a phase schedule: phases, both engines, memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phase plans for people: facts, tables, and their part of a report."""
+"""Phase schedules in text: facts, tables, and their part of a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines for people."""
+"""Reports on pipeline partitions."""
 
 from stagepack.report.pipeline.view import VIEW
 

@@ -1,4 +1,4 @@
-"""What the pictures of pipelines show, as plain numbers: static and interactive ones alike."""
+"""The data of the pictures of pipelines, for static and interactive ones."""
 
 from __future__ import annotations
 

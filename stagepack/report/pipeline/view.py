@@ -1,4 +1,4 @@
-"""Pipelines for people: facts, the table of their stages, and their part of a report."""
+"""Pipeline partitions in text: facts, the table of stages, and their part of a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipeline schedules for people."""
+"""Reports on pipeline schedules."""
 
 from stagepack.report.schedule.view import VIEW
 

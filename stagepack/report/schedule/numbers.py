@@ -1,4 +1,4 @@
-"""What the chart of a schedule shows, as plain numbers: bars on devices, memory over time."""
+"""The data of the chart of a schedule: bars on devices, memory over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chart of a schedule: what every device does when, and what memory it takes."""
+"""The chart of a schedule: the operations of each device over time, and its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipeline schedules for people: facts, tables, and their part of a report."""
+"""Pipeline schedules in text: facts, tables, and their part of a report."""
 
 from __future__ import annotations
 

@@ -1,22 +1,22 @@
-"""What an operator of ONNX costs: multiply-accumulates, passes over values, working bytes.
+"""Costs of ONNX operators: multiply-accumulates, passes over values, working bytes.
 
-Multiply-accumulates, |x| values of a tensor x:
+Multiply-accumulates, where |x| is the number of values of a tensor x:
 
 - convolutions: |output| times the values of one filter; transposed ones: |input| times them;
-- products: |output| times the inner axis; `Einsum`: the product of the sizes of all its letters;
+- matrix products: |output| times the inner axis; `Einsum`: the product of the sizes of all letters;
 - recurrent layers: steps * batch * (|input weights| + |recurrent weights|);
 - attention: batch * queries * keys * (width of all query heads + width of all values), and the
-  projections where the operator holds their weights.
+  projections if the operator has their weights.
 
-Pointwise work is passes over the values that an operator reads or writes, whichever are more: 3
-for norms and softmax, 1 for activations, poolings, sums of two, and whatever only moves values;
-views cost nothing.  Of an operator that nobody knows, all values that it reads and writes count.
+Pointwise work is measured in passes over the values read or written, whichever are more: 3 passes
+for norms and softmax, 1 for activations, poolings, sums of two, and operators that only move
+values; views cost nothing.  For unknown operators, all values read and written are counted.
 
-Of branches the dearer one counts, or the one that is always taken; a loop as often as it runs at
-most, and once where that is not known.
+Of two branches the more expensive one is counted, or the one that is always taken.  A loop counts
+as often as it runs at most, and once if that is unknown.
 
-Working bytes: the scores of an attention, the gates of a recurrent layer, what is alive inside of a
-branch or loop; others need none.
+Working bytes are the scores of an attention, the gates of a recurrent layer, and the live bytes
+inside a branch or loop; other operators need none.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """ONNX models with all shapes known: nodes in order, constants, attributes.
 
-Weights need not be there: constants are known by shape and type alone, those that `ConstantOfShape`
-makes and what follows from constants, shapes and sizes among them.  Sizes that a model leaves open
-are taken from the words `batch`, `sequence` and `image`: by the name that an axis has, else by its
-place.
+Weights may be missing.  Constants are known by shape and type only, including those made by
+`ConstantOfShape` and those computed from constants, shapes and sizes.  Sizes that a model leaves
+open are taken from the words `batch`, `sequence` and `image`: by the name of the axis, or else by
+its position.
 """
 
 from __future__ import annotations

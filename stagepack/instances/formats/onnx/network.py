@@ -1,18 +1,18 @@
-"""Networks in ONNX as operators with their costs: what every kind of problem is made of.
+"""ONNX networks as operators with costs, from which instances of all problems are made.
 
-See :mod:`.costs` for arithmetic.  What is done to each value by itself (activations, scales and
-norms with constants) joins the operator that writes what it reads, where nobody else reads that:
-of an inference, a batch norm or scale after a convolution or a product becomes its bias; while
-training it keeps its parameters, passes over its values, and keeps what it reads.  Views are other
-names of a tensor.
+See :mod:`.costs` for arithmetic.  Pointwise operators (activations, scales and norms with
+constants) are merged into the operator that writes their input if they are its only reader.  In
+inference, a batch norm or scale after a convolution or product becomes part of its bias; in
+training it keeps its parameters, its passes over the values, and its stored input.  Views are other
+names of the same tensor.
 
-Parameters are the floating constants, and quantised ones, that operators read; lone numbers are
-none.  Those of two axes or more that several operators read are one variable, which these share
-(`tied`), or a copy each; vectors are always copied, as exporters merge all that are alike.  Means
-and variances of batch norms, and constants of other types, are held, but not trained.
+Parameters are the floating-point constants, and quantised ones, that operators read; scalars are
+not parameters.  Parameters with two or more axes that several operators read are one shared
+variable (`tied`), or one copy for each.  Vectors are always copied, because exporters merge equal
+ones.  Means and variances of batch norms, and constants of other types, are stored but not trained.
 
-For the backward pass operators with weights, products, norms, poolings by maximum, activations but
-`Relu`, branches and loops keep what they read; others keep nothing.
+For the backward pass, these operators keep what they read: operators with weights, products, norms,
+max poolings, activations other than `Relu`, branches and loops.  Others keep nothing.
 """
 
 from __future__ import annotations

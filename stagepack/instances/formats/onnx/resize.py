@@ -1,4 +1,4 @@
-"""Resizes of ONNX: what repeats rows and columns, skips some, or interpolates between them."""
+"""ONNX resizes: those that repeat or skip rows and columns, and interpolations."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Shapes that follow in an ONNX model, found in a process of its own.
+"""Shape inference of ONNX models, in a separate process.
 
-What follows shapes is C++ that trusts its input: values from which sizes are computed are followed
-one by one, and a file of a thousand bytes can say to double them forty times, or to put functions
-into functions.  The process may take so much memory and no more; where it dies, nobody dies with
-it.
+ONNX's shape inference is C++ code that trusts its input.  It propagates values from which sizes are
+computed, and a file of a thousand bytes can make it double a value forty times, or nest functions
+in functions.  The process has a memory limit, and if it dies, the calling process does not.
 """
 
 from __future__ import annotations

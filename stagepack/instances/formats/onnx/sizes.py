@@ -1,7 +1,8 @@
-"""Sizes that an ONNX model computes, found beyond what the following of shapes finds by itself.
+"""Evaluates the sizes that an ONNX model computes, where ONNX's shape inference stops.
 
-Exporters divide, compare and look up sizes: the width of a head of attention is that of its layer
-over their number.  What follows shapes adds and multiplies sizes, but does not divide or choose.
+Exporters divide, compare and select sizes: the width of an attention head is the width of its layer
+divided by the number of heads.  Shape inference adds and multiplies sizes, but does not divide or
+select.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""TensorFlow Lite models: what they say of their tensors, and plans of memory in them."""
+"""TensorFlow Lite models: their tensors, and memory plans stored in them."""

@@ -1,7 +1,7 @@
-"""Flatbuffers, read with every access checked: files may be cut short or made to harm.
+"""Reads flatbuffers with every access checked, since files may be truncated or malicious.
 
 Source: the FlatBuffers internals document (flatbuffers.dev): tables begin with the signed distance
-back to their vtable, whose entries say where fields are; all other references go forward.
+back to their vtable, whose entries say where fields are; all other references point forward.
 """
 
 from __future__ import annotations

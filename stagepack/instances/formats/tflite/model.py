@@ -1,9 +1,10 @@
-"""What lives when while TensorFlow Lite Micro runs a model.
+"""Lifetimes of the tensors of a model when TensorFlow Lite Micro runs it.
 
 Source: ``tensorflow/lite/micro/micro_allocation_info.cc`` and the schema of TensorFlow Lite,
-version 3.  Inputs live from time 0, what an operator reads and writes lives at its number + 1,
-outputs to the end of their subgraph, all ends inclusive; operators that run subgraphs count on
-through these.  Constants, variables and their numbers (VAR_HANDLE) have memory of their own.
+version 3.  Inputs live from time 0.  The tensors that an operator reads and writes live at its
+number + 1, outputs until the end of their subgraph; all ends are inclusive.  Numbering continues
+through the subgraphs that operators run.  Constants and variables (VAR_HANDLE) have separate
+memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Plans of memory, written into models.
+"""Writes memory plans into TensorFlow Lite models.
 
-A new root goes in front of the file: all references in a flatbuffer are distances, so that what
-was there stays as it is, and all but the first go forward.
+A new root table is placed in front of the file.  All references of a flatbuffer are relative
+distances, so the old content remains valid as it is.
 """
 
 from __future__ import annotations

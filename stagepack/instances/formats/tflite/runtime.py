@@ -1,9 +1,9 @@
-"""Where TensorFlow Lite Micro places the tensors that a plan leaves to it.
+"""The placement that TensorFlow Lite Micro computes for tensors without a planned offset.
 
-Source: ``tensorflow/lite/micro/memory_planner/greedy_memory_planner.cc``.  What is planned stays
-where it is; the others, the largest first and of equals the last one first, go into the lowest gap
-between those that live with them.  What kernels ask for besides is not in a model: it can move
-them, and never makes them overlap.
+Source: ``tensorflow/lite/micro/memory_planner/greedy_memory_planner.cc``.  Planned tensors keep
+their offsets.  The others are placed by decreasing size (of equals the last one first), each into
+the lowest gap between the tensors alive with it.  Scratch buffers that kernels request are not part
+of a model: they can change this placement, but never make tensors overlap.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Graphs cut into chains: a partition as a chain of stages, a device as a chain of layers."""
+"""Chains made from graph partitions: of the stages, or of the nodes of one device."""

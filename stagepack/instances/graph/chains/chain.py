@@ -1,4 +1,4 @@
-"""A partition of a graph as a chain: its stages are the layers, what crosses them is relayed."""
+"""A graph partition as a chain: its stages are the layers, and crossing tensors are relayed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The nodes of one device of a graph partition as a chain of layers, in an order of the graph.
 
-A layer is a node of the forward pass, with the nodes of the backward pass of its colour.  At a cut
-between two layers everything crosses that is made before it, or comes from other devices, and is
-read behind it, or by other devices.
+A layer is a node of the forward pass together with the nodes of the backward pass of its colour.  A
+cut between two layers is crossed by every tensor that is made before it, or comes from another
+device, and is read after it, or on another device.
 """
 
 from __future__ import annotations

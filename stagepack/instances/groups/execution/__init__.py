@@ -1,1 +1,1 @@
-"""Plans that run: as programs, step by step on symbols, and on the engines of a chip."""
+"""Execution of plans: programs, symbolic execution, and simulation on the engines of a chip."""

@@ -1,10 +1,10 @@
-"""A program of layer groups executed symbolically, to see that it does what it should.
+"""Symbolic execution of a program of layer groups, as a test of its correctness.
 
-Local memory is a list of blocks: an address, bytes, and which ranges of which tensor are there.
-What is loaded or computed takes the place of whatever it lies on, and what is not there, or no
-longer, when it is read, is an error; so are writes onto what is read in the same row.  Which
-ranges an operator needs is told from its first tap and its last one here; nothing looks at the plan
-from which the program was written, nor at its slices, timesteps and lifetimes.
+Local memory is a list of blocks: an address, bytes, and the ranges of the tensor stored there.
+Loading or computing overwrites whatever is at the target.  Reading data that is missing or
+overwritten is an error, and so are writes to data that is read in the same row.  The ranges that an
+operator needs are computed here from its first and last tap.  Nothing depends on the plan from
+which the program was written, nor on its slices, timesteps and lifetimes.
 """
 
 from __future__ import annotations

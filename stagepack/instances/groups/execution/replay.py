@@ -1,7 +1,7 @@
-"""A group played from what a plan says of it: ranges, rows, lifetimes, places in memory, cycles.
+"""Replays a group from its plan: ranges, rows, lifetimes, addresses, cycles.  For the checker.
 
-For the checker.  Plans are written with :mod:`.regions`, :mod:`.timesteps` and :mod:`.lmem`, which
-say what a plan means, too; nothing of them is used here, so that what is wrong there is found.
+Plans are written with :mod:`.regions`, :mod:`.timesteps` and :mod:`.lmem`, which also define their
+meaning.  None of these is used here, so that errors in them are detected.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A plan played slice by slice, row by row, on two engines of every core: events for a chart.
+"""Simulates a plan slice by slice and row by row, on two engines of each core: events for charts.
 
-The i-th slice of a core passes through stage s of the table in iteration i + s.  In a row all that
-its slices have there starts at once: computes one after the other, and beside them transfers, one
-after the other, too; the next row starts when both are done.  What is resident is loaded with the
-first slice alone.  The closed formula of :mod:`.timesteps` is not used here, it must come out.
+The i-th slice of a core is in stage s of the table in iteration i + s.  In a row, all computes of
+its slices run one after the other, and at the same time all transfers run one after the other; the
+next row starts when both are done.  Resident tensors are loaded with the first slice only.  The
+closed formula of :mod:`.timesteps` is not used; the simulation must agree with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Packings of the catalog: networks' activations, generated, with known optima, adversarial."""
+"""Packings of the catalog: activations of networks, and generated ones with known optima."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Packings that lead greedy allocators astray, with an optimum that is known.
+"""Packings on which greedy allocators do badly, with known optima.
 
-Every one of them is put together of gadgets; each gadget's optimum is its load, by the argument
-told with it.
+Each is composed of gadgets; the optimum of a gadget is its load, as proved beside it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Perfect packings, cut from a rectangle of time and addresses: the optimum is its height.
+"""Perfect packings, cut from a rectangle of time and addresses; the optimum is its height.
 
-The load is the height at all times, so that no packing is lower; forgetting the offsets leaves an
-instance in which not a byte may be wasted.
+The load equals the height at all times, so no packing is lower.  Without the offsets, this is an
+instance in which not a single byte may be wasted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Packings whose optimum exceeds the load, which random ones hardly ever do.
+"""Packings whose optimum exceeds the load, which is rare among random ones.
 
-Found by evolution: a constant load, at each step one to three live buffers replaced by as many
-bytes of others (`random.constant_load`), kept when an exhausted search says that the load is not
-enough.  Their optima were confirmed by CP-SAT.
+They were found by evolution: under a constant load, each step replaces one to three live buffers by
+others with the same number of bytes (`random.constant_load`); it is kept if an exhausted search
+shows that the load is not sufficient.  Their optima were confirmed by CP-SAT.
 """
 
 from __future__ import annotations

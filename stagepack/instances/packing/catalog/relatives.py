@@ -1,7 +1,7 @@
-"""Relatives of perfect packings: changed a little, to be fitted into their load.
+"""Relatives of perfect packings: slightly changed, to be packed into their load.
 
-Whether they fit nobody planted; hardly any room is left anywhere.  Of some that are hard or open
-``benchmarks/hard_packings`` holds the lowest placements known.
+Whether they fit is not known from their construction, and hardly any space is free.  For some that
+are hard or open, ``benchmarks/hard_packings`` has the lowest placements known.
 """
 
 from __future__ import annotations

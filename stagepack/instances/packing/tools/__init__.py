@@ -1,1 +1,1 @@
-"""Offsets as other tools take them: one file a tool."""
+"""Exports of offsets for other tools, one file for each tool."""

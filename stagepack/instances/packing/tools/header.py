@@ -1,4 +1,4 @@
-"""Offsets as a C or C++ program takes them: a header."""
+"""Exports offsets as a header for C or C++."""
 
 from __future__ import annotations
 

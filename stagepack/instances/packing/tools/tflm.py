@@ -1,4 +1,4 @@
-"""Offsets as TensorFlow Lite Micro takes them: in the model."""
+"""Exports offsets for TensorFlow Lite Micro, inside the model."""
 
 from __future__ import annotations
 

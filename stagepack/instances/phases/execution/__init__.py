@@ -1,1 +1,1 @@
-"""Plans that run: as programs, step by step on symbols, and on two engines."""
+"""Execution of plans: programs, symbolic execution, and simulation on two engines."""

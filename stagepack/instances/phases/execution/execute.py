@@ -1,10 +1,10 @@
-"""A program of phases executed symbolically, to see that it does what it should.
+"""Symbolic execution of a program of phases, as a test of its correctness.
 
-Every tensor is a token that says what it is: which step's, of which layer, with the gradients of
-which readers in it.  Tokens are loaded, computed, stored in entries of buffers and freed; what is
-not where it should be, was overwritten, lacks a reader's part of a gradient, or does not fit, is
-an error.  Cycles are added up from the operations alone.  Nothing here looks at the plan from
-which the program was written.
+Each tensor is a token that records its step, its layer, and for gradients which readers have
+contributed.  Tokens are loaded, computed, stored in entries of buffers, and freed.  It is an error
+if a token is not where it should be, was overwritten, lacks the contribution of a reader, or does
+not fit.  Cycles are summed from the operations alone.  Nothing depends on the plan from which the
+program was written.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""A plan played step by step on two engines, compute and I/O: events for a Gantt chart.
+"""Simulates a plan step by step on two engines, compute and I/O: events for a Gantt chart.
 
-Every task starts when its engine has done what stands before it in its queue, and everything the
-task waits for is done.  In the overlapped loop the I/O engine's queue is load 0, load 1, store 0,
-load 2, store 1, ...; compute i waits for load i and, for room for its output, store i - 2; load i
-waits, for room for its input, for compute i - 2; store i waits for compute i.  In the other modes
-one thing follows the other.  The formulas of :mod:`.modes` are not used here, they must come out.
+A task starts when its engine has finished the earlier tasks of its queue and everything that the
+task depends on is done.  In the overlapped loop the queue of the I/O engine is load 0, load 1,
+store 0, load 2, store 1, ...; compute i depends on load i and, for the room of its output, on store
+i - 2; load i depends, for the room of its input, on compute i - 2; store i depends on compute i.
+In the other modes all tasks run one after the other.  The formulas of :mod:`.modes` are not used;
+the simulation must agree with them.
 
-Prefetching: what the I/O engine idles between the start and the end of a loop goes to the next
-phase's variables, earliest first, as long as there are any left to load.
+Prefetching: the idle time of the I/O engine between the start and the end of a loop is used for the
+next phase's variables, earliest first, as long as there are any left to load.
 """
 
 from __future__ import annotations
