@@ -7,7 +7,9 @@ seconds and once ``deterministic``.  Clocks are those of the CPU, so that a busy
 nothing; imports, compilation and a run on a small instance of the family come first and do not
 count.  Reported are cells that used more than the limit and half a second, those that went for
 more than 0.2 s without asking whether to stop (from which line to which), and ``deterministic``
-ones that ended by their limit before half of it was used.  Not reported is what :data:`KNOWN`
+ones that ended by their limit before half of it was used.  Work is counted in seconds of a usual
+machine: what ``deterministic`` runs used is divided by the pace of this one, which a small piece of
+reference work says again and again while they run.  Not reported is what :data:`KNOWN`
 allows for, where nothing of ours can end a wait sooner: these cells are counted by themselves, each
 reason is told.  What users pay outside of methods (building, reading, the checks of answers) is
 listed by itself.  Exit code 1 if any cell is reported.
@@ -50,6 +52,12 @@ OVER, SILENT = 0.5, 0.2
 LEAST = 0.5
 """Part of the limit that a run which counts its work has to use before it ends by it."""
 
+PIECE, USUAL = 30_000, 3.1e-3
+"""Steps of the reference work, and the seconds of CPU that they take on a usual machine."""
+
+OFTEN = 0.1
+"""Seconds of CPU between two pieces of reference work."""
+
 CAP = 10
 """Seconds of CPU after which a cell is killed."""
 
@@ -81,6 +89,8 @@ class Cell:
         Of the run without setup.
     checking : float
         The part of it in which answers were checked and evaluated.
+    pace : float
+        How many times as long as usual the machine took meanwhile.
     silence : float
         The longest stretch without a question whether to stop; checks are left out.
     begin, end : str
@@ -96,11 +106,17 @@ class Cell:
     status: str = ""
     cpu: float = 0.0
     checking: float = 0.0
+    pace: float = 1.0
     silence: float = 0.0
     begin: str = ""
     end: str = ""
     left: float = 0.0
     printed: str = ""
+
+    @property
+    def used(self) -> float:
+        """Seconds that the run used; of a usual machine if it counts its work."""
+        return self.cpu / self.pace if self.deterministic else self.cpu
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -187,7 +203,9 @@ class Watch:
     def __init__(self) -> None:
         self.checking = self.setup = self.silence = 0.0
         self.begin = self.end = "start"
+        self.paced: list[float] = []
         self._asked, self._place = CPU(), "start"
+        self._measured = self._asked
 
     def hear(self, place: str) -> None:
         """Note a question."""
@@ -195,10 +213,33 @@ class Watch:
         if now - self._asked > self.silence:
             self.silence, self.begin, self.end = now - self._asked, self._place, place
         self._asked, self._place = now, place
+        if now - self._measured > OFTEN:
+            self.paced.append(_reference())
+            self.leave_out(self.paced[-1])
+            self._measured = CPU()
+
+    def pace(self) -> float:
+        """Return how many times as long as usual the machine took for the pieces of reference."""
+        paced = self.paced or [_reference()]
+        return sum(paced) / len(paced) / USUAL
 
     def leave_out(self, seconds: float) -> None:
         """Take time off the stretch at hand."""
         self._asked += seconds
+
+
+def _reference() -> float:
+    """Return the seconds of a piece of work such as methods do: arithmetic and memory.
+
+    Those of the thread: under a limit of CPU, the clock of a process goes on by whole ticks.
+    """
+    began = time.thread_time()
+    table: dict[int, int] = {}  # of numbers alone: nothing for the collector to look at
+    total = 0
+    for at in range(PIECE):
+        table[at] = 7 * at
+        total += table[at >> 1] & 7
+    return time.thread_time() - began
 
 
 _watch = Watch()
@@ -323,7 +364,8 @@ def run(instance: Any, method: str, deterministic: bool, limit: float) -> tuple[
     except MemoryError:
         cell.status = "MemoryError"
     _watch.hear("end")
-    cell.cpu, cell.checking = CPU() - began - _watch.setup, _watch.checking
+    cell.cpu = CPU() - began - _watch.setup - sum(_watch.paced)
+    cell.checking, cell.pace = _watch.checking, _watch.pace()
     cell.silence, cell.begin, cell.end = _watch.silence, _watch.begin, _watch.end
     if threading.active_count() > 1:
         began = CPU()
@@ -399,15 +441,18 @@ def known(kind: str, family: str, cell: Cell) -> Wait | None:
 def verdict(cell: Cell, limit: float, wait: Wait | None = None) -> str:
     """Return what is wrong with a cell, or ''."""
     found = []
+    told = f"{cell.used:.2f} s"
+    if cell.used != cell.cpu:
+        told += f" ({cell.cpu:.2f} s at pace {cell.pace:.2f})"
     most = limit if wait is None else wait.times * limit + wait.seconds
     least = limit * (LEAST if wait is None else wait.least)
-    if cell.cpu > most + OVER:
-        told = f"used {cell.cpu:.2f} s"
+    if cell.used > most + OVER:
+        told = f"used {told}"
         if cell.checking > SILENT:
             told += f", {cell.checking:.2f} s of it to check answers"
         found.append(told)
-    if cell.deterministic and cell.status.endswith("TIME_LIMIT") and cell.cpu < least:
-        found.append(f"counted the limit as used after {cell.cpu:.2f} s")
+    if cell.deterministic and cell.status.endswith("TIME_LIMIT") and cell.used < least:
+        found.append(f"counted the limit as used after {told}")
     if cell.silence > SILENT:
         found.append(f"asked nothing for {cell.silence:.2f} s, from {cell.begin} to {cell.end}")
     if cell.left > SILENT:
@@ -512,7 +557,7 @@ def summarise(report: Report, limit: float) -> None:
             by_method[kind, cell.method].append((cell, wrong))
     print(f"\n{'method':<44}{'cells':>7}{'wrong':>7}{'most s':>9}{'silence':>9}")
     for (kind, method), judged in by_method.items():
-        most = max(cell.cpu for cell, _ in judged)
+        most = max(cell.used for cell, _ in judged)
         silence = max(cell.silence for cell, _ in judged)
         wrongs = sum(wrong for _, wrong in judged)
         print(f"{kind + ' ' + method:<44}{len(judged):>7}{wrongs:>7}{most:>9.2f}{silence:>9.2f}")

@@ -71,6 +71,32 @@ def test_what_is_wrong() -> None:
     assert "thread" in verdict(Cell(method="m", deterministic=True, left=0.4), 1.0)
 
 
+def test_counted_work_is_judged_in_seconds_of_a_usual_machine() -> None:
+    slow = Cell(method="m", deterministic=True, status="FEASIBLE TIME_LIMIT", cpu=2.0, pace=1.6)
+    assert verdict(slow, 1.0) == ""
+    assert verdict(slow, 0.7) == "used 1.25 s (2.00 s at pace 1.60)"
+    assert "as used after 1.25 s" in verdict(slow, 3.0)
+    assert "used 2.00 s" in verdict(dataclasses.replace(slow, deterministic=False), 1.0)
+
+
+def test_the_pace_is_taken_again_and_again_and_left_out(monkeypatch: Any) -> None:
+    now = [0.0]
+
+    def reference() -> float:
+        now[0] += 2 * soak_limits.USUAL
+        return 2 * soak_limits.USUAL
+
+    monkeypatch.setattr(soak_limits, "CPU", lambda: now[0])
+    monkeypatch.setattr(soak_limits, "_reference", reference)
+    watch = Watch()
+    for _ in range(100):
+        now[0] += 0.01
+        watch.hear("a")
+    assert 5 <= len(watch.paced) <= 10
+    assert watch.pace() == pytest.approx(2)
+    assert watch.silence == pytest.approx(0.01)
+
+
 def test_what_is_known_is_allowed_for_and_no_more() -> None:
     wait = Wait(kind="k", method="m", deterministic=True, times=1.5, seconds=0.2, why="an engine")
     cell = Cell(method="m", deterministic=True, cpu=2.1)

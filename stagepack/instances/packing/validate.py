@@ -25,6 +25,7 @@ RecordT = TypeVar("RecordT", bound="DataclassInstance")
 def pairs(values: Any, name: str, n: int) -> Array:
     """Return pairs of different buffers as int64, shape (pairs, 2), each once, first < second.
 
+    They rise: by the first buffer, then by the second.
     The order of a pair in `in_place` or `conflicts` has no meaning.
 
     Parameters

@@ -33,6 +33,9 @@ LEAST = 7.5e-8
 COVERED = 3.1e-6
 """Seconds of a conflict until cliques cover them and all is made that other methods look at."""
 
+LATE = 0.2
+"""Seconds that an answer may come late."""
+
 SHARE = 0.5
 """Part of the time beside that in which placements are lowered first."""
 
@@ -125,6 +128,34 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     return progress.keep_going()
 
 
+def place_as_listed(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+    """Offer what was given, and what comes of going through the conflicts once, if not to the end.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+        One with so many conflicts that there is no time for more.
+    progress : PackingProgress
+    settings : Settings
+    """
+    if not isinstance(settings.warm_start, str):
+        offer_start(instance, progress, settings, {})
+    placeable = instance.objective in (Objective.PEAK, Objective.FIT)
+    if not placeable or conflicts.unsupported(instance):
+        progress.stop(Termination.TIME_LIMIT)
+        return
+    with progress.setup("loading kernels"), effort.counting():
+        _load_listed()
+    kept = examined(instance) - LATE
+    offsets = conflicts.listed_fit(
+        instance, lambda: progress.keep_going() and progress.remaining > kept
+    )
+    if progress.remaining <= kept:
+        progress.stop(Termination.TIME_LIMIT)
+    if offsets is not None:
+        _Run(instance, progress).offer(offsets, "first fit, as listed")
+
+
 class _Run:
     """Offers placements that are lower than all before, where they respect the capacity."""
 
@@ -164,6 +195,13 @@ def _for_a_while(progress: PackingProgress, seconds: float) -> Callable[[], bool
     """Return a `keep_going` that also ends after so much time, by the clock that ends the run."""
     until = progress.spent + seconds
     return lambda: progress.spent < until and progress.keep_going()
+
+
+@functools.cache
+def _load_listed() -> None:
+    """Compile or load the kernel of :func:`place_as_listed`."""
+    pair = LmemPacking.from_arrays([1, 2], conflicts=[(0, 1)])
+    conflicts.listed_fit(pair, lambda: True)
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from stagepack.methods.packing import METHODS, graphs, relocation
 from stagepack.methods.packing.attempt import PackingProgress, nearest
 from stagepack.methods.packing.quick import last_resort, say_if_far
 from stagepack.progress import Stopped
-from stagepack.result import Event, Termination
+from stagepack.result import Event
 
 Run = Callable[[LmemPacking, PackingProgress, Settings], None]
 
@@ -24,9 +24,9 @@ AFTER, LEFT, LEAST = 4e-8, 4e-7, 3e-7
 """Seconds for each conflict to make the rest of a normal form, once cliques cover them; what is
 left to that and to a first placement; and what the least of all that takes."""
 
-LATE, LATER = 0.2, 1.1
-"""How late an answer may come: seconds, and times the limit.  It is a stack where a normal form
-would come later."""
+LATER = 1.1
+"""Times the limit, beside :data:`.graphs.LATE`, that an answer may come late; where a normal form
+would come later, conflicts are gone through as listed."""
 
 
 def whole(name: str, run: Run) -> Run:
@@ -40,7 +40,9 @@ def whole(name: str, run: Run) -> Run:
             if going and not directly:
                 _require(name, instance, progress)
             try:
-                if going and directly:
+                if not going:
+                    graphs.place_as_listed(instance, progress, settings)
+                elif directly:
                     going = graphs.place(name, instance, progress, settings)
                     if going:
                         _require(name, instance, progress)
@@ -60,15 +62,14 @@ def _hasty(instance: LmemPacking, progress: PackingProgress, least: float) -> bo
     if instance.conflicts is None or progress.remaining == math.inf:
         return False
     seconds = least * len(instance.conflicts)
-    if seconds <= LATE + LATER * progress.remaining:
+    if seconds <= graphs.LATE + LATER * progress.remaining:
         return False
     progress.reason = (
         f"going through {len(instance.conflicts):,} conflicts takes about {seconds:,.1f} s, more "
-        "than is left: a longer limit gives a placement and a bound"
+        "than is left: a longer limit gives a lower placement and a higher bound"
     )
     if instance.objective in (Objective.PEAK, Objective.FIT):
         progress.raise_bound(int(instance.size.max(initial=0)), "largest buffer")
-    progress.stop(Termination.TIME_LIMIT)
     return True
 
 

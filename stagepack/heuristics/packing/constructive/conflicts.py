@@ -5,9 +5,11 @@ descending order of tops is first fit on the inverted placement, in which the ol
 buffer is free when its turn comes; without alignments the peak therefore never rises (iterated
 greedy).  Such sweeps alternate with placements in which buffers that ended high are placed earlier
 (squeaky wheel optimisation).  If the conflict graph is bipartite, one side is placed at the bottom,
-and no buffer of the other side ends higher than the heaviest pair.  Cost: O(m log d) a sweep over m
-conflicts of buffers with d neighbours, in memory of 8 bytes a conflict.  Source: Culberson and Luo
-1996, iterated greedy; Joslin and Clements 1999, squeaky wheels.
+and no buffer of the other side ends higher than the heaviest pair.  If there is no time to build
+neighbour lists, first fit runs once over the list of conflicts itself, from its end, and buffers
+that it does not reach are stacked on top.  Cost: O(m log d) a sweep over m conflicts of buffers
+with d neighbours, in memory of 8 bytes a conflict.  Source: Culberson and Luo 1996, iterated
+greedy; Joslin and Clements 1999, squeaky wheels.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy as np
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive import conflicts_kernels as kernels
 from stagepack.heuristics.packing.constructive.conflicts_kernels import Cliques, Graph
+from stagepack.heuristics.packing.constructive.stack import pile
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.profile import Array
 
@@ -30,6 +33,10 @@ STEPS = 2_000_000
 ENTERED, WEIGHED, PLACED, JOINED = 5e-9, 3e-9, 2.5e-8, 3e-9
 """Seconds of an end of a conflict that is entered, that is gone through, of a neighbour in first
 fit, and of a step towards a clique."""
+
+LISTED, SORTED = 7e-9, 5e-9
+"""Seconds of a conflict in first fit from the list: to look up where the other buffer is, and to
+sort it, for every bit of the number of those in a row."""
 
 CLIQUES = 2
 """Times all neighbours are looked at in search of a heavy clique by one key."""
@@ -146,6 +153,44 @@ def first_fit(graph: Graph, order: Array, keep_going: KeepGoing) -> Array | None
         before = at
         at = kernels.fill(order, at, graph, offsets, (heap_low, heap_high), STEPS)
         effort.spend(effort.LOOK + each * _ends(graph, order[before:at]))
+    return offsets
+
+
+def listed_fit(instance: LmemPacking, keep_going: KeepGoing) -> Array | None:
+    """Place each buffer at the lowest offset, the last one first, without rows; O(n + m log d).
+
+    Conflicts are listed by their first buffer: when its turn comes, the others have their places.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+        One that is supported.
+    keep_going : callable
+        Asked several times a second; once it says no, those not placed go on top of the others.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,), or None
+        None where those on top have alignments of no small common multiple.
+    """
+    pairs, n = instance.conflicts, instance.n
+    assert pairs is not None
+    offsets, (heap_low, heap_high) = np.zeros(n, dtype=np.int64), np.empty((2, n), dtype=np.int64)
+    state = np.array([len(pairs) - 1, n - 1])
+    each = LISTED * effort.scattered(n) + SORTED * (len(pairs) // n + 2).bit_length()
+    while state[1] >= 0 and keep_going():
+        before = int(state.sum())
+        kernels.fill_listed(
+            pairs, instance.size, instance.alignment, state, offsets, (heap_low, heap_high), STEPS
+        )
+        effort.spend(effort.LOOK + each * (before - int(state.sum())))
+    over = int(state[1]) + 1
+    if over:
+        peak = int((offsets + instance.size)[over:].max(initial=0))
+        above = pile(instance.size[:over], instance.alignment[:over], peak)
+        if above is None:
+            return None
+        offsets[:over] = above
     return offsets
 
 

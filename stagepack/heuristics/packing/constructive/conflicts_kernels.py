@@ -194,6 +194,51 @@ def fill(
     return at
 
 
+@compiled
+def fill_listed(
+    pairs: Array,
+    size: Array,
+    alignment: Array,
+    state: Array,
+    offsets: Array,
+    heap: tuple[Array, Array],
+    most: int,
+) -> None:
+    """Place buffers at the lowest offset, the last one first, straight from the list of conflicts.
+
+    O(d log d) for a buffer that conflicts with d later ones.
+
+    Parameters
+    ----------
+    pairs : ndarray of int64, shape (m, 2)
+        Rising, the first buffer of each before the second.
+    size, alignment : ndarray of int64, shape (n,)
+    state : ndarray of int64, shape (2,)
+        The last pair and the last buffer that are not done yet; changed.
+    offsets : ndarray of int64, shape (n,)
+        Written.
+    heap : tuple of two ndarrays of int64, shape (most neighbours + 1,)
+    most : int64
+        Steps after which to stop.
+    """
+    heap_low, heap_high = heap
+    e, i = state[0], state[1]
+    while i >= 0 and most > 0:
+        filled, lowest, before, grain = 0, 0, e, alignment[i]
+        while e >= 0 and pairs[e, 0] == i:
+            low = offsets[pairs[e, 1]]
+            filled = push_interval(low, low + size[pairs[e, 1]], filled, heap_low, heap_high)
+            e -= 1
+        while filled > 0 and heap_low[0] - lowest < size[i]:
+            if heap_high[0] > lowest:
+                lowest = (heap_high[0] + grain - 1) // grain * grain
+            filled = pop_interval(filled, heap_low, heap_high)
+        offsets[i] = lowest
+        most -= ROW + before - e
+        i -= 1
+    state[0], state[1] = e, i
+
+
 @step
 def _clique(i: int, graph: Graph, key: Array, found: Cliques) -> int:
     """Let a clique grow from buffer i by who has the greatest key; return the steps that took."""

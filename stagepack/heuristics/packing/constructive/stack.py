@@ -20,13 +20,27 @@ def stack(instance: LmemPacking) -> Array | None:
     held = instance.allowed or instance.reserved or instance.colocated or instance.memories
     if held or (instance.fixed >= 0).any() or instance.objective is Objective.SPILL:
         return None
-    step = int(np.lcm.reduce(instance.alignment))
-    if step > 2**20:
-        return None
-    room = -(-instance.size // step) * step
-    if float(room.sum(dtype=np.float64)) >= 2.0**61:
-        return None
-    offsets = np.asarray(np.cumsum(room) - room)
+    offsets = pile(instance.size, instance.alignment)
     ceiling = instance.ceiling
-    fits = ceiling is None or int((offsets + instance.size).max()) <= ceiling
-    return offsets if fits else None
+    if offsets is None or ceiling is None:
+        return offsets
+    return offsets if int((offsets + instance.size).max()) <= ceiling else None
+
+
+def pile(size: Array, alignment: Array, floor: int = 0) -> Array | None:
+    """Return offsets of buffers on top of one another, from `floor` on, shape (n,); O(n).
+
+    None where they have no common alignment that is small, or numbers grow too large.
+
+    Parameters
+    ----------
+    size, alignment : ndarray of int64, shape (n,)
+    floor : int
+    """
+    step = int(np.lcm.reduce(alignment))
+    if not 0 < step <= 2**20:
+        return None
+    room = -(-size // step) * step
+    if floor + float(room.sum(dtype=np.float64)) >= 2.0**61:
+        return None
+    return np.asarray(np.cumsum(room) - room + -(-floor // step) * step)

@@ -54,6 +54,31 @@ def test_agrees_with_trying_every_offset(seed: int, alignment: int) -> None:
     assert found.tolist() == lowest_first_fit(instance, order)
 
 
+@pytest.mark.parametrize("alignment", [1, 4])
+@pytest.mark.parametrize("seed", range(6))
+def test_first_fit_as_listed_is_that_from_the_last_buffer_on(seed: int, alignment: int) -> None:
+    instance = drawn(seed, alignment=alignment)
+    found = conflicts.listed_fit(instance, going)
+    assert found is not None
+    assert found.tolist() == lowest_first_fit(instance, np.arange(instance.n)[::-1])
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_what_first_fit_does_not_reach_lies_on_top(
+    turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conflicts, "STEPS", 30)
+    instance, asked = drawn(3, alignment=4), iter([True] * turns)
+    found = conflicts.listed_fit(instance, lambda: next(asked, False))
+    assert found is not None
+    assert instance.check(PackingSolution.of(instance, found)) == ()
+
+
+def test_what_has_no_small_common_alignment_cannot_lie_on_top() -> None:
+    odd = LmemPacking.from_arrays([1, 1], conflicts=[(0, 1)], alignment=[2**19 - 1, 2**17 - 1])
+    assert conflicts.listed_fit(odd, lambda: False) is None
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_placements_are_valid_and_upside_down_none_is_higher(seed: int) -> None:
     instance = drawn(seed)
