@@ -265,10 +265,16 @@ def main() -> None:
     sources: list[Callable[[], Iterator[Row]]] = [even, *(PEERS[name] for name in there)]
     if given.deepspeed is not None:
         sources.insert(0, lambda: deepspeed(given.deepspeed))
+    incomplete = []
     for source in sources:
-        for found in source():
-            print(f"| {found.peer} | {found.instance} | {found.theirs:,.0f} | {found.ours:,.0f} | "
-                  f"{found.bound:,.0f} | {found.seconds:.3f} |", flush=True)  # fmt: skip
+        try:
+            for found in source():
+                print(f"| {found.peer} | {found.instance} | {found.theirs:,.0f} | "
+                      f"{found.ours:,.0f} | {found.bound:,.0f} | {found.seconds:.3f} |",
+                      flush=True)  # fmt: skip
+        except ModuleNotFoundError as error:  # a peer that was installed without what it needs
+            incomplete.append(f"\nWithout its rows: {error}")
+    print(*incomplete, sep="", end="\n" if incomplete else "")
     print(f"\nNot installed here: {', '.join(sorted(set(PEERS) - set(there))) or 'none'}")
     if given.deepspeed is None:
         print("Not asked: DeepSpeed; --deepspeed FOLDER says where its sources are unpacked")
