@@ -40,7 +40,7 @@ import benchmarks.child_clock  # first: it says what the time is
 import stagepack as sp
 from benchmarks.hostile import FAMILIES, Family
 from stagepack.errors import StagepackError
-from stagepack.progress import Progress
+from stagepack.progress import Progress, compilation
 from stagepack.solve import REGISTRY, methods, solve
 from stagepack.solvers.engine import left_behind
 
@@ -197,6 +197,11 @@ KNOWN = (
 """All of them: as few as can be, and no longer than seen."""
 
 
+def busy() -> float:
+    """Return the seconds of CPU so far, without those of compiling: that is setup anywhere."""
+    return CPU() - compilation.seconds
+
+
 class Watch:
     """Listens to what methods ask of :class:`Progress`, from outside."""
 
@@ -204,19 +209,19 @@ class Watch:
         self.checking = self.setup = self.silence = 0.0
         self.begin = self.end = "start"
         self.paced: list[float] = []
-        self._asked, self._place = CPU(), "start"
+        self._asked, self._place = busy(), "start"
         self._measured = self._asked
 
     def hear(self, place: str) -> None:
         """Note a question."""
-        now = CPU()
+        now = busy()
         if now - self._asked > self.silence:
             self.silence, self.begin, self.end = now - self._asked, self._place, place
         self._asked, self._place = now, place
         if now - self._measured > OFTEN:
             self.paced.append(_reference())
             self.leave_out(self.paced[-1])
-            self._measured = CPU()
+            self._measured = busy()
 
     def pace(self) -> float:
         """Return how many times as long as usual the machine took for the pieces of reference."""
@@ -252,12 +257,12 @@ def install() -> None:
 
     def timed(function: Callable[..., Any]) -> Callable[..., Any]:
         def run(solution: Any) -> Any:
-            began = CPU()
+            began = busy()
             try:
                 return function(solution)
             finally:
-                _watch.checking += CPU() - began
-                _watch.leave_out(CPU() - began)
+                _watch.checking += busy() - began
+                _watch.leave_out(busy() - began)
 
         return run
 
@@ -276,13 +281,13 @@ def install() -> None:
 
     @contextlib.contextmanager
     def setting_up(self: Any, what: str) -> Iterator[None]:
-        began = CPU()
+        began = busy()
         try:
             with setup(self, what):
                 yield
         finally:
-            _watch.setup += CPU() - began
-            _watch.leave_out(CPU() - began)
+            _watch.setup += busy() - began
+            _watch.leave_out(busy() - began)
 
     for name, made in (
         ("__init__", begin),
@@ -354,7 +359,7 @@ def run(instance: Any, method: str, deterministic: bool, limit: float) -> tuple[
     global _watch
     cell, answer = Cell(method=method, deterministic=deterministic), None
     _cap(CAP)
-    _watch, began = Watch(), CPU()
+    _watch, began = Watch(), busy()
     try:
         options = {"deterministic": deterministic}
         result = solve(instance, method, time_limit=limit, options=options)
@@ -364,7 +369,7 @@ def run(instance: Any, method: str, deterministic: bool, limit: float) -> tuple[
     except MemoryError:
         cell.status = "MemoryError"
     _watch.hear("end")
-    cell.cpu = CPU() - began - _watch.setup - sum(_watch.paced)
+    cell.cpu = busy() - began - _watch.setup - sum(_watch.paced)
     cell.checking, cell.pace = _watch.checking, _watch.pace()
     cell.silence, cell.begin, cell.end = _watch.silence, _watch.begin, _watch.end
     if threading.active_count() > 1:

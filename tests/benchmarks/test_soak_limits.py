@@ -13,7 +13,7 @@ from benchmarks.hostile import FAMILIES
 from benchmarks.soak_limits import Cell, Wait, Watch, soak, verdict
 from stagepack.heuristics.schedule import effort
 from stagepack.instances.schedule import ScheduleSolution
-from stagepack.progress import Progress
+from stagepack.progress import Progress, compilation
 from stagepack.solve import REGISTRY
 
 CELLS = [
@@ -77,6 +77,17 @@ def test_counted_work_is_judged_in_seconds_of_a_usual_machine() -> None:
     assert verdict(slow, 0.7) == "used 1.25 s (2.00 s at pace 1.60)"
     assert "as used after 1.25 s" in verdict(slow, 3.0)
     assert "used 2.00 s" in verdict(dataclasses.replace(slow, deterministic=False), 1.0)
+
+
+def test_compiling_is_no_silence(monkeypatch: Any) -> None:
+    """A kernel that was compiled within a run was told as 1.6 s without a question."""
+    now = [0.0]
+    monkeypatch.setattr(soak_limits, "CPU", lambda: now[0])
+    watch = Watch()
+    now[0] = 3.0
+    monkeypatch.setattr(compilation, "seconds", compilation.seconds + 2.9)
+    watch.hear("a")
+    assert watch.silence == pytest.approx(0.1)
 
 
 def test_the_pace_is_taken_again_and_again_and_left_out(monkeypatch: Any) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CHUNK = 3_000_000
 """Elementary steps between two looks at the clock: less than 0.1 s."""
-LISTED, SWEPT, PAIRED, COPIED, SORTED = 6e-9, 9e-9, 1.5e-8, 2.5e-9, 1e-7
+LISTED, SWEPT, PAIRED, COPIED, SORTED = 8e-9, 9e-9, 1.5e-8, 7e-9, 1e-7
 """Seconds of one where ideals are listed, in memory that is new, where stages are grown, where
 pairs of ideals are looked at, of a number that is copied, and of one that is sorted, in runs that
 are limited by work;"""

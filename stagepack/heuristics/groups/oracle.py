@@ -45,9 +45,9 @@ PARTED = 3.5e-6
 """and the seconds of one."""
 STEPS = 2_000_000
 """Elementary steps of kernels between two questions whether to go on,"""
-STEP = 1.6e-9
+STEP = 2.1e-9
 """and the seconds of one;"""
-CALLED, LONE = 4e-5, 1e-5
+CALLED, LONE = 7e-5, 1e-5
 """those of a call of them, and of the price of an operator that runs by itself."""
 
 Members = range | tuple[int, ...]

@@ -36,8 +36,8 @@ RULE = RULES["first-fit-lifetime-size"]
 STEPS = 20_000_000
 """Elementary steps of the search, about 0.2 s, after which a group is left undecided."""
 
-GROUP, BUFFER = 8e-5, 9e-6
-"""Seconds to write down a group and one of its buffers for that."""
+GROUP, BUFFER = 4e-4, 9e-6
+"""Seconds to write down a group and one of its buffers for that, and to begin to place them."""
 
 NEVER = 2**60
 """More bytes than any lane has."""
