@@ -383,7 +383,7 @@ class Progress(Generic[SolutionT]):
         return self.bound >= self.objective - self._slack(self.objective)
 
     def _slack(self, objective: Number) -> Number:
-        # Relative to the value whatever its unit, unlike the gap.  Exactly 0 for exact data: a
+        # Relative to the value, whatever its unit.  Exactly 0 for exact data: a
         # float would round integers beyond 2**53.
         return self._tolerance * abs(objective) if self._tolerance else 0
 

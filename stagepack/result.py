@@ -37,10 +37,13 @@ class Termination(StrEnum):
 
 
 def relative_gap(objective: Number | None, bound: Number | None) -> float | None:
-    """Return ``(objective - bound) / max(1, |objective|)``, or None when either is missing."""
+    """Return ``(objective - bound) / |objective|``, or None when either is missing.
+
+    An objective of 0 divides by 1.  The unit of the data does not matter: times may be near 1e-14.
+    """
     if objective is None or bound is None:
         return None
-    return float(objective - bound) / max(1.0, abs(float(objective)))
+    return float(objective - bound) / (abs(float(objective)) or 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ class Result(Shown, Generic[FoundT]):
 
     @property
     def gap(self) -> float | None:
-        """Relative gap ``(objective - bound) / max(1, |objective|)``; None when unknown."""
+        """Relative gap ``(objective - bound) / |objective|``, see :func:`relative_gap`."""
         return relative_gap(self.objective, self.bound)
 
     def _line(self) -> str:

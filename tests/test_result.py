@@ -129,6 +129,7 @@ def test_compilation_does_not_count_wherever_it_is() -> None:
 def test_gap() -> None:
     assert relative_gap(10, 8) == pytest.approx(0.2)
     assert relative_gap(0, -3) == 3
+    assert relative_gap(1e-14, 8e-15) == pytest.approx(0.2)  # said 2e-15: a gap of nothing
     assert relative_gap(None, 3) is None
     assert relative_gap(3, None) is None
 
