@@ -174,7 +174,7 @@ def cut_order(state: Array, budget: int, order: Array, line: Segments, table: Ta
     columns = blocks.work.shape[0] * blocks.work.shape[1]
     if a == 0:
         _sum_up(order, line)
-        budget -= (JOINED + columns) * n + len(blocks.of)
+        budget -= (JOINED + columns) * n + 2 * len(blocks.of)  # each block joins, and leaves
     while a < n and budget > 0:
         _set_limits(state, line.limits)
         count, leads, begin, b = 0, 0, a // grain, a
@@ -196,7 +196,8 @@ def cut_order(state: Array, budget: int, order: Array, line: Segments, table: Ta
                 v = order[b]
                 join(blocks, line.cut, line.rows, 0, v)
                 b += 1
-                budget -= JOINED + blocks.of_first[v + 1] - blocks.of_first[v] + columns // 2
+                nets = blocks.of_first[v + 1] - blocks.of_first[v]
+                budget -= JOINED + 2 * nets + columns // 2  # it joins, and leaves
                 most, first = state[MOST_DEVICES], state[FIRST_LIMIT]
                 if least_price(blocks, line.rows, 0, line.least_work, most, first) >= state[LIMIT]:
                     break
@@ -205,7 +206,7 @@ def cut_order(state: Array, budget: int, order: Array, line: Segments, table: Ta
         for place in range(a, b):
             leave(blocks, line.cut, order[place])
         shift(blocks, line.cut, order[a], 1)
-        budget -= states
+        budget -= states + blocks.of_first[order[a] + 1] - blocks.of_first[order[a]]
         a += 1
     state[AT], state[STEPS] = a, whole - budget
     return bool(a == n)

@@ -38,7 +38,7 @@ from stagepack.instances.profile import Array
 
 LARGEST_TABLE = 2**26  # nets times stages
 CHUNK = 4_000_000  # elementary steps between two questions whether to go on
-STEP, TRIED = 2.2e-9, 1e-7
+STEP, TRIED = 2.8e-9, 1.2e-7
 """Seconds of one, and of a move that is drawn and weighed, in runs that are limited by work."""
 PART, PLACED = 2**20, 1.5e-8
 """Entries of the table between two pauses while it is made, and seconds of one."""

@@ -301,7 +301,7 @@ class CompactSearch:
     def _sweeps(self) -> Sweeps:
         with self.progress.setup("loading kernels"):
             warm_up()
-        models = Model.all_of(self.compact)
+        models = Model.all_of(self.compact, self.progress.require_time)
         self.progress.require_time()
         return Sweeps(models, self.progress.require_time, self.settings.seed)
 

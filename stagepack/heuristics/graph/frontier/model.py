@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,10 +105,17 @@ class Model:
     most: Array
 
     @classmethod
-    def all_of(cls, compact: Compact) -> list[Model]:
-        """Return the models of a supported graph, one for each order of the devices."""
-        before, after = reduced(rows(compact.before_ptr, compact.before))
+    def all_of(cls, compact: Compact, pause: Callable[[], object] = lambda: None) -> list[Model]:
+        """Return the models of a supported graph, one for each order of the devices.
+
+        `pause` is called now and then; what it raises ends this.
+        """
+        before = rows(compact.before_ptr, compact.before)
+        pause()
+        before, after = reduced(before)
+        pause()
         members = rows(compact.net_ptr, compact.net)
+        pause()
         network = Network(before, after, members, compact.net_cost.tolist())
         return [cls._of(compact, network, np.array(each)) for each in sequences(compact)]
 
