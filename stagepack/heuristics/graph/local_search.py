@@ -40,6 +40,9 @@ LARGEST_TABLE = 2**26  # nets times stages
 CHUNK = 4_000_000  # elementary steps between two questions whether to go on
 STEP, TRIED = 2.8e-9, 1.2e-7
 """Seconds of one, and of a move that is drawn and weighed, in runs that are limited by work."""
+CACHED, SCATTERED = 2**19, 2.5
+"""Entries of the table of nets and stages beyond which it lies outside of the cache, and how many
+times as long moves take there."""
 PART, PLACED = 2**20, 1.5e-8
 """Entries of the table between two pauses while it is made, and seconds of one."""
 MOVES = 1_000  # of a round, for each block
@@ -150,6 +153,7 @@ class PartitionSearch:
         self._placed = self._place(placed.best.copy(), int(placed.state[SEED]), pause)
         reference = float(max(1, before))
         blocks = self.compact.blocks
+        times = SCATTERED if self._placed.inside.size > CACHED else 1.0
         moves = max(MOVES * blocks, min(LEAST_MOVES, SMALL_MOVES * blocks)) // COOLINGS
         for heat in np.geomspace(HOTTEST, COLDEST, COOLINGS).tolist():
             left = moves
@@ -165,7 +169,7 @@ class PartitionSearch:
                     self._placed,
                 )
                 left -= tried
-                effort.spend(TRIED * tried + STEP * int(self._placed.state[STEPS]))
+                effort.spend(times * (TRIED * tried + STEP * int(self._placed.state[STEPS])))
                 pause()
         return self.value < before
 

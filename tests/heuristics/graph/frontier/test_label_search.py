@@ -19,6 +19,7 @@ from stagepack.heuristics.graph.frontier.plan import reduced
 from stagepack.heuristics.graph.frontier.sweeps import Sweeps
 from stagepack.instances.graph import Compact, GraphPartition
 from stagepack.instances.profile import Array
+from stagepack.progress import Stopped
 from tests.random_graphs import brute_force, random_instance
 
 REPEATING = {"deterministic": True}
@@ -145,6 +146,16 @@ def test_decisions_that_are_interrupted_end_as_others() -> None:
         answers.append(answer)
     assert answers == sorted(answers)
     assert len(set(answers)) == 2
+
+
+def test_models_ask_while_they_are_made() -> None:
+    """On a complete bipartite graph nothing was asked for 0.23 s."""
+
+    def stop() -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        Model.all_of(Compact.of(branchy(np.random.default_rng(4), 8, 3)), stop)
 
 
 def test_limits_may_fall_while_they_are_decided() -> None:
