@@ -64,3 +64,34 @@ def test_levels_of_files_without_tensors_are_missed(tmp_path: Path) -> None:
     assert rules(whole[:2]) == []
     document["inside"][0] = "3 groups"
     assert rules(whole) == ["claim: inside"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "rule"),
+    [
+        ("objective_name", "seconds", "objective_name"),
+        ("violations", ["stage 0: memory: 9 of 8 bytes"], "violations"),
+        ("attempts", [{"in_flight": 1}], "attempts or versions"),
+        ("attempts", "many", "attempts or versions"),
+        ("versions", {"stagepack": 3}, "attempts or versions"),
+    ],
+)
+def test_what_tells_of_the_search_is_compared_too(
+    name: str, said: object, rule: str, tmp_path: Path
+) -> None:
+    document = sp.plan_model(sp.load("pipeline/resnet-50", cluster="ipu-pod4")).to_dict()
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document))
+    assert check_plan(read_plan(path), path) == ()
+    path.write_text(json.dumps({**document, name: said}))
+    assert [one.rule for one in check_plan(read_plan(path), path)] == [f"claim: {rule}"]
+
+
+def test_no_attempt_is_better_than_the_plan(tmp_path: Path) -> None:
+    document = sp.plan_model(sp.load("pipeline/resnet-50", cluster="ipu-pod4")).to_dict()
+    path = tmp_path / "plan.json"
+    better = {**document["attempts"][0], "status": "FEASIBLE", "objective": 1}
+    path.write_text(json.dumps({**document, "attempts": [*document["attempts"], better]}))
+    (found,) = check_plan(read_plan(path), path)
+    assert found.rule == "claim: attempts"
+    assert "one of 1 cycles is said" in found.detail
