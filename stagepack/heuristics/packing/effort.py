@@ -30,14 +30,14 @@ ROW = 2e-6
 EXAMINED = 6e-9
 """Seconds of a conflict in the check of an answer."""
 
-CACHED, SCATTERED = 300_000, 4.0
+CACHED_BUFFERS, LOOKED_UP = 300_000, 4.0
 """Buffers from which on what is looked up of them lies outside of the cache, and how many times as
 long that takes."""
 
 
 def scattered(n: int) -> float:
     """Return how many times as long it takes to look up something of any of `n` buffers."""
-    return SCATTERED if n > CACHED else 1.0
+    return LOOKED_UP if n > CACHED_BUFFERS else 1.0
 
 
 def pausing(keep_going: Callable[[], bool] | None) -> Pause:

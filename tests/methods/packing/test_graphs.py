@@ -174,8 +174,8 @@ def test_what_lies_outside_of_the_cache_counts_more(monkeypatch: pytest.MonkeyPa
         graph = conflicts.rows(instance, lambda: True)
         conflicts.first_fit(graph, np.arange(instance.n), lambda: True)
         near = effort.spent()
-    monkeypatch.setattr(effort, "CACHED", instance.n - 1)
-    monkeypatch.setattr(effort, "SCATTERED", 1_000.0)
+    monkeypatch.setattr(effort, "CACHED_BUFFERS", instance.n - 1)
+    monkeypatch.setattr(effort, "LOOKED_UP", 1_000.0)
     with effort.counting():
         conflicts.first_fit(graph, np.arange(instance.n), lambda: True)
         assert effort.spent() > 10 * near

@@ -45,10 +45,10 @@ WORK = 4_000_000
 STEP, BEGIN = 1 / 750_000_000, 6e-5
 """Seconds of a step, and of beginning a search apart from what its size costs."""
 
-RUNS, SCATTERED = 2, 3.0
+PIECES, IN_PIECES = 2, 3.0
 """Pieces of time in a row that a block lives in, on average, beyond which a step goes from place to
 place in memory, and how many times as long it takes then."""
-CACHED, SPILLED = 1 << 20, 2.5
+CACHED_STATE, SPILLED = 1 << 20, 2.5
 """Bytes from which on a state does not stay in a processor's cache, and how many times as long
 a step takes then."""
 
@@ -152,8 +152,8 @@ class BeamSearch:
         begins = np.append(True, np.diff(section_of) != 1)
         begins[ptr[:-1]] = True
         at = np.flatnonzero(begins)
-        self._slowness = SCATTERED if len(at) > RUNS * component.b else 1.0
-        self._slowness *= SPILLED if self.bytes > CACHED else 1.0
+        self._slowness = IN_PIECES if len(at) > PIECES * component.b else 1.0
+        self._slowness *= SPILLED if self.bytes > CACHED_STATE else 1.0
         blocks = component.blocks
         self._length = np.diff(ptr)
         area = blocks["size"] * self._length.astype(float)

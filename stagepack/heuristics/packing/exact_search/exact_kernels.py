@@ -98,7 +98,7 @@ from stagepack.instances.profile import Array
 LIFTED = 3
 """Steps of lifting a neighbour, beside the one of looking at it."""
 
-SCATTERED = 3
+OUT_OF_LINE = 3
 """Steps of looking at a section of many that do not lie in a line, nor in a cache."""
 
 # ---------------------------------------------------------------------- facts
@@ -195,7 +195,7 @@ def _fits(frame: Record, low: int, high: int, capacity: int, state: SearchState)
     begin, end, level = frame.section, frame.section_end, frame.level
     if state.linear:
         begin, end = begin + low - lists[begin], begin + high + 1 - lists[begin]
-    control[SPENT] += (end - begin) * (1 if state.linear else SCATTERED)
+    control[SPENT] += (end - begin) * (1 if state.linear else OUT_OF_LINE)
     for q in range(begin, end):
         s = lists[q]
         section = sections[s]

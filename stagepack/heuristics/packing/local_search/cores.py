@@ -143,6 +143,8 @@ class _Cores:
         Blocks of the core: those that live where most bytes do, and what has joined them.
     offsets : ndarray of int64, shape (b,)
         Of the last packing of the core and of what was placed around it; -1 for all others.
+    completing : float
+        Seconds of work that placing all others takes, by those that were placed last.
     """
 
     def __init__(
@@ -158,6 +160,7 @@ class _Cores:
         self.greatest = int(blocks.load.max())
         self.core = measures.heaviest_load >= CORE * self.greatest
         self.offsets = np.full(blocks.b, -1, dtype=np.int64)
+        self.completing = 0.0
 
     def run(self, seed: int) -> None:
         """Go on until the target is met, time is over, or rounds are."""
@@ -181,7 +184,7 @@ class _Cores:
             if last == (len(members), peak) and peak > self.target:
                 legs = min(2 * legs, MOST_LEGS)  # the others would be placed as before
                 continue
-            last, began = (len(members), peak), effort.spent()
+            last = len(members), peak
             self.offsets[:] = -1
             self.offsets[members] = packed
             joining = self._place_others(max(self.target, peak), turn)
@@ -191,14 +194,15 @@ class _Cores:
             if not len(joining):
                 legs *= 2
             legs = min(legs, MOST_LEGS)
-            filling = max(filling, LASTING * (effort.spent() - began))
+            filling = max(filling, LASTING * self.completing)
 
     def _place_others(self, goal: int, turn: int) -> Array | None:
         """Place the others, level by level, the heavy ones first; return what should join the core.
 
         None when the target is met, or time is over.  Early turns go no further than the level that
-        shows what should join.
+        shows what should join, nor does any once it is no lower than the lowest packing known.
         """
+        others, began = np.count_nonzero(~self.core), effort.spent()
         joining = np.empty(0, dtype=np.int64)
         for level in (*LEVELS, 0.0):
             heavy = self.measures.heaviest_load >= level * self.greatest
@@ -219,10 +223,12 @@ class _Cores:
                 joining = members[np.logical_or.reduce(high)] if high else members[:0]
                 joining = joining[~self.core[joining]]
                 goal = max(goal, peak)
+            placed = len(members) - np.count_nonzero(self.core)
+            self.completing = (effort.spent() - began) * others / max(1, placed)
             if whole:
                 self.found.offer(self.offsets.copy(), "core")
                 return None if self.found.peak <= self.target else joining
-            if len(joining) and (0 < turn <= HASTY or (turn and goal >= self.found.peak)):
+            if len(joining) and (0 < turn <= HASTY or goal >= self.found.peak):
                 break
         return joining
 

@@ -114,8 +114,8 @@ def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_states_that_leave_the_cache_count_as_longer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     component = Packing(Blocks.of(planted(np.random.default_rng(3), 40, 64, 60))).components[0]
     counted, reached = [], []
-    for cached in (beam.CACHED, 0):
-        monkeypatch.setattr(beam, "CACHED", cached)
+    for cached in (beam.CACHED_STATE, 0):
+        monkeypatch.setattr(beam, "CACHED_STATE", cached)
         search = beam.BeamSearch(component)
         search.start(component.capacity(64), beam.FIRST[0], 3)
         with effort.counting():
@@ -195,4 +195,4 @@ def test_steps_from_place_to_place_count_as_longer_ones() -> None:
     with effort.counting():
         while search.run() == state.RUNNING:
             pass
-        assert effort.spent() >= beam.SCATTERED * beam.STEP * search.steps
+        assert effort.spent() >= beam.IN_PIECES * beam.STEP * search.steps

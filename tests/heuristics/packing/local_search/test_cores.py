@@ -1,5 +1,7 @@
 """Packings built from a core: valid, repeatable, and low."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -83,6 +85,28 @@ def test_what_was_built_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> N
     after = cores._pack_core(core, before, target, 1, 2, 0.0, lambda: True)
     assert after is not None
     assert (after + core.size).max() <= (before + core.size).max()
+
+
+def test_what_is_no_lower_than_what_is_known_is_not_placed_to_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    blocks = Blocks.of(random_plain(np.random.default_rng(1), 600, longest=100))
+    lowest = cores.best(blocks)
+    assert lowest is not None
+    known = lowest + 1  # a unit above the load
+    placed: list[tuple[int, bool]] = []
+    complete = cores._complete
+
+    def told(part: Blocks, *rest: Any) -> list[tuple[int, int, Any]]:
+        tries = complete(part, *rest)
+        placed.append((part.b, min(peak for _, peak, _ in tries) >= (known + blocks.size).max()))
+        return tries
+
+    monkeypatch.setattr(cores, "_complete", told)
+    monkeypatch.setattr(cores, "ROUNDS", 1)
+    cores.best(blocks, offsets=known)
+    assert any(too_high for _, too_high in placed)
+    assert max(size for size, _ in placed) < blocks.b
 
 
 def test_best_stops_when_told() -> None:
