@@ -107,6 +107,9 @@ def read(
 ) -> Any:
     """Read the instance of a file; ``FILE#name`` selects one of several.
 
+    Type checkers know what is returned if `kind` is given; without it, it is ``Any``, since what a
+    file holds shows when it is read.
+
     Parameters
     ----------
     path : str or Path
