@@ -40,7 +40,7 @@ LARGEST_TABLE = 2**26  # nets times stages
 CHUNK = 4_000_000  # elementary steps between two questions whether to go on
 STEP, TRIED = 2.8e-9, 1.2e-7
 """Seconds of one, and of a move that is drawn and weighed, in runs that are limited by work."""
-CACHED, SCATTERED = 2**19, 2.5
+CACHED, SCATTERED = 2**19, 1.5
 """Entries of the table of nets and stages beyond which it lies outside of the cache, and how many
 times as long moves take there."""
 PART, PLACED = 2**20, 1.5e-8

@@ -153,7 +153,7 @@ def test_moves_over_a_table_outside_of_the_cache_are_more_work(
         with effort.counting(1e9):
             search.round(lambda: None)
             spent.append(effort.spent())
-    assert spent[1] > 2 * spent[0]
+    assert spent[1] > 1.4 * spent[0]
 
 
 def test_a_stage_of_fixed_devices_that_is_empty_stays_so_where_stashes_count() -> None:
