@@ -111,8 +111,10 @@ class Result(Shown, Generic[FoundT]):
         Why the run stopped.
     objective : int or float or None
         Value of `solution`, evaluated by the instance; None without a solution.
-    bound, bound_source : int or float or None, str
-        A safe lower bound on every solution's objective, and how it was proved.
+    bound : int or float or None
+        A safe lower bound on the objective of every solution.
+    bound_source : str
+        How the bound was proved.
     solution : object or None
         The best solution found; its checker found no violation.  Declared as ``FoundT | Any``,
         so that type checkers know its fields and do not ask for a None check at every use.

@@ -54,49 +54,50 @@ def compare(
     Parameters
     ----------
     instances : instance, or iterable or mapping of instances
-        What to solve; equal names are told apart by a number, a mapping gives its own labels.
+        The instances.  Equal names get a number; a mapping gives its own labels.
     methods : iterable of str, or mapping of label to such, optional
-        Names of methods; by default those that :func:`stagepack.methods` marks for the instance.
-        A mapping has those of each instance; they run by turns, one of each instance after the
-        other, so that not all workers compile the kernels of one kind.
+        Names of methods; by default those that :func:`stagepack.methods` marks for the instance.  A
+        mapping gives the methods of each instance; then the instances are run in turn, so that the
+        workers do not all compile the kernels of the same kind.
     time_limit : float, optional
         Seconds for each cell.
     seeds : iterable of int
         Seeds of each method.
     jobs : int, optional
-        Worker processes; by default as many as there are cores for `threads` each.  0 runs the
-        cells in this process, one after the other.
+        Number of worker processes; by default the number of cores divided by `threads`.  0 runs the
+        cells one after another in this process.
     executor : concurrent.futures.Executor, optional
-        Runs the cells instead: of Dask or Slurm (:mod:`stagepack.compare.clusters`), or any.
+        Runs the cells instead of worker processes: that of Dask or Slurm
+        (:mod:`stagepack.compare.clusters`), or any other.
     chunk : int
         Cells that an executor gets at a time.
     threads : int
         Threads of each cell.
     isolate : str
-        "worker": cells run in child processes of their workers, which stay warm, are watched, and
-        take nobody along when they die.  "cell": each has a process of its own.  "none": nothing is
-        watched, and cells run in an executor's own workers.
+        "worker": cells run in child processes of their workers, which are reused, watched, and may
+        die without affecting other cells.  "cell": each cell has its own process.  "none": cells
+        run in the executor's own workers and are not watched.
     wall_limit : float, optional
-        Seconds after which the process of a cell is ended, whatever it does; by default twice
-        `time_limit` and ten minutes, in which kernels may be compiled.
+        Seconds after which the process of a cell is ended in any case; by default twice
+        `time_limit` plus ten minutes for the compilation of kernels.
     memory_limit : int, optional
         Bytes of data that the process of a cell may hold (Linux).
     store : path-like, optional
-        A folder in which every result is kept as soon as it is there, and found again: cells that
-        are in it are not run.  Answers that it does not take (a full disk) are in the comparison
-        all the same, and are named in its ``unkept``.
+        A folder in which every result is stored as soon as it is available.  Cells that it contains
+        already are not run.  Results that cannot be written (disk full) are still part of the
+        comparison and are listed in its ``unkept``.
     on_start : callable, optional
-        Called with ``(cell, done, total)`` whenever a cell (instance, method, seed) begins, in
-        the calling thread; on an `executor` all are told when they are handed over.
+        Called with ``(cell, done, total)`` when a cell (instance, method, seed) starts, in the
+        calling thread; with an `executor`, when it is submitted.
     on_result : callable, optional
-        Called with ``(row, done, total)`` whenever a cell has ended, in the calling thread.
+        Called with ``(row, done, total)`` when a cell has ended, in the calling thread.
     **options
-        Go to :func:`stagepack.solve.solve` (objective, engine, gap, ...).
+        Further arguments of :func:`stagepack.solve.solve` (objective, engine, gap, ...).
 
     Raises
     ------
     InputError
-        For no instances or a method that nobody knows, before anything runs.
+        If there are no instances, or a method is unknown; before anything runs.
     """
     from stagepack.solve import plain, require_time, solve
 

@@ -110,18 +110,19 @@ class PlanExplanation(Shown):
 def explain_plan(
     plan: ModelPlan, *, time_limit: float | None = 60, seed: int = 0, threads: int = 1
 ) -> PlanExplanation:
-    """Say what binds in a plan, and what a change of its cluster would buy.
+    """Explain what limits the speed of a plan, and what changes of its cluster would gain.
 
-    The model is planned anew with one more device, a tenth more memory, links twice as fast, and
-    without these limits; the bound of each plan is what the change can buy at most.
+    The model is planned again with one more device, with a tenth more memory, with links twice as
+    fast, and without each of these limits.  The bound of each new plan is the most that the change
+    can gain.
 
     Parameters
     ----------
     plan : ModelPlan
-        One whose stages have phases has them in the changed plans, too.  Of stages with groups,
-        backward passes and graphs say what binds alone.
+        The plan.  If its stages have phases, the changed plans have them, too.  For training plans
+        and graphs with groups, no changes are tried.
     time_limit : float, optional
-        Seconds of all plans together, of which each gets an equal part of what is left.
+        Seconds of all plans together; each gets an equal part of the remaining time.
     seed, threads : int
         As for :func:`.plan_model`.
 
@@ -132,7 +133,7 @@ def explain_plan(
     Raises
     ------
     InputError
-        For what is no plan, or one that breaks a rule.
+        If `plan` is not a plan, or violates a rule.
     """
     time_limit = require_time(time_limit)
     if not isinstance(plan, ModelPlan):

@@ -79,8 +79,10 @@ class ModelPlan(Shown):
         The partition; the schedule; on chips with local memory the groups of the whole network; and
         the inside of each stage: its groups, its phases if it does not fit on its chip, or else the
         addresses in its memory as far as tensors are known.
-    bound, bound_source : int or None, str
-        Lower bound on the cycles of every plan, with any stages and any schedule, and its source.
+    bound : int or None
+        Lower bound on the cycles of every plan, with any stages and any schedule.
+    bound_source : str
+        How the bound was proved.
     microbatches : int
         Of a step.
     attempts : tuple of Attempt
@@ -396,7 +398,7 @@ class ModelPlan(Shown):
             [
                 level.name,
                 str(level.result.status),
-                view(level.instance.kind).objective(level.instance),
+                view(level.instance.kind).goal(level.instance),
                 as_text.number(level.result.objective),
                 as_text.number(level.result.bound),
             ]

@@ -81,31 +81,32 @@ def plan_model(
     Parameters
     ----------
     model : PipelinePartition, GraphPartition, LayerGrouping, ModelProfile or torch.nn.Module
-        What :func:`stagepack.read`, :func:`stagepack.load` and :func:`stagepack.profile_model`
-        return.  Stages of a graph are cut from it as it is.  The chip of a layer grouping is that
-        of every device, and each stage is cut into groups.
+        The model, as :func:`stagepack.read`, :func:`stagepack.load` or
+        :func:`stagepack.profile_model` return it.  For a layer grouping, every device has the
+        grouping's chip, and the operators of each stage are grouped.
     cluster : Cluster or str, optional
-        Of a profile, a module or a layer grouping; by itself or by its name in the catalog.
+        The devices, as a `Cluster` or a name of the catalog; for profiles, modules and layer
+        groupings.
     microbatches : int, optional
-        Of a step; those of the partition when absent.
+        Number of microbatches of a step; by default that of the partition.
     split : bool
-        Split the backward pass into B and W; backward passes in phases stay whole.
+        Whether to split the backward pass into B and W.  Backward passes in phases are not split.
     remote : Chip or str, optional
-        What every device is where it has remote memory, by itself or by its name in the catalog
-        ("gc200"): its rates and tiles count; its memory is that of the device.  Stages that do
-        not fit their devices run in phases; of a graph those with bytes as traffic.
+        The kind of chip of every device if it has remote memory, as a `Chip` or a name of the
+        catalog ("gc200").  Its rates and tiles are used; the memory is that of the device.  Stages
+        that do not fit on their devices run in phases; for graphs this needs traffic in bytes.
     graph : bool
-        Cut the operators of a layer grouping, or the layers of a profile or a module, as the graph
-        that they are, not as a chain.  In training both passes have nodes of their own, unless
-        the `options` name another objective.
+        Whether to cut the operators of a layer grouping, or the layers of a profile or a module, as
+        a graph instead of a chain.  In training both passes then have separate nodes, unless the
+        `options` name another objective.
     time_limit : float, optional
-        Seconds of each question; after 20 times as many none is begun.
+        Seconds of each solve; after 20 times as many seconds no further solve is started.
     seed, threads : int
         As for :func:`stagepack.solve`.
     **options
-        What :meth:`.PipelinePartition.from_profile` takes, for what is no instance
-        (:meth:`.GraphPartition.from_profile`, where it is cut as a graph); for a module,
-        ``sample_inputs`` and what else :func:`stagepack.profile_model` takes, too.
+        For profiles and modules, the arguments of :meth:`.PipelinePartition.from_profile` (of
+        :meth:`.GraphPartition.from_profile` with `graph`).  For modules also ``sample_inputs`` and
+        the other arguments of :func:`stagepack.profile_model`.
 
     Returns
     -------
@@ -114,7 +115,7 @@ def plan_model(
     Raises
     ------
     InputError
-        For a model without the cluster that it needs, and what does not go with an instance.
+        If a cluster is missing, or an argument does not apply to this kind of model.
     """
     time_limit = require_time(time_limit)
     if _is_module(model):

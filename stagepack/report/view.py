@@ -117,9 +117,13 @@ class View(Generic[InstanceT, SolutionT]):
         """Return what an objective is counted in, as far as its name tells."""
         return self.counted
 
+    def goal(self, instance: InstanceT) -> str:
+        """Return the objective in words."""
+        return str(instance.objective)
+
     def objective(self, instance: InstanceT) -> str:
-        """Return the objective with what it is counted in: ``peak in bytes``."""
-        name, unit = str(instance.objective), self.unit(instance)
+        """Return the objective with its unit: ``peak in bytes``."""
+        name, unit = self.goal(instance), self.unit(instance)
         return name if unit in ("", name) else f"{name} in {unit}"
 
     # ------------------------------------------------------------------ solutions

@@ -152,20 +152,20 @@ def explain(
     time_limit: float | None = 10,
     **options: Any,
 ) -> Explanation:
-    """Solve an instance, and say what binds: which part, which limit, what changes would buy.
+    """Solve an instance, and explain which part and which limits determine the value.
 
-    Every change makes an instance of its own: one more device, a tenth more memory, a link twice as
-    fast, no limit at all.  It is solved like the first one; its value is what the change buys, its
-    bound what it can buy at most.
+    Several changed instances are solved in the same way: with one more device, a tenth more memory,
+    links twice as fast, or without a limit.  The value of each shows what the change gains, and its
+    bound the most that the change can gain.
 
     Parameters
     ----------
     instance : instance of any problem
     method : str
     time_limit : float, optional
-        Seconds of all solves together, of which each gets an equal part of what is left.
+        Seconds of all solves together; each gets an equal part of the remaining time.
     **options
-        What else :func:`stagepack.solve` takes.
+        Other arguments of :func:`stagepack.solve`.
 
     Returns
     -------
@@ -174,7 +174,7 @@ def explain(
     Raises
     ------
     InputError
-        What :func:`stagepack.solve` refuses.
+        As :func:`stagepack.solve`.
     """
     require_instance(instance, remedy="give an instance, or a plan to explain_plan")
     time_limit = require_time(time_limit)

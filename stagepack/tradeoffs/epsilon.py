@@ -68,27 +68,27 @@ def pareto(
     time_limit: float | None = 60,
     **options: Any,
 ) -> Front:
-    """Return the exact front of an objective against what solutions use, each point proved.
+    """Return the exact Pareto front of the objective and a limited resource; each point is proved.
 
-    The epsilon-constraint method: the instance is solved within one limit after the other.
+    By the epsilon-constraint method: the instance is solved under one limit after the other.
 
     Parameters
     ----------
     instance : instance of any problem
     x : str
-        What is limited: "memory" of pipelines, graphs, schedules, layer groupings (of each lane)
-        and packings (the first of several memories), "devices" of pipelines, "remote-memory" of
+        The limited resource: "memory" of pipelines, graphs, schedules, layer groupings (per lane)
+        and packings (the first of several memories), "devices" of pipelines, or "remote-memory" of
         phase schedules.
     y : str, optional
-        The objective; the instance's own when absent.
+        The objective; by default that of the instance.
     points : int
-        Most points; where there are more, those returned lie apart.
+        Largest number of points; if the front has more, those returned are spread over it.
     method : str
     time_limit : float, optional
-        Seconds of all solves together, of which each gets a part of what is left; where they do
-        not do, points come with a bound, or are fewer.
+        Seconds of all solves together; each gets a part of the remaining time.  If the time is not
+        sufficient, points have bounds instead of proofs, or there are fewer.
     **options
-        What else :func:`stagepack.solve` takes: engine, threads, seed, options.
+        Other arguments of :func:`stagepack.solve`: engine, threads, seed, options.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def pareto(
     Raises
     ------
     InputError
-        For something that the kind cannot be limited in, and what :func:`stagepack.solve` refuses.
+        If this kind of problem has no such resource, and as :func:`stagepack.solve`.
     """
     require_instance(instance, remedy="give an instance; tune has fronts of plans")
     time_limit, points = require_time(time_limit), integer(points, "points", 1)

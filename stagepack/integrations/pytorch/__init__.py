@@ -127,30 +127,30 @@ def build_stages(
     depth: int | None = None,
     basic_blocks: Sequence[type] = (),
 ) -> Stages:
-    """Return a module in stages that run, together like the module, forward and backward.
+    """Return the stages of a module as modules; run in turn they compute the same as the module.
 
     Parameters
     ----------
     module : torch.nn.Module
     plan : PipelineSolution, GraphSolution, Result or sequence of int
-        Of a chain, or the graph, of the layers that :func:`profile_model` finds with the same
-        arguments.  Devices of a graph are stages in the order in which they wait for one another.
+        A partition of the layers that :func:`profile_model` finds with the same arguments, as a
+        chain or a graph.  Devices of a graph become stages in the order of their dependencies.
     sample_inputs, kwargs, depth, basic_blocks
         As there.
 
     Returns
     -------
     Stages
-        A row of modules, which hold the parameters and buffers of `module` by their own names;
-        calling it runs one after the other.
+        A sequence of modules that hold the parameters and buffers of `module` under their own
+        names.  Calling it runs all of them.
 
     Raises
     ------
     InputError
-        As :func:`profile_model`; for stages of other layers, or of devices of a graph that wait for
-        one another; for a parameter of several stages, or a buffer that one of them writes; for a
-        module with backward passes of its own (hooks, functions), unless gradients are off, or with
-        numbers that change whenever it runs.
+        As :func:`profile_model`.  Also if the plan has other layers; if devices of a graph depend
+        on each other in a cycle; if several stages use a parameter, or a buffer that one of them
+        writes; if the module defines its own backward passes (hooks, functions) and gradients are
+        on; or if it computes with values that change from run to run.
     """
     require_torch()
     from stagepack.integrations.pytorch.rearranging import rearranged
@@ -180,7 +180,7 @@ def pipe_model(
     basic_blocks: Sequence[type] = (),
     **profile: Any,
 ) -> tuple[Stages, Result[PipelineSolution]]:
-    """Profile a module, cut it where its stages balance, and return them with the result.
+    """Profile a module, cut it into balanced stages, and return the stages with the result.
 
     Parameters
     ----------
@@ -189,16 +189,16 @@ def pipe_model(
         As for :func:`profile_model`.
     n_stages : int
     cluster : Cluster, optional
-        Of as many devices; without it these are alike, without limits, and exchange for nothing.
+        The devices; by default equal ones without memory limits, with free transfers.
     output_file : path, optional
-        Where the stages are written as Python: see :func:`compile_partitioned_model`.
+        A file for the stages as Python code, see :func:`compile_partitioned_model`.
     time_limit : float
-        Seconds to look for stages.
+        Seconds of the search for stages.
 
     Raises
     ------
     InputError
-        As :func:`profile_model` and :func:`build_stages`; where no stages fit.
+        As :func:`profile_model` and :func:`build_stages`, and if no stages fit.
     """
     require_torch()
     from stagepack.solve import solve

@@ -133,12 +133,17 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
             mode = f"training with {_batches(instance.microbatches, instance.k)}"
         return (
             f"{as_text.plural(instance.n, 'layer')}, {as_text.plural(instance.k, 'device')}, "
-            f"{mode}, {_objective(instance)}"
+            f"{mode}, {self.goal(instance)}"
         )
 
-    def objective(self, instance: PipelinePartition) -> str:
-        """Return the objective with what it is counted in, and whether it leaves out transfers."""
-        return f"{_objective(instance)} in {self.unit(instance)}"
+    def goal(self, instance: PipelinePartition) -> str:
+        """Return the objective; of the bottleneck, whether it leaves out transfers."""
+        moved = any(map(np.any, (instance.in_bytes, instance.out_bytes)))
+        linked = moved and any(device.recv or device.send for device in instance.cluster.devices)
+        given = instance.recv_cycles is not None or instance.send_cycles is not None
+        if instance.objective == Objective.BOTTLENECK and (linked or given):
+            return f"{instance.objective} without transfers"
+        return str(instance.objective)
 
     def solution_facts(self, instance: PipelinePartition, solution: PipelineSolution) -> JsonObject:
         """Return what a solution amounts to, as plain data under the names it has in JSON."""
@@ -281,16 +286,6 @@ def stages(estimate: Estimate) -> Sheet:
             marks[at, "memory"] = "bold red"
     spare = ("capacity", "device", "used")
     return Sheet(header, rows, words, spare=spare, marks=marks, what="stage")
-
-
-def _objective(instance: PipelinePartition) -> str:
-    """Return the objective; of the bottleneck, whether it leaves out transfers."""
-    moved = any(map(np.any, (instance.in_bytes, instance.out_bytes)))
-    linked = moved and any(device.recv or device.send for device in instance.cluster.devices)
-    given = instance.recv_cycles is not None or instance.send_cycles is not None
-    if instance.objective == Objective.BOTTLENECK and (linked or given):
-        return f"{instance.objective} without transfers"
-    return str(instance.objective)
 
 
 def _uncounted(instance: PipelinePartition, found: Estimate) -> list[tuple[str, str]]:
