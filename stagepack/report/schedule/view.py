@@ -19,7 +19,7 @@ from stagepack.shown import some
 
 LONGEST_NAME = 28
 PRINTED = 24  # stages of a solution alone
-COLUMNS = ("device", "busy", "idle", "span", "idle in span", "in flight", "memory", "limit")
+COLUMNS = ("device", "busy", "span", "idle in span", "share", "in flight", "memory", "limit")
 
 
 class ScheduleView(View[PipelineSchedule, ScheduleSolution]):
@@ -165,7 +165,7 @@ def _sheet(instance: PipelineSchedule, found: Measure) -> Sheet:
         rows.append(
             [
                 shown(device_label(instance, device), LONGEST_NAME),
-                *(as_text.number(v) for v in (item.busy, item.idle, item.span)),
+                *(as_text.number(v) for v in (item.busy, item.span, item.idle)),
                 as_text.share(item.bubble),
                 as_text.number(item.in_flight),
                 as_text.number(item.peak_memory),
@@ -181,7 +181,7 @@ def _sheet(instance: PipelineSchedule, found: Measure) -> Sheet:
         [header[i] for i in keep],
         [[row[i] for i in keep] for row in rows],
         ("device",),
-        spare=("limit", "idle", "busy"),
+        spare=("limit", "idle in span", "busy"),
         title="Devices in figures",
         what="device",
     )

@@ -86,7 +86,7 @@ def test_a_long_name_costs_no_column() -> None:
     instance = looped(device_names=["a name far too long for any table of figures", "b"])
     text = printed(VIEW.account(instance, all_forward_first(instance)), 80)
     assert max(map(len, text.splitlines())) <= 80
-    for column in ("span", "idle in span", "memory"):
+    for column in ("span", "share", "memory"):
         assert column in text
 
 
