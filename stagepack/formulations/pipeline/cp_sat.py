@@ -1,4 +1,4 @@
-"""CP-SAT: one integer variable a cut, looked up in the tables of the chain.
+"""CP-SAT: one integer variable for each cut, looked up in the tables of the chain.
 
 Sets
     I = 0..k-1       slots in pipeline order: the devices, or in a free order (and with like

@@ -1,4 +1,4 @@
-"""CP-SAT: an interval an operation, in the time of its device.
+"""CP-SAT: one interval for each operation; those of a device do not overlap.
 
 Sets
     V                operations v = (s, k, i): kind k of microbatch i on stage s

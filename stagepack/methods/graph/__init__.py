@@ -57,8 +57,8 @@ METHODS: tuple[GraphMethod, ...] = (
     TABLE.method(
         "auto",
         exact=True,
-        description="linear-dp and dp; metis, local-search and frontier where these give up, "
-        "cp-sat of small graphs and where dp does not apply",
+        description="linear-dp and dp; then metis, local-search and frontier for large graphs, "
+        "cp-sat for small ones and where dp does not apply",
         limited_by_work=True,
         default=False,
     ),
@@ -70,8 +70,8 @@ METHODS: tuple[GraphMethod, ...] = (
     TABLE.method(
         "local-search",
         exact=False,
-        description="annealing: blocks swap, or move with what stands in their way and what heavy "
-        "tensors join to them",
+        description="simulated annealing: moves and exchanges blocks, together with those that "
+        "depend on them",
         limited_by_work=True,
     ),
     TABLE.method(
@@ -101,28 +101,27 @@ METHODS: tuple[GraphMethod, ...] = (
     TABLE.method(
         "cp-sat",
         exact=True,
-        description="CP-SAT: the same program in integers; also without contiguous stages",
+        description="CP-SAT: the same model in integers; also without contiguous stages",
         engines=("cp-sat",),
         limited_by_work=True,
     ),
     TABLE.method(
         "linear-dp",
         exact=False,
-        description="the best cuts of many topological orders, of which the best is changed",
+        description="the best cuts of many topological orders; the best order is improved",
         limited_by_work=True,
     ),
     TABLE.method(
         "dp",
         exact=True,
-        description="dynamic program over ideals: all sets of blocks that can come last",
+        description="dynamic program over all ideals (sets of blocks closed under dependencies)",
         limited_by_work=True,
         unsupported=_unsupported,
     ),
     TABLE.method(
         "frontier",
         exact=True,
-        description="window search, and bounds from labels over live tensors: for graphs with too "
-        "many ideals",
+        description="label search over live tensors with bounds, for graphs with too many ideals",
         limited_by_work=True,
         unsupported=_no_labels,
         unproved=_only_bounds,
@@ -130,7 +129,7 @@ METHODS: tuple[GraphMethod, ...] = (
     TABLE.method(
         "beam",
         exact=False,
-        description="partial partitions along a narrow order, of which the most promising live on",
+        description="beam search along a narrow order",
         limited_by_work=True,
         unsupported=_no_labels,
         default=False,

@@ -34,13 +34,13 @@ METHODS: tuple[GroupingMethod, ...] = (
     TABLE.method(
         "layerwise",
         exact=False,
-        description="an operator a group, each cut as suits it best",
+        description="one operator per group, each with its best cut",
         limited_by_work=True,
     ),
     TABLE.method(
         "greedy-tail",
         exact=False,
-        description="from the tail the longest group that fits, cut as little as will do "
+        description="from the tail, the longest group that fits, with as few cuts as possible "
         "(TPU-MLIR, level 1)",
         limited_by_work=True,
     ),
@@ -54,8 +54,8 @@ METHODS: tuple[GroupingMethod, ...] = (
     TABLE.method(
         "seed-order",
         exact=False,
-        description="as dp, but buffers are placed by TPU-MLIR's order alone: longest first, then "
-        "largest, within a bank where they fit",
+        description="as dp, but buffers are placed by TPU-MLIR's rule alone: longest first, "
+        "then largest, within a bank if possible",
         limited_by_work=True,
     ),
     TABLE.method(
@@ -67,22 +67,21 @@ METHODS: tuple[GroupingMethod, ...] = (
     TABLE.method(
         "milp",
         exact=True,
-        description="MILP: one binary a group of consecutive operators",
+        description="MILP: one binary for each group of consecutive operators",
         engines=("highs", "cp-sat", "pyomo:highs", "pyomo:NAME"),
     ),
     TABLE.method(
         "dag",
         exact=True,
-        description="shortest path over ideals: groups of any operators that can run one after "
-        "the other",
+        description="shortest path over ideals: groups need not be consecutive operators",
         limited_by_work=True,
         unsupported=_ordered,
     ),
     TABLE.method(
         "cp-sat",
         exact=True,
-        description="dp or dag, then groups, cuts, timesteps, spills and addresses together: "
-        "a lazy shortest path over what groups take at least, CP-SAT where it passes",
+        description="groups, cuts, timesteps, spills and addresses together: a lazy shortest "
+        "path over bounds, CP-SAT for the groups on it",
         unsupported=_free,
         engines=("cp-sat",),
     ),

@@ -80,7 +80,7 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
     TABLE.method(
         "dive",
         exact=False,
-        description="packs the crowded times first, then fills in; up to millions of buffers",
+        description="packs the heaviest times first, then the rest; up to millions of buffers",
         limited_by_work=True,
         unsupported=_peak_only,
         declines=partial(_refusal, "dive"),
@@ -88,7 +88,7 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
     TABLE.method(
         "repair",
         exact=False,
-        description="packs windows of time anew, where the peak is",
+        description="packs the windows of time around the peak again",
         limited_by_work=True,
         unsupported=_peak_only,
         declines=partial(_refusal, "repair"),
@@ -106,7 +106,7 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
     TABLE.method(
         "beam",
         exact=False,
-        description="beam search from the bottom up, for where hardly any room is left",
+        description="beam search from the bottom up, for instances with hardly any free space",
         limited_by_work=True,
         unsupported=_peak_only,
         declines=partial(_refusal, "beam"),
@@ -115,7 +115,7 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
     TABLE.method(
         "replan",
         exact=False,
-        description="keeps what can stay where it was, places the rest greedily",
+        description="keeps as many old offsets as possible, places the rest greedily",
         limited_by_work=True,
         unsupported=_replannable,
     ),
@@ -137,7 +137,7 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
     TABLE.method(
         "milp",
         exact=True,
-        description="MILP: who lies below whom (Pyomo)",
+        description="MILP: which buffer is below which (Pyomo)",
         limited_by_work=True,
         declines=lambda instance: formulations.Milp.unsupported(instance),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),

@@ -84,7 +84,7 @@ METHODS: tuple[Method[PhaseSchedule, PhaseSolution], ...] = (
     TABLE.method(
         "milp",
         exact=True,
-        description="MILP: one binary an option of a group, a path through them",
+        description="MILP: one binary for each option of a group; a plan is a path",
         unsupported=lambda instance: formulations.Milp.unsupported(instance),
         engines=("highs",),
     ),

@@ -33,13 +33,13 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
     TABLE.method(
         "greedy",
         exact=False,
-        description="fill each device to its share of the work left",
+        description="fills each device to its share of the remaining work",
         limited_by_work=True,
     ),
     TABLE.method(
         "greedy-repair",
         exact=False,
-        description="greedy where what is left still fits; else the first partition probes find",
+        description="greedy without dead ends when memory is tight; else the first partition found",
         limited_by_work=True,
     ),
     TABLE.method(
@@ -68,7 +68,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
     TABLE.method(
         "milp-interval",
         exact=True,
-        description="MILP: one binary a stage interval, a path through them",
+        description="MILP: one binary for each stage interval; a partition is a path",
         limited_by_work=True,
         unsupported=lambda instance: formulations.MilpInterval.unsupported(instance),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
@@ -84,7 +84,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
     TABLE.method(
         "cp-sat",
         exact=True,
-        description="CP-SAT: one integer variable a cut",
+        description="CP-SAT: one integer variable for each cut",
         limited_by_work=True,
         unsupported=lambda instance: formulations.CpSat.unsupported(instance),
         engines=("cp-sat",),

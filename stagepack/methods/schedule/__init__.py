@@ -52,7 +52,7 @@ METHODS: tuple[Method[PipelineSchedule, ScheduleSolution], ...] = (
     TABLE.method(
         "cp-sat",
         exact=True,
-        description="CP-SAT: an interval an operation, in the time of its device",
+        description="CP-SAT: one interval for each operation; those of a device do not overlap",
         limited_by_work=True,
         unsupported=lambda instance: formulations.CpSat.unsupported(instance),
         engines=("cp-sat",),
