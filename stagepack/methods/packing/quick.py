@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from stagepack.heuristics.packing import effort
@@ -91,7 +91,9 @@ def before_it_is_too_late(attempt: Attempt) -> Callable[[], bool]:
     return go_on
 
 
-def place_more(attempt: Attempt, quick: Quick, *, enough: float = 0, following: float = 0) -> Quick:
+def place_more(
+    attempt: Attempt, quick: Quick, *, enough: float = 0, following: Sequence[float] = ()
+) -> Quick:
     """Offer more placements in n log n, by other classes; none is begun that would not end in time.
 
     Parameters
@@ -101,10 +103,10 @@ def place_more(attempt: Attempt, quick: Quick, *, enough: float = 0, following: 
         The first one.
     enough : float
         A peak so many times the bound is left as it is after two placements.
-    following : float
-        What comes next takes so many times as long as the first placement.  Where there is time
-        for that, but not for another placement as well, it is left to it, unless the lowest so far
-        is far above its bound.
+    following : sequence of float
+        Times that what comes next takes until it has its first and its further results, in terms
+        of the first placement.  Where there is time for one of these, but not for other placements
+        as well, it is left to it, unless the lowest so far is far above its bound.
     """
     progress, bound = attempt.progress, attempt.progress.bound or 0
     if attempt.instance.objective is Objective.SPILL:
@@ -115,7 +117,10 @@ def place_more(attempt: Attempt, quick: Quick, *, enough: float = 0, following: 
         left = progress.remaining / max(quick.seconds, 1e-9)
         if left < ANOTHER or not attempt.keep_going():
             break
-        if least <= POOR * bound and following <= left < following + ANOTHER:
+        alone = any(
+            time <= left < time + others * ANOTHER for others, time in enumerate(following, 1)
+        )
+        if least <= POOR * bound and alone:
             break
         if turn and least <= enough * bound:
             break

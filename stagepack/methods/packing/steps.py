@@ -65,8 +65,9 @@ CROWDED = 300_000_000
 EVEN = 0.5
 """Part of time that is nearly full from which on a core would be about everything."""
 
-FIRST_CORE = 3.0
-"""How long the first packing from a core takes, in terms of a first placement by valleys."""
+FIRST_CORE, GROWN_CORE = 3.0, 6.0
+"""How long the first packing from a core takes, and how long until the first one from a core that
+has grown, in terms of a first placement by valleys."""
 
 
 def spill_by_value(attempt: Attempt) -> None:
@@ -371,7 +372,7 @@ def dive_at_length(attempt: Attempt, settings: Settings) -> None:
             greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
         place_anew(attempt, quick, settings.seed)
         return
-    quick = place_more(attempt, quick, following=FIRST_CORE)
+    quick = place_more(attempt, quick, following=(FIRST_CORE, GROWN_CORE))
     if attempt.progress.remaining < FIRST_CORE * quick.seconds:
         place_anew(attempt, quick, settings.seed)
     elif attempt.keep_going():

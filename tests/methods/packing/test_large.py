@@ -91,15 +91,18 @@ def test_a_peak_far_above_its_bound_is_told_in_words(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("left", "following", "begun"),
     [
-        (1.0, 3.0, 0),  # another one would not end
-        (2.0, 3.0, 4),  # nor would what follows
-        (3.5, 3.0, 0),  # what follows, and nothing else
-        (9.0, 3.0, 4),
-        (2.0, 0.0, 4),
+        (1.0, (3.0,), 0),  # another one would not end
+        (2.0, (3.0,), 4),  # nor would what follows
+        (3.5, (3.0,), 0),  # what follows, and nothing else
+        (9.0, (3.0,), 4),
+        (2.0, (), 4),
+        (5.0, (3.0, 6.0), 4),
+        (8.0, (3.0, 6.0), 0),  # what follows, and once more
+        (9.0, (3.0, 6.0), 4),
     ],
 )
 def test_nothing_is_begun_that_would_not_end(
-    left: float, following: float, begun: int, monkeypatch: pytest.MonkeyPatch
+    left: float, following: tuple[float, ...], begun: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     instance, clock, placed = crowd(300), [0.0], []
     attempt = Attempt(instance, Progress(instance.evaluate, instance.check))
