@@ -144,7 +144,7 @@ class Blocks:
         looks()
         if len(pairs):
             load -= _shared(pairs, ptr, first, end, high - low, len(time))
-        range_ptr, range_low, range_high = _ranges(instance, block, size, fixed)
+        range_ptr, range_low, range_high = _ranges(instance, block, size, fixed, looks)
         unit = _unit(instance, alignment, range_low)
         return cls(
             block=block,
@@ -344,7 +344,7 @@ def aligned_unit(unit: int, alignment: Array) -> int:
 
 
 def _ranges(
-    instance: LmemPacking, block: Array, size: Array, fixed: Array
+    instance: LmemPacking, block: Array, size: Array, fixed: Array, looks: Callable[[], object]
 ) -> tuple[Array, Array, Array]:
     """Return the ranges of every block: allowed less reserved ones, or the fixed place."""
     b = len(size)
@@ -374,6 +374,7 @@ def _ranges(
     holes = _without([(0, 2**62)], instance.reserved)
     free = block[free_to_go]
     for begin, end in holes:
+        looks()  # of thousands of reserved ranges, each is compared with all blocks
         count[free] += size[free] <= end - begin
     ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
     low, high = np.empty((2, int(ptr[-1])), dtype=np.int64)
@@ -381,6 +382,7 @@ def _ranges(
         low[ptr[at] : ptr[at + 1]], high[ptr[at] : ptr[at + 1]] = zip(*row, strict=True)
     cursor = ptr[free]
     for begin, end in holes:
+        looks()
         fits = size[free] <= end - begin
         low[cursor[fits]], high[cursor[fits]] = begin, end
         cursor += fits

@@ -391,3 +391,17 @@ def test_a_buffer_that_conflicts_with_all_others(hub: int) -> None:
     (_, clique), count, _ = cover.covered(instance, np.arange(n))
     assert count == n - 1
     assert len(clique) == 2 * (n - 1)
+
+
+def test_many_reserved_ranges_ask_one_by_one() -> None:
+    """Of thousands nothing was asked for 0.2 s."""
+    asked = []
+    reserved = [(10 * at, 10 * at + 3) for at in range(50)]
+    instance = LmemPacking.from_arrays([5, 6], [0, 1], [2, 3], reserved=reserved)
+
+    def keep_going() -> bool:
+        asked.append(True)
+        return True
+
+    Blocks.of(instance, keep_going)
+    assert len(asked) > 2 * len(reserved)
