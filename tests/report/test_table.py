@@ -18,6 +18,7 @@ from stagepack.report.table import (
     methods_table,
     parameters_table,
 )
+from stagepack.report.templating import part
 from stagepack.solve import MethodInfo
 from tests.compare.sample import cut, network
 from tests.report.printed import printed
@@ -151,3 +152,9 @@ def test_a_stage_of_one_layer_is_no_range() -> None:
     instance = network(3, 3, name="net")
     found = stages(estimate(instance, cut(instance, 0)))
     assert [row[1] for row in found.rows] == ["0", "1", "2"]
+
+
+def test_narrow_screens_do_without_what_narrow_terminals_do_without() -> None:
+    html = str(part("sheet", Sheet(("stage", "of"), [["0", "9"]], ("stage",), spare=("of",))))
+    assert "<td>0</td>" in html
+    assert '<td class="number aside">9</td>' in html
