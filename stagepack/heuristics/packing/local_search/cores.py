@@ -223,7 +223,7 @@ class _Cores:
                 joining = members[np.logical_or.reduce(high)] if high else members[:0]
                 joining = joining[~self.core[joining]]
                 goal = max(goal, peak)
-            placed = len(members) - np.count_nonzero(self.core)
+            placed = len(members) - int(np.count_nonzero(self.core))
             self.completing = (effort.spent() - began) * others / max(1, placed)
             if whole:
                 self.found.offer(self.offsets.copy(), "core")
