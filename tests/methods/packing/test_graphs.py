@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,13 @@ from stagepack.solve import solve
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphs, "MANY", 1)
+
+
+@pytest.fixture(autouse=True)
+def _alone() -> Iterator[None]:
+    """Tests of heuristics before these leave work on the clock of the thread."""
+    with effort.counting():
+        yield
 
 
 def drawn(n: int = 40) -> LmemPacking:
