@@ -292,13 +292,14 @@ def _lower(
 def _build(
     core: Blocks, measures: Measures, target: int, keep_going: KeepGoing, found: _Found
 ) -> None:
-    """Pack the core by dives and rules."""
-    for keys in ORDERS.values() if core.b <= LARGEST_DIVE else ():
+    """Pack the core by dives and rules; by one rule where many meet, as valleys are filled then."""
+    crowded = int(measures.meetings.sum()) > MANY_MEETINGS
+    for keys in ORDERS.values() if core.b <= LARGEST_DIVE and not crowded else ():
         if found.peak > target:
             found.offer(
                 place(core, np.lexsort(keys(measures)[::-1]), keep_going=keep_going), "dive"
             )
-    for name in COMPLETING:
+    for name in COMPLETING[:1] if crowded else COMPLETING:
         rule = RULES[name]
         if found.peak > target and (core.b <= LARGE or rule.scalable):
             order = rule.order(measures)
