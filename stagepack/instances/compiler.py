@@ -11,19 +11,21 @@ It depends on internals of numba: versions newer than those tested compile in nu
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 from numba.core import cgutils, datamodel, ir, transforms, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
-from numba.core.datamodel import packer
 from numba.core.lowering import Lower
 from numba.core.postproc import PostProcessor, VariableLifetime
+from numba.core.typing import templates
 from numba.core.typed_passes import NativeLowering, NopythonRewrites
 from numba.core.types.functions import BaseFunction
+from numba.np import arrayobj
 
 TRIED = (0, 68)
 """The latest minor version of numba that this was tried with; the first was 0.61."""
@@ -104,6 +106,11 @@ class Lowering(Lower):
     Those that it is given are held by its caller until it returns.
     """
 
+    def __init__(self, context: Any, library: Any, fndesc: Any, *rest: Any, **other: Any) -> None:
+        fndesc.argtypes = _Whole(fndesc.argtypes)
+        function: Any = super()
+        function.__init__(context, library, fndesc, *rest, **other)
+
     def lower_normal_function(self, fndesc: Any) -> None:
         """Write the function itself; its way in from the interpreter counts as ever."""
         counting: Any = self.context
@@ -148,6 +155,56 @@ class Lowering(Lower):
         named = value.op == "call" and isinstance(self._kind(value.func), types.NamedTupleClass)
         return named or value.op in BORROWED
 
+    def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
+        """Read an entry of an array where it is, without taking the array apart in memory."""
+        array = self._kind(value)
+        if not _is_entry(array, signature.args[1]):
+            function: Any = super()
+            return function.lower_getitem(resty, expr, value, index, signature)
+        pointer = self._entry(value, index, signature.args[1])
+        entry = arrayobj.load_item(self.context, self.builder, array, pointer)
+        return self.context.cast(self.builder, entry, array.dtype, resty)
+
+    def lower_setitem(self, target: Any, index: Any, value: Any, signature: Any) -> Any:
+        """Write an entry of an array likewise."""
+        array, given = self._kind(target), self._kind(value)
+        if not _is_entry(array, signature.args[1]) or not isinstance(given, PLAIN):
+            function: Any = super()
+            return function.lower_setitem(target, index, value, signature)
+        pointer = self._entry(target, index, signature.args[1])
+        entry = self.context.cast(self.builder, self.loadvar(value.name), given, array.dtype)
+        arrayobj.store_item(self.context, self.builder, array, entry, pointer)
+        return None
+
+    def _entry(self, array: Any, index: Any, kind: Any) -> Any:
+        """Return where an entry of an array is; indices below zero count from its end."""
+        builder, whole, chosen = self.builder, self.loadvar(array.name), self.loadvar(index.name)
+        model = self.context.data_model_manager[self._kind(array)]
+
+        def field(name: str) -> Any:
+            return builder.extract_value(whole, model.get_field_position(name))
+
+        shape = cgutils.unpack_tuple(builder, field("shape"))
+        if isinstance(kind, types.Integer):
+            given = [(chosen, self._kind(index), kind)]
+        else:
+            parts = cgutils.unpack_tuple(builder, chosen)
+            given = list(zip(parts, self._kind(index).types, kind.types, strict=True))
+        places = [
+            arrayobj.fix_integer_index(
+                self.context, builder, wanted, self.context.cast(builder, part, own, wanted), size
+            )
+            for (part, own, wanted), size in zip(given, shape, strict=True)
+        ]
+        if self._kind(array).layout != "C":
+            strides = cgutils.unpack_tuple(builder, field("strides"))
+            ways = [builder.mul(*one) for one in zip(strides, places, strict=True)]
+            return cgutils.pointer_add(builder, field("data"), functools.reduce(builder.add, ways))
+        place = places[0]
+        for size, one in zip(shape[1:], places[1:], strict=True):
+            place = builder.add(builder.mul(place, size), one)
+        return builder.gep(field("data"), [place])
+
     def delvar(self, name: str) -> None:
         """Let go of what is counted; of anything else nothing is left to do."""
         if self.context.enable_nrt and self._holds(self.fndesc.typemap[name]):
@@ -158,6 +215,14 @@ class Lowering(Lower):
         """Make room for a variable; numba would ask LLVM how large it is, for debuggers alone."""
         del datamodel
         return cgutils.alloca_once(self.builder, lltype, name=name, zfill=False)
+
+
+def _is_entry(array: Any, index: Any) -> bool:
+    """Whether an index of an array names a single entry of it."""
+    if not isinstance(array, types.Array) or array.ndim == 0:
+        return False
+    kinds = index.types if isinstance(index, types.BaseTuple) else (index,)
+    return len(kinds) == array.ndim and all(isinstance(one, types.Integer) for one in kinds)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -249,7 +314,7 @@ class _PartLibrary(JITCodeLibrary):
         return self._own()
 
     def add_ir_module(self, module: Any) -> None:
-        """Take code; what is given bundles is put into its callers as if these were many values."""
+        """Take code; put it into its callers as if all parts of arguments were given one by one."""
         for function in module.functions:
             values = sum(map(_bundled, function.function_type.args))
             if values and not function.is_declaration:
@@ -285,29 +350,16 @@ def _with_parts(libraries: Iterable[Any]) -> list[Any]:
 Whole.library, Part.library = _WholeLibrary, _PartLibrary
 
 
-KindT = TypeVar("KindT", bound=type)
-_bundles: set[type] = set()
+class _Whole(tuple[Any, ...]):
+    """Kinds of a function's arguments, whose arrays and named tuples are given as they are.
 
-
-def bundle(kind: KindT) -> KindT:
-    """Let functions be given a named tuple of many arrays as one value.
-
-    Numba gives each pointer and length by itself, and puts them together again in every function,
-    for LLVM to find out that nothing happens: a sixth of the time of a search in many functions.
+    Numba gives every pointer and length in them by itself, and puts them together again in the
+    function, for LLVM to find out that nothing happens.
     """
-    if _tried(numba.__version__):
-        _bundles.add(kind)
-        numbas: Any = datamodel
-        numbas.ArgPacker = _Packer
-    return kind
 
-
-class _Packer(packer.ArgPacker):
-    """How a function is given its arguments."""
-
-    def __init__(self, models: Any, kinds: Iterable[Any]) -> None:
-        packs: Any = super()
-        packs.__init__(_Models(models), kinds)
+    def packed(self, models: Any) -> Any:
+        """Return how a function is given its arguments."""
+        return _packer_of(_Models(models), tuple(self))
 
 
 class _Models:
@@ -319,11 +371,11 @@ class _Models:
     def lookup(self, kind: Any) -> Any:
         """Return how arguments of a kind are given."""
         model = self._models.lookup(kind)
-        return _Bundle(model) if getattr(kind, "instance_class", None) in _bundles else model
+        return _AsIs(model) if isinstance(kind, types.Array | types.BaseNamedTuple) else model
 
 
-class _Bundle:
-    """How a bundle is given: as it is."""
+class _AsIs:
+    """How an array, or a named tuple, is given: as it is."""
 
     def __init__(self, model: Any) -> None:
         self.get_argument_type = model.get_value_type
@@ -336,8 +388,21 @@ class _Bundle:
     from_argument = as_argument
 
 
+_packer_of: Callable[..., Any] = datamodel.ArgPacker
+
+
+def _pack(models: Any, kinds: Any) -> Any:
+    """Return how a function is given its arguments: others than ours in numba's way."""
+    return kinds.packed(models) if isinstance(kinds, _Whole) else _packer_of(models, kinds)
+
+
+if _tried(numba.__version__):
+    numbas: Any = datamodel
+    numbas.ArgPacker = _pack
+
+
 def _bundled(kind: Any) -> int:
-    """Return how many values there are in a bundle, given LLVM's kind of it; 0: it is none."""
+    """Return how many values there are in an argument that is given as it is; 0 in others."""
     return sum(_bundled(one) or getattr(one, "count", 1) for one in getattr(kind, "elements", ()))
 
 
@@ -352,12 +417,24 @@ def quick() -> Iterator[None]:
         return
     function: Any = BaseFunction
     processor: Any = PostProcessor
-    asked, run = function.get_call_type, processor.run
+    template: Any = templates._OverloadFunctionTemplate
+    asked, run, jitter = function.get_call_type, processor.run, template._get_jit_decorator
     function.get_call_type, processor.run = _remembering(asked), _processing(run)
+    template._get_jit_decorator = _in_parts(jitter)
     try:
         yield
     finally:
         function.get_call_type, processor.run = asked, run
+        template._get_jit_decorator = jitter
+
+
+def _in_parts(jitter: Callable[..., Any]) -> Callable[..., Any]:
+    """Return how numba's own functions are compiled: as parts, too."""
+
+    def lean(self: Any) -> Callable[..., Any]:
+        return functools.partial(jitter(self), no_cfunc_wrapper=True, pipeline_class=Part)
+
+    return lean
 
 
 def _processing(run: Callable[..., None]) -> Callable[..., None]:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stagepack.instances.compiled import record
-from stagepack.instances.compiler import bundle
 from stagepack.instances.profile import Array
 
 Record = Any
@@ -111,7 +110,6 @@ twin.  Others from 0 up: the block that was placed; below 0: an exclusion, whose
 -1 - cause."""
 
 
-@bundle
 class SearchState(NamedTuple):
     """A search under way: a component, which does not change, and what is known so far.
 
