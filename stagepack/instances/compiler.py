@@ -20,11 +20,12 @@ from numba.core import cgutils, datamodel, ir, transforms, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
+from numba.core.datamodel import packer
 from numba.core.lowering import Lower
 from numba.core.postproc import PostProcessor, VariableLifetime
-from numba.core.typing import templates
 from numba.core.typed_passes import NativeLowering, NopythonRewrites
 from numba.core.types.functions import BaseFunction
+from numba.core.typing import templates
 from numba.np import arrayobj
 
 TRIED = (0, 68)
@@ -107,7 +108,7 @@ class Lowering(Lower):
     """
 
     def __init__(self, context: Any, library: Any, fndesc: Any, *rest: Any, **other: Any) -> None:
-        fndesc.argtypes = _Whole(fndesc.argtypes)
+        fndesc.argtypes = Given(fndesc.argtypes)
         function: Any = super()
         function.__init__(context, library, fndesc, *rest, **other)
 
@@ -139,6 +140,10 @@ class Lowering(Lower):
     def _kind(self, variable: Any) -> Any:
         return self.fndesc.typemap[variable.name]
 
+    def _load(self, variable: Any) -> Any:
+        function: Any = self
+        return function.loadvar(variable.name)
+
     def _holds(self, kind: Any) -> bool:
         """Whether values of a kind are arrays, or have some within."""
         model: Any = self.context.data_model_manager[kind]
@@ -158,7 +163,7 @@ class Lowering(Lower):
     def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
         """Read an entry of an array where it is, without taking the array apart in memory."""
         array = self._kind(value)
-        if not _is_entry(array, signature.args[1]):
+        if not self._is_entry(array, signature.args[1]):
             function: Any = super()
             return function.lower_getitem(resty, expr, value, index, signature)
         pointer = self._entry(value, index, signature.args[1])
@@ -168,17 +173,24 @@ class Lowering(Lower):
     def lower_setitem(self, target: Any, index: Any, value: Any, signature: Any) -> Any:
         """Write an entry of an array likewise."""
         array, given = self._kind(target), self._kind(value)
-        if not _is_entry(array, signature.args[1]) or not isinstance(given, PLAIN):
+        if not (self._is_entry(array, signature.args[1]) and isinstance(given, PLAIN)):
             function: Any = super()
             return function.lower_setitem(target, index, value, signature)
         pointer = self._entry(target, index, signature.args[1])
-        entry = self.context.cast(self.builder, self.loadvar(value.name), given, array.dtype)
+        entry = self.context.cast(self.builder, self._load(value), given, array.dtype)
         arrayobj.store_item(self.context, self.builder, array, entry, pointer)
         return None
 
+    def _is_entry(self, array: Any, index: Any) -> bool:
+        """Whether an index of an array names a single entry of it, and bounds are not checked."""
+        if not isinstance(array, types.Array) or array.ndim == 0 or self.context.enable_boundscheck:
+            return False
+        kinds: Any = index.types if isinstance(index, types.Tuple | types.UniTuple) else (index,)
+        return len(kinds) == array.ndim and all(isinstance(one, types.Integer) for one in kinds)
+
     def _entry(self, array: Any, index: Any, kind: Any) -> Any:
         """Return where an entry of an array is; indices below zero count from its end."""
-        builder, whole, chosen = self.builder, self.loadvar(array.name), self.loadvar(index.name)
+        builder, whole, chosen = self.builder, self._load(array), self._load(index)
         model = self.context.data_model_manager[self._kind(array)]
 
         def field(name: str) -> Any:
@@ -215,14 +227,6 @@ class Lowering(Lower):
         """Make room for a variable; numba would ask LLVM how large it is, for debuggers alone."""
         del datamodel
         return cgutils.alloca_once(self.builder, lltype, name=name, zfill=False)
-
-
-def _is_entry(array: Any, index: Any) -> bool:
-    """Whether an index of an array names a single entry of it."""
-    if not isinstance(array, types.Array) or array.ndim == 0:
-        return False
-    kinds = index.types if isinstance(index, types.BaseTuple) else (index,)
-    return len(kinds) == array.ndim and all(isinstance(one, types.Integer) for one in kinds)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -350,16 +354,20 @@ def _with_parts(libraries: Iterable[Any]) -> list[Any]:
 Whole.library, Part.library = _WholeLibrary, _PartLibrary
 
 
-class _Whole(tuple[Any, ...]):
+class Given(tuple[Any, ...]):
     """Kinds of a function's arguments, whose arrays and named tuples are given as they are.
 
     Numba gives every pointer and length in them by itself, and puts them together again in the
-    function, for LLVM to find out that nothing happens.
+    function, for LLVM to find out that nothing happens.  Kept with kernels in the cache.
     """
 
-    def packed(self, models: Any) -> Any:
-        """Return how a function is given its arguments."""
-        return _packer_of(_Models(models), tuple(self))
+
+class _Packer(packer.ArgPacker):
+    """How a function is given its arguments: others than ours in numba's way."""
+
+    def __init__(self, models: Any, kinds: Iterable[Any]) -> None:
+        packs: Any = super()
+        packs.__init__(_Models(models) if isinstance(kinds, Given) else models, kinds)
 
 
 class _Models:
@@ -375,7 +383,7 @@ class _Models:
 
 
 class _AsIs:
-    """How an array, or a named tuple, is given: as it is."""
+    """How an array, or a named tuple, is given."""
 
     def __init__(self, model: Any) -> None:
         self.get_argument_type = model.get_value_type
@@ -388,17 +396,9 @@ class _AsIs:
     from_argument = as_argument
 
 
-_packer_of: Callable[..., Any] = datamodel.ArgPacker
-
-
-def _pack(models: Any, kinds: Any) -> Any:
-    """Return how a function is given its arguments: others than ours in numba's way."""
-    return kinds.packed(models) if isinstance(kinds, _Whole) else _packer_of(models, kinds)
-
-
 if _tried(numba.__version__):
     numbas: Any = datamodel
-    numbas.ArgPacker = _pack
+    numbas.ArgPacker = _Packer
 
 
 def _bundled(kind: Any) -> int:

@@ -251,6 +251,97 @@ def _chosen(values: np.ndarray, which: np.ndarray) -> int:
     return total
 
 
+ENTRY = np.dtype([("place", np.int64), ("share", np.float64)], align=True)
+
+
+def _moved(rows: Any, flags: Any, entries: Any, at: Any) -> float:
+    """Read and write entries by indices of all sorts: from the end, narrow, unsigned, constant."""
+    n = len(at)
+    total = 0.0
+    for k in range(n):
+        i = at[k]
+        total += rows[i, -1] + rows[-1, i] * 10 + rows[np.uint64(k), 0] * 100
+        rows[i, k % 2] = k + 0.75
+        flags[i] = rows[i, 0]
+        flags[-1 - k] = not flags[i]
+        entries[i].place = k
+        entries[-1].share += entries[i].place * 0.5
+    return total
+
+
+@pytest.mark.parametrize("order", ["C", "F", "steps"])
+@pytest.mark.parametrize("kind", [np.int64, np.int16, np.float32])
+@pytest.mark.parametrize("way", [inner, step, inlined])
+def test_entries_of_arrays_are_those_of_numpy(way: Any, kind: Any, order: str) -> None:
+    part = way(_moved)
+
+    def whole(rows: Any, flags: Any, entries: Any, at: Any) -> float:
+        return float(part(rows, flags, entries, at))
+
+    kernel: Any = njit(**compiler.options(compiler.Whole))(whole)
+    results = []
+    for run in (_moved, kernel):
+        rows = np.arange(25, dtype=kind).reshape(5, 5)
+        rows = np.asfortranarray(rows) if order == "F" else rows
+        flags, entries = np.zeros(5, np.bool_), np.zeros(5, np.dtype((np.record, ENTRY)))
+        at = np.array([1, 4, 0, 2], np.uint8)
+        if order == "steps":
+            rows, flags = np.repeat(rows, 2, axis=1)[:, ::2], np.zeros(10, np.bool_)[::2]
+            entries, at = np.repeat(entries, 3)[::3], at[::-1]
+        total = run(rows, flags, entries, at)
+        results.append((total, rows.tolist(), flags.tolist(), entries.tolist()))
+    assert results[0] == results[1]
+
+
+class _Deep(NamedTuple):
+    rows: Any
+    pair: Any
+    flag: bool
+    share: float
+
+
+@lean
+def test_arrays_and_tuples_are_given_as_they_are_by_ours_alone() -> None:
+    """Others' functions call ours, and ours theirs, each in its way."""
+
+    def sums(given: _Deep, times: int, more: Any) -> float:
+        pair = given.pair
+        return float(
+            given.rows[1, 0] * times + pair.left[0] + pair.right[-1] + more[0] * given.flag
+        )
+
+    added: Any = inner(sums)
+
+    @njit
+    def others(given: Any, more: Any) -> Any:
+        return added(given, 2, more) + given.share + np.empty(3, np.int8).size
+
+    def whole(given: Any, more: Any) -> float:
+        return float(others(given, more) + added(given, 3, more) + np.empty(4, np.int8).size)
+
+    kernel: Any = njit(**compiler.options(compiler.Whole))(whole)
+    given = _Deep(np.array([[1, 2], [3, 4]]), _Pair(np.array([5]), np.array([6, 7])), True, 0.5)
+    more = np.array([8.0])
+    ours = 3 * np.array([1, 1]) * [2, 3] + 5 + 7 + 8
+    assert others(given, more) == ours[0] + 0.5 + 3
+    assert kernel(given, more) == ours.sum() + 0.5 + 3 + 4
+    (made,) = added.overloads.values()
+    assert isinstance(made.fndesc.argtypes, compiler.Given)
+    (theirs,) = others.overloads.values()
+    assert not isinstance(theirs.fndesc.argtypes, compiler.Given)
+
+
+@lean
+def test_bounds_are_checked_where_a_debugger_asks() -> None:
+    def entry(row: Any, at: int) -> Any:
+        return row[at]
+
+    kernel: Any = njit(boundscheck=True, **compiler.options(compiler.Whole))(entry)
+    assert kernel(np.array([1, 2]), -1) == 2
+    with pytest.raises(IndexError):
+        kernel(np.array([1, 2]), 2)
+
+
 @lean
 def test_arrays_are_counted_only_where_some_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are given belong to the caller; those that are made are freed."""
