@@ -312,9 +312,10 @@ def test_arrays_and_tuples_are_given_as_they_are_by_ours_alone() -> None:
 
     added: Any = inner(sums)
 
-    @njit
-    def others(given: Any, more: Any) -> Any:
+    def foreign(given: Any, more: Any) -> Any:
         return added(given, 2, more) + given.share + np.empty(3, np.int8).size
+
+    others: Any = njit(foreign)
 
     def whole(given: Any, more: Any) -> float:
         return float(others(given, more) + added(given, 3, more) + np.empty(4, np.int8).size)
