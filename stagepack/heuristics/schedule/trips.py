@@ -14,9 +14,10 @@ schedule; if it is given the earliest time of each, the result is a bound.  Swee
 keep more and more labels, in the end all.  Sweeps for bounds begin with W's that may be
 interrupted, which fill idle time and leave few decisions; when those are complete, the W's of one
 more stage at a time may not be interrupted.  Further sweeps for schedules stay near a route, which
-is the number of F's before each B: that of the best label with interruptible W's, and that of the
-best known schedule.  Labels of the first k microbatches alone are a bound on any k consecutive
-microbatches; they are used for the microbatches that have not begun.
+is the number of F's before each B: first that of the best label with interruptible W's, then those
+with the W's of more and more stages in one piece, and that of the best known schedule.  Labels of
+the first k microbatches alone are a bound on any k consecutive microbatches; they are used for the
+microbatches that have not begun.
 
 Cost: O(labels * places of microbatches under way) a step, m p steps.  With F and B as single
 operations there are a few hundred labels at 8 stages, with separate W's some 10,000 at 6.  Source:
@@ -64,7 +65,7 @@ SWEEPS = (
     (500, Way.BEST),
     (500, Way.NEAR),
     (2_000, Way.MERGED),
-    (2_000, Way.NEAR),
+    (1_500, Way.NEAR),
     (16_000, Way.MERGED),
     (6_000, Way.NEAR),
     (24_000, Way.MERGED),
@@ -73,7 +74,7 @@ SWEEPS = (
 )
 """Labels of a step, and what becomes of more."""
 
-ROUNDED = 500
+ROUNDED = 250
 """Labels of a step where F's are as many as with W's interrupted."""
 
 NEAR = 1
@@ -85,8 +86,8 @@ WINDOW = 24
 TRIED = 4
 """Labels compared for each that is kept, of those that were least idle."""
 
-PATIENCE, FRUITLESS = 6, 0.25
-"""Sweeps in turn that have found nothing, after which only a part of the time is taken."""
+PATIENCE, FRUITLESS = 4, 0.25
+"""Entries of `SWEEPS` in turn that find nothing, after which only a part of the time is taken."""
 
 ROOM, STEPS = 60_000, 4_000_000
 """Labels that are made at a time, and steps of a kernel call: a twentieth of a second."""
@@ -94,7 +95,7 @@ ROOM, STEPS = 60_000, 4_000_000
 SORTED = 20
 """Steps that sorting counts as, a label."""
 
-COST = 0.6
+COST = 0.4
 """Steps that a number of a label costs, written or compared."""
 
 PARENTS = 10_000_000
@@ -285,30 +286,55 @@ class Trips:
     def _all(self) -> Iterator[None]:
         """Sweep after sweep, until one had all labels, or cannot; yield to look at the clock."""
         for width, way in SWEEPS:
+            before = self._progress.objective, self._progress.bound
             if way is Way.NEAR:
-                yield from self._near(width)
-                if self._hopeless:
-                    return
-                continue
-            whole = self._whole if way is Way.MERGED else self._p
-            while True:
-                yield from self._sweep(width, way, whole)
-                if self._hopeless or (whole == self._p and not self._cut):
-                    return
-                if self._cut:
-                    break
-                self._whole = whole = min(max(2, whole + 1), self._p)  # one makes no difference
+                yield from self._gradually(width)
+                yield from self._near_best(width)
+            elif (yield from self._to_the_end(width, way)):
+                return
+            if self._hopeless:
+                return
+            after = self._progress.objective, self._progress.bound
+            self._fruitless = self._fruitless + 1 if before == after else 0
 
-    def _near(self, width: int) -> Iterator[None]:
-        """Sweep where F's are as many as with W's interrupted; then near the best schedule."""
-        if self._whole < self._p:
-            yield from self._sweep(width, Way.BEST, self._whole)
-            if self._route is not None:
-                yield from self._sweep(ROUNDED, Way.NEAR, self._p, self._route, 0)
+    def _to_the_end(self, width: int, way: Way) -> Generator[None, None, bool]:
+        """Sweep, for bounds with W's of ever more stages in one piece; return whether all is known.
+
+        Once labels are too many, more such stages only make more of them.
+        """
+        whole = self._whole if way is Way.MERGED else self._p
+        while True:
+            yield from self._sweep(width, way, whole)
+            if self._hopeless or self._cut or whole == self._p:
+                return not self._cut
+            self._whole = whole = self._next(whole)
+
+    def _next(self, whole: int) -> int:
+        """Return how many stages have W's in one piece after so many: one makes no difference."""
+        return min(max(2, whole + 1), self._p)
+
+    def _gradually(self, width: int) -> Iterator[None]:
+        """Sweep near a route from sweep to sweep, with W's of ever more stages in one piece.
+
+        After each of them a sweep with the W's of all stages in one piece looks whether its route
+        is good.  Where nothing shorter is left near a route, nor will more such stages find it.
+        """
+        route, whole = None, self._whole
+        while whole < self._p and not self._hopeless:
+            way = Way.BEST if route is None else Way.NEAR
+            yield from self._sweep(width, way, whole, route, NEAR)
+            route, whole = self._route, self._next(whole)
+            if route is None:
+                break
+            yield from self._sweep(ROUNDED, Way.NEAR, self._p, route, 0)
+
+    def _near_best(self, width: int) -> Iterator[None]:
+        """Sweep near the best schedule, while that finds better ones."""
         before = None
-        while self._progress.solution is not None and self._progress.objective != before:
-            before = self._progress.objective
-            route = route_of(self._instance, self._progress.solution)
+        while not self._hopeless and self._progress.objective not in (None, before):
+            before, best = self._progress.objective, self._progress.solution
+            assert best is not None
+            route = route_of(self._instance, best)
             yield from self._sweep(width, Way.NEAR, self._p, route, NEAR)
 
     # ------------------------------------------------------------------ a sweep
@@ -316,7 +342,7 @@ class Trips:
     def _sweep(
         self, width: int, way: Way, whole: int, route: Array | None = None, near: int = 0
     ) -> Iterator[None]:
-        """Sweep once, and note whether anything became better.
+        """Sweep once.
 
         Parameters
         ----------
@@ -331,13 +357,10 @@ class Trips:
         """
         value = self._progress.objective
         upper = FAR if value is None or way is Way.ALL else int(value)
-        before = value, self._progress.bound
         shape = self._chain.m, self._p
         self._least = np.zeros(shape, dtype=np.int64) if route is None else route - near
         self._most = np.full(shape, FAR) if route is None else route + near
         yield from self._swept(min(width, PARENTS // math.prod(shape)), way, upper, whole)
-        after = self._progress.objective, self._progress.bound
-        self._fruitless = self._fruitless + 1 if before == after else 0
 
     def _swept(self, width: int, way: Way, upper: int, whole: int) -> Iterator[None]:
         """Make labels step after step; offer the best last one, and raise the bound."""
@@ -474,7 +497,8 @@ class Trips:
         """Return so many labels, and their places: some stand for others of the same key, too.
 
         First those that are little later than these.  Where labels are merged, they become as
-        early as each of these, with as many W's done.  More are left where there are more keys.
+        early as each of these, once they have run the W's that these have done.  More are left
+        where there are more keys.
         """
         p, weight = self._p, self._sweeping.weight
         place = np.arange(len(labels))
@@ -488,7 +512,7 @@ class Trips:
                 yield
             order = np.argsort(least, kind="stable")
             gone, many = np.zeros(len(labels), dtype=np.bool_), len(labels) - width
-            if not kernels.absorb(p, labels, order, whose, gone, many, way is Way.MERGED):
+            if not kernels.absorb(p, labels, weight, order, whose, gone, many, way is Way.MERGED):
                 break
             labels, key, place = labels[~gone], key[~gone], place[~gone]
         return labels, place

@@ -461,9 +461,33 @@ def nearest(
     state[0], state[1] = u, steps
 
 
+@step
+def _merge(p: int, one: Array, other: Array, weight: Array) -> None:
+    """Make one label as early as another, too: neither may be needed any more.
+
+    It has only the W's done that it could not run until the other label is free.
+    """
+    for s in range(p):
+        free = min(one[2 * p + s], other[2 * p + s])
+        done: int = 0
+        for label in (one, other):
+            time = label[2 * p + s] - free
+            done = max(done, label[p + s] - (time // weight[s] if weight[s] > 0 else 0))
+        one[p + s], one[2 * p + s] = done, free
+    for x in range(3 * p, len(one)):
+        one[x] = min(one[x], other[x])
+
+
 @compiled
 def absorb(
-    p: int, labels: Array, order: Array, whose: Array, gone: Array, most: int, merge: bool
+    p: int,
+    labels: Array,
+    weight: Array,
+    order: Array,
+    whose: Array,
+    gone: Array,
+    most: int,
+    merge: bool,
 ) -> int:
     """Let labels stand for others, too, in turn: of two, one is kept.
 
@@ -472,6 +496,8 @@ def absorb(
     p : int
     labels : ndarray of int64, shape (n, columns)
         Updated.
+    weight : ndarray of int64, shape (p,)
+        Cycles of W.
     order : ndarray of int64, shape (n,)
         Labels for which another may stand.
     whose : ndarray of int64, shape (n,)
@@ -496,9 +522,8 @@ def absorb(
             break
         if u < 0 or gone[u] or stays[v]:
             continue
-        for x in range(p, labels.shape[1] if merge else 0):
-            one, other = labels[u, x], labels[v, x]
-            labels[u, x] = max(one, other) if x < 2 * p else min(one, other)
+        if merge:
+            _merge(p, labels[u], labels[v], weight)
         gone[v] = stays[u] = True
         count += 1
     return count
