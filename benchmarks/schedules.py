@@ -234,6 +234,8 @@ def against_torch(quick: bool, limit: float) -> list[dict[str, Any]]:
                 }
             )
             print(*found[-1].values(), file=sys.stderr, flush=True)
+    if not found:
+        raise SystemExit(f"no layout is named like {pattern!r}; names look like 'V p=8 m=16'")
     return found
 
 

@@ -80,11 +80,8 @@ ROUNDED = 250
 NEAR = 1
 """F's more or less before a B than on the route that a sweep stays near."""
 
-WINDOW = 24
-"""Labels of the same key that each is compared with when some stand for others."""
-
-TRIED = 4
-"""Labels compared for each that is kept, of those that were least idle."""
+WINDOW, TRIED = 24, 4
+"""Labels of its key that each is compared with; labels so compared for each that is kept."""
 
 PATIENCE, FRUITLESS = 4, 0.25
 """Entries of `SWEEPS` in turn that find nothing, after which only a part of the time is taken."""
@@ -92,11 +89,8 @@ PATIENCE, FRUITLESS = 4, 0.25
 ROOM, STEPS = 60_000, 4_000_000
 """Labels that are made at a time, and steps of a kernel call: a twentieth of a second."""
 
-SORTED = 20
-"""Steps that sorting counts as, a label."""
-
-COST = 0.4
-"""Steps that a number of a label costs, written or compared."""
+SORTED, COST = 20, 0.4
+"""Steps that sorting a label counts as, and writing or comparing a number of it."""
 
 PARENTS = 10_000_000
 """Labels of all steps together, at most, of a sweep: twelve bytes each say where it comes from."""
@@ -571,10 +565,7 @@ class Trips:
         return np.concatenate([np.array(row, dtype=np.int64) for row in runs])
 
     def _notes(self, steps: list[Step], last: int, upper: int) -> Iterator[list[list[int]]]:
-        """Yield what every step runs on the way to a last label: stages, and W's before it.
-
-        These are F's, and at last a B.
-        """
+        """Yield what every step runs until a last label: stages of F's, at last a B, and W's."""
         turns = []
         for step in reversed(steps):
             turns.append(int(step.child[last]))
