@@ -234,8 +234,6 @@ def against_torch(quick: bool, limit: float) -> list[dict[str, Any]]:
                 }
             )
             print(*found[-1].values(), file=sys.stderr, flush=True)
-    if not found:
-        raise SystemExit(f"no layout is named like {pattern!r}; names look like 'V p=8 m=16'")
     return found
 
 
@@ -302,6 +300,8 @@ def laid_out_as(pattern: str) -> list[dict[str, Any]]:
         for told in child.stdout:
             found.append(json.loads(told))
             print(*found[-1].values(), file=sys.stderr, flush=True)
+    if not found:
+        raise SystemExit(f"no layout is named like {pattern!r}; names look like 'V p=8 m=16'")
     return found
 
 
