@@ -46,7 +46,7 @@ def test_comparisons_say_what_fits(tmp_path: Path) -> None:
     for said in (comparison.table(80), comparison._repr_html_()):
         assert "FEASIBLE" not in said
     assert "fits" in comparison.table(80)
-    assert "<td>fits</td>" in comparison._repr_html_()
+    assert ">fits</td>" in comparison._repr_html_()
     assert re.search(r'<span class="status fits"[^>]*>fits</span>', page)
 
 

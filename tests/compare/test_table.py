@@ -105,5 +105,5 @@ def test_what_decides_between_equal_objectives_has_a_column() -> None:
     assert [head[-1] for head in heads[:2]] == ["conflicts", "ratio"], "where there are any"
     assert "conflicts" not in render(compared, 60)
     assert "secondary" in compared.to_csv().splitlines()[0]
-    assert ">Bank conflicts</button></th>" in to_html(compared)
+    assert ">Conflicts</button></th>" in to_html(compared)
     assert all(row["secondary"] is None for row in comparison().rows)

@@ -23,7 +23,7 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
 
     solution_type = GroupingSolution
     rules = Rules(shape, check, evaluate)
-    secondary_name = "bank conflicts"
+    secondary_name = "conflicts"
 
     @classmethod
     def from_arrays(
