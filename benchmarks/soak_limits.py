@@ -52,11 +52,8 @@ OVER, SILENT = 0.5, 0.2
 LEAST = 0.5
 """Part of the limit that a run which counts its work has to use before it ends by it."""
 
-PIECE, USUAL = 30_000, 3.1e-3
-"""Steps of the reference work, and the seconds of CPU that they take on a usual machine."""
-
-OFTEN = 0.1
-"""Seconds of CPU between two pieces of reference work."""
+PIECE, USUAL, OFTEN = 30_000, 3.1e-3, 0.1
+"""Steps of the reference work, its seconds of CPU on a usual machine, and those between pieces."""
 
 CAP = 10
 """Seconds of CPU after which a cell is killed."""
