@@ -104,7 +104,8 @@ class Rewrites(NopythonRewrites):
 class Lowering(Lower):
     """Writes a function's code without counting who holds an array where it makes none.
 
-    Those that it is given are held by its caller until it returns.
+    Those that it is given are held by its caller until it returns.  Single entries of arrays are
+    read and written where they are.
     """
 
     def __init__(self, context: Any, library: Any, fndesc: Any, *rest: Any, **other: Any) -> None:
