@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import stagepack as sp
-from stagepack.integrations.pytorch.plan_measure import PlanMeasure
+from stagepack.planning.measured.figures import PlanMeasure
 
 ORDERS = ("1f1b", "gpipe")
 """Beside the plan's own."""

@@ -90,7 +90,6 @@ if TYPE_CHECKING:
     from stagepack.integrations.pytorch import (
         compile_partitioned_model as compile_partitioned_model,
     )
-    from stagepack.integrations.pytorch import measure_plan as measure_plan
     from stagepack.integrations.pytorch import pipe_model as pipe_model
     from stagepack.integrations.pytorch import profile_model as profile_model
     from stagepack.integrations.pytorch import run_pipeline as run_pipeline
@@ -102,6 +101,7 @@ if TYPE_CHECKING:
     from stagepack.planning import read_plan as read_plan
     from stagepack.planning import read_tuning as read_tuning
     from stagepack.planning import tune as tune
+    from stagepack.planning.measured import measure_plan as measure_plan
     from stagepack.report.pages import report as report
     from stagepack.report.plot import plot as plot
     from stagepack.result import Result as Result
@@ -155,7 +155,6 @@ _NAMES = {
     "stagepack.integrations.pytorch": (
         "build_stages",
         "compile_partitioned_model",
-        "measure_plan",
         "pipe_model",
         "profile_model",
         "run_pipeline",
@@ -170,6 +169,7 @@ _NAMES = {
         "read_tuning",
         "tune",
     ),
+    "stagepack.planning.measured": ("measure_plan",),
     "stagepack.report.pages": ("report",),
     "stagepack.report.plot": ("plot",),
     "stagepack.result": ("Result", "Status", "Termination", "Trace"),

@@ -41,8 +41,9 @@ def measure(
     output: Output = None,
 ) -> None:
     """Run the stages of a plan, a process each: time, memory and spans beside what it said."""
-    from stagepack.integrations.pytorch import measure_plan, require_torch
+    from stagepack.integrations.pytorch import require_torch
     from stagepack.planning.document import read_plan
+    from stagepack.planning.measured import measure_plan
 
     require_writable(output, source=str(plan))
     require_torch()

@@ -8,8 +8,6 @@ chips with local memory, the operators of a stage run in groups (:mod:`.grouped`
 from __future__ import annotations
 
 import dataclasses
-import importlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stagepack.contracts import JsonObject
@@ -261,6 +259,8 @@ def _profiled(
     InputError
         Without a cluster or inputs, and whatever :func:`stagepack.profile_model` refuses.
     """
+    from stagepack.integrations.pytorch import profile_model
+
     if cluster is None:
         raise InputError("is missing", field="cluster", remedy="give the cluster to plan for")
     if "sample_inputs" not in options:
@@ -272,9 +272,6 @@ def _profiled(
     preset, asked = clusters.machine({"cluster": cluster})
     named = preset.cluster.name if isinstance(cluster, Cluster) else cluster
     clock = NANOSECONDS if said.get("measure") else float(preset.cluster.clock)
-    profile_model: Callable[..., ModelProfile] = importlib.import_module(
-        "stagepack.integrations.pytorch"
-    ).profile_model
     training = bool(options.get("training", False))
     profile = profile_model(module, inputs, **{"machine": named, "training": training, **said})
     return profile, clusters.asked({"cluster": asked}, clock)

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from stagepack.integrations.pytorch.pipelining import Running
-    from stagepack.integrations.pytorch.plan_measure import PlanMeasure
     from stagepack.integrations.pytorch.stages import Stages
-    from stagepack.planning.model_plan import ModelPlan
 
 Plan = (
     PipelineSolution | GraphSolution | Result[PipelineSolution] | Result[GraphSolution]
@@ -286,79 +284,3 @@ def run_pipeline(
     from stagepack.integrations.pytorch.pipelining import scheduled
 
     return scheduled(stages, schedule, schedule.solution_in(plan), rank, loss)
-
-
-def measure_plan(
-    module: nn.Module,
-    plan: ModelPlan,
-    sample_inputs: Sequence[Any],
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    orders: Sequence[str] = (),
-    repeats: int = 3,
-    depth: int | None = None,
-    basic_blocks: Sequence[type] = (),
-) -> PlanMeasure:
-    """Run the stages of a plan, a process each, and put what it predicted beside what they took.
-
-    Processes are started anew: call this below ``if __name__ == "__main__":``.  They have as many
-    threads as this one; a profile that was measured beforehand should have had no others.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Of a class that the processes can import.
-    plan : ModelPlan
-        Of the profile that :func:`profile_model` makes with the same arguments.
-    sample_inputs, kwargs, depth, basic_blocks
-        As there: inputs of one microbatch.
-    orders : sequence of str
-        Methods of schedules, such as "gpipe", whose orders of the same operations run as well.
-    repeats : int
-        Steps of each order, after one that is not timed.
-
-    Returns
-    -------
-    PlanMeasure
-
-    Raises
-    ------
-    InputError
-        As :func:`build_stages` and :func:`run_pipeline`; for a plan without stages or
-        of a graph, a module that cannot be handed to processes, a method that finds nothing, or
-        where a process fails: the first one that did is named, and the others are ended.
-    """
-    require_torch()
-    import torch
-
-    from stagepack.integrations.pytorch.benching import Job, measured_plan
-    from stagepack.solve import solve
-
-    if not plan.levels:
-        raise InputError("has no stages", field="plan", remedy="give it what it lacks")
-    if repeats < 1:
-        raise InputError(f"{repeats} steps", field="repeats", remedy="give at least 1")
-    cut: dict[str, Any] = {"depth": depth, "basic_blocks": basic_blocks}
-    partition = plan.level("partition").result.solution
-    if not isinstance(partition, PipelineSolution):
-        raise InputError("is of no chain", field="plan", remedy="plan the chain of the profile")
-    cuts = partition.boundaries
-    build_stages(module, cuts, sample_inputs, kwargs, **cut)
-    answers = {"plan": plan.level("schedule").result.solution}
-    for name in orders:
-        found = solve(plan.schedule, name)
-        if found.solution is None:
-            raise InputError(f"{name} found none", field="orders", remedy="leave it out")
-        answers[name] = found.solution
-    job = Job(
-        module=module,
-        cuts=tuple(cuts),
-        inputs=tuple(sample_inputs),
-        kwargs=kwargs or {},
-        options=cut,
-        schedule=plan.schedule,
-        orders=answers,
-        repeats=repeats,
-        threads=torch.get_num_threads(),
-    )
-    return measured_plan(plan, job)

@@ -16,7 +16,7 @@ from stagepack.errors import InputError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 models = importlib.import_module("tests.integrations.pytorch.models")
-benching = importlib.import_module("stagepack.integrations.pytorch.benching")
+running = importlib.import_module("stagepack.planning.measured.running")
 X = torch.randn(2, 6, 32)
 MODULE = models.encoder(layers=4)
 NET = """
@@ -107,10 +107,10 @@ def test_what_cannot_be_measured_is_refused() -> None:
 
 def test_the_rank_that_failed_first_is_named(tmp_path: Path) -> None:
     """Others fail because of it: where it was ended from outside, it said nothing itself."""
-    assert "call this below" in benching._reason(str(tmp_path), [1, 1])
+    assert "call this below" in running._reason(str(tmp_path), [1, 1])
     (tmp_path / "0.failed").write_text(json.dumps([7, 0, "connection closed"]))
     (tmp_path / "1.failed").write_text(json.dumps([5, 1, "no memory"]))
-    assert benching._reason(str(tmp_path), [1, 1]) == "rank 1: no memory"
+    assert running._reason(str(tmp_path), [1, 1]) == "rank 1: no memory"
     ended = [1, -signal.SIGKILL, -signal.SIGTERM]
-    assert benching._reason(str(tmp_path), ended) == "rank 1 was ended by signal 9"
-    assert benching._reason(str(tmp_path), [3, 1]) == "rank 0 ended with exit code 3"
+    assert running._reason(str(tmp_path), ended) == "rank 1 was ended by signal 9"
+    assert running._reason(str(tmp_path), [3, 1]) == "rank 0 ended with exit code 3"

@@ -36,9 +36,9 @@ from stagepack.instances.schedule.check import measure
 from stagepack.integrations.pytorch.exporting import FAILURES
 from stagepack.integrations.pytorch.memory import Alive, nbytes
 from stagepack.integrations.pytorch.pipelining import Part, Running, scheduled
-from stagepack.integrations.pytorch.plan_measure import Figure, PlanMeasure
 from stagepack.integrations.pytorch.stages import Stages, staged
 from stagepack.integrations.pytorch.tracing import trace
+from stagepack.planning.measured.figures import Figure, PlanMeasure
 from stagepack.planning.model_plan import ModelPlan
 
 CLOCKED = {
