@@ -11,7 +11,7 @@ import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
-from stagepack.report.canvas import heading, own_picture, quiet
+from stagepack.report.canvas import heading, own_picture, quiet, whole_numbers
 from stagepack.report.extra import Axes
 from stagepack.report.style import line_colour, line_style
 from stagepack.result import EventKind
@@ -44,10 +44,10 @@ class Picture:
 
 
 PICTURES = {
-    "profile": Picture("performance profiles", "time / shortest time", "share of cases proved"),
-    "cactus": Picture("proved within a time", "seconds", "cells proved", counts=True),
-    "gap": Picture("gap to the best known over time", "seconds", "mean gap"),
-    "integral": Picture("primal integrals", "seconds x gap", "share of cells", logarithmic=False),
+    "profile": Picture("Performance profiles", "Time / shortest time", "Share of cases proved"),
+    "cactus": Picture("Proved within a time", "Seconds", "Cells proved", counts=True),
+    "gap": Picture("Gap to the best known over time", "Seconds", "Mean gap"),
+    "integral": Picture("Primal integrals", "Seconds x gap", "Share of cells", logarithmic=False),
 }
 
 
@@ -124,7 +124,7 @@ def draw(
 
 
 def _draw(picture: Picture, curves: Mapping[str, Steps], ax: Axes) -> None:
-    from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullFormatter
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
     ends = [place for steps in curves.values() for place, _ in steps if place > 0]
     first, last = min(ends, default=1.0), 1.05 * max(ends, default=1.0)
@@ -143,7 +143,7 @@ def _draw(picture: Picture, curves: Mapping[str, Steps], ax: Axes) -> None:
     quiet(ax, "y")
     ax.set_ylim(bottom=0)
     if picture.counts:
-        ax.yaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
+        whole_numbers(ax.yaxis)
     if picture.logarithmic and last > SHORT * first:
         ax.set_xscale("log")
         ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))

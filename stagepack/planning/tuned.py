@@ -15,7 +15,7 @@ from stagepack.report.canvas import engineering, heading, own_picture, quiet
 from stagepack.report.extra import Axes
 from stagepack.report.pages import Chapter, chapter, with_pictures
 from stagepack.report.shown import contents, picture_of
-from stagepack.report.style import line_colour
+from stagepack.report.style import MUTED, byte_unit, line_colour
 from stagepack.report.table import Head, Sheet
 from stagepack.shown import ShownRows
 
@@ -180,16 +180,21 @@ class Tuning(ShownRows):
     def _draw(self, ax: Axes) -> None:
         fits = [one for one in self.evaluations if one.throughput is not None]
         colour = line_colour(0)
-        ax.scatter([o.memory for o in fits], [o.throughput for o in fits], s=16, color="0.6")
+        factor, unit = byte_unit(max((one.memory or 0 for one in fits), default=0))
+
+        def across(some: Sequence[Evaluation]) -> list[float]:
+            return [(one.memory or 0) / factor for one in some]
+
+        ax.scatter(across(fits), [one.throughput for one in fits], s=16, color=MUTED)
         ax.step(
-            [o.memory for o in self.front], [o.throughput for o in self.front], where="post",
+            across(self.front), [one.throughput for one in self.front], where="post",
             color=colour, marker="o", markersize=4,
         )  # fmt: skip
         quiet(ax, "y")
-        engineering(ax.xaxis, ax.yaxis)
-        ax.set_xlabel("memory of the fullest device (bytes)")
-        ax.set_ylabel(f"{self.counted} a second")
-        heading(ax, "", "throughput against memory")
+        engineering(ax.yaxis)
+        ax.set_xlabel(f"Memory of the fullest device ({unit})")
+        ax.set_ylabel(f"{self.counted.capitalize()} a second")
+        heading(ax, "", "Throughput against memory")
 
     def contents(self) -> list[Head | Sheet]:
         """Return what is printed."""

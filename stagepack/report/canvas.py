@@ -98,7 +98,8 @@ def quiet(ax: Axes, grid: str) -> None:
         ax.spines[side].set_color(MUTED)
     ax.grid(axis=grid, color=GRID, linewidth=0.8)
     ax.set_axisbelow(True)
-    ax.tick_params(colors=INK, length=3)
+    ax.tick_params(which="both", colors=INK)
+    ax.tick_params(length=3)
 
 
 def limit_line(ax: Axes, height: float, label: str) -> None:
@@ -124,6 +125,13 @@ def engineering(*axis: Axes) -> None:
 
     for one in axis:
         one.set_major_formatter(EngFormatter())
+
+
+def whole_numbers(axis: Axes) -> None:
+    """Let the ticks along an axis be whole numbers: it counts devices, or cells."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
 
 
 def time_axis(ax: Axes) -> None:

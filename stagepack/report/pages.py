@@ -19,7 +19,7 @@ from stagepack.report import format as as_text
 from stagepack.report.canvas import close
 from stagepack.report.extra import Axes
 from stagepack.report.html import page
-from stagepack.report.shown import contents, fragment, html
+from stagepack.report.shown import contents, fragment
 from stagepack.report.style import DARK, INK
 from stagepack.report.templating import render
 from stagepack.report.view import view
@@ -112,19 +112,20 @@ def _result(given: Result[Solution], anchor: str, figures: JsonObject) -> Chapte
 
 
 def with_pictures(title: str, given: object, pictures: Mapping[str, Callable[[], Axes]]) -> Chapter:
-    """Return the chapter of what is shown by its contents and pictures of matplotlib.
+    """Return the chapter of an object: its first lines, pictures of matplotlib, then its tables.
 
     Parameters
     ----------
     title : str
     given : object
-    pictures : mapping
-        What draws each, by what it shows.
+    pictures : mapping of str to callable
+        What each picture shows, and the function that draws it.
     """
+    first, *others = (fragment(content) for content in contents(given, whole=True))
     drawn = [(name, picture(draw())) for name, draw in pictures.items()]
     return Chapter(
         title,
-        html(given, pictured=False) + render("report/templates/pictures.html", pictures=drawn),
+        "".join([first, render("report/templates/pictures.html", pictures=drawn), *others]),
     )
 
 

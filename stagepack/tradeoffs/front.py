@@ -10,11 +10,11 @@ from typing import Any
 from stagepack import files
 from stagepack.contracts import Instance, JsonObject, Number
 from stagepack.report import format as as_text
-from stagepack.report.canvas import engineering, heading, own_picture, quiet
+from stagepack.report.canvas import engineering, heading, own_picture, quiet, whole_numbers
 from stagepack.report.extra import Axes
 from stagepack.report.pages import Chapter, chapter, with_pictures
 from stagepack.report.shown import contents, picture_of
-from stagepack.report.style import line_colour
+from stagepack.report.style import MUTED, PAGE, byte_unit, line_colour
 from stagepack.report.table import Head, Sheet
 from stagepack.report.view import view
 from stagepack.result import Result, relative_gap
@@ -25,22 +25,22 @@ COLUMNS = ("x", "y", "bound", "gap", "proved", "least")
 
 @dataclass(frozen=True)
 class FrontPoint:
-    """A solution that none beats in both.
+    """A point of a Pareto front: no solution uses less of the resource and has a lower objective.
 
     Attributes
     ----------
     x : int
-        What it uses.
+        How much of the limited resource the solution uses, in the unit of the front.
     y : int or float
-        Its objective.
+        The objective of the solution.
     bound : int or float or None
-        Nothing that uses at most `x` is worth less.
+        Lower bound on the objective of all solutions that use at most `x`.
     proved : bool
-        The bound is reached.
+        Whether `y` equals the bound, so that no solution that uses at most `x` is better.
     least : bool
-        Whatever uses less is proved to be worth more.
+        Whether it is proved that every solution that uses less than `x` has a higher objective.
     result : Result
-        Of the solve that found it, within a limit of at least `x`.
+        The result of the solve that found the solution.
     """
 
     x: int
@@ -141,17 +141,24 @@ class Front(ShownRows):
         return own_picture(self._draw, path, ax)
 
     def _draw(self, ax: Axes) -> None:
-        used = [point.x for point in self.points]
+        divisor, divided = 1, self.unit
+        if self.unit == "bytes":
+            divisor, divided = byte_unit(max((point.x for point in self.points), default=0))
+
+        def across(points: Sequence[FrontPoint]) -> list[float]:
+            return [point.x / divisor for point in points]
+
         colour = line_colour(0)
-        ax.step(used, [point.y for point in self.points], where="post", color=colour, linewidth=1.6)
+        heights = [point.y for point in self.points]
+        ax.step(across(self.points), heights, where="post", color=colour, linewidth=1.6)
         for proved in (True, False):
             some = [point for point in self.points if point.proved is proved]
             if some:
                 ax.scatter(
-                    [point.x for point in some],
+                    across(some),
                     [point.y for point in some],
                     s=18,
-                    color=colour if proved else "white",
+                    color=colour if proved else PAGE,
                     edgecolors=colour,
                     label="proved" if proved else "best known",
                     zorder=3,
@@ -159,20 +166,25 @@ class Front(ShownRows):
         below = [point for point in self.points if not point.proved and point.bound is not None]
         if below:
             ax.scatter(
-                [point.x for point in below],
+                across(below),
                 [point.bound for point in below],
                 marker="_",
-                color="0.4",
+                color=MUTED,
                 label="bound",
             )
         quiet(ax, "y")
-        engineering(ax.xaxis, ax.yaxis)
-        unit = view(self.instance.kind).unit(self.instance)
-        ax.set_xlabel(f"{self.x} ({self.unit})" if self.unit != self.x else self.x)
-        ax.set_ylabel(f"{self.y} ({unit})" if unit else self.y)
+        engineering(ax.yaxis)
+        if self.unit != "bytes":
+            whole_numbers(ax.xaxis)
+        ax.set_xlabel(_with_unit(self.x.capitalize(), divided))
+        ax.set_ylabel(_with_unit(self.y.capitalize(), self._objective_unit))
         heading(ax, self.instance.name, f"{self.y} against {self.x}")
         if self.points:
             ax.legend(frameon=False, fontsize=8)
+
+    @property
+    def _objective_unit(self) -> str:
+        return view(self.instance.kind).unit(self.instance)
 
     def contents(self) -> list[Head | Sheet]:
         """Return what is printed."""
@@ -194,10 +206,19 @@ class Front(ShownRows):
             ]
             for point in self.points
         ]
-        return [Head([(what, "")], figures), Sheet((self.x, self.y, "bound", "gap", "exact"), rows)]
+        header = (
+            _with_unit(self.x, self.unit), _with_unit(self.y, self._objective_unit),
+            "bound", "gap", "exact",
+        )  # fmt: skip
+        return [Head([(what, "")], figures), Sheet(header, rows)]
 
     def _line(self) -> str:
         return f"{self.y} against {self.x}, {len(self.points)} points"
+
+
+def _with_unit(name: str, unit: str) -> str:
+    """Return a name with its unit in parentheses, unless it says the unit by itself."""
+    return f"{name} ({unit})" if unit and unit != name.lower() else name
 
 
 @contents.register
@@ -212,5 +233,6 @@ def _picture(given: Front) -> tuple[str, Axes | None]:
 
 @chapter.register
 def _chapter(given: Front, anchor: str, figures: JsonObject) -> Chapter:
-    title = f"{given.y} against {given.x} of {given.instance.name}"
-    return with_pictures(title, given, {title: given.plot} if given.points else {})
+    shows = f"{given.y} against {given.x} of {given.instance.name}"
+    drawn = {shows: given.plot} if given.points else {}
+    return with_pictures(f"Pareto front of {given.instance.name}", given, drawn)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import dataclasses
 import re
 
 import numpy as np
 import pytest
 
 import stagepack as sp
+from stagepack.compare.curves import PICTURES, draw
 from stagepack.report import style
 from stagepack.report.figures import BORDER
+from stagepack.report.pages import picture
 from tests.imports import ROOT
 
 STATIC = ROOT / "stagepack/report/static"
@@ -78,3 +82,35 @@ def test_areas_of_pictures_are_outlined(name: str, method: str) -> None:
     ]
     assert edges
     assert min(contrast(colour, "#ffffff") for colour in edges) >= 3
+
+
+def curves(pictures: str) -> list[str]:
+    """Return the pictures of fronts, tunings and stores as on pages, with both schemes."""
+    instance = sp.read(ROOT / "examples/profile.json")
+    if pictures == "front":
+        front = sp.pareto(instance)
+        point = front.points[0]
+        unproved = dataclasses.replace(point, y=point.y + 9, proved=False)
+        drawn = [dataclasses.replace(front, points=(point, unproved)).plot()]
+    elif pictures == "tuning":
+        changes = {"microbatches": [2, 4, 8]}
+        tuning = sp.tune(lambda microbatches: instance.replace(microbatches=microbatches), changes)
+        drawn = [tuning.plot()]
+    else:
+        steps = {f"method {at}": ((0.1 * at, 0.5), (1.0, 1.0)) for at in range(8)}
+        drawn = [draw(what, steps) for what in PICTURES]
+    return [base64.b64decode(picture(ax).split(",")[1]).decode() for ax in drawn]
+
+
+@pytest.mark.parametrize("pictures", ["front", "tuning", "store"])
+def test_curves_stand_out_from_both_pages(pictures: str) -> None:
+    pytest.importorskip("matplotlib")
+    for text in curves(pictures):
+        used = {*re.findall(r"(?:fill|stroke): (#\w{6})", text.split("</style>")[-1])}
+        marks = used - {style.PAGE, style.GRID}
+        assert marks
+        for colour in marks:
+            assert contrast(colour, LIGHT) >= 3
+            assert contrast(style.DARK.get(colour, colour), DARK) >= 3
+        written = re.findall(r"<!-- (.*?) -->", text)  # letters are drawn as paths
+        assert not any(re.match(r"[a-z-]+ \(|(throughput|bytes|seconds)\b", it) for it in written)
