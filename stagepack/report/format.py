@@ -64,6 +64,14 @@ def seconds(value: float | None) -> str:
     return f"{value:.1f} s" if value < 999.95 else f"{value:,.0f} s"
 
 
+def duration(seconds: float) -> str:
+    """Return a time of a machine in the unit that reads well: ``20.4 ms``, ``0.5405 ns``."""
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= factor:
+            return f"{seconds / factor:,.4g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
+    return f"{seconds / 1e-9:.4g} ns"
+
+
 def ratio(value: float | None) -> str:
     """Return a ratio to the best: ``1`` for the best itself, ``1.0123`` otherwise."""
     if value is None:

@@ -1,11 +1,12 @@
 """Layers as CSV, a line each in the order they run: a spreadsheet, or what a script wrote.
 
 A header names the columns, in any order: ``forward``, and where known ``name``, ``backward`` (both
-times in cycles of a nanosecond, or in what ``unit`` says), and in bytes ``exclusive``
+times in nanoseconds, or in what ``unit`` says; a cycle of the instance is a nanosecond), and in bytes ``exclusive``
 (parameters), ``temporary``, ``carry``, ``stash``, ``input`` and ``output`` (what a layer receives
 from the one before and sends to the next).  Of input and output one is enough.  Aliases: ``layer``
-for name, ``time``, ``cycles`` and ``forward_time`` for forward, ``backward_time`` for backward,
-``parameters``, ``params`` and ``weights`` for exclusive.  An empty number is 0.
+for name, ``time``, ``cycles``, ``fwd`` and ``forward_time`` for forward, ``bwd`` and
+``backward_time`` for backward, ``parameters``, ``params`` and ``weights`` for exclusive.  An empty
+number is 0.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ BYTES = ("exclusive", "temporary", "carry", "stash", "input", "output")
 COLUMNS = ("name", *TIMES, *BYTES)
 ALIASES = {
     "layer": "name", "time": "forward", "cycles": "forward", "forward_time": "forward",
-    "backward_time": "backward", "parameters": "exclusive", "params": "exclusive",
+    "fwd": "forward", "backward_time": "backward", "bwd": "backward", "parameters": "exclusive", "params": "exclusive",
     "weights": "exclusive",
 }  # fmt: skip
 CLOCK = 1_000_000_000
@@ -49,7 +50,7 @@ def _sniff(data: bytes) -> bool:
     """Whether the first line of `data` names times of layers, be it with a unit: forward_ms."""
     line = data[:4096].lstrip().partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf")
     names = _named(line.decode(errors="replace").replace('"', "").split(","))
-    return any(name.startswith("forward") for name in names)
+    return any(name.startswith(("forward", "fwd")) for name in names)
 
 
 def _parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
@@ -142,7 +143,7 @@ def _numbers(name: str, cells: Sequence[tuple[int, str]], own: str) -> list[int 
     """Return a column, in the file by its `own` name: whole numbers, or times with fractions."""
     found: list[int | float] = []
     whole = name in BYTES or all(_is_whole(cell) for _, cell in cells)
-    kind = "a whole number" if name in BYTES else "a number"
+    kind, unit = ("a whole number", "whole bytes") if name in BYTES else ("a number", "a number")
     for line, cell in cells:
         try:
             value = (int if whole else float)(cell or 0)
@@ -152,7 +153,7 @@ def _numbers(name: str, cells: Sequence[tuple[int, str]], own: str) -> list[int 
             raise InputError(
                 f"{cell[:40]!r} is not {kind} from 0 to 2**62",
                 field=f"line {line}, column {own}",
-                remedy="correct it",
+                remedy=f"give {unit}, without a unit",
             )
         found.append(value)
     return found

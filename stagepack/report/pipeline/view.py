@@ -103,6 +103,7 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
         if given["cycles"]:
             found += [
                 ("Cycles", number(given["cycles"])),
+                ("A cycle", as_text.duration(1 / given["clock"])),
                 ("Largest layer", f"{layer['name']}: {number(layer['cycles'])}"),
             ]
         if given["host_cycles"]:
@@ -152,7 +153,7 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
     def account(self, instance: PipelinePartition, solution: PipelineSolution) -> Account:
         """Return the stages of a solution: layers, cycles, memory against capacity."""
         found = estimate(instance, solution)
-        return Account(_uncounted(instance, found), stages(found))
+        return Account([*_in_time(instance, found), *_uncounted(instance, found)], stages(found))
 
     def columns(self, instance: PipelinePartition, solution: PipelineSolution) -> list[JsonObject]:
         """Return a row a stage."""
@@ -286,6 +287,15 @@ def stages(estimate: Estimate) -> Sheet:
             marks[at, "memory"] = "bold red"
     spare = ("capacity", "device", "used")
     return Sheet(header, rows, words, spare=spare, marks=marks, what="stage")
+
+
+def _in_time(instance: PipelinePartition, found: Estimate) -> list[tuple[str, str]]:
+    """Return the objective in seconds, where the clock comes from a file or a named cluster."""
+    if not (instance.source or instance.cluster.name) or not found.objective:
+        return []
+    clock = float(instance.cluster.clock)
+    time, cycle = as_text.duration(found.objective / clock), as_text.duration(1 / clock)
+    return [("In time", f"{time} (a cycle is {cycle})")]
 
 
 def _uncounted(instance: PipelinePartition, found: Estimate) -> list[tuple[str, str]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 import stagepack as sp
+from tests.cli.shell import run
 
 TABLE = """name, time, backward, params, output
 "a, b",1,2,30,4
@@ -52,7 +54,11 @@ def test_what_is_received_and_times_with_fractions(tmp_path: Path) -> None:
         ("name,backward\na,1\n", "line 1: no times of layers"),
         ("forward,stash\n", "no layers"),
         ("forward,stash\n1\n", "line 2: has 1 cells, the header 2"),
-        ("forward,stash\n1,2.5\n", "line 2, column stash: '2.5' is not a whole number"),
+        (
+            "forward,stash\n1,2.5\n",
+            "line 2, column stash: '2.5' is not a whole number from 0 to 2**62; give whole bytes",
+        ),
+        ("fwd_ms,bwd_ms\n1,2\n", "unknown column 'fwd_ms'; did you mean fwd"),
         ("forward\n1\n-1\n", "line 3, column forward: '-1' is not a number"),
         ("name,Cycles\na,5\nb,x\n", "line 3, column Cycles: 'x' is not a number"),
         ("forward\nnan\n", "line 2, column forward: 'nan' is not a number"),
@@ -96,3 +102,11 @@ def test_tables_of_other_tools_are_told_of_the_columns_first(tmp_path: Path, hea
         sp.read(write(tmp_path / "net.csv", f"{head}\n"))
     assert "; a table of buffers begins with the columns id,lower,upper,size, " in str(caught.value)
     assert "layers with name,forward,backward,parameters,output" in str(caught.value)
+
+
+def test_people_are_told_what_a_cycle_is(tmp_path: Path) -> None:
+    table = write(tmp_path / "net.csv", "forward\n1\n20.4\n")
+    shown = run("show", table, "--devices", "2", "--unit", "ms").stdout
+    assert re.search(r"A cycle +1 ns", shown)
+    solved = run("solve", table, "--devices", "2", "--unit", "ms").stdout
+    assert "20.4 ms (a cycle is 1 ns)" in solved
