@@ -2,9 +2,9 @@
 
 A header names the columns, in any order: ``id``, ``lower`` and ``upper`` (the lifetime, upper
 exclusive), ``size``, and where needed ``alignment``, ``hint``, ``gaps`` and ``offset``.  Aliases:
-``start``, ``begin`` and ``first`` for lower, ``name``, ``buffer`` and ``buffer_id`` for id,
-``bytes`` for size, and ``end`` and ``last`` for upper, which are *inclusive*, ``end`` as in
-MiniMalloc: with these columns the lifetime, and the ends of gaps, count one more.
+``start``, ``begin`` and ``first`` for lower, ``name``, ``buffer``, ``buffer_id`` and ``tensor`` for
+id, ``bytes`` for size, ``align`` for alignment, and ``end`` and ``last`` for upper.  These two are
+*inclusive* (``end`` as in MiniMalloc): the lifetime, and the ends of gaps, are one longer.
 
 Gaps are separated by spaces: ``a-b`` (dead in [a, b)) or ``a-b@w0:w1`` (in [a, b) only the bytes
 [w0, w1) of the buffer are in use).  An ``offset`` is a placement: a hint, unless it is said
@@ -39,8 +39,9 @@ from stagepack.instances.words import LARGEST, Words
 NEEDED = ("id", "lower", "upper", "size")
 COLUMNS = (*NEEDED, "alignment", "hint", "gaps", "offset")
 ALIASES = {
-    "name": "id", "buffer": "id", "buffer_id": "id", "start": "lower", "begin": "lower",
-    "first": "lower", "end": "upper", "last": "upper", "bytes": "size",
+    "name": "id", "buffer": "id", "buffer_id": "id", "tensor": "id", "start": "lower",
+    "begin": "lower", "first": "lower", "end": "upper", "last": "upper", "bytes": "size",
+    "align": "alignment",
 }  # fmt: skip
 INCLUSIVE = ("end", "last")
 GAP = re.compile(r"(-?[0-9]{1,19})-(-?[0-9]{1,19})(?:@([0-9]{1,19}):([0-9]{1,19}))?")

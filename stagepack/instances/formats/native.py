@@ -101,6 +101,12 @@ def _tell(data: bytes) -> str:
     InputError
         Naming the field: no kind, an unknown one, a version that is not known here.
     """
+    if strict.first_byte(data) == b"[":
+        raise InputError(
+            "is an array, no object",
+            remedy='begin with {"problem": "KIND", "version": 1, and put in what '
+            "stagepack schema KIND prints; tables of layers or of buffers are read from CSV",
+        )
     header = strict.decode(data, _Header)
     refuse_account([name for name in header.__struct_fields__ if getattr(header, name) is not None])
     if header.status is not None and header.version is None:

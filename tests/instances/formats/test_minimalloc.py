@@ -57,6 +57,13 @@ def test_every_column(tmp_path: Path) -> None:
     assert instance.capacity is None
 
 
+def test_columns_as_compilers_name_them(tmp_path: Path) -> None:
+    instance = read(tmp_path, "tensor,bytes,first,last,align\nin,9600,0,1,16\nout,12,1,4,4\n")
+    assert instance.ids == ("in", "out")
+    assert instance.end.tolist() == [2, 5]
+    assert instance.alignment.tolist() == [16, 4]
+
+
 @pytest.mark.parametrize(
     ("name", "stem", "capacity"),
     [

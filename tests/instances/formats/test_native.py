@@ -384,3 +384,10 @@ def test_files_may_leave_out_terms_of_memory(tmp_path: Path) -> None:
     path.write_text(json.dumps({**document, "memory": ["temporary"]}))
     assert formats.read(path, devices=1).exclusive == {}
     assert formats.read(path, devices=1, memory="state").temporary.tolist() == [0, 0]
+
+
+def test_a_list_of_rows_is_told_what_native_files_are(tmp_path: Path) -> None:
+    path = tmp_path / "tensors.json"
+    path.write_text('[{"name": "in", "bytes": 9}]')
+    with pytest.raises(InputError, match=r'no object; begin with \{"problem".*read from CSV'):
+        formats.read(path)
