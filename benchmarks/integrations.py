@@ -1,11 +1,11 @@
-"""Beside the tools that take our answers: what they choose by themselves, and what we do.
+"""What the tools that read Stagepack's answers choose by themselves, beside these answers.
 
     python -m benchmarks.integrations [--deepspeed FOLDER]
 
-prints rows of `benchmarks/integrations.md` for the peers that are installed, and names the others:
-ethos-u-vela, onnxsim, tflite-micro with pymicro-wakeword, executorch, torchtitan, jax.  FOLDER
-holds an unpacked source distribution of DeepSpeed, whose balancer is run from its file.  Seconds
-are CPU time of our search, with kernels compiled and everything read before.
+prints the rows of `benchmarks/integrations.md` for the tools that are installed, and names the
+others: ethos-u-vela, onnxsim, tflite-micro with pymicro-wakeword, executorch, torchtitan, jax.
+FOLDER holds an unpacked source distribution of DeepSpeed, whose balancer is run from its file.
+Seconds are the CPU time of Stagepack's search, after kernels were compiled and inputs were read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HEAD = re.compile(r"Arena allocation head ([0-9]+) bytes")
 
 
 class Row(NamedTuple):
-    """What both found on an instance; `note` says what theirs is, where that is not plain."""
+    """What the tool and Stagepack found for one instance."""
 
     peer: str
     instance: str
@@ -262,18 +262,19 @@ def main() -> None:
     given = parser.parse_args()
     there = [name for name in PEERS if importlib.util.find_spec(name)]
     print("| peer | instance | theirs | ours | bound | seconds |\n|---|---|---|---|---|---|")
-    sources: list[Callable[[], Iterator[Row]]] = [even, *(PEERS[name] for name in there)]
+    sources: dict[str, Callable[[], Iterator[Row]]] = {}
     if given.deepspeed is not None:
-        sources.insert(0, lambda: deepspeed(given.deepspeed))
+        sources["DeepSpeed"] = lambda: deepspeed(given.deepspeed)
+    sources |= {"even cuts": even, **{name: PEERS[name] for name in there}}
     incomplete = []
-    for source in sources:
+    for peer, source in sources.items():
         try:
             for found in source():
                 print(f"| {found.peer} | {found.instance} | {found.theirs:,.0f} | "
                       f"{found.ours:,.0f} | {found.bound:,.0f} | {found.seconds:.3f} |",
                       flush=True)  # fmt: skip
         except ModuleNotFoundError as error:  # a peer that was installed without what it needs
-            incomplete.append(f"\nWithout its rows: {error}")
+            incomplete.append(f"\nNot asked: {peer}, which needs more: {error}")
     print(*incomplete, sep="", end="\n" if incomplete else "")
     print(f"\nNot installed here: {', '.join(sorted(set(PEERS) - set(there))) or 'none'}")
     if given.deepspeed is None:

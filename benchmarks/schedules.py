@@ -14,7 +14,7 @@ layouts those of `benchmarks.layouts` after 2, 10 and 20 seconds of CPU, compila
 torch   the rules of `torch.distributed.pipelining` against `auto` within the memory of each: stages
         as those of GPTs, the first a little longer and the last more so, all a few percent apart,
         on p in 4, 8, 16, 32 devices with v in 1, 2, 4 stages each, m in p, 2p microbatches, latency
-        of 0 and 4 percent of a device's F; objective makespan
+        of 0 and 4 percent of a device's F; objective makespan; the limit is CPU seconds
 cases   the hard cases of the authors of zero-bubble schedules, against the best values known
         and what the authors found
 cp-sat  `cp-sat` alone, with nothing to start from, on non-uniform instances
@@ -197,9 +197,8 @@ TORCH = {
 """The rules of PyTorch, and stages of a device that they are tried with."""
 
 
-def against_torch(quick: bool, limit: float) -> list[dict[str, Any]]:
-    """Return what `auto` makes of the memory that each rule of PyTorch takes."""
-    found = []
+def against_torch(quick: bool, limit: float) -> Iterator[dict[str, Any]]:
+    """Yield what `auto` finds in the memory that each rule of PyTorch takes."""
     stages = (4, 8, 16, 32)[: 1 if quick else None]
     for (name, chunks), p, factor, latency in itertools.product(
         TORCH.items(), stages, (1, 2), (0, 4)
@@ -218,23 +217,19 @@ def against_torch(quick: bool, limit: float) -> list[dict[str, Any]]:
             rule = int(free.evaluate(solution))
             assert result.objective is not None
             assert result.objective <= rule
-            found.append(
-                {
-                    "rule": name,
-                    "p": p,
-                    "v": v,
-                    "m": factor * p,
-                    "latency %": latency,
-                    "makespan": rule,
-                    "auto": result.objective,
-                    "less %": f"{100 * (1 - result.objective / rule):.2f}",
-                    "bound": result.bound,
-                    "gap %": f"{100 * (result.gap or 0):.2f}",
-                    "seconds": f"{result.runtime:.1f}",
-                }
-            )
-            print(*found[-1].values(), file=sys.stderr, flush=True)
-    return found
+            yield {
+                "rule": name,
+                "p": p,
+                "v": v,
+                "m": factor * p,
+                "latency %": latency,
+                "makespan": rule,
+                "auto": result.objective,
+                "less %": f"{100 * (1 - result.objective / rule):.2f}",
+                "bound": result.bound,
+                "gap %": f"{100 * (result.gap or 0):.2f}",
+                "seconds": f"{result.runtime:.1f}",
+            }
 
 
 def cases(limit: float) -> list[dict[str, Any]]:
@@ -291,24 +286,39 @@ def alone(quick: bool, limit: float) -> list[dict[str, Any]]:
     return found
 
 
-def laid_out_as(pattern: str) -> list[dict[str, Any]]:
-    """Return the lines of layouts whose names match, from a process that counts its own seconds."""
-    command = [sys.executable, "-m", "benchmarks.schedules", "--named", pattern, "--child"]
+def by_child(*arguments: str) -> list[dict[str, Any]]:
+    """Return the lines that a process writes whose clock is the CPU seconds that it takes itself.
+
+    Limits are CPU seconds then, and what else runs on the machine does not shorten them.
+    """
+    command = [sys.executable, "-m", "benchmarks.schedules", *arguments, "--child"]
     found = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         for told in child.stdout:
             found.append(json.loads(told))
             print(*found[-1].values(), file=sys.stderr, flush=True)
+        if child.wait():
+            raise SystemExit(f"{' '.join(command)} failed")
+    return found
+
+
+def laid_out_as(pattern: str) -> list[dict[str, Any]]:
+    """Return the lines of layouts whose names match."""
+    found = by_child("--only", "layouts", "--named", pattern)
     if not found:
         raise SystemExit(f"no layout is named like {pattern!r}; names look like 'V p=8 m=16'")
     return found
 
 
-def in_child(pattern: str) -> None:
-    """Write the lines of layouts as they are found."""
+def in_child(given: argparse.Namespace) -> None:
+    """Write the lines of one part as they are found."""
+    if given.only == "torch":
+        for line in against_torch(given.quick, given.limit):
+            print(json.dumps(line), flush=True)
+        return
     for layout in layouts():
-        if fnmatch.fnmatch(f"{layout.name} p={layout.p} m={layout.m}", pattern):
+        if fnmatch.fnmatch(f"{layout.name} p={layout.p} m={layout.m}", given.named):
             print(json.dumps(line_of(layout, MOMENTS)), flush=True)
 
 
@@ -323,7 +333,7 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, help="write the table there, too")
     given = parser.parse_args()
     if benchmarks.child_clock.CHILD:
-        in_child(given.named)
+        in_child(given)
         return
     console = Console(width=max(170, Console().width))
     console.print("versions:", ", ".join(f"{k} {v}" for k, v in sp.versions().items()))
@@ -332,7 +342,8 @@ def main() -> None:
     parts = given.only.split(",")
     if "torch" in parts:
         title = "rules of torch.distributed.pipelining, auto in the memory of each, makespan"
-        show(console, title, against_torch(given.quick, given.limit))
+        quick = ["--quick"] if given.quick else []
+        show(console, title, by_child("--only", "torch", "--limit", str(given.limit), *quick))
     if "cases" in parts:
         show(console, "zero-bubble's hard cases, longest span", cases(given.limit))
     if "cp-sat" in parts:

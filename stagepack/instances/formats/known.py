@@ -90,6 +90,7 @@ def by_content(data: bytes) -> Format:
             remedy="name the format (format=, --format)",
         )
     known = "known are " + ", ".join(known.name for known in every())
+    known += "; anything else can be written as native JSON: see stagepack schema KIND"
     first = data[:4096].partition(b"\n")[0]
     if any(separator in first for separator in (b",", b";", b"\t")):
         # What to write comes first: whoever has a table of his own will rename its columns.

@@ -233,7 +233,7 @@ def test_context_replaces_what_the_file_says(tmp_path: Path) -> None:
 
 BAD: list[tuple[Any, str, str]] = [
     ({}, "problem", "is missing"),
-    ([], "", "expected object, got array"),
+    ([], "", "is an array, no object"),
     (altered(problem="ship-routing"), "problem", "unknown problem 'ship-routing'"),
     (altered(version=2), "version", "version 2 is newer"),
     (altered(version=2, news=1), "version", "update Stagepack"),
