@@ -1,12 +1,12 @@
 """Layers as CSV, a line each in the order they run: a spreadsheet, or what a script wrote.
 
 A header names the columns, in any order: ``forward``, and where known ``name``, ``backward`` (both
-times in nanoseconds, or in what ``unit`` says; a cycle of the instance is a nanosecond), and in bytes ``exclusive``
-(parameters), ``temporary``, ``carry``, ``stash``, ``input`` and ``output`` (what a layer receives
-from the one before and sends to the next).  Of input and output one is enough.  Aliases: ``layer``
-for name, ``time``, ``cycles``, ``fwd`` and ``forward_time`` for forward, ``bwd`` and
-``backward_time`` for backward, ``parameters``, ``params`` and ``weights`` for exclusive.  An empty
-number is 0.
+times in nanoseconds, or in what ``unit`` says; a cycle of the instance is a nanosecond), and in
+bytes ``exclusive`` (parameters), ``temporary``, ``carry``, ``stash``, ``input`` and ``output`` (what
+a layer receives from the one before and sends to the next).  Of input and output one is enough.
+Aliases: ``layer`` for name, ``time``, ``cycles``, ``fwd`` and ``forward_time`` for forward, ``bwd``
+and ``backward_time`` for backward, ``parameters``, ``params`` and ``weights`` for exclusive.  An
+empty number is 0.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ BYTES = ("exclusive", "temporary", "carry", "stash", "input", "output")
 COLUMNS = ("name", *TIMES, *BYTES)
 ALIASES = {
     "layer": "name", "time": "forward", "cycles": "forward", "forward_time": "forward",
-    "fwd": "forward", "backward_time": "backward", "bwd": "backward", "parameters": "exclusive", "params": "exclusive",
-    "weights": "exclusive",
+    "fwd": "forward", "backward_time": "backward", "bwd": "backward", "parameters": "exclusive",
+    "params": "exclusive", "weights": "exclusive",
 }  # fmt: skip
 CLOCK = 1_000_000_000
 """In Hz, where no cluster is named: a cycle is a nanosecond."""
