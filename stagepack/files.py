@@ -131,9 +131,7 @@ def read(path: str | Path, max_bytes: int | None = None) -> bytes:
     except FileNotFoundError:
         raise InputError("no such file", file=path, remedy="check the path") from None
     except IsADirectoryError:
-        raise InputError(
-            "is a directory", file=path, remedy="give a file in it"
-        ) from None
+        raise InputError("is a directory", file=path, remedy="give a file in it") from None
     except PermissionError:
         raise InputError(
             "may not be read", file=path, remedy="change the file's permissions"

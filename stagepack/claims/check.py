@@ -31,31 +31,31 @@ def check_result(
     prove: bool = False,
     time_limit: float | None = 10,
 ) -> ResultCheck:
-    """Compare every claim of a result with what instance and solution say.
+    """Check a solution, and each claim of a result: objective, bound, status, digest, and so on.
 
     Parameters
     ----------
     instance : instance of any problem
     result : path-like, mapping, Result or solution
-        A result or a plain solution: a file, its document, or the object; or what the solution
-        was exported to, where the problem can check that.
+        A result or a plain solution: as a file, as JSON data, or as the object.  For some kinds of
+        problem also a file that the solution was exported to.
     anyway : bool
-        Take a result for another instance, too, and say what differs.
+        Whether to accept a result for another instance, and to report the differences.
     prove : bool
-        Solve again, and compare bound and status with what is found.
+        Whether to solve the instance again, to check the bound and the status.
     time_limit : float, optional
-        Seconds of solving again.
+        Seconds for solving it again.
 
     Returns
     -------
     ResultCheck
-        False claims are part of the answer, never an exception.
+        The verdicts.  False claims are listed in it, and raise no exception.
 
     Raises
     ------
     InputError
-        For a document that holds neither result nor solution, a solution that cannot belong to
-        the instance, and (but for `anyway`) a result for another instance.
+        If the document contains neither a result nor a solution, if the solution does not fit the
+        instance, or, without `anyway`, if the result is for another instance.
     """
     require_instance(instance)
     place, data = _given(result, instance)

@@ -37,26 +37,29 @@ def require_provable(instance: Instance, result: Result[Solution] | None = None)
 def prove(
     instance: Instance, bound: Number | Result[Solution], *, time_limit: float | None = 10
 ) -> JsonObject | None:
-    """Return a proof that no solution is worth less than a bound, for :func:`check_proof`.
+    """Return a proof that every solution has an objective of at least `bound`.
+
+    :func:`check_proof` verifies it, with code that the search does not use.
 
     Parameters
     ----------
     instance : instance
         Of a kind that has proofs: lmem-packing.
     bound : int or Result
-        The bound, or a result that has one or says that there is no solution.
+        The bound to prove; or a result with a bound, or one that is INFEASIBLE.
     time_limit : float, optional
-        Seconds to find it.
+        Seconds of the search for the proof.
 
     Returns
     -------
     dict or None
-        The proof as plain JSON data; None where none was found.
+        The proof as plain JSON data; None if no proof was found.
 
     Raises
     ------
     InputError
-        For instances and results that have no proofs.
+        If this kind of problem has no proofs, or the result has neither a bound nor the status
+        INFEASIBLE.
     """
     require_instance(instance)
     result = bound if isinstance(bound, Result) else None
@@ -78,7 +81,7 @@ def check_proof(
     *,
     time_limit: float | None = None,
 ) -> ProofCheck:
-    """Replay a proof of a bound, with code that shares nothing with what found it.
+    """Verify a proof of a bound step by step, with code that the search does not use.
 
     Parameters
     ----------
@@ -87,17 +90,17 @@ def check_proof(
     proof : path-like or mapping
         A file, or what :func:`prove` returned.
     time_limit : float, optional
-        Seconds to replay it.
+        Seconds of the verification.
 
     Returns
     -------
     ProofCheck
-        A wrong step is part of the answer, never an exception.
+        Whether the proof is valid.  Wrong steps are listed in it, and raise no exception.
 
     Raises
     ------
     InputError
-        For what is no proof of this instance, for one too large, and once time is over.
+        If it is no proof for this instance, or is too large, or the time limit is reached.
     """
     require_instance(instance)
     require_provable(instance)

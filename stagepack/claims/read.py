@@ -14,7 +14,7 @@ from stagepack.result import Result, Status, Termination
 def read_result(path: str | Path, instance: Instance) -> Result[Solution]:
     """Read a result, or a solution, of an instance.
 
-    A solution alone is a feasible result without a bound.
+    A file with a solution alone gives a FEASIBLE result without a bound.
 
     Parameters
     ----------
@@ -25,13 +25,13 @@ def read_result(path: str | Path, instance: Instance) -> Result[Solution]:
     Returns
     -------
     Result
-        It knows its instance.  Bounds and times are those of the file.
+        The result, attached to `instance`.  Bounds and times are those of the file.
 
     Raises
     ------
     InputError
-        Naming file and field: what :func:`.check_result` refuses, a solution that breaks a rule, a
-        claim that is false.
+        Naming file and field: if :func:`.check_result` refuses the file, the solution breaks a
+        rule, or a claim is false.
     """
     found = check_result(instance, path)
     wrong = [str(fault) for fault in (*found.violations, *found.false)]

@@ -116,7 +116,7 @@ def read_plan(path: str | Path) -> ModelPlan:
 
 
 def read_tuning(path: str | Path) -> Tuning:
-    """Read a tuning that ``stagepack tune -o`` wrote; its figures are those of the file.
+    """Read a tuning that ``stagepack tune -o`` wrote.  Nothing is computed again.
 
     Raises
     ------

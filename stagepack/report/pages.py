@@ -42,12 +42,12 @@ class Chapter(NamedTuple):
 
 
 def report(found: object, path: str | Path) -> Path:
-    """Write a self-contained page: what was found, one thing below the other.
+    """Write a self-contained page about one or several objects, one below the other.
 
     Parameters
     ----------
     found : object or sequence
-        One thing or several: results, plans, tunings, fronts, explanations, comparisons, and the
+        One object or several: results, plans, tunings, fronts, explanations, comparisons, and the
         results of a store.
     path : path-like
         The file to write; names that end in ``.gz`` are compressed.
@@ -60,8 +60,8 @@ def report(found: object, path: str | Path) -> Path:
     Raises
     ------
     InputError
-        For what has no page, a result that does not know its instance, a file that cannot be
-        written, and where what draws is not installed.
+        If an object has no page, a result has no instance attached, the file cannot be written, or
+        matplotlib, plotly or jinja2 is not installed.
     """
     several = isinstance(found, Sequence) and not isinstance(found, str | bytes)
     things = list(found) if isinstance(found, Sequence) and several else [found]

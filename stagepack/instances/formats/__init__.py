@@ -107,24 +107,24 @@ def read(
 ) -> Any:
     """Read the instance of a file; ``FILE#name`` selects one of several.
 
-    Type checkers know what is returned if `kind` is given; without it, it is ``Any``, since what a
-    file holds shows when it is read.
+    If `kind` is given, type checkers know the returned type.  Without it, the type is ``Any``,
+    since it depends on the content of the file.
 
     Parameters
     ----------
     path : str or Path
         The file; after ``#`` the name of an instance in it (or its position, from 0).
     kind : str, optional
-        The problem wanted (or its family: "packing"): a file that holds another is refused.
+        The kind of problem (or its family: "packing"); a file with another kind is refused.
     format : str, optional
         Name of the format; otherwise recognised by content.
     max_bytes : int, optional
         Refuse files of more bytes, packed or unpacked; by default ``STAGEPACK_MAX_BYTES`` of the
         environment, or 256 MiB.
     **context
-        What the file does not say, or should not say: ``devices``, ``bandwidth`` (``"10GB/s"``; a
-        number is in GiB/s), ``capacity`` (bytes), ``cluster`` (a name of the catalog, or a
-        `Cluster`), ``objective``, ...: words of
+        Parameters that the file does not contain, or that replace those of the file: ``devices``,
+        ``bandwidth`` (``"10GB/s"``; a plain number is in GiB/s), ``capacity`` (bytes), ``cluster``
+        (a name of the catalog, or a `Cluster`), ``objective``, ...: words of
         :data:`stagepack.instances.problem.VOCABULARY`, of which each format understands its
         ``context``.  None: not given.
 
@@ -180,7 +180,7 @@ def read_all(
     max_bytes: int | None = None,
     **context: Any,
 ) -> list[Any]:
-    """Read every instance of a file; of ``FILE#name`` that one.
+    """Read all instances of a file, or the one that ``FILE#name`` selects.
 
     Parameters
     ----------

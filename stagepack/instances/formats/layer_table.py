@@ -2,8 +2,9 @@
 
 A header names the columns, in any order: ``forward``, and where known ``name``, ``backward`` (both
 times in nanoseconds, or in what ``unit`` says; a cycle of the instance is a nanosecond), and in
-bytes ``exclusive`` (parameters), ``temporary``, ``carry``, ``stash``, ``input`` and ``output`` (what
-a layer receives from the one before and sends to the next).  Of input and output one is enough.
+bytes ``exclusive`` (parameters), ``temporary``, ``carry``, ``stash``, ``input`` and ``output``
+(what a layer receives from the one before and sends to the next).  One of input and output is
+enough.
 Aliases: ``layer`` for name, ``time``, ``cycles``, ``fwd`` and ``forward_time`` for forward, ``bwd``
 and ``backward_time`` for backward, ``parameters``, ``params`` and ``weights`` for exclusive.  An
 empty number is 0.

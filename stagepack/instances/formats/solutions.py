@@ -35,20 +35,20 @@ def read_solution(
 def read_solution(
     path: str | Path, instance: Instance | None = None, *, max_bytes: int | None = None
 ) -> Any:
-    """Read a solution, or a result that contains it.
+    """Read a solution, or the solution of a result.
 
-    That of a pipeline is ``{"boundaries": [0, ..., n], "devices": [...]}``; that of a packing
-    ``{"offsets": {id: int}}``, with ``"memories": {id: name}`` where there are several, or a CSV
-    of the buffers with a column ``offset``; that of a schedule ``{"start": [[[F starts], [B
-    starts], [W starts]], ...]}``, one entry a stage, or the order of work of each rank as CSV of
-    torch.distributed.pipelining.
+    - Pipelines: ``{"boundaries": [0, ..., n], "devices": [...]}``.
+    - Packings: ``{"offsets": {id: int}}``, with ``"memories": {id: name}`` if there are several
+      memories; or a CSV of the buffers with a column ``offset``.
+    - Schedules: ``{"start": [[[F starts], [B starts], [W starts]], ...]}``, with one entry for each
+      stage; or the CSV of torch.distributed.pipelining with the actions of each rank.
 
     Parameters
     ----------
     path : path-like
     instance : instance of any problem, optional
-        What the solution should be for: one that cannot be, by the digest that a result records
-        or by what it names, is refused.  Offsets and starts cannot be read without it.
+        The instance of the solution; required for offsets and starts.  A solution that names other
+        items, or a result with the digest of another instance, is refused.
     max_bytes : int, optional
         As for :func:`.read`.
 

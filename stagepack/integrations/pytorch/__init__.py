@@ -55,13 +55,13 @@ def profile_model(
     cache: str | Path | None = None,
     progress: bool = False,
 ) -> ModelProfile:
-    """Return what the layers of a module cost, counted without running it or measured.
+    """Return the cost of each layer of a PyTorch module: counted without running it, or measured.
 
-    A layer is a module that calls no others, or a larger one where `depth` or `basic_blocks` say
-    so; what a module does between its children belongs to the layer before it.  Layers come in the
-    order in which they run, one that runs several times as often.  Where nothing is measured, a
-    warning names the operators whose operations are not known: these are counted by the values
-    that they read and write.
+    A layer is a module without children, or a larger module if `depth` or `basic_blocks` say so.
+    Operations of a module between its children belong to the layer before them.  Layers are listed
+    in the order in which they run; a layer that runs twice is listed twice.  If nothing is
+    measured, a warning names the operators whose number of operations is unknown; their cost is
+    estimated from the values that they read and write.
 
     Parameters
     ----------
@@ -72,23 +72,23 @@ def profile_model(
     kwargs : mapping, optional
         Inputs by keyword.
     depth : int, optional
-        How far down the hierarchy of modules layers are looked for, 1 for the children of `module`.
+        How deep the layers are in the hierarchy of modules: 1 for the children of `module`.
     basic_blocks : sequence of type
         Classes of modules that are layers as a whole.
     measure : bool
-        Run every layer by itself, forward and backward: cycles are nanoseconds, and the memory of
-        both passes is told.  Otherwise cycles are those of `machine` for the operations that are
-        counted.
+        Whether to run each layer by itself, forward and backward.  Cycles are then nanoseconds, and
+        the memory of both passes is measured.  Otherwise, cycles are those that `machine` needs for
+        the counted operations.
     training : bool
-        Whether gradients and optimiser state are counted among the bytes.
+        Whether the bytes include gradients and optimiser state.
     machine : str
-        A cluster of the catalog whose devices' arithmetic turns operations into cycles.
+        A cluster of the catalog; the speed of its devices converts operations to cycles.
     state_bytes : int
         Bytes of optimiser state per parameter.
     repeats : int
-        How often a layer is measured; the least time counts.
+        Number of measurements of each layer; the shortest time is used.
     cache : path, optional
-        Folder in which measurements are kept by what was measured.
+        Folder in which measurements are stored and found again.
     progress : bool
         Show a bar while measuring.
 
@@ -101,7 +101,8 @@ def profile_model(
     Raises
     ------
     InputError
-        Without PyTorch; for a module that cannot be traced, naming layer and reason.
+        If PyTorch is not installed, or the module cannot be traced (naming the layer and the
+        reason).
     """
     require_torch()
     from stagepack.integrations.pytorch.counting import counted
@@ -222,9 +223,10 @@ def pipe_model(
 def compile_partitioned_model(
     stages: Stages, output_file: str | Path, name: str = "a model"
 ) -> None:
-    """Write stages as one file of Python, which needs PyTorch alone.
+    """Write the stages as one Python file that needs only PyTorch.
 
-    Its ``create_pipeline_configuration(model)`` returns them with the parameters of a model.
+    Its function ``create_pipeline_configuration(model)`` returns the stages with the parameters of
+    `model`.
 
     Parameters
     ----------
@@ -250,35 +252,37 @@ def run_pipeline(
     rank: int,
     loss: Callable[[Any, Any], Any] | None,
 ) -> Running:
-    """Return what runs the stages of one process in the order of a schedule.
+    """Return an object that runs the stages of this process in the order of a schedule.
 
-    ``torch.distributed.pipelining`` runs them; its ``step(inputs)`` is called on the rank of the
-    first stage, ``step(target=...)`` on that of the last one, ``step()`` on the others.  The
-    processes and their group are there already; gradients of all microbatches are added up.
+    The stages are run by ``torch.distributed.pipelining``.  Call its ``step(inputs)`` on the rank
+    of the first stage, ``step(target=...)`` on the rank of the last stage, and ``step()`` on all
+    others.  The processes and their group must exist already.  Gradients of all microbatches are
+    added up.
 
-    It does what the module does that is run on one microbatch after the other.  Norms take the
-    means of a microbatch and move theirs as often as there are microbatches.  Dropout draws from
-    the generator of its process in the order of the schedule: other numbers than the module alone
-    draws; give the processes unlike seeds, or equal ones drop the same places in all of them.
+    The result is that of the module, run on one microbatch after the other.  Batch norms use the
+    means of one microbatch, and update their running means once for each microbatch.  Dropout draws
+    from the random generator of its process, in the order of the schedule, and so draws other
+    numbers than the module alone.  Give each process its own seed; with equal seeds, all of them
+    drop the same positions.
 
     Parameters
     ----------
     stages : Stages
-        Made for inputs of one microbatch; whatever tensors cross the cuts.
+        Stages that were built for inputs of one microbatch.  Any tensors may cross the cuts.
     schedule : PipelineSchedule
-        Of as many stages.
+        A schedule with the same number of stages.
     plan : ScheduleSolution or Result
     rank : int
-        Of this process: a device of the schedule.
+        Rank of this process, which is a device of the schedule.
     loss : callable or None
-        Of what the module returns for a microbatch, and of a target; None for inference.
+        Loss function of the module's output for a microbatch and of a target; None for inference.
 
     Raises
     ------
     InputError
-        For a schedule of another number of stages or without such a rank, or one that is not valid;
-        for a loss that is missing or not needed; for a cut that is crossed by what is no tensor;
-        for a version of PyTorch whose runtime is not known.
+        If the schedule has another number of stages or no such rank, or is not valid; if a loss is
+        missing or not needed; if something that is no tensor crosses a cut; or if the runtime of
+        this version of PyTorch is not supported.
     """
     require_torch()
     from stagepack.integrations.pytorch.pipelining import scheduled

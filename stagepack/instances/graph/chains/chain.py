@@ -37,16 +37,19 @@ def chain(
     *,
     cycles: Number = 1,
 ) -> PipelinePartition:
-    """Return the stages of a partition as a chain of as many layers and devices.
+    """Return the stages of a partition of a graph as a chain: one layer and one device per stage.
 
-    From it :meth:`.PipelineSchedule.from_partition` makes a schedule.  A layer takes the time of
-    its stage on the device that it is on.  A tensor that skips stages is relayed: it crosses every
-    cut on its way, each once.  What a cut costs is the larger of what goes forward and what comes
-    back (in training: activations and gradients), at the bandwidth between the devices on both
-    sides.  Whole traffic is taken as bytes, which a stage of such a schedule keeps until its
-    backward pass; :meth:`.PipelineSchedule.from_graph` keeps the stashes of its nodes only.  A
-    graph that is no chain itself has other orders; that the optimum of the chain is for one of them
-    is said of it and of its results.
+    The chain serves to make a schedule with :meth:`.PipelineSchedule.from_partition`.
+
+    - A layer takes the time that its stage takes on its device.
+    - A tensor that skips stages crosses each cut between its producer and its readers once.
+    - A cut costs the larger of what is sent forward (activations) and, in training, back
+      (gradients), at the bandwidth between the devices on both sides of the cut.
+    - If all traffic is whole numbers, it is taken as bytes: a stage of a schedule made from this
+      chain keeps the bytes that it received until its backward pass.  With
+      :meth:`.PipelineSchedule.from_graph`, stages keep only the stashes of their nodes.
+    - If the graph is no chain, it has other orders of its nodes.  The optimum of the chain holds
+      for this order only; the chain and its results say so.
 
     Parameters
     ----------
@@ -54,8 +57,8 @@ def chain(
     solution : GraphSolution or Result
         A valid partition.
     cycles : int or float
-        Cycles of a unit of time: chains made of fractions may want thousands, as schedules round
-        up to whole ones.
+        Cycles per unit of time of the graph.  Schedules round times up to whole cycles, so for
+        times with fractions choose a large number, such as 1,000.
 
     Raises
     ------
