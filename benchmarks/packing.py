@@ -10,7 +10,7 @@ d  a million buffers, read from a CSV
 e  the layer groups of TPU-MLIR's blazeface: minimum peak, then minimum bank conflicts
 p  what was published about MiniMalloc's instances, beside least peaks with proofs
 r  relatives of MiniMalloc's instances, slightly changed, at their own load bound: how many are
-   decided, by seconds of processor time; the limit of ours is one of work
+   decided, by seconds of processor time; the limit is one of work
 
 Everything is measured in one run on one machine.  Methods take turns on an instance; the first
 turn warms up and is left out, unless it took over two seconds: then it is the only one.  Every run
@@ -19,8 +19,7 @@ included; of the others it is the call alone, their own data structures made bef
 on one thread, the others on as many as they like.  Every answer is checked by our checker.  What
 did not end within the limit is a time-out, and its time no more than a lower bound.
 
-The others need the extra `bench` (OmniMalloc 1.0.0), and MiniMalloc its program, which the sources
-of google/minimalloc build: `--minimalloc PATH`.  Data: STAGEPACK_DATA, or ../shared/data.
+The others need the extra `bench` (OmniMalloc 1.0.0).  Data: STAGEPACK_DATA, or ../shared/data.
 """
 
 from __future__ import annotations
@@ -47,11 +46,9 @@ from benchmarks.packing_peers import (
     Answer,
     Runner,
     compilers,
-    google_minimalloc,
     omnimalloc_rules,
     ours,
     plain_model,
-    processor_seconds,
     supermalloc,
     supermalloc_bounded,
     with_omnimalloc,
@@ -119,9 +116,9 @@ def measured(
                 continue
             run = runner.prepare(fresh(instance), limit)
             gc.collect()
-            cpu, wall = processor_seconds(), time.perf_counter()
+            cpu, wall = time.process_time(), time.perf_counter()
             answer = run()
-            wall, cpu = time.perf_counter() - wall, processor_seconds() - cpu
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             kept.answer, kept.peak = answer, peak_of(instance, answer)
             kept.once = turn == 0 and wall > SLOW
             if turn > 0 or kept.once:
@@ -167,10 +164,10 @@ def minimalloc(name: str, objective: str) -> Any:
     return sp.read(DATA / "minimalloc" / f"{name}.{CAPACITY}.csv", objective=objective)
 
 
-def fits(limit: float, repeats: int, others: Sequence[Runner]) -> None:
+def fits(limit: float, repeats: int) -> None:
     """Print how long it takes to fit MiniMalloc's instances into their capacity."""
     title(f"a1. MiniMalloc's instances fit into {CAPACITY:,} bytes: wall (processor) seconds")
-    runners = [ours("exact", "exact"), ours("auto", "auto"), *others, plain_model()]
+    runners = [ours("exact", "exact"), ours("auto", "auto"), plain_model()]
     if with_omnimalloc():
         runners.append(supermalloc_bounded())
     warm_up(runners)
@@ -462,19 +459,17 @@ def blazeface(limit: float) -> None:
 # ---------------------------------------------------------------------- r: relatives
 
 
-def own_load(number: int, limit: float, others: Sequence[Runner]) -> None:
+def own_load(number: int, limit: float) -> None:
     """Print which part of the relatives is decided, by method and time, and which are not."""
-    title(f"r. {number} relatives of MiniMalloc's instances at their own load, {limit:g} s each")
+    title(f"r. {number} relatives of MiniMalloc's instances at their own load, {limit:g} s of work")
     instances = [(name, minimalloc(name, "fit")) for name in MINIMALLOC]
-    by_work = {"deterministic": True}
-    runners = [ours(method, method, options=by_work) for method in ("exact", "auto")]
-    for runner in (*runners, *others):
-        warm_up([runner])
-        seconds = decided(relatives(instances, number), runner, limit)
+    for method in ("exact", "auto"):
+        warm_up([ours(method, method)])
+        seconds = decided(relatives(instances, number), method, limit)
         cells = zip(shares(seconds.values()), WITHIN, strict=True)
         told = ", ".join(f"{100 * part:.1f} % within {within:g} s" for part, within in cells)
         left = [name for name, took in seconds.items() if took == float("inf")]
-        print(f"{runner.name}: {told}; undecided: {' '.join(left) or 'none'}", flush=True)
+        print(f"{method}: {told}; undecided: {' '.join(left) or 'none'}", flush=True)
 
 
 def main() -> None:
@@ -485,9 +480,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="measured runs of what is quick")
     parser.add_argument("--peak", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--relatives", type=int, default=0, help="how many, for part r")
-    parser.add_argument("--minimalloc", type=Path, help="google/minimalloc's program, to compare")
     given = parser.parse_args()
-    others = [] if given.minimalloc is None else [google_minimalloc(given.minimalloc.resolve())]
     parts = given.only.split(",")
     print("versions:", ", ".join(f"{k} {v}" for k, v in sp.versions().items()))
     if with_omnimalloc():
@@ -497,7 +490,7 @@ def main() -> None:
     load = f"{os.getloadavg()[0]:.1f}"
     print(f"{CORES} cores, {platform.machine()}, load of the machine at the start {load}")
     if "a" in parts:
-        fits(given.limit, given.repeats, others)
+        fits(given.limit, given.repeats)
         if given.peak:
             peaks(given.limit)
     if "p" in parts:
@@ -511,7 +504,7 @@ def main() -> None:
     if "e" in parts:
         blazeface(given.limit)
     if given.relatives:
-        own_load(given.relatives, min(given.limit, max(WITHIN)), others)
+        own_load(given.relatives, min(given.limit, max(WITHIN)))
 
 
 if __name__ == "__main__":

@@ -46,35 +46,6 @@ def relative_gap(objective: Number | None, bound: Number | None) -> float | None
     return float(objective - bound) / (abs(float(objective)) or 1.0)
 
 
-def slack(value: Number, tolerance: float) -> Number:
-    """Return by how much another figure may differ from a value and count as equal.
-
-    Relative to the value, whatever its unit.  Exactly 0 for exact data: a float would round
-    integers beyond 2**53.
-
-    Parameters
-    ----------
-    value : int or float
-    tolerance : float
-        Of the instance: 0 for exact data.
-    """
-    return tolerance * abs(value) if tolerance else 0
-
-
-class EventKind(StrEnum):
-    """What an event of a trace tells of.
-
-    The last two: a start that an engine did not confirm, and a placement above the capacity where
-    none within it is known.
-    """
-
-    INCUMBENT = "incumbent"
-    BOUND = "bound"
-    WARM_START = "warm-start"
-    UNUSED_START = "warm-start-unused"
-    OVER_CAPACITY = "over-capacity"
-
-
 @dataclass(frozen=True, slots=True)
 class Event:
     """One line of a trace: an incumbent or a bound, and who found it after how many seconds."""
@@ -94,17 +65,17 @@ class Trace(Shown):
     @property
     def incumbents(self) -> list[Event]:
         """The incumbents, each better than the one before."""
-        return [event for event in self.events if event.kind == EventKind.INCUMBENT]
+        return [event for event in self.events if event.kind == "incumbent"]
 
     @property
     def bounds(self) -> list[Event]:
         """The lower bounds, each higher than the one before."""
-        return [event for event in self.events if event.kind == EventKind.BOUND]
+        return [event for event in self.events if event.kind == "bound"]
 
     @property
     def warm_starts(self) -> list[Event]:
         """The hints that an engine received and confirmed as feasible in its model."""
-        return [event for event in self.events if event.kind == EventKind.WARM_START]
+        return [event for event in self.events if event.kind == "warm-start"]
 
     def _line(self) -> str:
         return f"{len(self.incumbents)} incumbents, {len(self.bounds)} bounds"

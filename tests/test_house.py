@@ -378,7 +378,11 @@ def test_kernels_are_compiled_from_files_that_the_cache_knows() -> None:
     """What a kernel imports is compiled into it, so that the cache must ask about its source."""
     from stagepack.instances.compiled import KERNELS
 
-    compiled = [p for p in PACKAGE.rglob("*.py") if "compiled import compiled" in p.read_text()]
+    compiled = [
+        p
+        for p in PACKAGE.rglob("*.py")
+        if re.search(r"^@(compiled$|tiered\()", p.read_text(), re.M)
+    ]
     assert len(compiled) > 10
     for path in compiled:
         module = next(name for name, file in modules().items() if file == path)
@@ -397,13 +401,17 @@ def test_parts_of_kernels_count_references_only_where_they_must() -> None:
     All others are steps: counting takes longer than what most of them do.
     """
     plain = {"None", "bool", "float", "int", "tuple"}
+
+    def ways(node: ast.FunctionDef) -> set[str]:
+        return {ast.unparse(one).partition("(")[0] for one in node.decorator_list}
+
     functions = [
         (path, node)
         for path in PACKAGE.rglob("*.py")
         if "stagepack.instances.compiled import" in path.read_text()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef) and node.returns is not None
-        if {"compiled", "inner", "step", "inlined"} & set(map(ast.unparse, node.decorator_list))
+        if {"compiled", "tiered", "inner", "step", "inlined"} & ways(node)
     ]
     returning = {
         (path, node.name)
@@ -415,7 +423,7 @@ def test_parts_of_kernels_count_references_only_where_they_must() -> None:
         called = {ast.unparse(part.func) for part in ast.walk(node) if isinstance(part, ast.Call)}
         makes = {"np.empty", "np.zeros", "np.ones", "np.full", "np.arange"} & called
         counts = bool(makes or returning & {(path, name) for name in {node.name, *called}})
-        for way in {"inner", "step", "inlined"} & set(map(ast.unparse, node.decorator_list)):
+        for way in {"inner", "step", "inlined"} & ways(node):
             found[way] += 1
             assert counts == (way == "inner"), f"{path}: {node.name}"
     assert min(found["inner"], found["step"]) > 3

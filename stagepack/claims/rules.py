@@ -9,7 +9,7 @@ from typing import NamedTuple
 from stagepack.claims.claim import Claim, Verdict, is_number, short
 from stagepack.contracts import Instance, JsonObject, Number, Solution, Violation
 from stagepack.records import fault
-from stagepack.result import EventKind, Result, Status, Termination, relative_gap, slack
+from stagepack.result import Result, Status, Termination, relative_gap
 
 UNPROVED = "cannot be recomputed from a file"
 
@@ -42,9 +42,10 @@ class Case:
     foreign: bool
     proof: Result[Solution] | None = None
 
-    def slack(self, value: Number) -> Number:
+    def slack(self, value: float) -> float:
         """Return by how much another figure may differ from `value`, and be called equal."""
-        return slack(value, self.instance.tolerance)
+        tolerance = float(self.instance.tolerance)
+        return tolerance * max(1.0, abs(value)) if tolerance else 0
 
     def above(self, one: Number, other: Number) -> bool:
         """Whether one value exceeds another by more than the instance's tolerance."""
@@ -149,12 +150,12 @@ def _label(case: Case, claimed: object, own: str) -> Judgement:
 # ---------------------------------------------------------------------- what a solution is worth
 
 
-def _violations(case: Case, claimed: object) -> Judgement:
+def _violations(case: Case, claimed: object) -> Judgement | None:
+    if case.solution is None:
+        return None
     own = [str(violation) for violation in case.violations]
     if claimed == own:
         return Judgement(Verdict.CONFIRMED, own)
-    if case.solution is None:
-        return Judgement(Verdict.FALSE, own, "there is no solution that breaks a rule")
     detail = f"the solution breaks {own[0]}" if own else "the solution breaks no rule"
     return Judgement(case.wrong(), own, detail)
 
@@ -303,19 +304,19 @@ def _trace(case: Case, claimed: object) -> Judgement | None:
     """Judge a trace: incumbents fall to the objective, bounds rise to the bound."""
     if claimed == []:
         return None
-    told: dict[str, list[Number]] = {str(kind): [] for kind in EventKind}
+    sides: dict[str, list[Number]] = {"incumbent": [], "bound": [], "warm-start": []}
     last: Number = 0
     for event in claimed if isinstance(claimed, list) else [None]:
         given = event if isinstance(event, Mapping) else {}
         kind, value, when = given.get("kind"), given.get("value"), given.get("time")
-        if kind not in tuple(told) or not is_number(value):
+        if kind not in tuple(sides) or not is_number(value):
             return Judgement(Verdict.FALSE, None, "an event without kind or value")
         if not is_number(when) or when < last:
             detail = f"events follow each other in time; {short(when)} does not"
             return Judgement(Verdict.FALSE, None, detail)
         last = when
-        told[kind].append(value)
-    incumbents, bounds = told[EventKind.INCUMBENT], told[EventKind.BOUND]
+        sides[kind].append(value)
+    incumbents, bounds = sides["incumbent"], sides["bound"]
     if sorted(set(incumbents), reverse=True) != incumbents or sorted(set(bounds)) != bounds:
         return Judgement(Verdict.FALSE, None, "incumbents fall and bounds rise; these do not")
     for name, values in (("objective", incumbents), ("bound", bounds)):

@@ -17,6 +17,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+SHORT = 8_000
+"""Steps with which a search begins: small ones end before their kernel is compiled for them."""
+
 
 class _Clock:
     seconds = 0.0

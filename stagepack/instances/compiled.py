@@ -31,6 +31,10 @@ PATIENCE = 30.0
 """Seconds that a process waits for another one to compile the kernel that it needs."""
 LOOKS = 0.02
 """Seconds between two looks at whether it has."""
+FEW = 20_000
+"""Most steps of a call that is interpreted: a step takes about a microsecond."""
+WARM_UP = 0.03
+"""Seconds that the calls of a kernel are interpreted for before it is compiled, in a process."""
 
 
 def _spare_blas() -> None:
@@ -84,6 +88,53 @@ def compiled(function: FunctionT) -> FunctionT:
     return cast("FunctionT", kernel)
 
 
+def tiered(steps: Callable[..., int]) -> Callable[[FunctionT], FunctionT]:
+    """Interpret a function while its calls are short and few; then compile it.
+
+    To compile it, or even to load it from the cache, takes longer than what it does for a small
+    instance.  Either way it must return the same: entries narrower than 64 bits and truth values,
+    which the interpreter does not widen, are converted before they are calculated with.
+
+    Parameters
+    ----------
+    steps : callable
+        From the function's arguments to the most elementary steps that the call may take.
+    """
+
+    def tier(function: FunctionT) -> FunctionT:
+        kernel: Any = compiled(function)
+        spent = 0.0
+
+        @functools.wraps(function)
+        def call(*args: Any) -> Any:
+            nonlocal spent
+            if spent >= WARM_UP or steps(*args) > FEW:
+                return kernel(*args)
+            began = time.thread_time()
+            with np.errstate(all="ignore"):  # integers wrap around, as they do in machine code
+                found = function(*args)
+            spent += time.thread_time() - began
+            return _plain(found)
+
+        if kernel is not function:
+            vars(call).update(dispatcher=kernel, _numba_type_=kernel._numba_type_)
+        return cast("FunctionT", call)
+
+    return tier
+
+
+def entries(*args: Any) -> int:
+    """Return how many entries the arrays have that a kernel is given: `steps` of a single pass."""
+    return sum(entries(*one) if isinstance(one, tuple) else getattr(one, "size", 1) for one in args)
+
+
+def _plain(found: Any) -> Any:
+    """Return what a kernel returns with Python's own numbers, as machine code does."""
+    if type(found) is tuple:
+        return tuple(map(_plain, found))
+    return found.item() if isinstance(found, np.generic) else found
+
+
 def _alone(make: Callable[[object], object], path: str, signature: object) -> object:
     """Compile a kernel while no other process does, or take from the cache what one has made.
 
@@ -121,7 +172,7 @@ def _locked(file: IO[bytes]) -> bool:
 
 
 UNCOMPILED = bool(vars(numba.config)["DISABLE_JIT"])
-"""Whether kernels run as they are, for a debugger (NUMBA_DISABLE_JIT)."""
+"""Whether all kernels run as they are, for a debugger (NUMBA_DISABLE_JIT)."""
 
 if UNCOMPILED:
     np.seterr(over="ignore")  # integers wrap around, as they do in machine code
@@ -132,16 +183,13 @@ def _field(entry: Any, name: str) -> Any:
     return entry[name] if name in (found(entry, "dtype").names or ()) else found(entry, name)
 
 
-_NAMED = type(
-    "Record", (np.void,), {"__getattribute__": _field, "__setattr__": np.void.__setitem__}
-)
-"""Entries whose fields come before NumPy's own attributes."""
+_ENTRY = type("Entry", (np.void,), {"__getattribute__": _field, "__setattr__": np.void.__setitem__})
+"""Entries of records whose fields come before NumPy's own attributes."""
 
 
 def record(fields: Sequence[tuple[str, type[np.generic]]]) -> np.dtype[np.void]:
     """Return the type of records whose fields kernels read and write by name, compiled or not."""
-    plain = np.dtype(list(fields), align=True)
-    return np.dtype((_NAMED, plain)) if UNCOMPILED else plain
+    return np.dtype((_ENTRY, np.dtype(list(fields), align=True)))
 
 
 def inner(function: FunctionT) -> FunctionT:
@@ -149,7 +197,7 @@ def inner(function: FunctionT) -> FunctionT:
 
     Without a way in from the interpreter it takes about a quarter less time.
     """
-    return cast("FunctionT", _widened(numba.njit(**_INNER)(function)))
+    return _part(function, **_INNER)
 
 
 def step(function: FunctionT) -> FunctionT:
@@ -158,7 +206,7 @@ def step(function: FunctionT) -> FunctionT:
     References to arrays are then not counted, which takes longer than a short function itself
     where what it is given is a tuple of many.
     """
-    return cast("FunctionT", _widened(numba.njit(**_STEP)(function)))
+    return _part(function, **_STEP)
 
 
 def inlined(function: FunctionT) -> FunctionT:
@@ -168,7 +216,22 @@ def inlined(function: FunctionT) -> FunctionT:
     loops call a few such parts then take two to four times as long.  Not for what is called from
     many places, which would take long to compile.
     """
-    return cast("FunctionT", _widened(numba.njit(forceinline=True, **_STEP)(function)))
+    return _part(function, forceinline=True, **_STEP)
+
+
+def copied(function: FunctionT) -> FunctionT:
+    """Copy the statements of `function` to where it is called, before types are known."""
+    part = _part(function, inline="always")
+    vars(function).update(targetoptions={"inline": "always"}, py_func=function)
+    return part
+
+
+def _part(function: FunctionT, **options: Any) -> FunctionT:
+    """Tell numba how a function is compiled into others; the interpreter runs it as it is."""
+    kernel = _widened(numba.njit(**options)(function))
+    if kernel is not function:  # not so under NUMBA_DISABLE_JIT
+        vars(function).update(dispatcher=kernel, _numba_type_=kernel._numba_type_)
+    return function
 
 
 def _widened(kernel: Any) -> Any:

@@ -22,7 +22,7 @@ from numba.core.runtime.context import NRTContext
 from numba.core.types.functions import BaseFunction
 
 from stagepack.instances import compiled, compiler
-from stagepack.instances.compiled import inlined, inner, step
+from stagepack.instances.compiled import entries, inlined, inner, record, step, tiered
 from stagepack.progress import compilation
 
 njit: Any = numba.njit  # its types leave out some options
@@ -44,9 +44,10 @@ def test_constants_and_widths_of_integers_do_not_compile_anew(way: Callable[...,
         return double(1) + double(2) + double(narrow[0]) + double(3, factor=4) + double(narrow[1])
 
     assert uses(np.array([5, 2**31 - 1], np.int32)) == 2 + 4 + 10 + 12 + 2 * (2**31 - 1)
-    kinds = {signature.args[0] for signature in double.nopython_signatures}
-    assert kinds == {numba.int64}
-    assert len(double.nopython_signatures) <= 2  # with and without the second argument
+    signatures = vars(double)["dispatcher"].nopython_signatures
+    assert {signature.args[0] for signature in signatures} == {numba.int64}
+    assert len(signatures) <= 2  # with and without the second argument
+    assert double(0.5) == 1  # the interpreter runs it as it is
 
 
 def test_unsigned_integers_truth_and_floats_stay_what_they_are() -> None:
@@ -218,7 +219,7 @@ def test_a_part_is_machine_code_within_its_kernels_only() -> None:
     assert kernel(np.array([1, 3, 4])) == 2 + 6
     (whole,) = kernel.overloads.values()
     for part in (doubled, least):
-        for made in part.overloads.values():
+        for made in part.dispatcher.overloads.values():
             assert made.library not in (None, whole.library)
             assert made.library.get_pointer_to_function(made.fndesc.llvm_func_name) == 0
     assert whole.library.get_pointer_to_function(whole.fndesc.llvm_func_name) > 0
@@ -229,6 +230,72 @@ class _Pair(NamedTuple):
 
     left: np.ndarray
     right: np.ndarray
+
+
+def _added(rows: _Pair, times: int) -> tuple[int, bool]:
+    """Write to an array, and return numbers of NumPy's."""
+    for at in range(times):
+        rows.left[at % 3] += rows.right[at % 3]
+    return rows.left[0], rows.left[1] > 2
+
+
+def _rows() -> _Pair:
+    return _Pair(np.arange(3), np.array([1, 2, 2**63 - 1]))
+
+
+def test_a_kernel_is_interpreted_until_its_calls_are_long_or_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    add: Any = tiered(lambda rows, times: times)(_added)
+    for times in (0, 5):
+        rows, twin = _rows(), _rows()
+        found = add(rows, times)
+        with np.errstate(over="ignore"):  # as machine code, it lets integers wrap around
+            assert found == _added(twin, times)
+        assert tuple(map(type, found)) == (int, bool)
+        assert rows.left.tolist() == twin.left.tolist()
+    assert not add.dispatcher.overloads
+    rows, twin = _rows(), _rows()
+    many = compiled.FEW + 1
+    found = add(rows, many)
+    assert len(add.dispatcher.overloads) == 1
+    with np.errstate(over="ignore"):
+        assert found == _added(twin, many)
+    assert tuple(map(type, found)) == (int, bool)
+    assert rows.left.tolist() == twin.left.tolist()
+
+    monkeypatch.setattr(compiled, "WARM_UP", 0.0)
+    hot: Any = tiered(lambda rows, times: times)(_added)
+    assert hot(_rows(), 0) == (0, False)
+    assert len(hot.dispatcher.overloads) == 1
+
+
+def test_what_is_interpreted_at_first_is_compiled_into_others() -> None:
+    add: Any = tiered(entries)(_added)
+
+    @compiled.compiled
+    def twice(rows: Any) -> Any:
+        return add(rows, 1)[0] + add(rows, 1)[0]
+
+    assert twice(_rows()) == 1 + 2
+
+
+def test_entries_of_all_arrays_are_counted() -> None:
+    assert entries(_rows(), 7, np.zeros((2, 3)), (np.zeros(4), 2.5)) == 3 + 3 + 1 + 6 + 4 + 1
+
+
+def test_fields_of_entries_are_read_and_written_by_name_compiled_or_not() -> None:
+    def moved(rows: Any) -> int:
+        row = rows[1]
+        row.size = row.size + rows[0].names
+        return int(row.size)
+
+    kind = record([("size", np.int64), ("names", np.int32)])
+    for run in (moved, njit(moved)):
+        rows = np.zeros(2, kind)
+        rows["size"], rows["names"] = (3, 4), 5
+        assert run(rows) == 9
+        assert rows["size"].tolist() == [3, 9]
 
 
 def _swap_and_add(pair: _Pair, times: int) -> int:
@@ -326,7 +393,7 @@ def test_arrays_and_tuples_are_given_as_they_are_by_ours_alone() -> None:
     ours = 3 * np.array([1, 1]) * [2, 3] + 5 + 7 + 8
     assert others(given, more) == ours[0] + 0.5 + 3
     assert kernel(given, more) == ours.sum() + 0.5 + 3 + 4
-    (made,) = added.overloads.values()
+    (made,) = added.dispatcher.overloads.values()
     assert isinstance(made.fndesc.argtypes, compiler.Given)
     (theirs,) = others.overloads.values()
     assert not isinstance(theirs.fndesc.argtypes, compiler.Given)

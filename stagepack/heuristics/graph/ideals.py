@@ -137,10 +137,11 @@ class Lattice:
         state = np.zeros(5, dtype=np.int64)
         branch, cursor = np.zeros((2, n + 1), dtype=np.int64)
         missing = staging.missing.copy()
+        chunk = min(effort.SHORT, CHUNK)
         while True:
             end = kernels.enumerate_ideals(
                 state,
-                CHUNK,
+                chunk,
                 *staging.after,
                 missing,
                 staging.blocks,
@@ -155,6 +156,9 @@ class Lattice:
             self.count = int(state[kernels.COUNT])
             if end == kernels.DONE:
                 return
+            if end == kernels.GO_ON and chunk < CHUNK:
+                chunk = CHUNK  # too soon to ask for the time
+                continue
             self._pause()
             self._require_memory()
             if end == kernels.FULL:
@@ -226,11 +230,11 @@ class Lattice:
         ahead = kernels.Ahead(*states, limits, work)
         for array in self._cut:
             array[:] = 0
-        left = self._patience(cells)
+        left, chunk = self._patience(cells), min(effort.SHORT, CHUNK)
         while left > 0:
             done = kernels.sweep(
                 state,
-                min(CHUNK, left),
+                min(chunk, left),
                 self.count,
                 staging.blocks,
                 staging.automaton.ways,
@@ -246,6 +250,9 @@ class Lattice:
             if done:
                 return self._found(cells)
             left -= int(state[kernels.SWEPT])
+            if chunk < CHUNK:
+                chunk = CHUNK
+                continue
             self._pause()
         if state[kernels.BRANCH] >= 0:
             state[kernels.IDEAL] -= 1  # its stages are looked at anew

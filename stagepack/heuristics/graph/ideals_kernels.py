@@ -24,6 +24,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from stagepack.heuristics.graph.stage_kernels import (
     TRAFFIC,
     Blocks,
@@ -38,7 +40,7 @@ from stagepack.heuristics.graph.stage_kernels import (
     shift,
     stay_out,
 )
-from stagepack.instances.compiled import compiled, inlined
+from stagepack.instances.compiled import inlined, tiered
 from stagepack.instances.profile import Array
 
 
@@ -126,7 +128,13 @@ def _link(state: Array, budget: int, ideals: Ideals) -> int:
     return budget
 
 
-@compiled
+def _steps_of_listing(state: Array, budget: int, after_first: Array, *rest: object) -> int:
+    """Return the most steps of :func:`enumerate_ideals`."""
+    del state, rest
+    return budget + len(after_first)
+
+
+@tiered(_steps_of_listing)
 def enumerate_ideals(
     state: Array,
     budget: int,
@@ -334,7 +342,7 @@ def _look_beyond(count: int, ideals: Ideals, cells: Cells) -> None:
     for i in range(count):
         cells.beyond[i] = 0
         for cell in range(cells.first[i], cells.first[i + 1]):
-            cells.beyond[i] |= 1 << (cells.state[cell] & 63)
+            cells.beyond[i] |= np.int64(1) << (cells.state[cell] & 63)
     for i in range(count - 1, 0, -1):
         cells.beyond[ideals.parent[i]] |= cells.beyond[i]
 
@@ -406,7 +414,7 @@ def look_ahead(
         q = cells.state[live[index]]
         reached[index] = q
         for t in range(ways.first[q], ways.first[q + 1]):
-            state[WANTED] |= 1 << (ways.target[t] & 63)
+            state[WANTED] |= np.int64(1) << (ways.target[t] & 63)
     s = state[IDEAL]
     set_least_work(
         blocks, ways, rooms, ideals.sums, s, count - 1, reached, state[LIVE], limits,
@@ -462,7 +470,13 @@ def _place(
     return steps
 
 
-@compiled
+def _steps_of_sweep(state: Array, budget: int, count: int, *rest: object) -> int:
+    """Return the most steps of :func:`sweep`."""
+    del rest
+    return budget + (2 * count if state[IDEAL] < 0 else 0)
+
+
+@tiered(_steps_of_sweep)
 def sweep(
     state: Array,
     budget: int,

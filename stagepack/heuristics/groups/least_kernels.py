@@ -22,13 +22,13 @@ from stagepack.heuristics.groups.network_state import (
     Machine,
     Network,
 )
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import entries, tiered
 from stagepack.instances.profile import Array
 
 AXES = 5
 
 
-@compiled
+@tiered(entries)
 def least(
     net: Network,
     machine: Machine,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled, inner, step
+from stagepack.instances.compiled import compiled, inner, step, tiered
 from stagepack.instances.profile import Array
 
 NONE, STASH, KEEP, RECOMPUTE, RETAIN = range(5)
@@ -406,7 +406,16 @@ def _examine(layers: Layers, a: int, b: int, training: bool, policy: Array) -> A
 # ---------------------------------------------------------------------- groups
 
 
-@compiled
+def _steps(
+    layers: Layers, first: Array, end: Array, training: bool, policies: Array, *_: Array
+) -> int:
+    """Return about how many steps :func:`examine_all` takes."""
+    del layers
+    again = int(((end - first) ** 2).sum()) if training else 0
+    return 30 * len(policies) + again
+
+
+@tiered(_steps)
 def examine_all(
     layers: Layers,
     first: Array,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import compiled, entries, tiered
 from stagepack.instances.profile import Array
 
 LOADED, HOST, STORED, ADDED = range(4)
 
 
-@compiled
+@tiered(entries)
 def traffic(
     start: Array,
     nbytes: Array,
@@ -107,7 +107,7 @@ def undominated(values: Array, begin: Array, stays: Array, low: int, high: int) 
                 break
 
 
-@compiled
+@tiered(entries)
 def frontier(state: Array, kept: Array, order: Array) -> Array:
     """Return which labels are on the frontier of their state.
 

@@ -29,10 +29,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
-from stagepack.instances.compiled import compiled, step
+from stagepack.instances.compiled import copied, step, tiered
 from stagepack.instances.profile import Array
 
 BOTTLENECK, TRANSFER_BOUNDED, SUM, OVERLAP = range(4)
@@ -189,7 +188,7 @@ class Scratch(NamedTuple):
     best_classes: Array
 
 
-@numba.njit(inline="always")
+@copied
 def _within(
     mode: int, work: int, recv: int, send: int, host: int, compute_limit: int, transfer_limit: int
 ) -> bool:
@@ -518,7 +517,14 @@ def _read_partition(state: Array, budget: int, chain: Chain, scratch: Scratch) -
     return budget
 
 
-@compiled
+def _steps(state: Array, budget: int, chain: Chain, scratch: Scratch) -> int:
+    """Return the most steps of :func:`search`, which looks at all ends of a stage at once."""
+    del state, scratch
+    n = len(chain.allowed)
+    return budget + n * (n if chain.tabular else 1) + 50 * len(chain.source)
+
+
+@tiered(_steps)
 def search(state: Array, budget: int, chain: Chain, scratch: Scratch) -> int:
     """Go on with probes from where `state` left them; return what is left of the budget.
 

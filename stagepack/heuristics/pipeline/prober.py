@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.heuristics.effort import spend
+from stagepack.heuristics.effort import SHORT, spend
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
 from stagepack.instances.profile import Array
@@ -163,9 +163,9 @@ class Prober:
         state = kernels.probe_state(kernels.ONE_PROBE, compute_limit, transfer_limit)
         chain, self._cuts = self._affordable(compute_limit, transfer_limit)
         while state[kernels.PHASE] < kernels.DONE:
-            left = kernels.search(state, CHUNK, chain, self._scratch)
+            steps = self._search(state, chain)
             self._require_cells(int(state[kernels.CELLS]))
-            self._spend(CHUNK - left)
+            self._spend(steps)
         return None if reading[0] < 0 else (int(reading[3]), int(reading[4]))
 
     def cells(self, compute_limit: int, transfer_limit: int) -> int:
@@ -173,8 +173,18 @@ class Prober:
         kernels = self._kernels
         state = kernels.probe_state(kernels.MEASURE, compute_limit, transfer_limit)
         chain, _ = self._affordable(compute_limit, transfer_limit)
-        kernels.search(state, CHUNK, chain, self._scratch)
+        self._search(state, chain)
         return int(state[kernels.CELLS])
+
+    def _search(self, state: Array, chain: Chain) -> int:
+        """Go on for a fraction of a second, the first moment by itself; return the steps taken."""
+        steps = 0
+        for most in (min(SHORT, CHUNK), CHUNK):
+            left = self._kernels.search(state, most - steps, chain, self._scratch)
+            steps = most - left
+            if left > 0:
+                break
+        return steps
 
     def looks_at_more(self, cells: int, compute_limit: int, transfer_limit: int) -> bool:
         """Return whether such a probe would look at more than so many; sooner known than told.
@@ -352,7 +362,7 @@ class LeastLimit(Prober):
         if own[kernels.PROBES] == 0:
             shorter = self._mode in (kernels.SUM, kernels.OVERLAP) and self.costs.n >= FEW_CUTS
             own[kernels.PROBES] = 1 if shorter else UNLIMITED
-        left = kernels.search(own, CHUNK, chain, self._scratch)
+        steps = self._search(own, chain)
         state = own.tolist()
         if state[kernels.CELLS] > len(self._scratch.cells):
             self._make_room(state)
@@ -361,7 +371,7 @@ class LeastLimit(Prober):
         self.bound = state[kernels.FLOOR]
         if state[kernels.STAGES] and state[kernels.BEST] != self.best:
             self.best, self._best_cuts = state[kernels.BEST], self._cuts
-        spend((CHUNK - left) * STEP)  # callers take what was found before they ask for time
+        spend(steps * STEP)  # callers take what was found before they ask for time
 
     def _make_room(self, state: list[int]) -> None:
         """Provide cells, or let the first probe, which only looks for a start, aim lower."""

@@ -5,11 +5,11 @@ Cost: O(operations).  Source: see :mod:`.rules`.
 
 from __future__ import annotations
 
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import entries, tiered
 from stagepack.instances.profile import Array
 
 
-@compiled
+@tiered(entries)
 def unroll(
     rounds: Array,
     first: Array,
@@ -57,7 +57,7 @@ def unroll(
     return True
 
 
-@compiled
+@tiered(entries)
 def grouped(
     base: Array, microbatches: Array, kinds: int, size: int, stages: Array, order: Array, place: int
 ) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stagepack.instances.compiled import compiled, step
+from stagepack.instances.compiled import compiled, entries, step, tiered
 from stagepack.instances.profile import Array
 
 FAR = 1 << 62
@@ -67,7 +67,7 @@ def target(graph: Graph, v: int, row: int, arc: int) -> int:
     return then
 
 
-@compiled
+@tiered(entries)
 def begin(
     graph: Graph,
     order: Array,
@@ -115,7 +115,7 @@ def begin(
     return write
 
 
-@compiled
+@tiered(entries)
 def advance(
     graph: Graph,
     follower: Array,
@@ -182,7 +182,7 @@ def forward(
     return advance(graph, follower, start, visit, waits, 0, write, n) == n
 
 
-@compiled
+@tiered(entries)
 def backward(
     graph: Graph,
     follower: Array,
@@ -219,7 +219,7 @@ def backward(
         start[v] = end - graph.duration[row]
 
 
-@compiled
+@tiered(entries)
 def peaks(graph: Graph, order: Array, held: Array, peak: Array, low: int, high: int) -> None:
     """Raise peak[d] to the most memory device d holds in order[low:high], after `held`.
 
@@ -241,7 +241,7 @@ def peaks(graph: Graph, order: Array, held: Array, peak: Array, low: int, high: 
         peak[d] = max(peak[d], held[d], held[d] - change)
 
 
-@compiled
+@tiered(entries)
 def heads(
     graph: Graph, first: Array, after: Array, visit: Array, head: Array, low: int, high: int
 ) -> None:
@@ -268,7 +268,7 @@ def heads(
             head[after[arc]] = max(head[after[arc]], end)
 
 
-@compiled
+@tiered(entries)
 def heads_in_turn(
     graph: Graph, follower: Array, visit: Array, head: Array, low: int, high: int
 ) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import entries, tiered
 from stagepack.instances.profile import Array
 
 
-@compiled
+@tiered(entries)
 def scatter(
     begin: int, end: int, owner: Array, low: Array, high: Array, top: Array, other: Array
 ) -> None:
@@ -36,7 +36,7 @@ def scatter(
             top[j] += 1
 
 
-@compiled
+@tiered(entries)
 def transpose(
     begin: int, end: int, ptr: Array, top: Array, other: Array, ends: Array, mirrored: Array
 ) -> None:
@@ -63,7 +63,7 @@ def transpose(
                 ends[j] = at + 1
 
 
-@compiled
+@tiered(entries)
 def close_up(ptr: Array, ends: Array, other: Array) -> tuple[Array, Array]:
     """Move rows down to where the ones before end; return where they begin now, and the rows.
 

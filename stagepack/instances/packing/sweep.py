@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled, inner, step
+from stagepack.instances.compiled import compiled, entries, inner, step, tiered
 from stagepack.instances.profile import Array
 
 NOTHING = -(2**63)
@@ -278,7 +278,7 @@ class Lives(NamedTuple):
     high: Array
 
 
-@compiled
+@tiered(entries)
 def apart(given: Lives, alive: Alive, at: Array, most: int) -> bool:
     """Play up to `most` events; False once two rectangles intersect.  O(events).
 

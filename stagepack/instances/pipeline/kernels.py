@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import entries, tiered
 from stagepack.instances.profile import Array
 
 FIRST, END, HEAD, TAIL, TOTAL = range(5)
@@ -59,7 +59,7 @@ class Window(NamedTuple):
         return cls(state, inside, np.empty_like(layers.peak))
 
 
-@compiled
+@tiered(entries)
 def furthest_fit(budget: int, layers: Layers, capacity: int, window: Window, reach: Array) -> bool:
     """Find the furthest end of a range that fits, for every first layer.
 
@@ -120,7 +120,7 @@ def furthest_fit(budget: int, layers: Layers, capacity: int, window: Window, rea
     return bool(a == n)
 
 
-@compiled
+@tiered(entries)
 def add_keys(span: Array, key: Array, nbytes: Array, seen: Array, needs: Array) -> None:
     """Add to the needs of each span, in order, the bytes of the keys that its uses name, once.
 

@@ -364,7 +364,7 @@ def test_a_group_looks_at_its_own_tensors_alone() -> None:
     instance = PhaseSchedule.from_arrays([1] * n, [1] * n, [1] * (n + 1), skips=[(0, n - 1)])
     layers = RangeCosts(instance, 1, cuts=range(n + 1)).layers
     touched: Any = liveness_kernels.touched
-    assert sorted(touched.py_func(layers, n - 2, n)) == [1, n - 2, n - 1, n]
+    assert sorted(touched(layers, n - 2, n)) == [1, n - 2, n - 1, n]
 
 
 @pytest.mark.parametrize("seed", range(8))

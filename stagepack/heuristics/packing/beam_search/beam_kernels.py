@@ -20,8 +20,6 @@ Source: see :mod:`.beam`.
 
 from __future__ import annotations
 
-import numba
-
 from stagepack.heuristics.packing.beam_search.beam_state import (
     AT,
     BEGIN,
@@ -48,7 +46,7 @@ from stagepack.heuristics.packing.beam_search.beam_state import (
 )
 from stagepack.heuristics.packing.exact_search.exact_kernels import settle
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
-from stagepack.instances.compiled import compiled, step
+from stagepack.instances.compiled import compiled, copied, step
 from stagepack.instances.profile import Array
 
 PASSES = 3
@@ -132,7 +130,7 @@ def _legal(i: int, at: int, given: Given) -> int:
     return settle(given.blocks[i], at, given.spans) if given.odd else at
 
 
-@numba.njit(inline="always")
+@copied
 def _mixed(i: int, base: int) -> int:
     """Return a number in which blocks and bases are well mixed."""
     x = (base * 1_000_003 + i + 1) * -7046029254386353131

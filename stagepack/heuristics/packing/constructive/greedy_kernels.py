@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.packing.constructive.rules import BANKS, BEST, FIRST, TOP
-from stagepack.instances.compiled import compiled, inlined, step
+from stagepack.instances.compiled import entries, inlined, step, tiered
 from stagepack.instances.profile import Array
 
 NOWHERE = -1
@@ -65,7 +65,7 @@ class Whole(NamedTuple):
     alignment: Array
 
 
-@compiled
+@tiered(entries)
 def make_slabs(placed: Array, todo: Array, blocks: Whole, offsets: Array, shift: int) -> Slabs:
     """Return slabs that hold the blocks `placed` and have room for the blocks `todo`.
 
@@ -155,7 +155,15 @@ def _put_into_slab(c: int, i: int, offset: int, blocks: Whole, slabs: Slabs) -> 
     slabs.end[k] = blocks.end[i]
 
 
-@compiled
+def _slab_steps(
+    todo: Array, begin: int, policy: int, ceiling: int, blocks: Whole, slabs: Slabs, *_: object
+) -> int:
+    """Return the most entries at which :func:`fill_slabs` looks."""
+    del policy, ceiling, blocks
+    return (len(todo) - begin) * (8 + len(slabs.low))
+
+
+@tiered(_slab_steps)
 def fill_slabs(
     todo: Array,
     begin: int,
@@ -449,7 +457,15 @@ LISTED = 8
 """Steps that an interval is worth when it is put on a heap, and again when it is taken off."""
 
 
-@compiled
+def _list_steps(
+    todo: Array, begin: int, policy: int, ceiling: int, pieces: Pieces, lists: Lists, *_: object
+) -> int:
+    """Return the most entries at which :func:`fill_lists` looks."""
+    del policy, ceiling
+    return (len(todo) - begin) * (8 + 2 * len(lists.entry)) + len(pieces.range_low)
+
+
+@tiered(_list_steps)
 def fill_lists(
     todo: Array,
     begin: int,

@@ -7,7 +7,6 @@ neighbours).  Source: see :mod:`.exact_kernels`.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from stagepack.heuristics.packing.exact_search.exact_state import (
@@ -16,7 +15,7 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     Record,
     SearchState,
 )
-from stagepack.instances.compiled import step
+from stagepack.instances.compiled import copied, step
 
 
 @step
@@ -133,7 +132,7 @@ def in_hardest_section(frame: Record, otherwise: int, state: SearchState) -> int
     return otherwise
 
 
-@numba.njit(inline="always")
+@copied
 def _lower(one: Record, other: Record) -> bool:
     """Return whether a block comes before another one: the lower, then the preferred one."""
     if one.effective != other.effective:

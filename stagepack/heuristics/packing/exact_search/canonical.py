@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stagepack.heuristics.effort import SHORT
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.exact_search import exact_kernels as kernels
 from stagepack.heuristics.packing.exact_search import exact_state as state
@@ -246,8 +247,12 @@ class CanonicalSearch(PausedSearch):
 
     def _proceed(self, node_limit: int) -> tuple[int, int]:
         now = self._state
-        outcome = kernels.search(self._capacity, node_limit, WORK, now)
-        return outcome, int(now.control[state.SPENT])
+        outcome = kernels.search(self._capacity, node_limit, min(SHORT, WORK), now)
+        spent = int(now.control[state.SPENT])
+        if outcome == state.RUNNING:
+            outcome = kernels.search(self._capacity, node_limit, WORK - spent, now)
+            spent += int(now.control[state.SPENT])
+        return outcome, spent
 
     def _lengthen(self) -> None:
         now = self._state

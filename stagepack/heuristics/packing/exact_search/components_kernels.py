@@ -8,7 +8,6 @@ Cost: O(sections and members of the part), and its conflicts where time is not l
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from stagepack.heuristics.packing.exact_search.exact_state import (
@@ -24,7 +23,7 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     Record,
     SearchState,
 )
-from stagepack.instances.compiled import compiled, step
+from stagepack.instances.compiled import copied, entries, step, tiered
 from stagepack.instances.profile import Array
 
 
@@ -59,7 +58,7 @@ def topped(section: Record, floor: int, holes: Array, control: Array) -> int:
     return int(top)
 
 
-@compiled
+@tiered(entries)
 def least_peak(blocks: Array, sections: Array, holes: Array) -> int:
     """Return a lower bound on the peak in units: what every section holds, above its floor.
 
@@ -76,7 +75,7 @@ def least_peak(blocks: Array, sections: Array, holes: Array) -> int:
     return peak
 
 
-@numba.njit(inline="always")
+@copied
 def remember(control: Array, trail: Array, what: int, index: int, a: int, b: int, c: int) -> None:
     """Note values that are about to change.
 

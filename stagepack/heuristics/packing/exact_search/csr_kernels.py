@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import entries, tiered
 from stagepack.instances.profile import Array
 
 
-@compiled
+@tiered(entries)
 def transposed(ptr: Array, column: Array, columns: int) -> tuple[Array, Array]:
     """Return the rows of each column of a CSR structure, ascending.  O(entries + columns).
 

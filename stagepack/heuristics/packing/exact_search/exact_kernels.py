@@ -31,8 +31,6 @@ Hardware-Accelerated Machine Learning", ASPLOS 2023).
 
 from __future__ import annotations
 
-import numba
-
 from stagepack.heuristics.packing.exact_search.blame_kernels import (
     REASON,
     begin,
@@ -92,7 +90,7 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     Record,
     SearchState,
 )
-from stagepack.instances.compiled import compiled, step
+from stagepack.instances.compiled import copied, entries, step, tiered
 from stagepack.instances.profile import Array
 
 LIFTED = 3
@@ -104,7 +102,7 @@ OUT_OF_LINE = 3
 # ---------------------------------------------------------------------- facts
 
 
-@numba.njit(inline="always")
+@copied
 def settle(block: Record, at: int, spans: Array) -> int:
     """Return the lowest legal offset of a block from `at` up, or NOWHERE.
 
@@ -424,14 +422,20 @@ def _retreat(state: SearchState) -> None:
     note_reason(state)
 
 
-@numba.njit(inline="always")
+@copied
 def _leave(answer: int, control: Array) -> None:
     """Go back to the frame before, with an answer."""
     control[ANSWER] = answer
     control[DEPTH] -= 1
 
 
-@compiled
+def _steps(capacity: int, node_limit: int, work: int, state: SearchState) -> int:
+    """Return the most steps of :func:`search`, which ends behind a node."""
+    del capacity, node_limit
+    return work + entries(state.sections, state.members, state.neighbours)
+
+
+@tiered(_steps)
 def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int:
     """Go on with the search until it ends, `work` steps are done or an array is too short.
 

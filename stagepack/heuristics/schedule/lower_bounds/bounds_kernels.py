@@ -7,11 +7,11 @@ Cost: O(operations + arcs) for paths, O(k log k) for a machine of k operations. 
 from __future__ import annotations
 
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph, target
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import entries, tiered
 from stagepack.instances.profile import Array
 
 
-@compiled
+@tiered(entries)
 def count_by_source(before: Array, count: Array, low: int, high: int) -> None:
     """Count the arcs [low, high) in count[v] of the operation v that each leaves.
 
@@ -27,7 +27,7 @@ def count_by_source(before: Array, count: Array, low: int, high: int) -> None:
         count[before[arc]] += 1
 
 
-@compiled
+@tiered(entries)
 def by_source(before: Array, place: Array, by: Array, low: int, high: int) -> None:
     """Put the arcs [low, high) where `place` says for the operation they leave, and move it on.
 
@@ -47,7 +47,7 @@ def by_source(before: Array, place: Array, by: Array, low: int, high: int) -> No
         place[v] += 1
 
 
-@compiled
+@tiered(entries)
 def tails(
     graph: Graph, first: Array, after: Array, visit: Array, tail: Array, low: int, high: int
 ) -> None:
@@ -76,7 +76,7 @@ def tails(
         tail[v] = best
 
 
-@compiled
+@tiered(entries)
 def machines(
     first: Array,
     by_head: Array,

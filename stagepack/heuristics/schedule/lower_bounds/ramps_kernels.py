@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stagepack.heuristics.schedule.timing_kernels import FAR
-from stagepack.instances.compiled import compiled, step
+from stagepack.instances.compiled import step, tiered
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.edges_state import Edges
 
@@ -132,7 +132,17 @@ def _chained(part: int, stages: Stages, length: Array, s: int, edges: Edges) -> 
     return least
 
 
-@compiled
+def _steps(part: int, stages: Stages, *_: object) -> int:
+    """Return about how many steps :func:`ramp` takes."""
+    longest = int(stages.queue.sum()) if part in (FILLED, MIDDLE) else 0
+    return (
+        STAGE * len(stages.order)
+        + 2 * (len(stages.into.stage) + len(stages.out.stage))
+        + TRY * longest
+    )
+
+
+@tiered(_steps)
 def ramp(
     part: int,
     stages: Stages,
