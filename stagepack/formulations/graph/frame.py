@@ -150,6 +150,9 @@ class Frame:
         self.cost = compact.net_cost // self.unit
         self.stashed = compact.stash // self.unit
         self.level_cost = None if compact.level_cost is None else compact.level_cost // self.unit
+        if self.limit is not None and not self.shared:
+            # No better solution cuts a net that costs more: engines need not reckon with how much.
+            self.cost = np.minimum(self.cost, self.limit + 1)
 
     def _near_unit(self, figures: Array) -> int:
         """Return a unit of which all figures are multiples but for their last bits, 0 for none.

@@ -25,6 +25,7 @@ class Milp(GraphModel):
         largest = float(frame.time.max(axis=1).sum())
         if frame.shared:
             largest += float(frame.exchanged.sum()) / frame.unit
+        largest = max(largest, float(frame.cost.max(initial=0)))
         grain = max(1.0, largest / LARGEST_COEFFICIENT)
         self.placement = Placement(frame, grain)
         self.scale = 1 / grain

@@ -233,6 +233,15 @@ class CompactSearch:
 
         if not ideal_dp.solve(self.compact, self.known, pause, self._take_best, bound, listed):
             self.progress.prove_infeasible(explain(self.compact))
+        self._tell_coarse()
+
+    def _tell_coarse(self) -> None:
+        """Say why the best partition of all is not proved to be that: loads are too small."""
+        if self.compact.rounding and not self.progress.proved:
+            step = float(self.compact.value(1))
+            self.progress.reason = (
+                f"loads are counted in steps of {step:.2g}, as fine as the largest times allow"
+            )
 
     def best_of_ideals(self) -> None:
         """Offer the best partition, and leave the proof to others.
@@ -290,6 +299,8 @@ class CompactSearch:
         elif search.bound < search.value:
             why = unproved(self.instance) or "labels that are left take too much room"
             self.progress.reason = f"frontier proves only the bound: {why}"
+        else:
+            self._tell_coarse()
 
     def by_beams(self) -> None:
         """Look for partitions with the most promising labels only."""

@@ -224,3 +224,26 @@ def test_exchanges_that_dwarf_all_times(method: str) -> None:
     result = sp.solve(instance, method)
     assert result.objective is not None
     assert (result.bound or 0) <= 15 * 1e-30
+
+
+@pytest.mark.parametrize("start", ["auto", None])
+@pytest.mark.parametrize("method", ["dp", "frontier", "auto", "milp", "cp-sat"])
+def test_times_far_below_the_largest_traffic_are_answered_and_why_nothing_is_proved_is_said(
+    method: str, start: str | None
+) -> None:
+    small, large = 1e-14, 4.5e15
+    edges = [(0, 1), (0, 2), (1, 3), (2, 3), (2, 4), (3, 5)]
+    instance = GraphPartition.from_edges(
+        6,
+        edges,
+        time=[small / 1000, small / 4000, small, 1, small / 2000, small],
+        cpu_time=[small * 2.0**-900] * 4 + [small] * 2,
+        traffic=[large, large, large / 2, large, 1e12, 1e12],
+        accelerators=1,
+        cpus=1,
+    )
+    result = sp.solve(instance, method, warm_start=start)
+    assert result.status is sp.Status.FEASIBLE
+    assert result.objective is not None
+    assert result.objective < 2
+    assert result.reason
