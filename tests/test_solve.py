@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from stagepack import interrupts
 from stagepack.contracts import Number
 from stagepack.errors import InputError
+from stagepack.heuristics import effort
 from stagepack.instances import fields
 from stagepack.instances.catalog import load
 from stagepack.instances.packing import LmemPacking
@@ -394,3 +395,10 @@ def test_what_no_run_needs_costs_it_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     assert result.instance_fields == result.problem.fingerprints
     assert pickle.loads(pickle.dumps(result)).instance_fields == result.instance_fields
     assert counts["_checksum"] > 0
+
+
+def test_a_run_that_ends_by_itself_says_so_whatever_work_was_counted_before() -> None:
+    instance = load("packing/above-load")
+    effort.spend(1e6)  # as heuristics do that are called directly
+    result = solve(instance, "portfolio", time_limit=1.0, options={"deterministic": True})
+    assert result.termination is Termination.FINISHED

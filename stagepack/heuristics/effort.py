@@ -79,12 +79,19 @@ def lending(part: float, most: float) -> Iterator[None]:
 
 
 @contextmanager
-def counting(limit: float | None = None) -> Iterator[None]:
-    """Let the clock begin at 0, with so many seconds to go, and be what it was afterwards."""
-    clock = _here.clock
-    before = clock.seconds, clock.limit
-    clock.seconds, clock.limit = 0.0, math.inf if limit is None else limit
+def counting(limit: float | None = None) -> Iterator[Callable[[], float]]:
+    """Count on a clock of the block's own, which begins at 0 with so many seconds to go.
+
+    Yields
+    ------
+    callable
+        Returns the seconds of work in the block, after its end, too.
+    """
+    before, clock = _here.clock, _Clock()
+    if limit is not None:
+        clock.limit = limit
+    _here.clock = clock
     try:
-        yield
+        yield lambda: clock.seconds
     finally:
-        clock.seconds, clock.limit = before
+        _here.clock = before

@@ -9,7 +9,6 @@ from typing import TypeVar
 from stagepack.heuristics import effort
 from stagepack.methods import Settings
 from stagepack.progress import Progress
-from stagepack.result import Termination
 
 InstanceT = TypeVar("InstanceT")
 SolutionT = TypeVar("SolutionT")
@@ -29,14 +28,11 @@ def counting(
         Whether the block plans with the work that is left where the wall clock ends it, too.
     """
     limit = settings.time_limit
-    if settings.deterministic and limit is not None:
-        progress.limit_by(effort.spent, limit)
-    with effort.counting(limit if settings.deterministic or planned else None):
-        try:
-            yield
-        finally:
-            if progress.stop_reason() is Termination.TIME_LIMIT:
-                progress.stop(Termination.TIME_LIMIT)  # by a clock that stops here
+    by_work = settings.deterministic and limit is not None
+    with effort.counting(limit if by_work or planned else None) as spent:
+        if by_work and limit is not None:
+            progress.limit_by(spent, limit)
+        yield
 
 
 def counted(

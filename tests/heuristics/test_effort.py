@@ -18,6 +18,17 @@ def test_counts_from_the_begin_of_a_run() -> None:
     assert effort.left() == float("inf")
 
 
+def test_what_a_block_took_can_be_asked_after_it() -> None:
+    effort.spend(7)
+    with effort.counting() as spent:
+        effort.spend(3)
+        with effort.counting() as within:
+            effort.spend(5)
+        assert (spent(), within()) == (3, 5)
+    effort.spend(9)
+    assert (spent(), within()) == (3, 5)
+
+
 def test_what_is_carried_counts_where_it_came_from() -> None:
     with effort.counting():
         carried = effort.carried(lambda: effort.spend(2))
