@@ -45,7 +45,7 @@ LOOKED = 15_000_000
 MOST = 3_000_000
 """Pairs of operations of a microbatch on the same device up to which periods are tried."""
 
-COST = 0.6
+COST = 1.2
 """Steps of a look."""
 
 STEP = 1.01

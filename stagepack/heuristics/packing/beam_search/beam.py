@@ -42,15 +42,21 @@ from stagepack.progress import Stopped
 WORK = 4_000_000
 """Elementary steps of the kernel between two looks at the clock: about 10 ms."""
 
-STEP, BEGIN = 1 / 750_000_000, 6e-5
-"""Seconds of a step, and of beginning a search apart from what its size costs."""
+STEP = 1 / 750_000_000
+"""Seconds of a step."""
 
-PIECES, IN_PIECES = 2, 3.0
-"""Pieces of time in a row that a block lives in, on average, beyond which a step goes from place to
-place in memory, and how many times as long it takes then."""
+BEGIN, RESET = 5e-5, 1e-8
+"""Seconds of beginning a search, and more for each block and section."""
+
+ANEW, STATE = 4e-5, 4e-8
+"""Seconds of making arrays for another width, and more for each state of it."""
+
 CACHED_STATE, SPILLED = 1 << 20, 2.5
 """Bytes from which on a state does not stay in a processor's cache, and how many times as long
 a step takes then."""
+
+ODD = 1.7
+"""How many times as long a step takes where not every place is legal."""
 
 MEMORY = 1 << 28
 """Bytes of states at most; the beam is narrowed where more would be needed."""
@@ -152,7 +158,8 @@ class BeamSearch:
         begins = np.append(True, np.diff(section_of) != 1)
         begins[ptr[:-1]] = True
         at = np.flatnonzero(begins)
-        self._slowness = IN_PIECES if len(at) > PIECES * component.b else 1.0
+        odd = bool(len(component.spans) or (component.blocks["step"] > 1).any())
+        self._slowness = ODD if odd else 1.0
         self._slowness *= SPILLED if self.bytes > CACHED_STATE else 1.0
         blocks = component.blocks
         self._length = np.diff(ptr)
@@ -164,7 +171,7 @@ class BeamSearch:
         before[blocks["twin"][first]] = first
         self._given = Given(
             blocks=blocks,
-            odd=bool(len(component.spans) or (blocks["step"] > 1).any()),
+            odd=odd,
             size=blocks["size"].copy(),
             rank=rank,
             before=before,
@@ -239,8 +246,9 @@ class BeamSearch:
         width = min(width, self.widest)
         if self._beam is None or self.width != width:
             self._beam = self._empty(width)
+            effort.spend(ANEW + STATE * width)
         beam = self._beam = self._beam._replace(given=self._judged(capacity, setting))
-        effort.spend(BEGIN + effort.ITEM * (component.b + len(component.sections)))
+        effort.spend(BEGIN + RESET * (component.b + len(component.sections)))
         pool, facts = beam.pool, beam.pool.facts
         pool.base[0], pool.effective[0] = component.blocks["base"], component.blocks["effective"]
         pool.left[0] = beam.given.total

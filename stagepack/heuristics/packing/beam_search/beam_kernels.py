@@ -56,7 +56,11 @@ MANY = 4
 """So many states are made for each that is kept."""
 
 WIDE = 4
-"""Sections looked at in a step."""
+"""Entries cleared in a step."""
+
+STATE, SECTION, PROPOSED, IN_ORDER = 60, 3, 10, 3
+"""Steps of a new state apart from its size, of each of its sections, of a proposal, and of four
+neighbours that are read one after the other: measured."""
 
 # ---------------------------------------------------------------------- heaps of proposals
 
@@ -243,7 +247,7 @@ def _raise(slot: int, count: int, capacity: int, beam: Beam) -> bool:
                 if low + given.size[j] < least:
                     least = low + given.size[j]
                     under[slot, i] = j
-            beam.control[SPENT] += end - begin
+            beam.control[SPENT] += IN_ORDER * (end - begin) // 4
             if lowest >= ceiling:
                 return False
             if least > effective[slot, i]:
@@ -294,6 +298,7 @@ def _judge(slot: int, capacity: int, beam: Beam) -> bool:
         top, lost = low + held, given.total[t] - held
         if given.odd:
             section = given.sections[t]
+            beam.control[SPENT] += section.hole_end - section.hole
             for h in range(section.hole, section.hole_end):
                 begin, end = given.holes[h, 0], given.holes[h, 1]
                 lost += max(0, min(end, low) - begin)
@@ -401,7 +406,8 @@ def _expand(slot: int, capacity: int, beam: Beam) -> None:
     for c in range(_bar(slot, _candidates(slot, beam), beam)):
         i = beam.candidates[c]
         guide = _estimate(slot, i, pool.base[slot, i], capacity, beam)
-        control[SPENT] += (given.run_end[given.run_ptr[i]] - given.run_first[given.run_ptr[i]]) // 2
+        first = given.run_ptr[i]
+        control[SPENT] += PROPOSED + (given.run_end[first] - given.run_first[first]) // 2
         if guide < 0.0:
             continue
         reached = min(blocks, int((area + given.area[i]) * blocks))
@@ -439,7 +445,7 @@ def _make(capacity: int, work: int, beam: Beam) -> int:
     control, pool, given = beam.control, beam.pool, beam.given
     row = control[LEVEL] % beam.proposals.shape[0]
     count, most = beam.waiting[row], MANY * beam.kept.shape[1]
-    each = 2 * pool.base.shape[1] + pool.left.shape[1]
+    each = STATE + 2 * pool.base.shape[1] + SECTION * pool.left.shape[1]
     while control[AT] < count and control[MADE] < most and control[FREE] > 0:
         if control[SPENT] >= work:
             return RUNNING

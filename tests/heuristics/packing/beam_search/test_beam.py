@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagepack.heuristics import effort
-from stagepack.heuristics.packing.beam_search import beam
+from stagepack.heuristics.packing.beam_search import beam, beam_kernels
 from stagepack.heuristics.packing.beam_search import beam_state as state
 from stagepack.heuristics.packing.constructive.stack import stack
 from stagepack.heuristics.packing.exact_search import exact
@@ -184,15 +184,48 @@ def test_searches_are_made_once_and_gone_on_with(monkeypatch: pytest.MonkeyPatch
     assert len(made) == 1
 
 
-def test_steps_from_place_to_place_count_as_longer_ones() -> None:
-    """Cliques of a conflict graph do not follow one another as moments do."""
+def test_sections_of_states_count_and_pieces_of_time_do_not() -> None:
+    """States of a conflict graph have many sections; those of blocks in pieces have few."""
     random = np.random.default_rng(3)
     pairs = np.stack(np.triu_indices(30, 1), axis=1)
     pairs = pairs[random.random(len(pairs)) < 0.3]
-    instance = LmemPacking.from_arrays(random.integers(1, 60, 30), conflicts=pairs)
-    search = beam.BeamSearch(Packing(Blocks.of(instance)).components[0])
-    search.start(search.component.capacity(int(instance.size.sum())), beam.FIRST[0], 3)
-    with effort.counting():
-        while search.run() == state.RUNNING:
-            pass
-        assert effort.spent() >= beam.IN_PIECES * beam.STEP * search.steps
+    size, start = random.integers(1, 60, 30), random.integers(0, 20, 30)
+    gaps = [(i, begin, begin + 2) for i in range(30) for begin in (start[i] + 2, start[i] + 6)]
+    for instance in (
+        LmemPacking.from_arrays(size, conflicts=pairs),
+        LmemPacking.from_arrays(size, start, start + 10, gaps=gaps),
+    ):
+        component = Packing(Blocks.of(instance)).components[0]
+        search = beam.BeamSearch(component)
+        search.start(component.capacity(int(size.sum())), beam.FIRST[0], 3)
+        with effort.counting() as spent:
+            while (outcome := search.run()) == state.RUNNING:
+                pass
+        assert outcome == state.FOUND
+        states = int(search._beam.control[state.NODES]) if search._beam is not None else 0
+        sections = len(component.sections)
+        assert search.steps >= states * beam_kernels.SECTION * sections
+        assert spent() < 2 * beam.STEP * search.steps
+
+
+def test_arrays_for_another_width_count_as_work() -> None:
+    component = Packing(Blocks.of(planted(np.random.default_rng(3), 40, 64, 60))).components[0]
+    search, counted = beam.BeamSearch(component), []
+    for width in (16, 16, 32, 4096):
+        with effort.counting() as spent:
+            search.start(component.capacity(64), beam.FIRST[0], width)
+        counted.append(spent())
+    assert counted[1] < counted[0] < counted[2] < counted[3]
+
+
+def test_legal_places_take_longer_steps() -> None:
+    plain = planted(np.random.default_rng(3), 40, 64, 60)
+    counted = []
+    for instance in (plain, plain.replace(reserved=np.array([[64, 65]]))):
+        search = beam.BeamSearch(Packing(Blocks.of(instance)).components[0])
+        search.start(search.component.capacity(64), beam.FIRST[0], 16)
+        with effort.counting() as spent:
+            while search.run() == state.RUNNING:
+                pass
+        counted.append(spent() / search.steps)
+    assert counted[1] > 1.3 * counted[0]  # a look at the clock is the same
