@@ -142,6 +142,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     plain_letters()
     legible_width()
+    scarce = _scarce()  # asked first: later there may be no memory for the answer
     try:
         # -q and -v may stand anywhere, before or after the command.
         arguments = sys.argv[1:]
@@ -161,13 +162,13 @@ def main() -> NoReturn:
     except MemoryError:
         code = _no_memory()
     except OSError as error:
-        if _starved(error):
+        if scarce and _starved(error):
             code = _no_memory()
         else:
             place, why = error.filename or "stdout", error.strerror or error
             code = _fail(f"error: {place}: cannot be used ({why})", EXIT_INPUT)
     except Exception as error:
-        code = _no_memory() if _starved(error) else _internal(error)
+        code = _no_memory() if scarce and _starved(error) else _internal(error)
     _leave(code if isinstance(code, int) else 0)
 
 
@@ -227,14 +228,17 @@ def _no_memory() -> int:
     return _fail(f"error: the run {NO_MEMORY}; use a larger machine", EXIT_INPUT)
 
 
-def _starved(error: Exception) -> bool:
-    """Whether an error is how libraries fail that get no more memory, where that is limited."""
+def _scarce() -> bool:
+    """Whether memory is limited for this process."""
     try:
         import resource
     except ImportError:  # Windows
         return False
-    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
-        return False
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def _starved(error: Exception) -> bool:
+    """Whether an error is how libraries fail that get no more memory."""
     if isinstance(error, OSError):
         return error.errno is None  # a library that does not load
     return isinstance(error, SystemError | ImportError) or "start new thread" in str(error)

@@ -251,6 +251,7 @@ def test_libraries_that_get_no_memory_end_in_one_line(
     from stagepack import cli
 
     def starve(**_: object) -> None:
+        monkeypatch.setitem(sys.modules, "resource", None)  # nothing can be loaded any more
         raise error
 
     monkeypatch.setattr(cli, "app", starve)

@@ -174,12 +174,15 @@ class Lattice:
         for name, array in arrays.items():
             most[name in ENTRIES] += array.nbytes // array.shape[-1]
         most = [MOST_BYTES // each + 2 * self.staging.n + 3 for each in most]
-        grown = {
-            name: self._extended(array, most[name in ENTRIES])
-            if (many, crowded)[name in ENTRIES]
-            else array
-            for name, array in arrays.items()
-        }
+        try:
+            grown = {
+                name: self._extended(array, most[name in ENTRIES])
+                if (many, crowded)[name in ENTRIES]
+                else array
+                for name, array in arrays.items()
+            }
+        except MemoryError:  # this machine has less: other searches can do with it
+            raise TooManyError(f"{self.count:,} ideals take more memory than there is") from None
         return self._kernels.Ideals(**grown)
 
     def _extended(self, array: Array, most: int) -> Array:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import stagepack as sp
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph import bounds, dp, linear
 from stagepack.heuristics.graph.bounds import objective_bound
@@ -288,6 +289,23 @@ def test_lattice_of_a_wide_graph_gives_up(monkeypatch: pytest.MonkeyPatch) -> No
     wide = GraphPartition.from_edges(18, [], time=[1] * 18, accelerators=3)
     with pytest.raises(ideals.TooManyError, match="too much memory"):
         Proof(wide)
+
+
+def test_lattice_that_gets_no_memory_leaves_the_answer_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from stagepack.heuristics.graph import ideals
+
+    def starve(*_: object) -> Array:
+        raise MemoryError
+
+    monkeypatch.setattr(ideals, "FIRST_ROOM", 2**10)
+    monkeypatch.setattr(ideals.Lattice, "_extended", starve)
+    wide = GraphPartition.from_edges(18, [], time=[1] * 18, accelerators=3)
+    with pytest.raises(ideals.TooManyError, match="more memory than there is"):
+        Proof(wide)
+    result = sp.solve(wide, "auto", time_limit=1)
+    assert result.objective == 6
 
 
 def test_lattice_asks_for_no_more_room_than_it_may_fill(monkeypatch: pytest.MonkeyPatch) -> None:
