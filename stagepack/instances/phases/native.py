@@ -185,7 +185,7 @@ def dump(instance: PhaseSchedule) -> JsonObject:
         "chip": {
             key: value
             for key, value in msgspec.structs.asdict(instance.chip).items()
-            if value != getattr(Chip(), key)
+            if repr(value) != repr(getattr(Chip(), key))  # 1e9 and 10**9 have unlike fingerprints
         },
         **unusual(instance, Document, ("microbatch", "global_batch", "data_parallel", "training")),
         "modes": None if instance.modes == tuple(Mode) else list(map(str, instance.modes)),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.instances.phases import Mode, PhaseSchedule, Policy
 from stagepack.instances.profile import Chip, LayerProfile, ModelProfile
@@ -131,6 +133,13 @@ def test_replace_takes_fields_of_the_chip() -> None:
     assert changed.replace(memory=100, policies=list(Policy)).digest == instance.digest
     with pytest.raises(InputError, match="is no field of a phase schedule"):
         instance.replace(colour=1)
+
+
+@pytest.mark.parametrize("clock", [10**9, 1e9, 1.5e9])
+def test_files_keep_the_fingerprint_of_a_chip(clock: float, tmp_path: Path) -> None:
+    given = two_layers().replace(clock=clock)
+    sp.write(given, tmp_path / "phases.json")
+    assert sp.read(tmp_path / "phases.json").digest == given.digest
 
 
 def test_digest_and_pickle() -> None:
