@@ -71,7 +71,7 @@ class MethodList(Shown, list[MethodInfo]):
 
 
 def methods(instance: Instance | str) -> MethodList:
-    """Return what can solve `instance`, exact or not, available or why not.
+    """Return the methods for `instance`: whether they are exact, and available or why not.
 
     Parameters
     ----------

@@ -122,14 +122,15 @@ class StoredResults(ShownRows):
     def summary(self, shift: float = SHIFT) -> list[JsonObject]:
         """Return figures of each method.
 
-        Among cells of one instance and seed a method wins that alone has the least objective, and
-        ties where others have it, too; without a solution it loses to those that have one.  Cells
-        of one method with other limits are no rivals.
+        Methods are compared on each instance and seed.  A method wins if it alone has the lowest
+        objective, ties if others have it, too, and otherwise loses, as it does without a solution
+        if another method has one.  Cells of one method with different limits are not compared.
 
         Parameters
         ----------
         shift : float
-            Seconds added to times before their geometric mean, and taken off again.
+            Seconds that are added to times before their geometric mean is taken, and then
+            subtracted.
         """
         best, rivals = self._best()
         found = []
@@ -168,8 +169,8 @@ class StoredResults(ShownRows):
     def profile(self) -> dict[str, list[float]]:
         """Return the performance profile of each method (Dolan and More, 2002).
 
-        Of every case that it was asked and some method proves, the ratio of its time to the
-        shortest one, rising; infinite where it proves nothing.
+        For each case that the method ran and that any method proves: the ratio of its time to the
+        shortest time of a proof, in rising order; infinite if it has no proof.
         """
         asked = {(_case(row), row["method"]) for row in self.rows}
         times: dict[tuple[object, ...], dict[str, float]] = {}
@@ -200,8 +201,8 @@ class StoredResults(ShownRows):
     def against(self, earlier: StoredResults) -> list[Change]:
         """Return how cells differ from those of an earlier store, regressions first.
 
-        The same cell is that of the same case, method, limits and other arguments; of a method
-        that both stores asked once in a case, that one, whatever its limits.
+        Cells are compared if case, method, limits and other arguments are equal.  If both stores
+        have exactly one cell of a method for a case, these are compared whatever their limits are.
         """
         known, asked = _by_question(earlier.rows), _by_question(self.rows)
         found: list[Change] = []
@@ -254,9 +255,9 @@ class StoredResults(ShownRows):
         Parameters
         ----------
         what : str
-            "profile" and "cactus" as the methods of these names, as shares and counts; "gap": the
-            mean gap to the best known over the seconds, 1 before the first incumbent; "integral":
-            the share of cells whose primal integral is at most so large.
+            "profile" and "cactus": what the methods of these names return, as shares and counts;
+            "gap": the mean gap to the best known objective over time, 1 before the first incumbent;
+            "integral": the share of cells whose primal integral is at most x.
         """
         require_picture(what)
         if what == "profile":

@@ -80,7 +80,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         clock: float = 1_000_000_000,
         name: str = "",
     ) -> Cluster:
-        """Return a cluster of like devices.
+        """Return a cluster of equal devices.
 
         Parameters
         ----------
@@ -363,7 +363,7 @@ class Lifetimes:
         )
 
     def tell(self, carry: Array) -> bool:
-        """Whether `carry`, shape (layers,), is what these tensors make of it, or counts nothing."""
+        """Whether `carry`, shape (layers,), is the sum of these tensors, or is all zeros."""
         return self.n == len(carry) and (not carry.any() or np.array_equal(carry, self.carried()))
 
     def carried(self) -> Array:

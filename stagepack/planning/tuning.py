@@ -67,27 +67,28 @@ def tune(
     Parameters
     ----------
     make : callable
-        ``make(**options) -> PipelinePartition``: the model on a cluster, with a step's number of
-        microbatches of ``batch`` samples each; where that is no option, microbatches are counted.
+        ``make(**options) -> PipelinePartition``: the model on a cluster.  If ``batch`` is one of
+        the options, it is the number of samples of a microbatch; otherwise microbatches are
+        counted.
     options : mapping of str to sequence
         The values of each option.
     monotone : str or sequence of str, optional
-        Options of which more is better, until it does not fit; their values rise.  Each is so
-        whatever the others are.  Nobody checks that: in training a larger batch keeps more, which
-        may leave fewer microbatches under way and so fewer samples a second.  Where plans that
-        were made tell otherwise, the answer says so; without it every value counts, and bounds
-        skip most.
+        Options of which a larger value is always better as long as it fits, whatever the other
+        options are; their values must rise.  This is not checked.  It can be false for the batch in
+        training: a larger batch needs more memory, so fewer microbatches may be in flight, and
+        fewer samples are computed per second.  If computed plans contradict it, the result says so.
+        Without `monotone`, every value is considered, and bounds skip most of them.
     search : str
         "bounds"; or, to compare, "bisection" within every point of the grid, or the whole "grid".
     split, time_limit, seed
         As for :func:`plan_model`.
     store : path-like, optional
-        A folder in which every evaluation is kept, and found again.
+        A folder in which evaluations are stored and found again.
     executor : concurrent.futures.Executor, optional
-        Where plans are made; in this process by default.  Where one of its processes dies, the
-        search ends as if it had been interrupted.
+        Computes the plans; by default this process does.  If one of its processes dies, the search
+        ends as if it had been interrupted.
     width : int
-        Plans at a time.
+        Number of plans that are computed at a time.
 
     Returns
     -------

@@ -92,46 +92,49 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         Parameters
         ----------
         time : array_like, shape (n,)
-            Of each node, on an accelerator of speed 1.
+            Time of each node on an accelerator of speed 1.
         accelerators, cpus : int
         producer : array_like of int, shape (t,)
             The node that writes each tensor.
         consumers : array_like of int, or t lists of int
-            The nodes that read it: lists, or one row with `consumer_ptr`.
+            The nodes that read each tensor: as t lists, or as one array with `consumer_ptr`, where
+            tensor i is read by ``consumers[consumer_ptr[i]:consumer_ptr[i + 1]]``.
         consumer_ptr : array_like of int, shape (t + 1,), optional
         traffic : array_like, shape (t,)
-            Of each tensor; zeros when absent.
+            Size of each tensor; zeros when absent.
         cpu_time : array_like, shape (n,), optional
-            Without it no node may run on a CPU.
+            Time of each node on a CPU; without it, no node may run on a CPU.
         accelerator, cpu, backward : array_like of bool, shape (n,), optional
-            Where a node may run: anywhere when absent; whether it is of the backward pass.
+            Whether each node may run on accelerators and on CPUs (by default on both), and whether
+            it belongs to the backward pass.
         memory, stash, parameters : array_like of int, shape (n,), optional
             Bytes; zeros when absent.
         colour : array_like of int, shape (n,), optional
             -1 for none.
         speeds, capacity : array_like, shape (accelerators,), optional
-            A lone number stands for all.
+            One number for all accelerators, or one each.
         bandwidth : number or array_like, shape (devices, devices), optional
             1 when absent.
         levels : iterable of (int, number), optional
-            Instead, from the innermost: so many devices of a group, at this bandwidth among them.
+            In place of `bandwidth`, from the innermost level on: (devices in a group, bandwidth
+            between them).
         device_order, objective : str
         empty_devices, contiguous : bool
         microbatches : int
         ids, names : iterable of str, optional
-            Of nodes: in solutions, each once; for people.
+            `ids` name the nodes in solutions and must be unique; `names` are for people.
         time_unit : str
-            What times are counted in, a word for people: "cycles".
+            Unit of the times, for people: "cycles".
         clock : float, optional
-            Cycles a second, where times are cycles of a known clock: plans are in seconds, too.
+            Cycles per second, if times are cycles of a known clock; plans then tell seconds, too.
         name, source : str
             For tables and reports.
 
         Raises
         ------
         InputError
-            Naming the field: other shapes, negative figures, sums beyond 64 bits, nodes that there
-            are not, circles.
+            Naming the field: wrong shapes, negative numbers, sums beyond 64 bits, unknown nodes,
+            cycles.
         """
         times = arrays.numbers(time, "time")
         n, (k, others) = len(times), validate.devices(accelerators, cpus)
@@ -194,16 +197,17 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         edges : iterable of (node, node)
         time : array_like, mapping, or function of a node
         traffic : array_like, mapping, or function of a node
-            Every node has one output of so much, which all that follow it read.
+            Size of each node's output, which all its successors read.
         edge_traffic : array_like, mapping of edges, or function of two nodes
-            Instead: every edge has a tensor of its own.
+            In place of `traffic`: the size of each edge's own tensor.
         **options
-            What else :meth:`from_arrays` takes; figures of nodes, too, by node or from functions.
+            Other arguments of :meth:`from_arrays`; those with one value per node may also be
+            mappings or functions of a node.
 
         Raises
         ------
         InputError
-            As :meth:`from_arrays`, and for an edge to a node that there is not.
+            As :meth:`from_arrays`, and if an edge names an unknown node.
         """
         known: Sequence[Any] = range(nodes) if isinstance(nodes, int) else list(nodes)
         pairs = validate.edges(edges, known)
@@ -256,9 +260,9 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         cluster : Cluster or str
             By itself, or by its name in the catalog; the layers count cycles of its clock.
         training : bool
-            Count backward passes and stashes, of as many microbatches as accelerators where
-            `options` say no other number; with the objective ``forward+backward`` they are nodes
-            of their own.
+            Whether to count backward passes and stashes.  By default, there are as many
+            microbatches as accelerators.  With the objective ``forward+backward``, backward passes
+            are separate nodes.
         name : str, optional
             That of the profile when absent.
         **options

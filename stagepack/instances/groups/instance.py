@@ -49,18 +49,18 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
         Parameters
         ----------
         operators : iterable of Operator
-            Sorted topologically where they are not, the first named first.
+            The operators; they are sorted topologically if they are not, stably.
         inputs : iterable of Source
         chip : LaneChip
         outputs : sequence of str
-            Results of the network beside what nobody reads.
+            Results of the network, in addition to tensors that no operator reads.
         slicing : Slicing
         standalone : Standalone
         timesteps : Timesteps
         order : Order
         max_slices, max_group : int
         overlap_limit : float, "half" or None
-            Part of the rows of an input that slices may read again.
+            Fraction of the rows of an input that several slices may read.
         objective : Objective
         name, source : str
             For tables and reports.
@@ -68,9 +68,8 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
         Raises
         ------
         InputError
-            Naming the field, as for a file; or the operator: an unknown input, a name that comes
-            twice, a cycle, shapes that do not follow from those of its inputs, sizes whose
-            products leave 64 bits.
+            Naming the field or the operator: an unknown input, a name that is used twice, a cycle,
+            shapes that do not follow from those of the inputs, or products of sizes beyond 64 bits.
         """
         given = validate.parts(operators, inputs, outputs, chip)
         instance = cls(

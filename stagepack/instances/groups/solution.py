@@ -18,7 +18,7 @@ DEPTHS = {"boundaries": 1, "slices": 2, "order": 1, "positions": 2, "spills": 3,
 
 @dataclass(frozen=True, repr=False)
 class GroupingSolution(ShownSolution):
-    """A plan.
+    """A plan of layer groups: which operators are fused, in which slices, rows and addresses.
 
     Attributes
     ----------

@@ -82,7 +82,8 @@ class PackingData:
     ids : tuple of str, optional
         Names of the buffers; "0", "1", ... when absent.
     period : int, optional
-        Lifetimes are circular modulo this: 0 <= start < period, start < end <= start + period.
+        Length of a cycle that repeats; lifetimes are taken modulo this: 0 <= start < period, start
+        < end <= start + period.
     conflicts : ndarray of int64, shape (pairs, 2), optional
         The pairs of buffers that must not overlap, in place of lifetimes.
     capacity : int, optional
@@ -90,17 +91,18 @@ class PackingData:
     alignment : ndarray of int64, shape (n,)
         Offsets are multiples of these.
     gaps : tuple of Gap
-        Times in which a buffer is dead or shrinks to a window of itself.
+        Times during which a buffer is not in use, or only some of its bytes are.
     fixed : ndarray of int64, shape (n,)
-        Offsets that are given; -1: free.
+        Offsets that a solution must use; -1 for none.
     allowed : tuple of Allowed
         Address ranges of a buffer, which must lie wholly in one of them.
     reserved : tuple of (int, int)
-        Address ranges [low, high) that nobody may use.
+        Address ranges [low, high) that no buffer may use.
     colocated : tuple of tuple of int
-        Buffers that have one offset; they may overlap one another.
+        Groups of buffers with the same offset; the buffers of a group may overlap.
     in_place : tuple of (int, int)
-        Pairs that may overlap, though only at equal offsets (an output born as its input dies).
+        Pairs of buffers that may overlap, but only at equal offsets: an operator writes its output
+        over an input that is not used again.
     banks : Banks, optional
         Banks and conflicting pairs.
     memories : tuple of Memory

@@ -70,7 +70,7 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         ids : sequence of str, optional
             Names of the buffers; "0", "1", ... when absent.
         period : int, optional
-            Lifetimes are circular modulo this.
+            Length of a cycle that repeats: lifetimes are taken modulo this.
         conflicts : array_like of int, shape (pairs, 2), optional
             Pairs of buffers that must not overlap, in place of lifetimes.
         capacity : int, optional
@@ -78,22 +78,22 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         alignment : int or array_like, optional
             One for all buffers or one each; 1 when absent.
         gaps : iterable of Gap or (buffer, start, end[, low, high])
-            Times in which a buffer is dead, or smaller.
+            Times during which a buffer is not in use, or only some of its bytes are.
         fixed, previous, hint : array_like of int, shape (n,), optional
             Offsets, -1 for none.
         allowed : iterable of Allowed or (buffer, low, high)
             Address ranges of a buffer, which must lie wholly in one of them.
         reserved : iterable of (low, high)
-            Address ranges that nobody may use.
+            Address ranges that no buffer may use.
         colocated : iterable of groups of int
-            Buffers of one offset; groups that share a buffer are one.
+            Groups of buffers with the same offset; groups that share a buffer are merged.
         in_place : iterable of (int, int)
-            Pairs that may overlap, though only at equal offsets.
+            Pairs of buffers that may overlap, but only if they have the same offset.
         banks : Banks, optional
         memories : iterable of Memory or (name, capacity, cost)
             Several memories to choose from, for the objective ``spill``.
         accesses : array_like of int, shape (n,), optional
-            The sizes when absent.
+            Number of accesses of each buffer; by default its size.
         objective : Objective or str, optional
             "fit" with a capacity, "spill" with memories, otherwise "peak" when absent.
         name, source : str
@@ -102,8 +102,9 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         Raises
         ------
         InputError
-            Naming the field: wrong shapes, no integers, empty lifetimes, sizes below 1, numbers
-            or sums of 2**62 and more, indices of no buffer, rules that contradict each other.
+            Naming the field: wrong shapes, numbers that are no integers, empty lifetimes, sizes
+            below 1, numbers or sums of 2**62 and more, unknown indices, rules that contradict each
+            other.
         """
         sizes = integers(size, "size", "buffer")
         n = len(sizes)
@@ -160,9 +161,9 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         ----------
         profile : ModelProfile
         cluster : Cluster or str, optional
-            By itself, or by its name in the catalog.  Its first device is the memory: what layers
-            hold for good is there beside the activations, and all has to fit.  Without one it is
-            the activations alone.
+            An object or a name of the catalog.  The memory is that of its first device, and holds
+            both the activations and what the layers hold permanently, as one buffer.  Without a
+            cluster, there are only the activations, in a memory without limit.
         training : bool
             Whether a backward pass follows.
         name : str, optional
@@ -195,9 +196,9 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         return super().replace(**changes)
 
     def select(self, buffers: Sequence[int], **changes: Any) -> LmemPacking:
-        """Return the instance of some buffers only, in the order given, with fields changed.
+        """Return an instance with only these buffers, in this order, and with some fields changed.
 
-        What names a buffer left out is dropped: gaps, ranges, pairs and groups of others stay.
+        Gaps, ranges, pairs and groups that name another buffer are dropped.
         """
         keep = np.asarray(buffers, dtype=np.int64)
         place = {int(buffer): at for at, buffer in enumerate(keep)}

@@ -96,20 +96,20 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
         layer_class : array_like of int, shape (n,), optional
             All layers differ when absent.
         chip : Chip
-            Or a quick one by the fields that follow, which replace those of a chip that is given.
+            The chip; the fields that follow replace its own, or describe a simple chip without it.
         memory, tiles, startup : int, optional
         io_tiles : (int, int), optional
         remote_bandwidth, host_bandwidth, tile_bandwidth, gather_bandwidth : float, optional
             As :class:`.Chip` has them.
         microbatch, global_batch, data_parallel, steps : int
-            With `steps` the microbatch is given (1 when left out) and the global batch follows.
-            With `global_batch` and `microbatch` the steps follow.  With `global_batch` alone the
-            microbatch is free.  With none of them there is one step.
+            With `steps`, the microbatch is given (1 when absent) and determines the global batch.
+            `global_batch` and `microbatch` determine the steps.  With `global_batch` alone, the
+            microbatch is decided by the solver.  With none of them, there is one step.
         modes, policies : iterable of str
-            Those that are allowed.
+            The modes and policies that are allowed.
         training, prefetch : bool
         recomputations : int
-            How often one layer may be computed again, at most.
+            Largest number of times that one layer may be computed again.
         fixed_boundaries : iterable of int, optional
             The only boundaries allowed, 0 and n included; any when absent.
         remote_memory, graphs : int, optional
@@ -192,19 +192,20 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
     ) -> PhaseSchedule:
         """Build an instance from a model profile and a chip.
 
-        What a layer writes is one tensor here, of the bytes of all its outputs; who reads one of
-        them reads all.  What comes from the host is x_0; what only the layer itself needs of it
-        is counted with the rest.  The layers' parameters are variables, bytes of the category
-        ``optimiser state`` are state, and stashes beyond what the layer reads are tapes.  Other
-        bytes (gradients, code, vertex state) are left out: the phases' own gradients are counted
-        by the problem, and code is not known per phase.
+        - All outputs of a layer become one tensor with their bytes together; a layer that reads one
+          of them reads all.
+        - Everything that comes from the host is x_0.
+        - Parameters become variables, bytes of the category ``optimiser state`` become state, and
+          stashes other than the inputs of the layer become tapes.
+        - Other bytes are left out: the problem counts gradients itself, and the bytes of code are
+          not known per phase.
 
         Parameters
         ----------
         profile : ModelProfile
         chip : Chip, Cluster or str
-            Of a cluster, by itself or by its name in the catalog, the first device at its speed,
-            see :mod:`.chips`.
+            Of a cluster (an object or a name of the catalog), the first device with its speed is
+            used, see :mod:`.chips`.
         name : str, optional
         **options
             For :meth:`from_arrays` (training, microbatch, ...); they may replace what is derived.

@@ -177,9 +177,9 @@ def phase_rows(found: Plan) -> list[JsonObject]:
 
 
 def plan(instance: PhaseSchedule, solution: PhaseSolution | Result[PhaseSolution]) -> Plan:
-    """Return a plan in figures; its shape (boundaries, lengths) must be right.
+    """Return the cycles and bytes of each phase of a plan, which may exceed the memory.
 
-    It need not fit: what it needs beside what there is shows by how much.
+    Its boundaries and the lengths of its fields must be right.
     """
     require_instance(instance, "phase-schedule")
     solution = instance.solution_in(solution)

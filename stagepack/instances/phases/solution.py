@@ -89,7 +89,7 @@ class Phase:
 
 @dataclass(frozen=True, repr=False)
 class PhaseSolution(ShownSolution):
-    """A plan.
+    """A plan of phases: groups of layers, with the mode of each phase and what is recomputed.
 
     Attributes
     ----------
@@ -130,8 +130,8 @@ class PhaseSolution(ShownSolution):
     ) -> tuple[tuple[int, ...], ...]:
         """Return the sequence that recomputes dropped outputs as late as possible.
 
-        Just before the first backward pass that needs a dropped product its layer is computed
-        again, after those dropped ones that this needs in turn; each layer once.  In a chain, a
+        A layer whose output was dropped is computed again just before the first backward pass that
+        needs it, after the dropped layers that it needs itself; each layer once.  In a chain, a
         maximal run [i, j) of recomputed layers of a group [a, b) is so computed again just before
         the backward pass of layer j, which reads x_j, or of layer b - 1 when j = b (there layer
         b - 1 itself is left out if it has no tape).  Nothing is computed again for the sake of a

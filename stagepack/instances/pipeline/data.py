@@ -73,22 +73,23 @@ class PartitionData:
     cluster : Cluster
         The k devices in pipeline order, their memory, speed and links.
     exclusive : dict of ndarray of int64, shape (n,)
-        Bytes always alive, by category.
+        Bytes of each layer that are always in the memory of its device, by category.
     shared : SharedBytes
-        Bytes that equal layers of a stage share.
+        Bytes that a device holds once for all its layers with the same key.
     temporary, carry, stash : ndarray of int64, shape (n,)
-        Bytes alive while the layer runs; bytes carried past it; bytes kept for its backward pass,
-        per microbatch in flight.
+        Bytes in use while the layer runs; bytes of other layers' tensors that are kept meanwhile;
+        bytes kept for its backward pass, per microbatch in flight.
     in_bytes, out_bytes : ndarray of int64, shape (n + 1,)
         Bytes received by a stage that begins at a cut, and sent by one that ends there; the
         entries of cut 0 and cut n are exchanged with the host.
     recv_cycles, send_cycles : ndarray, shape (k, n + 1), optional
-        Cycles per device and cut that replace the links' when given; those of the first device at
-        cut 0 and of the last at cut n are the exchange with the host, whichever devices run stages.
+        Cycles of receiving and sending at each cut on each device, in place of those of the links.
+        Those of the first device at cut 0 and of the last device at cut n are the exchange with the
+        host, whichever devices run stages.
     compute_table, memory_table : ndarray, shape (n + 1, n + 1) or (k, n + 1, n + 1), optional
         Cycles and bytes of the layers [a, b) that replace the per-layer figures when given.
     variables : tuple of Variable
-        Spans of layers that must stay together.
+        Ranges of layers that must be on one stage.
     forbidden_cuts, fixed_cuts : tuple of int
         Cuts that no boundary may use, and cuts that must be boundaries.
     training : bool
@@ -96,22 +97,23 @@ class PartitionData:
     microbatches : int
         Microbatches of a training step: stage i of k stashes min(microbatches, k - i) of them.
     backward_transfers : bool
-        What crosses a cut comes back over the same links as a gradient: receiving at its begin
-        and sending at its end take a stage twice as long.  `recv_cycles` and `send_cycles` say all.
+        Whether a gradient of the same size is sent back over each cut, so that all transfers of a
+        stage take twice as long.  Given `recv_cycles` and `send_cycles` already include this.
     received : bool
-        Schedules keep what a stage receives, too, for each microbatch in flight; see `kept_bytes`.
+        Whether a stage of a schedule also keeps what it receives, for each microbatch in flight;
+        see `kept_bytes`.
     objective : Objective
         What to minimise.
     host_transfer : bool
-        Every device waits for the exchange with the host (the rule of Auto Pipeline).
+        Whether every device waits for the exchange with the host (the rule of Auto Pipeline).
     fewer_stages : bool
-        Devices may stay unused; otherwise every device runs a stage.
+        Whether devices may stay unused; otherwise every device runs a stage.
     free_order : bool
-        Stages may run on the devices in any order; otherwise in the order of the cluster.
+        Whether stages may run on the devices in any order; otherwise in the order of the cluster.
     order : GraphOrder, optional
-        That the chain is one order of a graph which has others.
+        The order of a graph's nodes from which the chain was made, if there are others.
     tensors : Lifetimes, optional
-        Of the tensors of which `carry` is the sum, or would be if it counted.
+        Lifetimes of the tensors of which `carry` is the sum, or would be if it were counted.
     """
 
     name: str

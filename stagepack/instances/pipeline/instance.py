@@ -109,11 +109,11 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         forward : array_like, shape (n,)
             Cycles of each layer; may be None when `compute_table` is given.
         devices, capacity, speed, bandwidth, clock
-            A quick cluster: `devices` devices, of `capacity` bytes and `speed` (one number or one a
-            device), joined to one another and the host at `bandwidth` GiB/s (2**30 bytes a
-            second); `clock` in Hz.
+            A simple cluster: the number of devices; bytes of memory and speed of each (one number,
+            or one for each device); the bandwidth of all links, also to the host, in GiB/s
+            (2**30 bytes a second); and the clock in Hz.
         cluster : Cluster
-            Instead of these: the cluster in full.
+            The cluster, in place of these five.
         backward : array_like, shape (n,), optional
             Cycles; zeros when absent.
         exclusive : array_like or dict of array_like
@@ -121,41 +121,43 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         shared : dict
             ``{key: (bytes, layers that use it)}``.
         temporary, carry, stash : array_like of int, shape (n,), optional
-            Bytes alive while the layer runs; carried past it; kept for its backward pass, per
-            microbatch in flight.  Zeros when absent.
-        in_bytes, out_bytes : array_like of int, shape (n + 1,), optional
-            Bytes that a stage receives that begins, and sends that ends, at each cut; zeros when
+            Bytes in use while the layer runs; bytes of other layers' tensors that are kept
+            meanwhile; and bytes kept for its backward pass, per microbatch in flight.  Zeros when
             absent.
+        in_bytes, out_bytes : array_like of int, shape (n + 1,), optional
+            Bytes that a stage receives if it begins at each cut, and sends if it ends there; zeros
+            when absent.
         recv_cycles, send_cycles : array_like, shape (k, n + 1), optional
             Cycles in place of those of the links.
         compute_table, memory_table : array_like, shape ([k, ]n + 1, n + 1), optional
             Cycles and bytes of the layers [a, b), for all devices or each, in place of the figures
             of the layers.
         variables : iterable of Variable or (name, first, last)
-            Spans of layers, `last` included, that must stay together.
+            Layers `first` to `last` (included) must be on one stage.
         forbidden_cuts, fixed_cuts : iterable of int
             Cuts that no boundary may use, and cuts that must be boundaries.
         training : bool
             Count backward cycles and stashes.
         microbatches : int, optional
-            Of a training step: as many as devices when absent, which fill the pipeline.
+            Number of microbatches of a training step; by default the number of devices, which fills
+            the pipeline.
         backward_transfers : bool, optional
-            Count the gradients that come back over the links; when absent, in training.
+            Whether gradients are sent back over the links; by default in training.
         memory : str or iterable of str, optional
-            The terms of memory that count, of ``exclusive`` (or categories of it), ``shared``,
-            ``temporary``, ``carry``, ``stash`` and, in schedules and plans, ``received``; as text
-            with commas between.  All when absent.
+            The terms of memory that are counted: ``exclusive`` (or categories of it), ``shared``,
+            ``temporary``, ``carry``, ``stash`` and, in schedules and plans, ``received``; also as
+            one text with commas.  All when absent.
         received : bool
-            False leaves ``received`` out, too.
+            False: ``received`` is not counted.
         objective : Objective or str
         host_transfer, fewer_stages, free_order : bool
-            Every device waits for the host's transfer; devices may stay unused; stages may run on
-            the devices in any order.
+            Whether every device waits for the transfers of the host; whether devices may stay
+            unused; whether stages may be placed on the devices in any order.
         layer_names : sequence of str, optional
         order : GraphOrder, optional
-            That the chain is one order of a graph which has others.
+            The order of a graph's nodes from which the chain was made, if there are others.
         tensors : Lifetimes, optional
-            Of the tensors whose sum is `carry`, if that counts; left out beside another one.
+            Lifetimes of the tensors of which `carry` is the sum; ignored if the sum differs.
         name, source : str
             For tables and reports.
 
@@ -261,9 +263,9 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
     ) -> PipelinePartition:
         """Build an instance from a model profile and a cluster.
 
-        Carried bytes and the bytes that cross every cut follow from the tensors' lifetimes, the
-        spans that must stay together from the variables.  In training a layer's temporary bytes are
-        those of its forward or of its backward pass, whichever are more.
+        The lifetimes of tensors give the carried bytes and the bytes that cross each cut; layers
+        that use the same variable must be on one stage.  In training, a layer's temporary bytes are
+        those of its forward or its backward pass, whichever are more.
 
         Parameters
         ----------
@@ -279,7 +281,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         Raises
         ------
         InputError
-            For a key of two sizes, and what :class:`.Lifetimes` and :meth:`from_arrays` refuse.
+            If a shared key has two sizes, and as :class:`.Lifetimes` and :meth:`from_arrays`.
         """
         layers, training = profile.layers, bool(options.get("training"))
         n = len(layers)

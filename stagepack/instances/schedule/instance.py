@@ -69,28 +69,32 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
         Parameters
         ----------
         forward, backward, weight : array_like of int, shape (p,)
-            Cycles; only `forward` for inference, no `weight` where the backward pass is not split.
+            Cycles of each stage.  For inference only `forward`; without `weight`, the backward pass
+            is one operation.
         microbatches : int or array_like
             One number for all stages or one each.
         devices : array_like of int, shape (p,), optional
-            A device a stage when absent.
+            Device of each stage; by default each stage has its own.
         edges : iterable of (int, int), optional
             The chain 0 -> 1 -> ... when absent.
         latency : int or array_like
             Cycles, one number for all edges or one each.
         memory_forward, memory_backward, memory_weight : int or array_like
-            Bytes that F, B and W of a microbatch take (negative: release), for all stages or each.
+            Bytes that F, B and W of a microbatch allocate (negative: free), one number for all
+            stages or one each.
         limit : int or array_like, optional
-            Bytes of every device or each; no limit when absent.
+            Bytes of memory, one number for all devices or one each; no limit when absent.
         optimizer : int or array_like
-            Cycles of the optimizer's step, for all devices or each.
+            Cycles of the optimizer step, one number for all devices or one each.
         post_validation : bool
-            Each device runs its optimizer at once; otherwise all wait for the last operation.
+            Whether each device runs its optimizer step as soon as its own operations are done;
+            otherwise all devices wait for the last operation.
         steps : int
             Optimizer steps of a run.
         whole_first : bool
-            Stages that read from no other do their whole backward pass in W, and B takes one cycle:
-            nobody needs the gradient of their inputs, and PyTorch finds both in one go there.
+            Whether stages without predecessors do their whole backward pass in W, so that B takes
+            one cycle.  No stage needs the gradient of their inputs, and PyTorch computes both there
+            at once.
         objective : Objective or str, optional
             "span" with `post_validation`, otherwise "makespan" when absent.
         stage_names, device_names : iterable of str, optional
@@ -102,8 +106,8 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
         ------
         InputError
             Naming the field: wrong shapes, numbers that are not whole, a cycle, no microbatch, no
-            step, a device without a stage, memory released that was not taken, sums of 2**62 and
-            more.
+            step, a device without a stage, more memory freed than was allocated, or sums of 2**62
+            and more.
         """
         f = integers(forward, "forward", "stage", least=1)
         p = len(f)
@@ -254,7 +258,8 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
         partition : GraphPartition
         solution : GraphSolution or Result
         cycles : int or float
-            Cycles of a unit of time: fractions may want thousands, as times are rounded up.
+            Cycles per unit of time of the graph.  Times are rounded up to whole cycles, so for
+            times with fractions choose a large number, such as 1,000.
         microbatches : int or array_like, optional
             Those of the partition when absent.
         split : bool

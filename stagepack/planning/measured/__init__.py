@@ -27,23 +27,23 @@ def measure_plan(
     depth: int | None = None,
     basic_blocks: Sequence[type] = (),
 ) -> PlanMeasure:
-    """Run the stages of a plan, a process each, and put what it predicted beside what they took.
+    """Run each stage of a plan in its own process, and compare predicted with measured times.
 
-    Processes are started anew: call this below ``if __name__ == "__main__":``.  They have as many
-    threads as this one; a profile that was measured beforehand should have had no others.
+    The processes are spawned, so call this below ``if __name__ == "__main__":``.  They have as many
+    threads as this process; measure the profile with the same number of threads.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Of a class that the processes can import.
+        A module whose class the processes can import.
     plan : ModelPlan
-        Of the profile that :func:`profile_model` makes with the same arguments.
+        A plan of the profile that :func:`profile_model` makes with the same arguments.
     sample_inputs, kwargs, depth, basic_blocks
-        As there: inputs of one microbatch.
+        As for :func:`profile_model`; the inputs of one microbatch.
     orders : sequence of str
-        Methods of schedules, such as "gpipe", whose orders of the same operations run as well.
+        Methods of schedules, such as "gpipe", whose orders are run and timed, too.
     repeats : int
-        Steps of each order, after one that is not timed.
+        Number of timed steps of each order, after one that is not timed.
 
     Returns
     -------
