@@ -235,7 +235,7 @@ def test_a_plain_solution_claims_nothing(tmp_path: Path) -> None:
     path.write_text('{"boundaries": [0, 2, 5]}')
     found = sp.check_result(INSTANCES["pipeline"], path)
     assert (found.valid, found.objective, found.claims) == (True, 9, ())
-    with pytest.raises(sp.InputError, match="nothing to prove"):
+    with pytest.raises(sp.InputError, match="no bound and no status to prove"):
         sp.check_result(INSTANCES["pipeline"], path, prove=True)
 
 

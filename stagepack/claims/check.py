@@ -68,7 +68,9 @@ def check_result(
         case = _case(document, data, instance, anyway)
         something = _claims_something(document)
         if prove and not something:
-            raise InputError("claims nothing to prove", field="--prove", remedy="give a result")
+            raise InputError(
+                "has no bound and no status to prove", field="--prove", remedy="give a result"
+            )
     if prove:
         case.proof = _solved_again(case, time_limit)
     return ResultCheck(

@@ -31,7 +31,7 @@ def require_provable(instance: Instance, result: Result[Solution] | None = None)
         )
     refusal = kinds.part(instance.kind, "methods", "proof").refusal(instance, result)
     if refusal:
-        raise InputError(refusal, field="proof", remedy="ask without a proof")
+        raise InputError(refusal, field="proof", remedy="leave out the proof")
 
 
 def prove(

@@ -186,7 +186,9 @@ def _executor(
     from stagepack.compare import clusters
 
     if address is not None and folder is not None:
-        raise InputError("is one place too many", field="--slurm", remedy="leave out --dask")
+        raise InputError(
+            "cannot be used together with --dask", field="--slurm", remedy="leave out --dask"
+        )
     if address is not None:
         return stack.enter_context(clusters.dask(address))
     if folder is None:
@@ -243,7 +245,9 @@ def chosen(
     from stagepack.instances.catalog import tour
 
     if sources and whole:
-        raise InputError("is the whole suite", field="--all", remedy="name no instances beside it")
+        raise InputError(
+            "runs the whole suite", field="--all", remedy="leave it out, or name no instances"
+        )
     if sources:
         return labels([found for source in sources for found in _named(source, context)]), methods
     if whole or context:

@@ -81,7 +81,7 @@ def _made(named: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         make = getattr(importlib.import_module(file.stem), name, None)
     except (ImportError, SyntaxError) as error:
         raise InputError(
-            f"cannot be loaded: {error}", file=path, remedy="mend it, or run it by itself"
+            f"cannot be loaded: {error}", file=path, remedy="correct it, or run it by itself"
         ) from None
     if not callable(make):
         raise InputError(f"{file} has no {name!r}", field="--model", remedy="name a function of it")

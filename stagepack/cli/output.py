@@ -51,7 +51,9 @@ def require_writable(*targets: Path | None, source: str = "") -> None:
                 "is named for two outputs", file=target, remedy="give each a file of its own"
             )
         if place in sources and os.path.isfile(place):
-            raise InputError("is what is read", file=target, remedy="name another file")
+            raise InputError(
+                "is a file that the command reads", file=target, remedy="name another file"
+            )
         seen.add(place)
 
 

@@ -225,7 +225,7 @@ def _limits(
             raise InputError(
                 "needs a process that can be ended",
                 field=name,
-                remedy="isolate cells, and have jobs",
+                remedy="use isolate='worker' or 'cell', and at least one job",
             )
     if isolate == "none":
         return None

@@ -190,7 +190,7 @@ def _instance(
         return _network(model, cluster, options, graph)
     if cluster is not None or options:
         field_name = "cluster" if cluster is not None else next(iter(options))
-        raise InputError("goes with a profile", field=field_name, remedy="leave it out")
+        raise InputError("needs a profile", field=field_name, remedy="leave it out")
     if isinstance(model, GraphPartition):
         return model
     require_instance(model, KIND, "model", "give an instance, a profile or a torch.nn.Module")

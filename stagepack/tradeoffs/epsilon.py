@@ -102,7 +102,7 @@ def pareto(
     require_instance(instance, remedy="give an instance; tune has fronts of plans")
     time_limit, points = require_time(time_limit), integer(points, "points", 1)
     if "objective" in options:
-        raise InputError("is y of a front", field="objective", remedy="give it as y")
+        raise InputError("is called y here", field="objective", remedy="give it as y")
     own = "x", "y", "points"
     require_keywords(options, "pareto", own, without=("objective", "target", "warm_start"))
     known = axis(instance.kind, x)

@@ -105,7 +105,7 @@ class MilpAssignment(PipelineModel):
         """Return why this model cannot express the instance, '' if it can."""
         instead = "use the interval model or CP-SAT"
         if instance.compute_table is not None or instance.memory_table is not None:
-            return f"the assignment model adds up layers, it knows no tables; {instead}"
+            return f"the assignment model adds up costs of layers and cannot use tables; {instead}"
         if instance.fewer_stages:
             return f"the assignment model uses every device; {instead}"
         if instance.free_order and max(device_classes(instance)) > 0:

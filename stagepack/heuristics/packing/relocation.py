@@ -55,7 +55,7 @@ SIEVED, STEP_BUDGET = 1e-9, 50_000_000
 def unsupported(blocks: Blocks) -> str:
     """Return why old places cannot be kept by passes over time, or ''."""
     if not whole(blocks):
-        return "keeping needs blocks of one full-height piece that may lie anywhere"
+        return "this needs buffers without gaps, fixed offsets or address ranges"
     return ""
 
 

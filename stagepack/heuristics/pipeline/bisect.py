@@ -24,7 +24,7 @@ FILLING = 2e-7  # seconds of work that it takes to fill a device
 def unsupported(instance: PipelinePartition) -> str:
     """Return why greedy probes would not be exact for `instance`, or ''."""
     if instance.objective is not Objective.BOTTLENECK:
-        return "greedy probes know compute only; use dp"
+        return "greedy probes count compute only; use dp"
     if instance.compute_table is not None or instance.memory_table is not None:
         return "greedy probes need costs that add up, not tables; use dp"
     limited = any(device.memory is not None for device in instance.cluster.devices)

@@ -178,7 +178,7 @@ def _search(
     run.first_round(FIRST_ROUND)
     if run.policy is None and progress.solution is None:
         if progress.keep_going() and not progress.reason:
-            progress.reason = "no order keeps within the memory limits that list schedules find"
+            progress.reason = "list scheduling found no order within the memory limits"
         return
     for _ in rounds(settings):
         if not progress.keep_going():

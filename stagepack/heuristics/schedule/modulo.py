@@ -132,7 +132,7 @@ class _Periods:
                     return
                 self._try(period, TRIES << min(number, 4))
             if self.order is None:
-                self.progress.reason = "no period was found whose steady state is within memory"
+                self.progress.reason = "no repeating pattern was found that keeps within the memory"
                 continue
             if not self.keep_going(0):
                 return

@@ -112,7 +112,7 @@ def unsupported(instance: PipelineSchedule) -> str:
         return f"is for up to {STAGES} stages and {LARGEST:,} operations, within a memory"
     taken, given, later = _memory(instance)
     if (taken <= 0).any() or (given < 0).any() or (later < 0).any():
-        return "is for F's that take memory, and B's and W's that take none"
+        return "is for F's that allocate memory, and B's and W's that do not"
     if not 1 <= _ahead(instance) <= AHEAD:
         return f"is for up to {AHEAD} microbatches under way"
     return ""

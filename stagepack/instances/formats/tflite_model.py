@@ -95,7 +95,7 @@ def solution(data: bytes, instance: LmemPacking) -> PackingSolution:
         raise InputError(
             f"plans {len(found)} tensors, and the model has {len(model.tensors)}",
             field="metadata",
-            remedy="plan it anew",
+            remedy="plan it again",
         )
     offsets = np.array(
         [at for at, tensor in zip(found, model.tensors, strict=True) if tensor.planned],

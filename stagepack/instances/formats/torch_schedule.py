@@ -188,7 +188,7 @@ def _placed(actions: list[list[Work]], instance: PipelineSchedule) -> ScheduleSo
         raise InputError(
             f"never ends: {shown} wait for one another",
             field="order",
-            remedy="let each come after what it needs",
+            remedy="list each after those that it needs",
         )
     return ScheduleSolution.of(instance, start)
 
@@ -392,7 +392,7 @@ def dump(
         raise InputError(
             "has backward passes" if instance.training else "goes without sends and receives",
             field="backward",
-            remedy="say it of the order of inference alone: torch adds the rest",
+            remedy="use it for a schedule of inference without communication: torch adds the rest",
         )
     violations = instance.check(solution)
     if violations:

@@ -111,7 +111,9 @@ def _add(table: Table, row: re.Match[str], at: int) -> None:
 
 def _damaged(at: int, problem: str) -> InputError:
     return InputError(
-        problem, field=f"line {at + 1}", remedy="give what vela --verbose-allocation prints, whole"
+        problem,
+        field=f"line {at + 1}",
+        remedy="give the complete output of vela --verbose-allocation",
     )
 
 
@@ -119,7 +121,7 @@ def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
     tables = _tables(data)
     if not tables:
         raise InputError(
-            "holds no buffers to place", remedy="give what vela --verbose-allocation prints"
+            "holds no buffers to place", remedy="give the output of vela --verbose-allocation"
         )
     names = [table.name for table in tables]
     for at, table in enumerate(tables):
@@ -144,7 +146,7 @@ def _solution(data: bytes, instance: LmemPacking) -> PackingSolution:
     raise InputError(
         f"has no table of {instance.name}",
         field="solution",
-        remedy="give what the instance was made of",
+        remedy="give the file from which the instance was made",
     )
 
 

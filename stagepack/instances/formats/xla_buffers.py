@@ -122,7 +122,7 @@ def _read(text: str) -> Dump:
         raise InputError(
             f"tells when {lost} lives, and not where it is: it was cut short",
             field="assignment",
-            remedy="give the dumps of XLA, whole",
+            remedy="give the complete dumps of XLA",
         )
     return Dump([_alive(value, lives) for value in values if value.nbytes], begin)
 
@@ -135,7 +135,7 @@ def _alive(value: Value, lives: dict[str, tuple[int, int]]) -> Value:
 
 
 def _damaged(at: int, problem: str) -> InputError:
-    return InputError(problem, field=f"line {at + 1}", remedy="give the dumps of XLA, whole")
+    return InputError(problem, field=f"line {at + 1}", remedy="give the complete dumps of XLA")
 
 
 def _carried(dump: Dump) -> list[list[int]]:
@@ -169,7 +169,7 @@ def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
             text += "\n" + strict.text(strict.load(given["assignment"]))
     dump = _read(text)
     if not dump.values:
-        raise InputError("holds no buffers to place", remedy="give the dumps of XLA, whole")
+        raise InputError("holds no buffers to place", remedy="give the complete dumps of XLA")
     names = [value.name for value in dump.values]
     twice = len(set(names)) < len(names)
     return [

@@ -189,7 +189,7 @@ def sorted_operators(
         raise InputError(
             f"operators read one another in a circle: {circle}",
             field="operators",
-            remedy="cut the circle",
+            remedy="remove the cycle",
         ) from None
     return tuple(operators[at] for at in order)
 

@@ -257,7 +257,7 @@ def _circular(given: PackingData) -> None:
     if period < 1:
         raise InputError(f"is {period}", field="period", remedy="give at least 1")
     if given.conflicts is not None:
-        raise InputError("goes with lifetimes", field="period", remedy="leave out the conflicts")
+        raise InputError("needs lifetimes", field="period", remedy="leave out the conflicts")
     inside = (given.start >= 0) & (given.start < period)
     _each(given, inside, "start", f"is outside [0, {period})", "take it modulo the period")
     _each(
@@ -271,7 +271,7 @@ def _circular(given: PackingData) -> None:
 
 def _gaps(given: PackingData) -> None:
     if given.gaps and given.conflicts is not None:
-        raise InputError("goes with lifetimes", field="gaps", remedy="leave out the conflicts")
+        raise InputError("needs lifetimes", field="gaps", remedy="leave out the conflicts")
     last: dict[int, int] = {}
     order = sorted(
         range(len(given.gaps)), key=lambda g: (given.gaps[g].buffer, given.gaps[g].start)

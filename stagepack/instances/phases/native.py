@@ -134,7 +134,7 @@ def parse(document: Document, given: Words) -> PhaseSchedule:
             raise InputError(
                 "is the first of the activations",
                 field="input",
-                remedy="leave it out beside columns of layers",
+                remedy="leave it out if the layers are given as columns",
             )
         fields |= msgspec.structs.asdict(layers)
         fields["layer_names"] = fields.pop("names")

@@ -365,7 +365,7 @@ def _json_rows(path: Path, text: str) -> list[JsonObject]:
     try:
         data = json.loads(text, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"is not JSON ({error})", file=path, remedy="mend the file") from None
+        raise InputError(f"is not JSON ({error})", file=path, remedy="correct the file") from None
     rows = data.get("stages") if isinstance(data, dict) else data
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InputError(
@@ -379,7 +379,7 @@ def _csv_rows(path: Path, text: str) -> list[JsonObject]:
         reader = csv.DictReader(text.splitlines(), strict=True)
         lines = list(reader)
     except csv.Error as error:
-        raise InputError(f"is not CSV ({error})", file=path, remedy="mend the file") from None
+        raise InputError(f"is not CSV ({error})", file=path, remedy="correct the file") from None
     rows = []
     for number, line in enumerate(lines, start=2):
         if None in line or None in line.values():

@@ -263,7 +263,7 @@ def _passing(columns: Columns) -> Lifetimes | None:
             raise InputError(
                 f"{name[:60]!r} is born in layer {born} and last used in {last}, of {n} layers",
                 field="layers.passing",
-                remedy="leave out what passes no layer; n is the host",
+                remedy="leave out tensors that are not kept across a layer; layer n is the host",
             )
     _require_small_sum(told.bytes, "layers.passing.bytes")
     found = Lifetimes(

@@ -114,5 +114,5 @@ def _cluster(given: PartitionData) -> None:
             raise InputError(
                 f"{link.GBps} GiB/s after {link.idle} cycles at {cluster.clock} Hz: out of range",
                 field="cluster",
-                remedy="give bandwidths, delays and a clock of this world",
+                remedy="give realistic bandwidths, delays and a clock",
             )

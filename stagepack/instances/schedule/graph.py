@@ -88,7 +88,9 @@ def arguments(
     count = int(stage.max(initial=-1)) + 1
     if not count:
         raise InputError(
-            "has no forward nodes", field="backward", remedy="give some, which schedules begin with"
+            "has no forward nodes",
+            field="backward",
+            remedy="give forward nodes, too: schedules begin with them",
         )
     device_of = np.zeros(count, dtype=np.int64)
     device_of[stage[stage >= 0]] = device[stage >= 0]
@@ -194,7 +196,7 @@ def _backward_order(instance: GraphPartition) -> list[tuple[int, list[int]]]:
             f"node {instance.node_name(v)} of the forward pass reads from "
             f"{instance.node_name(u)} of the backward pass",
             field="backward",
-            remedy="mark what reads from the backward pass as of it",
+            remedy="mark nodes that read from the backward pass as backward nodes",
         )
     u, v = edges[source & reader].T
     waiting = np.bincount(v, minlength=instance.n).tolist()

@@ -61,7 +61,7 @@ def require_dealt(instance: PipelineSchedule) -> bool:
             f"stage {stage} is on device {devices[stage]}, and torchtitan has it on rank "
             f"{looped[stage]}",
             field="devices",
-            remedy="deal stages round after round, or two each, there and back",
+            remedy="place stages in rounds over the devices, or in the shape of a V",
         )
     if not instance.training or len(set(instance.microbatches.tolist())) > 1:
         raise InputError(

@@ -143,7 +143,7 @@ def instance(built: ScheduleData) -> None:
             raise InputError(
                 f"stage {at} would hold {left[at]} after it",
                 field=name,
-                remedy="release no more than was taken",
+                remedy="free no more than was allocated",
             )
     for name, present in (
         ("memory_backward", built.training),

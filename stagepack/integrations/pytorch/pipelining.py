@@ -246,7 +246,7 @@ class Running:
                 raise InputError(
                     f"has {len(leaf)} rows for {self._count} microbatches",
                     field="target",
-                    remedy="give as many for each of them",
+                    remedy="give a multiple of the number of microbatches",
                 )
             else:
                 pieces.append(leaf.tensor_split(self._count))
@@ -297,7 +297,9 @@ def scheduled(
     microbatches = set(schedule.microbatches.tolist())
     if len(microbatches) > 1:
         raise InputError(
-            "stages work on unlike numbers", field="microbatches", remedy="give all the same"
+            "stages work on unlike numbers",
+            field="microbatches",
+            remedy="give all stages the same number of microbatches",
         )
     if schedule.training != (loss is not None):
         raise InputError(

@@ -75,7 +75,9 @@ class Stages(Sequence[fx.GraphModule]):
         leaves, built = pytree.tree_flatten((tuple(args), dict(kwargs)))
         if built != self._given:
             raise InputError(
-                "are not built as those of the sample", field="inputs", remedy="give as many, alike"
+                "are not built as those of the sample",
+                field="inputs",
+                remedy="give inputs of the same structure as the sample",
             )
         return tuple(leaves)
 
@@ -151,7 +153,7 @@ def staged(traced: Traced, boundaries: Sequence[int]) -> Stages:
         raise InputError(
             f"counts in numbers of its own, which stages do not: {', '.join(traced.moving)}",
             field="module",
-            remedy="register them as buffers; where they only change once, run the module before",
+            remedy="register them as buffers; or run the module once before, if they then stay",
         )
     n, cuts = len(traced.layers), list(boundaries)
     if len(cuts) < 2 or (cuts[0], cuts[-1]) != (0, n) or any(a >= b for a, b in pairwise(cuts)):

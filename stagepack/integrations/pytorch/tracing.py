@@ -278,7 +278,7 @@ def _require_shape(node: fx.Node, stack: Sequence[tuple[str, str, str]]) -> None
         raise InputError(
             f"makes a tensor {node.name!r} whose shape depends on values",
             field=f"module {path}" if path else "module",
-            remedy="keep the shape, and mask what is not wanted",
+            remedy="keep the shape, and mask the values that are not wanted",
         )
 
 

@@ -33,7 +33,7 @@ def _no_recurrence(instance: GraphPartition) -> str:
 def _unsupported(instance: GraphPartition) -> str:
     """Return why sets of blocks and kinds of devices do not tell what a stage costs, or ""."""
     if not instance.contiguous:
-        return "stages need not be contiguous, but ideals are"
+        return "this method finds contiguous stages only, but the instance allows others"
     if not instance.uniform:
         return "links are unlike: traffic depends on the devices at both ends"
     return ""

@@ -354,7 +354,7 @@ def linear_dp(instance: GraphPartition, progress: GraphProgress, settings: Setti
         return
     search.along_orders(*LONG)
     if progress.solution is None:
-        progress.reason = "linear-dp: no order that was tried has stages that fit"
+        progress.reason = "linear-dp tried several orders, none with stages that fit"
 
 
 def dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:

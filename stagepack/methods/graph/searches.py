@@ -108,7 +108,7 @@ def _beam(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     progress.require_time()
     search.by_beams()
     if progress.solution is None:
-        progress.reason = "beam: no stages that fit were found"
+        progress.reason = "beam found no stages that fit"
 
 
 def _local_search(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
@@ -130,7 +130,7 @@ def _metis(instance: GraphPartition, progress: GraphProgress, settings: Settings
         return
     _by_metis(search)
     if progress.solution is None:
-        progress.reason = "metis: no stages along its parts fit"
+        progress.reason = "the parts of METIS give no stages that fit"
 
 
 def _by_metis(search: CompactSearch) -> None:

@@ -16,7 +16,7 @@ def _ordered(instance: LayerGrouping) -> str:
 
 def _free(instance: LayerGrouping) -> str:
     free = instance.timesteps == Timesteps.FREE
-    return "" if free else "loads and stores keep to the rule here; timesteps: free lets them move"
+    return "" if free else "the model is for loads and stores that may move: set timesteps to free"
 
 
 GroupingMethod = Method[LayerGrouping, GroupingSolution]

@@ -74,7 +74,9 @@ def _by_rule(name: str) -> Run:
             if _stands(instance):
                 spare = GroupingSolution.from_global_memory(instance.n)
             if spare is not None:
-                progress.reason = f"there was no time for {name}: this plan is an operator a group"
+                progress.reason = (
+                    f"there was no time for {name}: this plan has one operator in each group"
+                )
                 offer(progress, spare, "no time")
             return
         if found is None:

@@ -31,7 +31,7 @@ NODES = 1000
 def refusal(instance: LmemPacking, result: Result[object] | None) -> str:
     """Return why bounds of an instance, or that of a result, have no proofs; '' if they have."""
     if instance.objective is Objective.SPILL:
-        return "of several memories nothing is proved step by step"
+        return "there are no step-by-step proofs for several memories"
     peak = instance.objective in (Objective.PEAK, Objective.FIT)
     if result is not None and result.status is not Status.INFEASIBLE and not peak:
         return f"a bound on {instance.objective} is none on the peak, which proofs speak of"

@@ -85,7 +85,9 @@ def _run_rule(name: str) -> Run:
         else:
             place_first(attempt)
             if progress.solution is not None:
-                progress.reason = f"{name} did not end in time; what it had to place fills valleys"
+                progress.reason = (
+                    f"{name} did not end in time; the remaining buffers were placed by a quick rule"
+                )
 
     return run
 

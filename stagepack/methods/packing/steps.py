@@ -454,7 +454,7 @@ def too_crowded(attempt: Attempt, settings: Settings) -> bool:
     repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
     use_up(attempt, settings.seed)
     if not attempt.progress.proved:
-        attempt.progress.reason = f"{reason}; what is quick and repair have run instead"
+        attempt.progress.reason = f"{reason}; quick rules and repair ran instead"
     return True
 
 

@@ -26,7 +26,11 @@ def unsupported(instance: PhaseSchedule) -> str:
         return reason
     if Policy.RECOMPUTE not in instance.policies or instance.recomputations != 1:
         return "labels along the layers need layers that are computed again once at most"
-    return "labels along the layers page nothing" if Policy.STASH in instance.policies else ""
+    return (
+        "labels along the layers cannot write activations to remote memory (policy stash)"
+        if Policy.STASH in instance.policies
+        else ""
+    )
 
 
 @functools.cache

@@ -45,9 +45,9 @@ def unsupported(instance: PipelineSchedule) -> str:
     if len(instance.operations) > LARGEST:
         return f"is for up to {LARGEST:,} operations"
     if (instance.memory_forward <= 0).any():
-        return "is for F's that take memory"
+        return "is for F's that allocate memory"
     if (instance.memory_forward + instance.memory_backward < 0).any():
-        return "is for B's that give back what F's took, or less"
+        return "is for B's that free at most what F's allocated"
     if int((instance.producers.first[1:] == instance.producers.first[:-1]).sum()) > 1:
         return "is for one first stage"
     first = instance.order[0]

@@ -63,13 +63,15 @@ def measure_plan(
     from stagepack.solve import solve
 
     if not plan.levels:
-        raise InputError("has no stages", field="plan", remedy="give it what it lacks")
+        raise InputError("has no stages", field="plan", remedy="make a plan that fits")
     if repeats < 1:
         raise InputError(f"{repeats} steps", field="repeats", remedy="give at least 1")
     cut: dict[str, Any] = {"depth": depth, "basic_blocks": basic_blocks}
     partition = plan.level("partition").result.solution
     if not isinstance(partition, PipelineSolution):
-        raise InputError("is of no chain", field="plan", remedy="plan the chain of the profile")
+        raise InputError(
+            "is not a plan of a chain", field="plan", remedy="plan the chain of the profile"
+        )
     cuts = partition.boundaries
     build_stages(module, cuts, sample_inputs, kwargs, **cut)
     answers = {"plan": plan.level("schedule").result.solution}

@@ -91,7 +91,7 @@ def test_old_offset_of_a_block_is_that_of_its_largest_buffer() -> None:
 
 def test_unsupported_is_told() -> None:
     fixed = LmemPacking.from_arrays([4, 4], [0, 0], [1, 1], fixed=[4, -1])
-    assert "anywhere" in relocation.unsupported(Blocks.of(fixed))
+    assert "fixed offsets" in relocation.unsupported(Blocks.of(fixed))
     assert (
         relocation.unsupported(Blocks.of(random_plain(np.random.default_rng(3), 5, longest=3)))
         == ""

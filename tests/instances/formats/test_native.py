@@ -270,7 +270,7 @@ BAD: list[tuple[Any, str, str]] = [
     (columns(shared={"code": {"bytes": 1, "layers": [3]}}), "layers.shared", "outside"),
     (columns(temprary=[1, 2, 3]), "layers.temprary", "did you mean temporary?"),
     (columns(passing=PASSING | {"bytes": [1]}), "layers.passing", "differ in length"),
-    (columns(passing=PASSING | {"last_use": [1, 3]}), "layers.passing", "leave out what passes no"),
+    (columns(passing=PASSING | {"last_use": [1, 3]}), "layers.passing", "leave out tensors that"),
     (columns(passing=PASSING | {"born": [0, -2]}), "layers.passing.born[1]", "is -2"),
     (columns(passing=PASSING | {"bytes": [2**62, 1]}), "layers.passing.bytes", "sum"),
     (columns(passing=PASSING, carry=[4, 21, 4]), "layers.carry", "not the sum of the tensors"),

@@ -109,7 +109,7 @@ def test_dp_starts_from_a_solution_and_keeps_the_best() -> None:
 
 
 def test_dp_says_where_ideals_do_not_apply() -> None:
-    with pytest.raises(sp.InputError, match="need not be contiguous"):
+    with pytest.raises(sp.InputError, match="contiguous stages only"):
         sp.solve(ladder(3, contiguous=False), method="dp")
     links = np.arange(16).reshape(4, 4) + 1
     with pytest.raises(sp.InputError, match="links are unlike"):

@@ -120,8 +120,8 @@ def test_it_says_where_it_does_not_apply(
 ) -> None:
     ruled = free.replace(timesteps="nearest")
     (info,) = [method for method in sp.methods(ruled) if method.name == "cp-sat"]
-    assert (info.available, info.reason[:20]) == (False, "loads and stores kee")
-    with pytest.raises(InputError, match="timesteps: free"):
+    assert (info.available, info.reason[:20]) == (False, "the model is for loa")
+    with pytest.raises(InputError, match="set timesteps to free"):
         sp.solve(ruled, method="cp-sat")
     monkeypatch.setattr(CpSatEngine, "unavailable", lambda _: "OR-Tools is not installed")
     with pytest.raises(InputError, match="OR-Tools is not installed"):

@@ -34,7 +34,7 @@ def test_what_labels_do_not_cover() -> None:
     assert retention.unsupported(instance) == ""
     assert "once at most" in retention.unsupported(sp.load(SKIPS, layers=8, recomputations=2))
     paging = instance.replace(policies=["keep", "recompute", "stash"])
-    assert "page" in retention.unsupported(paging)
+    assert "policy stash" in retention.unsupported(paging)
     assert "one group" in retention.unsupported(instance.replace(fixed_boundaries=None))
 
 

@@ -29,9 +29,9 @@ MOST_NODES = 10_000
 def unsupported(instance: GraphData) -> str:
     """Return why the method cannot answer for a graph, or ""."""
     if instance.objective == Objective.REPLICATED:
-        return "stages may be replicated, but labels take each to be on one device"
+        return "labels are for stages on one device each, but the instance allows replicas"
     if not instance.contiguous:
-        return "stages need not be contiguous, but labels take them to be"
+        return "labels are for contiguous stages only, but the instance allows others"
     if not instance.uniform:
         return "links are unlike: traffic depends on the devices at both ends"
     if instance.devices >= WORD_BITS:
@@ -47,11 +47,11 @@ def unsupported(instance: GraphData) -> str:
 def unproved(instance: GraphData) -> str:
     """Return why labels prove no more than bounds for a graph, or ""."""
     if instance.objective == Objective.FORWARD_BACKWARD and instance.backward.any():
-        return "labels add the loads of both passes, which may be greatest on two stages"
+        return "labels add up the loads of both passes, which may be largest on different stages"
     if not instance.empty_devices and instance.devices > 1:
-        return "labels do not know which devices are in use, but all must be"
+        return "labels do not record which devices are in use, but all must be"
     if instance.empty_devices and instance.microbatches > 1 and instance.stash.any():
-        return "labels do not know how many stages keep stashes after one, only that some may"
+        return "labels do not record how many later stages keep stashes"
     return ""
 
 

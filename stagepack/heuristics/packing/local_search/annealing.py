@@ -62,7 +62,7 @@ def unsupported(blocks: Blocks) -> str:
     if not blocks.rigid:
         return "annealing needs blocks of full height at all times, without shared offsets"
     if not (blocks.fixed[np.diff(blocks.range_ptr) > 0] >= 0).all():
-        return "annealing knows fixed offsets, but no ranges of addresses"
+        return "annealing supports fixed offsets, but no address ranges"
     return ""
 
 

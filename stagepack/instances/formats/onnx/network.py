@@ -106,7 +106,11 @@ class NetworkReader:
         for node in self._model.nodes:
             self._read(node)
         if not self._drafts:
-            raise InputError("only moves nothing", field="graph", remedy="give a model that works")
+            raise InputError(
+                "has no operator that computes or moves anything",
+                field="graph",
+                remedy="give a model that works",
+            )
         names = {name for draft in self._drafts for name in (*draft.inputs, *draft.outputs)}
         results = [self._root(name) for name in self._model.outputs]
 

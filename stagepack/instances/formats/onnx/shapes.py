@@ -275,7 +275,7 @@ def _in_order(graph: GraphProto) -> list[NodeProto]:
         for _ in nodes:  # back among the unfinished: this many steps end on a circle
             at = next(source for source in sources[at] if waiting[source])
         raise InputError(
-            "is on a circle", field=place(nodes[at]), remedy="give a graph without circles"
+            "is on a circle", field=place(nodes[at]), remedy="give a graph without cycles"
         )
     return order
 

@@ -93,7 +93,9 @@ def check_group_program(
     """
     if program.get("program") != "groups":
         raise InputError(
-            "no program of layer groups", field="program", remedy="give what solve --export wrote"
+            "no program of layer groups",
+            field="program",
+            remedy="give a file that solve --export wrote",
         )
     if program.get("version") != 1:
         raise InputError(

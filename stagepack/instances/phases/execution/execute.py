@@ -100,7 +100,7 @@ def check_program(
     """
     if program.get("program") != "phases" or program.get("version") != 1:
         raise InputError(
-            "no program of phases", field="program", remedy="give what solve --export wrote"
+            "no program of phases", field="program", remedy="give a file that solve --export wrote"
         )
     try:
         found = execute(instance, dict(program))

@@ -237,7 +237,7 @@ def module_names(instance: PipelinePartition) -> list[str]:
             raise InputError(
                 f"layer {at}, {name[:60]!r}, is no name of a module",
                 field="layers",
-                remedy="name layers as named_modules() does; sp.profile_model sees to it",
+                remedy="name layers as named_modules() does; sp.profile_model does so",
             )
     return names
 
