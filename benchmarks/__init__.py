@@ -1,1 +1,1 @@
-"""Side-by-side runs against named peers, and long soaks; nothing here is part of the tests."""
+"""Comparisons with other tools, and long soaks; the tests do not need them."""

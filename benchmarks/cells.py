@@ -1,12 +1,13 @@
-"""What a comparison costs beside solving: cells of a millisecond, overhead per cell.
+"""The cost of a comparison besides solving: the overhead of each cell, for tiny instances.
 
 ::
 
     python -m benchmarks.cells [CELLS] [--dask ADDRESS] [--only PLACE]
 
-Each place runs the same small chains by ``greedy``, without and with a store, and again with the
-store full.  A line says seconds in all, and milliseconds a cell of what is not solving: seconds of
-the machine's clock, times workers, less the seconds of all solves.
+Each place (this process, child processes, Dask) runs the same small chains by ``greedy``: without a
+store, with an empty store, and with a store that has all results.  A line has the wall seconds of
+the comparison, and the overhead of a cell in milliseconds: wall seconds times workers, minus the
+seconds of all solves, divided by the number of cells.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A process started with ``--child`` has no clock but its own CPU seconds.
+"""In a process that is started with ``--child``, the clock counts the CPU seconds of the process.
 
-To be imported before anything of Stagepack reads a clock.
+Import this before any module of Stagepack, which read the clock.
 """
 
 from __future__ import annotations

@@ -1,17 +1,22 @@
-"""Graph partitioning: all methods over public graphs, and how they grow.
+"""Graph partitioning: all methods on public graphs, and on generated graphs of growing size.
 
     STAGEPACK_DATA=DIR python -m benchmarks.graphs [--quick] [--only table|growth] [--limit 10]
         [--work] [--graph PREFIX]
 
-First table: the graphs of Tarnawski et al. (NeurIPS 2020) with the devices that their files name
-and one CPU (none where memory is short), and the profiles of PipeDream, for training, with links of
-10^9 bytes a second and every device in use; nasnetamobile under `sum` with links of 10^10, where
-devices may be empty, on eight with `auto` and `frontier` in 30 and in 120 seconds, too.  It tells
-what each method finds and proves, in seconds of CPU after its first run.  *proved* is the optimum
-as far as one was proved before; a method that contradicts it ends the benchmark.  Last lines: by
-how much METIS with repairs, and PipeDream's own recurrence, take more than `auto`.  Second table:
-generated graphs of up to 20,000 nodes; more memory than `MOST_MIB` ends the benchmark.  With
-`--work` limits are of counted work, so that what else runs on the machine does not matter.
+First table: public graphs.
+
+- Graphs of Tarnawski et al. (NeurIPS 2020) run on the devices that their files name and one CPU, or
+  without the CPU if memory is short.
+- Profiles of PipeDream are for training, with links of 10^9 bytes a second; every device is used.
+  nasnetamobile has the objective `sum` and links of 10^10 bytes a second, and devices may be empty;
+  with eight devices, `auto` and `frontier` also run with limits of 30 and 120 seconds.
+- The table has the value, the bound and the CPU seconds of each method.  *proved* is the optimum if
+  it was proved before; a method that contradicts it ends the benchmark.
+- The last lines compare METIS (with repairs) and PipeDream's own recurrence with `auto`.
+
+Second table: generated graphs of up to 20,000 nodes.  If a run needs more memory than `MOST_MIB`,
+the benchmark ends.  With `--work`, limits are amounts of counted work, which do not depend on the
+load of the machine.
 """
 
 from __future__ import annotations

@@ -1,15 +1,18 @@
-"""Layer grouping: the exact search against the rules of the field, and how it grows.
+"""Layer grouping: the exact search beside known rules, and its time on growing networks.
 
     python -m benchmarks.groups [--quick] [--only table|growth|peers]
     python -m benchmarks.groups --peers [--vela PATH]
 
-First table: the networks of the catalog on every chip: the cycles of `dp`, whether they are proved,
-by how much a rule takes more, and what `dag` and `cp-sat` save where the order of operators, or
-timesteps, are free (a star where that is proved; `dag` only where there is another order).  These
-two take up to `--free` seconds a cell, 10 by default, the rest of the table about a minute.
-Second: CPU seconds of `dp` over chains of repeated blocks, and the exponent that fits them; a
-*call* of the oracle prices one group, over all its cuts.  With
-`--peers` Arm's Vela answers beside us, see :mod:`benchmarks.groups_vela`.
+First table: the networks of the catalog on every chip.  It has the cycles of `dp` and whether they
+are proved, how much more a rule needs, and how much `dag` and `cp-sat` save if the order of the
+operators or the timesteps are free (with a star if this is proved; `dag` only if there is another
+order).  These two take up to `--free` seconds for each cell (10 by default), the rest of the table
+about a minute.
+
+Second table: CPU seconds of `dp` on chains of repeated blocks, and the fitted exponent.  A *call*
+computes the cost of one group over all its cuts.
+
+With `--peers`, Arm's Vela runs on the same networks, see :mod:`benchmarks.groups_vela`.
 """
 
 from __future__ import annotations

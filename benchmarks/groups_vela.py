@@ -1,27 +1,28 @@
-"""Layer grouping beside Arm's Vela, a compiler with cascades of its own.
+"""Layer grouping beside Arm's Vela, a compiler that groups operators into cascades.
 
     pip install ethos-u-vela tflite flatbuffers        # Vela may be in an environment of its own
     python -m benchmarks.groups --only peers --vela /path/to/vela [--models FOLDER]
 
-Networks of the catalog are written as int8 models and given to both.  What is made alike: values of
-a byte, channels rounded up to 16 (Vela's layout, here 16 lanes), stripes along H, and no buffers of
-weights in the memory that is asked for.  What is not, and why no ratios are printed:
+Networks of the catalog are written as int8 models and given to both.  Equal for both: values of one
+byte, channels rounded up to 16 (Vela's layout, here 16 lanes), stripes along H, and a memory that
+holds no weights.  These differences remain, and so no ratios are printed:
 
-- Vela's cascades hand rows on in rolling buffers and compute none twice; our slices compute their
-  halos again.  Its cascades and whole tensors share one memory; what passes between our groups goes
-  through global memory.  So the least memory in which all activations stay is for us that of one
-  group, which a global pooling forbids to slice, and Vela may need less.
-- Vela counts what the hardware reads for every block of outputs, we what a slice reads, once.  What
-  is *written* to global memory both count alike.
-- We minimise the bytes moved, with proof, whatever is computed again for it (`again`: the
-  multiply-accumulates beyond those of the network).  Vela minimises the cycles it estimates, and
-  computes nothing twice.
+- Vela's cascades pass rows on in rolling buffers and compute no row twice; Stagepack's slices
+  compute their halos again.  Vela's cascades and whole tensors share one memory, while tensors
+  between Stagepack's groups are stored in global memory.  The smallest memory in which all
+  activations stay is therefore that of a single group, which cannot be sliced if it has a global
+  pooling; Vela may need less.
+- Vela counts the bytes that the hardware reads for each block of outputs; Stagepack counts the
+  bytes that a slice reads once.  Bytes that are *written* to global memory are counted in the same
+  way.
+- Stagepack minimises the bytes that are moved, with proof, regardless of computations that are
+  repeated (`again`: multiply-accumulates beyond those of the network).  Vela minimises the cycles
+  that it estimates.
+- With `standalone` as `needed`, no operator of Stagepack runs from global memory: as in Vela, it is
+  cut until its data fit.
 
-- No operator of ours runs from global memory (`standalone` is `needed`): like Vela's, each is cut
-  until what it works on fits.
-
-The second part is about models in ``--models``; without it those of the package pymicro-wakeword,
-where that is installed.  They have no rows to slice: both answer a packing.
+The second part is about the models in ``--models``, by default those of the package
+pymicro-wakeword if it is installed.  They have no rows to slice, so both answer a packing problem.
 """
 
 from __future__ import annotations

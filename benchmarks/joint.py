@@ -1,13 +1,14 @@
-"""What plans lose by deciding level after level: cuts, microbatches, schedule and stashes in one.
+"""The loss of deciding a plan level by level, against one model that decides all levels together.
 
     python -m benchmarks.joint [--seeds 10] [--limit 20] [--layers 8] [--samples 8]
 
-Chains on 3 equal devices without links, training, with much memory and with little.  A step has so
-many samples, as 2, 4 or 8 microbatches (as many as divide it); a layer takes some cycles for each
-sample and some for each microbatch, so that fewer microbatches do less and wait longer.  Plans are
-made for each number of microbatches; the joint model, which is CP-SAT's, chooses it.  Its cuts are
-scheduled once more by themselves, which must take as long.  Beside the plan there is what is made
-without looking back: the least bottleneck with room for all stashes, then its schedule.
+The instances are chains in training on 3 equal devices without links, with much and with little
+memory.  A step has `--samples` samples in 2, 4 or 8 microbatches.  A layer takes some cycles for
+each sample and some for each microbatch, so that fewer microbatches need less work but longer
+waits.  A plan is made for each number of microbatches; the joint model (CP-SAT) chooses the number.
+As a check, a schedule for the cuts of the joint model is computed separately, and must take as
+long. The table also has a plan without feedback between levels: the smallest bottleneck with memory
+for all stashes, and then its schedule.
 
 Sets         layers l, stages s = 0 .. k-1, numbers of microbatches m, microbatches i, ranges of
              layers [a, b)

@@ -1,4 +1,4 @@
-"""LMEM packing against the best of the others: times, quality and what is proved.
+"""LMEM packing beside other tools: times, quality and proofs.
 
     python -m benchmarks.packing [--only a,b,c,d,e,p] [--limit 60] [--repeats 5] [--no-peak]
     python -m benchmarks.packing --only r --relatives 200 [--limit 10]
@@ -12,14 +12,15 @@ p  what was published about MiniMalloc's instances, beside least peaks with proo
 r  relatives of MiniMalloc's instances, slightly changed, at their own load bound: how many are
    decided, by seconds of processor time; the limit is one of work
 
-Everything is measured in one run on one machine.  Methods take turns on an instance; the first
-turn warms up and is left out, unless it took over two seconds: then it is the only one.  Every run
-gets an instance without anything cached in it.  Wall time of ours is all of `solve`, checks
-included; of the others it is the call alone, their own data structures made beforehand.  Ours run
-on one thread, the others on as many as they like.  Every answer is checked by our checker.  What
-did not end within the limit is a time-out, and its time no more than a lower bound.
+Everything is measured in one run on one machine.  Methods take turns on an instance.  The first
+turn is a warm-up and not counted, unless it took more than two seconds; then it is the only one.
+Each run gets a new instance object without cached data.  The wall time of Stagepack is that of the
+whole `solve` with its checks; that of other tools is the call alone, after their data structures
+were built.  Stagepack uses one thread, other tools as many as they like.  Stagepack's checker
+checks every answer.  A run that did not end within the limit is a time-out, and its time a lower
+bound.
 
-The others need the extra `bench` (OmniMalloc 1.0.0).  Data: STAGEPACK_DATA, or ../shared/data.
+Other tools need the extra `bench` (OmniMalloc 1.0.0).  Data: STAGEPACK_DATA, or ../shared/data.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""LMEM packing from 10^5 to 10^6 buffers: how near to the load, by distribution and time limit.
+"""LMEM packing of 10^5 to 10^6 buffers: peak over load, by distribution and time limit.
 
     python -m benchmarks.packing_large [--sizes 100000,1000000] [--limits 1,3,10]
         [--kinds powerlaw,fifo] [--method auto] [--cpu]
 
-Every cell is a run in a process of its own, its kernels warmed up before: peak over load (the
-greatest sum of bytes alive together, which no placement can beat), processor seconds of the whole
-call, checks included, and peak memory of the process, interpreter and instance included.  The limit
-counts wall seconds: on a busy machine less gets done in it, which the processor seconds show.  With
---cpu it counts processor seconds: what a machine that is not busy would do.
+Each cell is a run in its own process, after the kernels were loaded.  It has the peak over the load
+(the largest sum of bytes that are in use at the same time, a lower bound), the CPU seconds of the
+whole call with its checks, and the peak memory of the process with interpreter and instance.  The
+limit is in wall seconds, in which less work is done on a busy machine; with --cpu, it is in CPU
+seconds.
 """
 
 from __future__ import annotations

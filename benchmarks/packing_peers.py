@@ -1,4 +1,4 @@
-"""Who packs, for the benchmarks: our methods, those of OmniMalloc 1.0.0, of Vela and onnxsim."""
+"""Packers for the benchmarks: methods of Stagepack, OmniMalloc 1.0.0, Vela and onnxsim."""
 
 from __future__ import annotations
 

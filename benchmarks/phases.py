@@ -1,4 +1,4 @@
-"""Phase scheduling: rules against the optimum, recomputation, and how the search grows.
+"""Phase scheduling: rules beside the optimum, recomputation, and the time of the exact search.
 
     python -m benchmarks.phases [--quick] [--limit 60] [--networks bert-base,gpt2-small]
 

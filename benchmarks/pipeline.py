@@ -1,11 +1,10 @@
-"""Pipeline partitioning: the fast exact method against the reference, and the models.
+"""Pipeline partitioning: the fast exact method beside the textbook recurrence and the models.
 
     python -m benchmarks.pipeline [--quick] [--no-models]
 
-Every figure is a median of interleaved runs, one to one, in this process,
-compiled code warmed.  Tables are
-built inside every run; where a method runs alone, the instance is, too.  Ratios are what to compare
-between machines.
+Each figure is a median of runs in this process, in which the methods take turns, after kernels were
+loaded.  Each run builds its own tables; if a method runs alone, it builds the instance, too.
+Compare ratios, not seconds, between machines.
 """
 
 from __future__ import annotations

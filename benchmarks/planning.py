@@ -1,12 +1,12 @@
-"""Plans of whole models, tuning, and fronts: bounds, what bounds save, points solved again.
+"""Plans of whole models, tuning, and Pareto fronts: bounds, and how much work they save.
 
     python -m benchmarks.planning [--limit 5]
 
-First table: networks of the catalog on pods, inference and training, a sample a microbatch: cycles
-of a step, the bound on every plan, CPU seconds.  Second: plans that tuning makes, by bounds and by
-bisection in every point of the grid.  Third: fronts of one instance of each
-kind, two points of each solved again within its limit alone.  What plans lose by deciding level
-after level is in benchmarks/joint.py.
+First table: networks of the catalog on pods, in inference and training, with one sample in each
+microbatch: cycles of a step, bound on the cycles of all plans, CPU seconds.  Second table: number
+of plans that tuning computes with bounds, and with bisection in every point of the grid.  Third
+table: Pareto fronts of one instance of each kind; two points of each are solved again, with the
+limit of this point.  The loss of deciding level by level is measured by benchmarks/joint.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pipeline schedules: what every rule loses against the optimum.
+"""Pipeline schedules: known rules beside the optimum.
 
     python -m benchmarks.schedules [--quick] [--limit 20] [--csv FILE]
                                    [--only table,layouts,torch,cases,cp-sat]
@@ -19,9 +19,10 @@ cases   the hard cases of the authors of zero-bubble schedules, against the best
         and what the authors found
 cp-sat  `cp-sat` alone, with nothing to start from, on non-uniform instances
 
-Each cell says by how many percent a method exceeds the bound that `auto` proved, of the optimum
-where its gap is 0; `-` where a rule does not apply or breaks the memory.  `auto` is what it found,
-with the seconds that it took, compilation not counted.  One thread; every schedule is checked.
+In the table, a cell is the excess of a method in percent over the bound that `auto` proved (over
+the optimum if the gap of `auto` is 0); `-` if a rule does not apply or exceeds the memory.  The
+column `auto` has its value and its seconds without compilation.  One thread; every schedule is
+checked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Soak: every exact method on thousands of random instances, against brute force.
+"""Soak: every exact method for chains on thousands of random instances, against brute force.
 
     python -m benchmarks.soak --instances 5000 --seed 0
 

@@ -3,10 +3,10 @@
     python -m benchmarks.soak_graphs --instances 3000 --nodes 4-6
     python -m benchmarks.soak_graphs --instances 500 --nodes 8-14 --engines-every 4 --tries 5000
 
-Graphs with every option at random (:mod:`tests.random_graphs`).  Small ones are solved by trying
-every assignment, too; on larger ones the best answer that some method proves is what the others
-are held against.  One line a method with what it proved, and every disagreement in full; how far
-it is goes to stderr.  Exit code 1 if there is any.
+The graphs have random options (:mod:`tests.random_graphs`).  Small graphs are also solved by trying
+every assignment; on larger ones, methods are compared with the best answer that any method proved.
+Prints one line for each method with the number of its proofs, and all disagreements; progress goes
+to stderr.  The exit code is 1 if there is any disagreement.
 """
 
 from __future__ import annotations

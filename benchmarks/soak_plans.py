@@ -1,11 +1,11 @@
-"""Soak: plans of random small models, against all partitions of theirs.
+"""Soak: plans of random small models, against all their partitions.
 
     python -m benchmarks.soak_plans --plans 200 --seed 0
 
-Networks of operators on chips with local memory, cut as chains and as graphs, in inference and in
-training, with stashes that bind or not.  Every
-plan must be valid, and no partition may have a step below its bound.
-Exit code 1 if one has.
+The models are networks of operators on chips with local memory, cut as chains and as graphs, in
+inference and in training, with and without enough memory for all stashes.  Every plan must be
+valid, and no partition may have a shorter step than the bound of the plan.  The exit code is 1 if
+one has.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""A sweep over two Dask workers, one of which is killed, and then the client, which is begun anew.
+"""A sweep on two Dask workers; one worker and then the client are killed, and the client restarts.
 
 ::
 
     python -m benchmarks.sweep [--share 1] [--limit 1]
 
-2,000 generated instances of all kinds by ``auto``, into a store.  A third of the way one worker is
-killed, half-way the client.  In the end: every cell has an answer that its instance's checker takes
-and that no other answer contradicts, no file of before the restart was written again, and each
-twentieth instance is solved once more, in this process.
+Solves 2,000 generated instances of all kinds by ``auto``, into a store.  One worker is killed after
+a third of the cells, the client after half of them.  At the end, the program checks that each cell
+has a valid answer that no other answer contradicts, and that no file from before the restart was
+written again.  Every twentieth instance is solved again in this process.
 """
 
 from __future__ import annotations

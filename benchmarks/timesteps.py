@@ -1,17 +1,18 @@
-"""Timestep tables that TPU-MLIR compiled: what they take, what could be, what cannot.
+"""Timestep tables that TPU-MLIR compiled: their cycles, and the least cycles, with proof.
 
     STAGEPACK_DATA=DIR python -m benchmarks.timesteps [--limit 10]
 
-``tpu-mlir/blazeface_bm1688.json`` has 13 groups of BlazeFace for a BM1688.  Of each it says the
-operations with their cycles of compute or DMA, who reads what, the rows of the table and the stage
-of every operation, and of every buffer the bytes and in which rows it is alive.  It does not say
-kernels and strides, addresses, how long a group took when it was simulated, nor whether weights are
-loaded again by every slice; every group is one slice.
+``tpu-mlir/blazeface_bm1688.json`` has 13 groups of BlazeFace for a BM1688.  For each group, it has
+the operations with their cycles of compute or DMA and their readers, the row and the stage of each
+operation, and for each buffer its bytes and the rows in which it is in use.  It does not have
+kernels and strides, addresses, simulated times of groups, or whether each slice loads weights
+again; every group has one slice.
 
-A row takes the longer of its compute and its DMA.  For every group: a *turn* of the table, as in
-the middle of many slices, and a *run* of one slice through all three stages; as given, with loads
-and stores anew where they take least (proved; compute stays in its rows), and below which nothing
-can be.  What is placed anew lives no longer than a turn, and local memory is seen to hold it.
+A row takes the longer of its compute and its DMA.  For each group, the table has the cycles of a
+*turn* (one pass over the table's rows, as in the middle of many slices) and of a *run* (one slice
+through all three stages): as TPU-MLIR placed loads and stores, with the best places for them
+(proved; compute stays in its rows), and a lower bound.  In the new placement, buffers are in use
+for at most one turn, and fit into local memory.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What both models of a graph partition know beforehand: slots, steps, and who may be where.
+"""Data that both models of a graph partition share: slots, and where each block may be.
 
-A slot is what holds blocks.  Slots are stages in order; where links are unlike they are the devices
-themselves.  Which class of device runs a slot is a choice where stages run on unlike devices in any
-order; stages without blocks come first then, so that slot s of K has K - s stages from it to the
-end.
+A block is placed on a slot.  Slots are the stages in their order, or, if links have different
+bandwidths, the devices.  If stages may run on different classes of devices in any order, the model
+also chooses the class of each slot; empty stages then come first, so that K - s stages follow from
+slot s of K on, itself included.
 
 Cost: O(blocks * classes + members of nets); where slots are in line and a solution is known
 O(edges + blocks) sets of up to `MOST_ANCESTORS` bits more.  Source: ours.

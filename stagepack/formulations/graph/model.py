@@ -1,4 +1,4 @@
-"""What the models of a graph partition share: from instances to programs, and back.
+"""What the models of a graph partition share: from an instance to a program, and back.
 
 Cost and source: see :mod:`.placement`.
 """

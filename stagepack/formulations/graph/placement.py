@@ -1,4 +1,4 @@
-"""Where blocks are, as linear rows: the program that CP-SAT and MILP engines are both given.
+"""The placement of blocks as linear rows: one program for CP-SAT and for MILP engines.
 
 Sets
     V, N             blocks and nets; p(n) is the producer of net n

@@ -1,10 +1,12 @@
-"""Normal form of a group for models: where its transfers may be, what lives from where to where.
+"""Normal form of a group for models: possible positions of transfers, and lifetimes of buffers.
 
-Positions that are no better than others are left out.  With one slice the rows of stage 0 and of
-stage 2 have nothing beside them, so that loads ahead of all compute are in the last row of stage 0,
-stores behind it in the first row of stage 2; what is resident takes room all the time, and only its
-row beside compute matters.  A tensor leaves between two uses alone: before the first it would
-better be loaded later, after the last be stored earlier.
+Positions that cannot be better than others are left out:
+
+- With one slice, nothing else runs in the rows of stages 0 and 2.  Loads before all compute are
+  placed in the last row of stage 0, stores after it in the first row of stage 2.
+- A resident buffer is in memory all the time, so only its row beside compute matters.
+- A tensor is spilled only between two of its uses: before the first use it could be loaded later
+  instead, and after the last use it could be stored earlier.
 
 Cost: O(moves * rows + readers) a group.  Source: ours.
 """

@@ -1,10 +1,11 @@
-"""Rectangles of time and address in one lane, for CP-SAT, where time may be a circle.
+"""Rectangles of time and address in one lane, for CP-SAT; time may be circular.
 
-A buffer that lives in positions [start, end) takes the same units all the while.  On a circle of T
-rows, positions from stage * T on are folded into rows 0 to T - 1, so that what crosses the end of a
-turn is cut there; what lives longer than a turn is there twice, all the time.
+A buffer that is in use in positions [start, end) occupies the same units during all of them.  In
+circular time of T rows, positions are folded into rows 0 to T - 1: a rectangle that crosses the end
+of a turn is cut there, and a buffer in use for longer than a turn has two rectangles at all times.
 
-Cost: a rectangle a life, up to six where time is a circle.  Source: ours, on CP-SAT's rectangles.
+Cost: one rectangle for each lifetime, up to six in circular time.  Source: ours, on CP-SAT's
+rectangles.
 """
 
 from __future__ import annotations

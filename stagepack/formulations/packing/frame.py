@@ -1,9 +1,9 @@
-"""What the models of packing have in common: the instance in units, its windows and distances.
+"""Data that the models of packing share: the instance in units, its windows and distances.
 
-All addresses are in multiples of the unit of :class:`~stagepack.instances.packing.blocks.Blocks`
-(a step of the grid on which some best allocation lies), all buffers with one offset are a block.
-Two blocks that are ever alive together keep a distance d = offset_j - offset_i out of a few
-allowed intervals: below, above, or in the room that windows and gaps leave.
+All addresses are multiples of the unit of :class:`~stagepack.instances.packing.blocks.Blocks`, such
+that some optimal placement uses only multiples of it.  Buffers with the same offset form a block.
+The distance d = offset_j - offset_i of two blocks that are in use at the same time must lie in one
+of a few intervals: i below j, i above j, or within the space that windows and gaps leave free.
 
 Sets
     B, P_i    blocks; pieces (first, end, low, high) of block i: sections and units that it occupies

@@ -1,4 +1,4 @@
-"""MILP of who lies below whom: one binary for every distance that two blocks may keep.
+"""MILP of packing: one binary variable for each interval of distances of two blocks.
 
 Sets
     B                blocks: buffers with one offset

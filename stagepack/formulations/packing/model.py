@@ -1,7 +1,7 @@
-"""What both models of packing share: the instance in units, and what an answer is worth.
+"""Data that both models of packing share: the instance in units, and the value of a solution.
 
-The objective of both counts multiples of `gain`, the greatest common divisor of what can change;
-sets and parameters are those of :mod:`.frame`.
+The objective of both models is counted in multiples of `gain`, the greatest common divisor of all
+possible changes of the objective.  Sets and parameters are those of :mod:`.frame`.
 
 Cost and source: see :mod:`.frame`.
 """

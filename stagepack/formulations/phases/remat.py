@@ -1,9 +1,9 @@
-"""What both models of recomputation share: the step of one group in figures, times, and plans.
+"""Data that both models of recomputation share: sizes and times of one group, and its plans.
 
-One group holds all layers and trains: its single phase runs forward, loss and backward in every
-step.  Left to decide is, for every layer, whether its products (its tape, and its output where
-another layer reads it) are kept, paged out and in again, or dropped and computed again, and
-before which backward layer.  The I/O tiles, the microbatch and the mode are given.
+One group holds all layers and is trained: its single phase runs the forward pass, the loss and the
+backward pass in each step.  The model decides for each layer whether its products (its tape, and
+its output if another layer reads it) are kept, paged out and in again, or dropped and computed
+again, and before which backward layer.  The I/O tiles, the microbatch and the mode are given.
 
 Quantities
     x_t, tape_l, temporary_l    bytes of tensor t, of what layer l keeps, of its working memory

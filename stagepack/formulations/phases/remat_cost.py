@@ -1,4 +1,4 @@
-"""What a plan of recomputation costs, as columns and rows of a linear program.
+"""The cost of a plan of recomputation, as columns and rows of a linear program.
 
 Variables
     A        cycles computed again in a step, and Q bytes paged out and in again

@@ -1,8 +1,8 @@
-"""Where cuts may lie: bounds and reachable cuts that all models of the pipeline share.
+"""Possible positions of cuts: bounds and reachable cuts that all models of pipelines share.
 
-Everything here is a necessary condition on solutions worth at most `upper` ticks, so removing
-what fails it cuts off no such solution.  Sets of cuts are masks of shape (n + 1,); the possible
-ends of a stage that begins at cut a are the cuts of (a, ends[a]].
+All of these are necessary conditions for solutions with an objective of at most `upper` ticks, so a
+cut that violates them can be removed without losing such a solution.  Sets of cuts are masks of
+shape (n + 1,); the possible ends of a stage that begins at cut a are the cuts of (a, ends[a]].
 Quantities
     P, Q      bounds on the largest compute and transfer: every layer is in some stage, at least in
               its cheapest one; every slot receives and sends somewhere (`reachable`)
