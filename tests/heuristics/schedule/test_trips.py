@@ -229,7 +229,7 @@ FOUR = gpt(4, 1, 6, limit=8)
         (FOUR.replace(objective="span"), "makespan"),
         (FOUR.replace(devices=[0, 1, 1, 0], limit=8, optimizer=0), "device each"),
         (FOUR.replace(edges=[(0, 1), (2, 3)], latency=0), "chain"),
-        (FOUR.replace(memory_backward=1), "none"),
+        (FOUR.replace(memory_backward=1), "that do not"),
         (gpt(4, 1, 20, limit=40), "under way"),
     ],
 )
