@@ -101,11 +101,15 @@ class Line:
         for array in self._segments.cut:
             array[:] = 0
         self._pause()
+        chunk = min(effort.SHORT, CHUNK)
         while True:
-            done = kernels_.cut_order(state, CHUNK, order, self._segments, table)
+            done = kernels_.cut_order(state, chunk, order, self._segments, table)
             effort.spend(STEP * state[kernels_.STEPS])
             if done:
                 break
+            if chunk < CHUNK:
+                chunk = CHUNK
+                continue
             self._pause()
         q = int(table.value[-1].argmin())
         return self._found(order, q, grain) if table.value[-1, q] < FAR else None
@@ -270,11 +274,11 @@ class Hunt:
         noise, end = (random or self._random).random(n), lower.copy()
         weights = np.array([taste[0], taste[1], taste[2] / self._unit])
         self._pause()
-        state, done = np.zeros(2, dtype=np.int64), False
+        state, done, chunk = np.zeros(2, dtype=np.int64), False, min(effort.SHORT, CHUNK)
         while not done:
             done = self._line.arrange(
                 state,
-                CHUNK,
+                chunk,
                 order,
                 missing,
                 *staging.after,
@@ -288,6 +292,9 @@ class Hunt:
                 weights,
             )
             effort.spend(ARRANGED * state[1])
+            if not done and chunk < CHUNK:
+                chunk = CHUNK
+                continue
             self._pause()
         return order
 

@@ -27,7 +27,7 @@ from stagepack.heuristics.graph.stage_kernels import (
     set_least_work,
     shift,
 )
-from stagepack.instances.compiled import compiled, inlined
+from stagepack.instances.compiled import inlined, tiered
 from stagepack.instances.profile import Array
 
 # The fields of a search's state, an array of int64:
@@ -154,7 +154,13 @@ def _add(state: Array, line: Segments, table: Table, count: int, begin: int, b: 
     return priced
 
 
-@compiled
+def _steps_of_cutting(state: Array, budget: int, order: Array, line: Segments, table: Table) -> int:
+    """Return the most steps of :func:`cut_order`, which places a segment of any length at once."""
+    del state, table
+    return budget + PRICED * len(order) * len(line.ways.target)
+
+
+@tiered(_steps_of_cutting)
 def cut_order(state: Array, budget: int, order: Array, line: Segments, table: Table) -> bool:
     """Go on placing segments of `order`; return whether all are placed, else call again.
 
@@ -240,7 +246,13 @@ PLACED, SCORED = 6, 3
 """Elementary steps of a block that is put in order, and of one that might be, beside its nets."""
 
 
-@compiled
+def _steps_of_arranging(state: Array, budget: int, order: Array, *rest: object) -> int:
+    """Return the most steps of :func:`arrange`."""
+    del state, rest
+    return budget + len(order)
+
+
+@tiered(_steps_of_arranging)
 def arrange(
     state: Array,
     budget: int,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.heuristics.effort import spend
+from stagepack.heuristics.effort import SHORT, spend
 from stagepack.heuristics.groups import free_kernels as kernels
 from stagepack.heuristics.groups.oracle import NONE, STEPS, Oracle, tiny
 from stagepack.instances.profile import Array
@@ -53,19 +53,23 @@ class FreeOracle(Oracle):
             place = np.array([0, -1])
             part = np.full((len(steps), len(cuts)), NONE)
             while place[0] < len(steps):
-                done = kernels.floors(
-                    net,
-                    self._machine,
-                    group,
-                    self._rows,
-                    room,
-                    cuts,
-                    steps,
-                    below,
-                    part,
-                    place,
-                    STEPS,
-                )
+                done = 0
+                for most in (min(SHORT, STEPS), STEPS):
+                    if place[0] == len(steps):
+                        break
+                    done += kernels.floors(
+                        net,
+                        self._machine,
+                        group,
+                        self._rows,
+                        room,
+                        cuts,
+                        steps,
+                        below,
+                        part,
+                        place,
+                        most - done,
+                    )
                 spend(STEP * done)
                 self._pause()
             found[:, first : first + len(cuts)] = part

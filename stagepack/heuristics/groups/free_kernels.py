@@ -25,7 +25,7 @@ Cost and source: see :mod:`.free`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stagepack.heuristics.groups.group_kernels import (
     COMPUTE,
@@ -72,7 +72,7 @@ from stagepack.heuristics.groups.network_state import (
     Machine,
     Network,
 )
-from stagepack.instances.compiled import compiled, step
+from stagepack.instances.compiled import step, tiered
 from stagepack.instances.profile import Array
 
 PRICED = 12
@@ -458,7 +458,12 @@ def _span(
     return int(whole - machine.overlap[0] * hidden // machine.overlap[1])
 
 
-@compiled
+def _steps(*given: Any) -> int:
+    """Return the most steps of :func:`floors`: its last argument."""
+    return int(given[-1])
+
+
+@tiered(_steps)
 def floors(
     net: Network,
     machine: Machine,

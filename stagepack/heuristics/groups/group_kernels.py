@@ -9,7 +9,7 @@ Cost and source: see :mod:`.oracle`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,7 +64,7 @@ from stagepack.heuristics.groups.network_state import (
     Network,
     W,
 )
-from stagepack.instances.compiled import compiled, step
+from stagepack.instances.compiled import step, tiered
 from stagepack.instances.profile import Array
 
 NONE = np.iinfo(np.int64).max
@@ -490,7 +490,12 @@ def _settle(net: Network, machine: Machine, group: Group, floors: Array, cuts: A
     return done
 
 
-@compiled
+def _steps(*given: Any) -> int:
+    """Return the most steps of :func:`sweep`: its last argument."""
+    return int(given[-1])
+
+
+@tiered(_steps)
 def sweep(
     net: Network,
     machine: Machine,

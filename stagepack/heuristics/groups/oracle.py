@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.heuristics.effort import spend
+from stagepack.heuristics.effort import SHORT, spend
 from stagepack.heuristics.groups import group_kernels as kernels
 from stagepack.heuristics.groups.growth_kernels import KNOWN, SLOT_COLUMNS, Group, columns
 from stagepack.heuristics.groups.least import behind
@@ -174,22 +174,26 @@ class Oracle:
         for group, floors, first, cuts in self._room.portions():
             place = np.array([0, -1, -1])
             while place[0] < len(steps):
-                done = kernels.sweep(
-                    self._net,
-                    self._machine,
-                    group,
-                    self._rows,
-                    floors,
-                    cuts,
-                    first,
-                    steps,
-                    mask,
-                    eager,
-                    cycles,
-                    chosen,
-                    place,
-                    STEPS,
-                )
+                done = 0
+                for most in (min(SHORT, STEPS), STEPS):
+                    if place[0] == len(steps):
+                        break
+                    done += kernels.sweep(
+                        self._net,
+                        self._machine,
+                        group,
+                        self._rows,
+                        floors,
+                        cuts,
+                        first,
+                        steps,
+                        mask,
+                        eager,
+                        cycles,
+                        chosen,
+                        place,
+                        most - done,
+                    )
                 spend(CALLED + STEP * done)
                 self._pause()
             if eager and (chosen[asked] != ALONE).all():

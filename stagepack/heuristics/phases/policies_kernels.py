@@ -21,7 +21,7 @@ from stagepack.heuristics.phases.liveness_kernels import (
     STASH,
     Layers,
 )
-from stagepack.instances.compiled import compiled, inner, step
+from stagepack.instances.compiled import entries, inner, step, tiered
 from stagepack.instances.profile import Array
 
 STASHED, AGAIN, KEPT, HELD, PEAK, FIRST_PEAK, RUN, RERUN, PASSING, RETURNING, RETAINED = range(11)
@@ -195,7 +195,13 @@ def _extend(label: Array, policy: int, layers: Layers, visit: Visit) -> Array:
     return found
 
 
-@compiled
+def _steps_of_growth(labels: Array, allowed: Array, layers: Layers, visit: Visit) -> int:
+    """Return about how many steps :func:`grow` takes."""
+    del layers, visit
+    return len(labels) * len(allowed) * 5 * COLUMNS
+
+
+@tiered(_steps_of_growth)
 def grow(labels: Array, allowed: Array, layers: Layers, visit: Visit) -> tuple[Array, Array, Array]:
     """Return all labels after one more layer that fit.  O(labels * policies * columns).
 
@@ -230,7 +236,15 @@ def grow(labels: Array, allowed: Array, layers: Layers, visit: Visit) -> tuple[A
     return new[:size], came[:size], chose[:size]
 
 
-@compiled
+def _steps_of_comparing(
+    rows: Array, front: Array, kept: Array, count: int, low: int, high: int
+) -> int:
+    """Return the most steps of :func:`unbeaten`."""
+    del front, kept
+    return int((high - low) * (count + high - low) * rows.shape[1])
+
+
+@tiered(_steps_of_comparing)
 def unbeaten(rows: Array, front: Array, kept: Array, count: int, low: int, high: int) -> int:
     """Go on with the rows [low, high): keep those that no kept one matches or beats everywhere.
 
@@ -271,7 +285,13 @@ def unbeaten(rows: Array, front: Array, kept: Array, count: int, low: int, high:
     return count
 
 
-@compiled
+def _steps_of_unrolling(parents: Array, choices: Array, nodes: Array, ends: Array) -> int:
+    """Return the steps of :func:`unroll`: the policies that it returns."""
+    del parents, choices, nodes
+    return 2 * int(ends[-1]) if len(ends) else 0
+
+
+@tiered(_steps_of_unrolling)
 def unroll(parents: Array, choices: Array, nodes: Array, ends: Array) -> Array:
     """Return the policies that lead to nodes, one after the other.
 
@@ -295,7 +315,7 @@ def unroll(parents: Array, choices: Array, nodes: Array, ends: Array) -> Array:
     return found
 
 
-@compiled
+@tiered(entries)
 def beside_chain(layers: Layers, a: int, layer: int, skipping: Array) -> int:
     """Return bytes that skips keep live during a backward pass, at least, whatever the policies.
 
@@ -333,7 +353,7 @@ def beside_chain(layers: Layers, a: int, layer: int, skipping: Array) -> int:
     return found
 
 
-@compiled
+@tiered(entries)
 def gradients_ahead(layers: Layers, a: int, reach: int, skipping: Array) -> Array:
     """Return gradients live, at least, while a run that ends at each layer is computed again.
 
