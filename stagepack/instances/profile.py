@@ -27,10 +27,17 @@ Positive = Annotated[int, msgspec.Meta(gt=0)] | Annotated[float, msgspec.Meta(gt
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One direction of a link: `GBps` in 2**30 bytes a second, `idle` cycles before it starts.
+    """One direction of a link between two devices, or between a device and the host.
 
-    Moving b bytes takes ``int(idle + b / (GBps * 2**30 / clock))`` cycles, the rule of
-    *Auto Pipeline*; profiles in fractions of a time unit are not rounded.
+    A transfer of b bytes takes ``int(idle + b / (GBps * 2**30 / clock))`` cycles, the rule of
+    *Auto Pipeline*.  For profiles with fractions of a time unit, it is not rounded.
+
+    Attributes
+    ----------
+    GBps : number
+        Bandwidth in 2**30 bytes a second.
+    idle : int
+        Cycles before each transfer.
     """
 
     GBps: Positive
@@ -38,10 +45,17 @@ class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One accelerator: usable `memory` in bytes (None: no limit), relative `speed`, its links.
+    """One accelerator of a pipeline.
 
-    `recv` and `send` are the links to the neighbouring devices of the pipeline; a missing link
-    costs nothing.
+    Attributes
+    ----------
+    name : str
+    memory : int or None
+        Usable bytes; None: no limit.
+    speed : number
+        A layer takes its cycles divided by this.
+    recv, send : Link or None
+        The links from the previous device and to the next one; None: transfers take no time.
     """
 
     name: str = ""
@@ -57,10 +71,17 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Devices in pipeline order and the links that join the two ends to the host.
+    """The devices of a pipeline, in order, and the links to the host.
 
-    `host_recv` is the link on which the first stage receives the model's inputs, `host_send`
-    the one on which the last stage sends its outputs.  `clock` is in Hz.
+    Attributes
+    ----------
+    devices : tuple of Device
+    name : str
+    clock : number
+        Cycles per second, in Hz; all times of a model are counted in these cycles.
+    host_recv, host_send : Link or None
+        The links on which the first stage receives the inputs of the model, and the last stage
+        sends its outputs; None: they take no time.
     """
 
     devices: Annotated[tuple[Device, ...], msgspec.Meta(min_length=1)]
@@ -85,21 +106,21 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Parameters
         ----------
         devices : int
-            Their number.
+            Number of devices.
         memory : int, optional
-            Bytes of each; no limit when absent.
+            Bytes of each device; no limit when absent.
         link : Link, optional
-            Between neighbours, in both directions; costs nothing when absent, as `host`.
+            Link between neighbours, in both directions; when absent, transfers take no time.
         host : Link, optional
-            From and to the host.
+            Link from and to the host; when absent, transfers take no time.
         clock : float
-            Hz.
+            Clock in Hz.
         name : str
 
         Raises
         ------
         InputError
-            For no device.
+            If `devices` is less than 1.
         """
         if devices < 1:
             raise InputError(
@@ -239,10 +260,17 @@ class LayerProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ModelProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Layers in execution order and the bytes of every tensor between them.
+    """The cost of all layers of a model, and the sizes of the tensors between them.
 
-    Tensors that no layer writes come from the host.  `results` are the tensors that go back to
-    the host; by default the outputs of the last layer.
+    Attributes
+    ----------
+    layers : tuple of LayerProfile
+        In execution order.
+    tensors : dict of str to int
+        Bytes of each tensor.  Tensors that no layer writes come from the host.
+    results : tuple of str, or None
+        Names of the tensors that are sent to the host; None: the outputs of the last layer.
+    name : str
     """
 
     layers: Annotated[tuple[LayerProfile, ...], msgspec.Meta(min_length=1)]
@@ -255,10 +283,9 @@ class ModelProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def inner_bytes(profile: ModelProfile) -> list[int]:
-    """Return the bytes, by layer, that only the layer itself needs as it runs.
+    """Return the temporary bytes of each layer without its outputs and its last-used inputs.
 
-    What a layer writes, and what it reads for the last time, count among its temporary bytes, but
-    are tensors.
+    The temporary bytes of a profile include these tensors.
     """
     last = {tensor: at for at, layer in enumerate(profile.layers) for tensor in layer.inputs}
     found = []
@@ -271,10 +298,19 @@ def inner_bytes(profile: ModelProfile) -> list[int]:
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """Where tensors are born and last used along a chain of n layers.
+    """The lifetimes of tensors along a chain of n layers.
 
-    Arrays of shape (tensors,): `born` in [-1, n) (-1: given by the host), `last_use` in [-1, n]
-    (n: returned to the host), `nbytes`; `names` of the tensors.
+    Attributes
+    ----------
+    n : int
+        Number of layers.
+    born : ndarray of int64, shape (tensors,)
+        The layer that writes each tensor, in [-1, n); -1: the host.
+    last_use : ndarray of int64, shape (tensors,)
+        The last layer that reads each tensor, in [-1, n]; n: it is sent to the host.
+    nbytes : ndarray of int64, shape (tensors,)
+        Bytes of each tensor.
+    names : tuple of str
     """
 
     n: int
@@ -289,12 +325,12 @@ class Lifetimes:
 
     @classmethod
     def of(cls, profile: ModelProfile) -> Lifetimes:
-        """Trace the tensors of `profile`.
+        """Return the lifetimes of the tensors of `profile`.
 
         Raises
         ------
         InputError
-            For a tensor without a size, written twice, or read before it is written.
+            If a tensor has no size, is written twice, or is read before it is written.
         """
         n = len(profile.layers)
         born: dict[str, int] = {}
@@ -339,10 +375,10 @@ class Lifetimes:
         )
 
     def crossing(self) -> Array:
-        """Return the bytes that cross each cut, shape (n + 1,), each tensor once per cut.
+        """Return the bytes that cross each cut, shape (n + 1,); each tensor counts once per cut.
 
-        Cut c lies between layers c - 1 and c.  Cut 0 carries what the host gives, cut n what
-        it takes back.  One difference-array pass, O(tensors + n).
+        Cut c lies between layers c - 1 and c.  Cut 0 is crossed by what the host sends, cut n by
+        what is sent to the host.  O(tensors + n).
         """
         delta = np.zeros(self.n + 2, dtype=np.int64)
         live = self.last_use > self.born
@@ -352,7 +388,7 @@ class Lifetimes:
 
     @property
     def passing(self) -> Lifetimes:
-        """Those that a layer between neither writes nor reads last: all that `carried` counts."""
+        """The tensors that are kept across at least one layer, which :meth:`carried` counts."""
         across = self.last_use > self.born + 1
         return Lifetimes(
             n=self.n,
@@ -367,9 +403,9 @@ class Lifetimes:
         return self.n == len(carry) and (not carry.any() or np.array_equal(carry, self.carried()))
 
     def carried(self) -> Array:
-        """Return, shape (n,), the bytes born before each layer and used after it.
+        """Return the bytes that are written before each layer and read after it, shape (n,).
 
-        Auto Pipeline's ``mem_intermediate``: a device keeps them while the layer runs.
+        A device keeps them while the layer runs; Auto Pipeline calls them ``mem_intermediate``.
         """
         delta = np.zeros(self.n + 2, dtype=np.int64)
         across = self.last_use > self.born + 1
