@@ -177,7 +177,7 @@ def test_more_ways_to_go_wrong(chain: Path, tmp_path: Path) -> None:
         (("schema", "nonsense"), "nonsense"),
         (("convert", chain, "/nonexistent/out.json"), "/nonexistent/out.json"),
         (("compare", "--objective", "sum"), "suite"),
-        (("compare", chain, "--all"), "--all: is the whole suite"),
+        (("compare", chain, "--all"), "--all: runs the whole suite"),
     ]
     for arguments, word in cases:
         done = run(*arguments)

@@ -134,7 +134,7 @@ def test_the_command_takes_files_of_every_sort(tmp_path: Path) -> None:
         ((model, solved, "pipeline/bert-base"), "bert-base: is an instance without a solution"),
         ((tmp_path / "none.json",), "none.json: no such file"),
         ((tmp_path,), "is no store of results"),
-        ((model, tuning, "-o", tuning), "tuning.json: is what is read"),
+        ((model, tuning, "-o", tuning), "tuning.json: is a file that the command reads"),
         ((model, solved, "--devices", "3"), "r.json: digest"),
     ):
         words = wrong if "-o" in wrong else (*wrong, "-o", tmp_path / "no.html")
