@@ -103,6 +103,14 @@ def test_tables_and_pages_show_names_as_they_are_written() -> None:
     assert "<b>[red]" not in page
 
 
+def test_estimates_and_solutions_print_names_as_they_are_written() -> None:
+    chain = sp.PipelinePartition.from_arrays([1, 2], devices=1, name=EVIL)
+    packing = sp.LmemPacking.from_arrays([1, 2], [0, 0], [1, 1], ids=[EVIL, "c"])
+    for printed in (str(sp.estimate(chain, sp.solve(chain))), str(sp.solve(packing).solution)):
+        assert r"a\x1b[31mb\u202ec\nOPTIMAL\x9b2J<b>[red]" in printed
+        assert not any(mark in printed for mark in STEERING[:4])
+
+
 def test_maps_of_memory_show_names_as_they_are_written(tmp_path: Path) -> None:
     packing = sp.LmemPacking.from_arrays([4, 4], [0, 0], [2, 2], ids=[EVIL, "y"], name=EVIL)
     sp.plot(packing, sp.PackingSolution(np.array([0, 4])), tmp_path / "map.html")

@@ -54,7 +54,7 @@ def text(given: object, width: int) -> str:
 
 def _printed(part: Content, width: int) -> str:
     if isinstance(part, str):
-        return part
+        return "\n".join(map(shown, part.split("\n")))
     if isinstance(part, Head):
         return "\n".join(" ".join(filter(None, line)) for line in part.in_columns(width))
     return _rendered(part.first(ROWS), width)

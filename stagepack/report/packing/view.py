@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from stagepack.contracts import JsonObject
+from stagepack.errors import shown
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.report import format as as_text
@@ -248,7 +249,7 @@ class PackingView(View[LmemPacking, PackingSolution]):
         offsets = thing.offsets
         ids = thing.ids or tuple(map(str, range(min(len(offsets), PRINTED))))
         pairs = zip(ids[:PRINTED], offsets[:PRINTED].tolist(), strict=True)
-        placed = some(f"{name} at {offset:,}" for name, offset in pairs)
+        placed = some(f"{shown(name)} at {offset:,}" for name, offset in pairs)
         head = f"{as_text.plural(len(offsets), 'buffer')} at offsets up to {int(offsets.max()):,}"
         return [f"{head}\n{placed}"]
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from stagepack.contracts import JsonObject, Number
-from stagepack.errors import InputError
+from stagepack.errors import InputError, shown
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import host_cycles
 from stagepack.instances.pipeline.data import GraphOrder
@@ -201,7 +201,8 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
             texts = [[_figure(row[name]) for name in names] for row in rows]
             return [Sheet(names, texts, ("device_name",), what="stage")]
         totals = thing.totals
-        head = f"{thing.instance}: {thing.objective_name} {as_text.number(thing.objective)} cycles"
+        value = f"{thing.objective_name} {as_text.number(thing.objective)} cycles"
+        head = f"{shown(thing.instance)}: {value}"
         fits = "" if totals["fits"] else ", does not fit"
         return [f"{head}, balance {as_text.share(totals['balance'])}{fits}", stages(thing)]
 
