@@ -53,6 +53,19 @@ def test_completion_loads_no_solver() -> None:
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
-def test_completion_can_be_shown() -> None:
-    done = python("-m", "stagepack", "--show-completion", "bash")
-    assert "_stagepack_completion" in done.stdout
+@pytest.mark.parametrize(
+    ("shell", "said"),
+    [
+        ("bash", "_stagepack_completion() {"),
+        ("zsh", "#compdef stagepack"),
+        ("fish", "complete --command stagepack"),
+    ],
+)
+def test_completion_of_the_shell_that_is_named_can_be_shown(shell: str, said: str) -> None:
+    assert said in python("-m", "stagepack", "--show-completion", shell).stdout
+
+
+def test_an_unknown_shell_is_refused() -> None:
+    done = python("-m", "stagepack", "--show-completion", "tcsh")
+    assert done.returncode == 2
+    assert "'tcsh' is not one of" in done.stderr
