@@ -36,7 +36,7 @@ class Compilation:
         Whether the machine code is kept on disk, so that it need not be made again.
     told : bool
     seconds : float
-        That all compilations took which have ended.
+        That it took to make or load all kernels that are there.
     heard : callable or None
         Called with whether something is being compiled, whenever that changes.
     """

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -153,6 +154,12 @@ def test_a_kernel_that_another_process_compiles_is_waited_for(
             assert found == [1.0]
     asks.join(60)
     assert found == [1.0]
+
+
+def test_loading_and_keeping_machine_code_is_no_time_of_solving(tmp_path: Path) -> None:
+    began, known = time.perf_counter(), compilation.seconds
+    compiled._alone(lambda _: time.sleep(0.05), str(tmp_path / "lock"), None)
+    assert 0.05 <= compilation.seconds - known <= time.perf_counter() - began
 
 
 def test_kernels_run_uncompiled_for_a_debugger() -> None:
