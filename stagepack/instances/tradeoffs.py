@@ -102,7 +102,7 @@ def axis(kind: str, name: str) -> Axis:
         For an unknown name, with those that there are.
     """
     known = tradeoffs(kind).AXES
-    if name not in known:
+    if name not in tuple(known):  # whatever it is, a list even
         raise InputError(
             f"{name!r} is nothing that a {kind} can be limited in",
             field="x",

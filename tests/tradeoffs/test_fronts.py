@@ -155,6 +155,13 @@ def test_bad_questions_are_named(
     assert remedy in caught.value.remedy
 
 
+@pytest.mark.parametrize("x", [[1], None, 5, {}])
+def test_what_is_no_name_of_a_limit_is_refused_by_name(x: Any) -> None:
+    with pytest.raises(sp.InputError) as caught:
+        sp.pareto(chain(0), x)
+    assert caught.value.field == "x"
+
+
 @pytest.mark.parametrize("limit", [0, -1, "3", float("nan")])
 def test_limits_that_make_no_sense_are_refused_by_all_that_share_them(limit: Any) -> None:
     for ask in (sp.explain, sp.pareto, sp.plan_model):
