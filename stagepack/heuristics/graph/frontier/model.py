@@ -29,7 +29,7 @@ MOST_NODES = 10_000
 def unsupported(instance: GraphData) -> str:
     """Return why the method cannot answer for a graph, or ""."""
     if instance.objective == Objective.REPLICATED:
-        return "labels are for stages on one device each, but the instance allows replicas"
+        return "labels are for stages on one device each, but stages may be replicated"
     if not instance.contiguous:
         return "labels are for contiguous stages only, but the instance allows others"
     if not instance.uniform:
