@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from stagepack.contracts import Number, SolutionT
 from stagepack.errors import CheckError
-from stagepack.result import Event, Status, Termination, Trace, relative_gap
+from stagepack.result import Event, Status, Termination, Trace, relative_gap, slack
 
 WholeT = TypeVar("WholeT")
 
@@ -383,9 +383,7 @@ class Progress(Generic[SolutionT]):
         return self.bound >= self.objective - self._slack(self.objective)
 
     def _slack(self, objective: Number) -> Number:
-        # Relative to the value, whatever its unit.  Exactly 0 for exact data: a
-        # float would round integers beyond 2**53.
-        return self._tolerance * abs(objective) if self._tolerance else 0
+        return slack(objective, self._tolerance)
 
     def stop_reason(self) -> Termination | None:
         """Return why the run should stop now, or None if it should go on."""

@@ -46,6 +46,21 @@ def relative_gap(objective: Number | None, bound: Number | None) -> float | None
     return float(objective - bound) / (abs(float(objective)) or 1.0)
 
 
+def slack(value: Number, tolerance: float) -> Number:
+    """Return by how much another figure may differ from a value and count as equal.
+
+    Relative to the value, whatever its unit.  Exactly 0 for exact data: a float would round
+    integers beyond 2**53.
+
+    Parameters
+    ----------
+    value : int or float
+    tolerance : float
+        Of the instance: 0 for exact data.
+    """
+    return tolerance * abs(value) if tolerance else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One line of a trace: an incumbent or a bound, and who found it after how many seconds."""

@@ -19,6 +19,7 @@ INSTANCES: dict[str, Any] = {
         [1, 5, 3, 2, 4], devices=2, exclusive=[4] * 5, capacity=12, name="five"
     ),
     "fractions": sp.PipelinePartition.from_arrays([0.1, 0.7, 0.3, 0.55], devices=2, name="parts"),
+    "tiny": sp.PipelinePartition.from_arrays([1e-14, 7e-14, 3e-14, 5e-14], devices=2, name="tiny"),
     "fit": sp.LmemPacking.from_arrays([4, 4, 4], [0, 3, 0], [3, 9, 9], capacity=12, name="fit"),
     "peak": sp.LmemPacking.from_arrays([4, 4, 4], [0, 3, 0], [3, 9, 9], name="peak"),
     "schedule": sp.load("schedule/uniform"),
@@ -118,6 +119,24 @@ def test_every_false_claim_is_named(name: str, lie: dict[str, Any]) -> None:
     assert not found.valid
     assert {claim.name for claim in found.false} & set(lie) or "solution" in lie
     assert all(claim.detail for claim in found.false)
+
+
+@pytest.mark.parametrize("factor", [0, -1, 0.8, 1.25, 1 + 1e-7])
+def test_small_figures_are_false_where_they_differ_in_proportion(factor: float) -> None:
+    value = true("tiny")["objective"]
+    for lie in ({"objective": factor * value}, {"bound": max(factor, 1.25) * value}):
+        found = sp.check_result(INSTANCES["tiny"], {**true("tiny"), **lie})
+        assert {*lie} <= {claim.name for claim in found.false}
+
+
+@pytest.mark.parametrize("lie", [1, "none", [None], ["capacity: too much"], None])
+def test_without_a_solution_no_rule_is_broken(lie: Any) -> None:
+    instance = INSTANCES["fit"].replace(capacity=4)
+    infeasible = sp.solve(instance).to_dict()
+    assert infeasible["status"] == "INFEASIBLE"
+    assert sp.check_result(instance, infeasible).valid
+    (false,) = sp.check_result(instance, {**infeasible, "violations": lie}).false
+    assert false.name == "violations"
 
 
 def test_methods_that_prove_nothing_tell_the_truth_too() -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from stagepack.claims.claim import Claim, Verdict, is_number, short
 from stagepack.contracts import Instance, JsonObject, Number, Solution, Violation
 from stagepack.records import fault
-from stagepack.result import Result, Status, Termination, relative_gap
+from stagepack.result import Result, Status, Termination, relative_gap, slack
 
 UNPROVED = "cannot be recomputed from a file"
 
@@ -42,10 +42,9 @@ class Case:
     foreign: bool
     proof: Result[Solution] | None = None
 
-    def slack(self, value: float) -> float:
+    def slack(self, value: Number) -> Number:
         """Return by how much another figure may differ from `value`, and be called equal."""
-        tolerance = float(self.instance.tolerance)
-        return tolerance * max(1.0, abs(value)) if tolerance else 0
+        return slack(value, self.instance.tolerance)
 
     def above(self, one: Number, other: Number) -> bool:
         """Whether one value exceeds another by more than the instance's tolerance."""
@@ -150,12 +149,12 @@ def _label(case: Case, claimed: object, own: str) -> Judgement:
 # ---------------------------------------------------------------------- what a solution is worth
 
 
-def _violations(case: Case, claimed: object) -> Judgement | None:
-    if case.solution is None:
-        return None
+def _violations(case: Case, claimed: object) -> Judgement:
     own = [str(violation) for violation in case.violations]
     if claimed == own:
         return Judgement(Verdict.CONFIRMED, own)
+    if case.solution is None:
+        return Judgement(Verdict.FALSE, own, "there is no solution that breaks a rule")
     detail = f"the solution breaks {own[0]}" if own else "the solution breaks no rule"
     return Judgement(case.wrong(), own, detail)
 

@@ -11,7 +11,7 @@ from stagepack.contracts import Instance, JsonObject, Number, Solution
 from stagepack.errors import InputError
 from stagepack.files import finite
 from stagepack.report import format as as_text
-from stagepack.result import Result, Status
+from stagepack.result import Result, Status, slack
 from stagepack.shown import ShownRows
 
 COLUMNS = (
@@ -228,7 +228,7 @@ class Outcomes(ShownRows):
                     yield f"{who} claims {result.objective:,} for a solution worth {worth:,}"
             if best is None or best.objective is None:
                 continue
-            margin = tolerance * abs(float(best.objective)) if tolerance else 0
+            margin = slack(best.objective, tolerance)
             if result.status == Status.INFEASIBLE:
                 yield f"{who} claims INFEASIBLE, but {best.method} found {best.objective:,}"
             elif result.status == Status.OPTIMAL and (

@@ -15,7 +15,7 @@ from stagepack.report.pages import Chapter, chapter, with_pictures
 from stagepack.report.shown import contents
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import view
-from stagepack.result import Result, Status, Termination
+from stagepack.result import Result, Status, Termination, slack
 from stagepack.shown import Shown
 from stagepack.solve import deterministic, require_keywords, require_time, solve
 
@@ -229,7 +229,7 @@ def change(name: str, now: Found, then: FoundT, tolerance: float = 0.0) -> Chang
     def less(one: Number | None, other: Number | None) -> Number | None:
         if one is None or other is None:
             return None
-        return 0 if abs(one - other) <= tolerance * max(1.0, abs(one)) else one - other
+        return 0 if abs(one - other) <= slack(one, tolerance) else one - other
 
     saved, most = less(now.objective, then.objective), less(now.objective, then.bound)
     return Change(

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from stagepack.contracts import Number
-from stagepack.result import Result, Status
+from stagepack.result import Result, Status, slack
 
 
 class Known(NamedTuple):
@@ -173,4 +173,4 @@ class Staircase:
         """Return whether a value is no larger than a bound, up to rounding."""
         if math.isinf(value) or math.isinf(bound):
             return value <= bound
-        return value <= bound + self.tolerance * max(1.0, abs(bound))
+        return value <= bound + slack(bound, self.tolerance)

@@ -68,6 +68,24 @@ def test_front_of_a_pipeline_agrees_with_trying_everything(seed: int) -> None:
     assert found.infeasible == exact[0][0] - 1
 
 
+def test_small_times_have_the_front_and_the_changes_of_large_ones() -> None:
+    def timed(unit: float) -> sp.PipelinePartition:
+        given = chain(1, objective="bottleneck", bandwidth=None, capacity=40)
+        return given.replace(forward=given.forward * unit)
+
+    small = 2.0**-50
+    large = sp.pareto(timed(1.0))
+    assert len(large.points) > 1
+    assert [(point.x, point.y * small) for point in large.points] == [
+        (point.x, point.y) for point in sp.pareto(timed(small)).points
+    ]
+    changes = sp.explain(timed(1.0)).changes
+    assert any(change.saved for change in changes)
+    assert [change.saved * small for change in changes if change.saved is not None] == [
+        change.saved for change in sp.explain(timed(small)).changes if change.saved is not None
+    ]
+
+
 @pytest.mark.parametrize(
     ("instance", "x"),
     [
