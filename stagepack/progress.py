@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from stagepack.contracts import Number, SolutionT
 from stagepack.errors import CheckError
-from stagepack.result import Event, Status, Termination, Trace, relative_gap, slack
+from stagepack.result import Event, EventKind, Status, Termination, Trace, relative_gap, slack
 
 WholeT = TypeVar("WholeT")
 
@@ -303,7 +303,7 @@ class Progress(Generic[SolutionT]):
                 return False, ()
             self._require_consistent(objective, self.bound, source)
             self.solution, self.objective, self._second = solution, objective, None
-            self.trace.events.append(Event(self.elapsed, "incumbent", objective, source))
+            self.trace.events.append(Event(self.elapsed, EventKind.INCUMBENT, objective, source))
             bound = self.bound
         log.debug("%.3fs incumbent %s (%s)", self.elapsed, objective, source)
         if self._on_incumbent is not None:
@@ -329,7 +329,7 @@ class Progress(Generic[SolutionT]):
                 return
             self._require_consistent(self.objective, bound, source)
             self.bound, self.bound_source = bound, source
-            self.trace.events.append(Event(self.elapsed, "bound", bound, source))
+            self.trace.events.append(Event(self.elapsed, EventKind.BOUND, bound, source))
         log.debug("%.3fs bound %s (%s)", self.elapsed, bound, source)
         if self._on_bound is not None:
             self._on_bound(bound, source)
@@ -337,7 +337,7 @@ class Progress(Generic[SolutionT]):
     def confirm_warm_start(self, value: Number, source: str) -> None:
         """Record that an engine took the solution it was given, worth `value`, as its first."""
         with self._lock:
-            self.trace.events.append(Event(self.elapsed, "warm-start", value, source))
+            self.trace.events.append(Event(self.elapsed, EventKind.WARM_START, value, source))
 
     def prove_infeasible(self, reason: str) -> None:
         """Record that the instance has no solution, and why."""

@@ -61,6 +61,20 @@ def slack(value: Number, tolerance: float) -> Number:
     return tolerance * abs(value) if tolerance else 0
 
 
+class EventKind(StrEnum):
+    """What an event of a trace tells of.
+
+    The last two: a start that an engine did not confirm, and a placement above the capacity where
+    none within it is known.
+    """
+
+    INCUMBENT = "incumbent"
+    BOUND = "bound"
+    WARM_START = "warm-start"
+    UNUSED_START = "warm-start-unused"
+    OVER_CAPACITY = "over-capacity"
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One line of a trace: an incumbent or a bound, and who found it after how many seconds."""
@@ -80,17 +94,17 @@ class Trace(Shown):
     @property
     def incumbents(self) -> list[Event]:
         """The incumbents, each better than the one before."""
-        return [event for event in self.events if event.kind == "incumbent"]
+        return [event for event in self.events if event.kind == EventKind.INCUMBENT]
 
     @property
     def bounds(self) -> list[Event]:
         """The lower bounds, each higher than the one before."""
-        return [event for event in self.events if event.kind == "bound"]
+        return [event for event in self.events if event.kind == EventKind.BOUND]
 
     @property
     def warm_starts(self) -> list[Event]:
         """The hints that an engine received and confirmed as feasible in its model."""
-        return [event for event in self.events if event.kind == "warm-start"]
+        return [event for event in self.events if event.kind == EventKind.WARM_START]
 
     def _line(self) -> str:
         return f"{len(self.incumbents)} incumbents, {len(self.bounds)} bounds"

@@ -113,6 +113,27 @@ def test_what_solve_writes_is_true(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", INSTANCES)
+def test_what_every_method_writes_is_true(name: str) -> None:
+    instance = INSTANCES[name]
+    for method in sp.methods(instance):
+        if method.available:
+            result = sp.solve(instance, method.name, time_limit=0.3)
+            assert not sp.check_result(instance, result).false, method.name
+
+
+def test_every_event_of_a_trace_is_known() -> None:
+    chain = sp.PipelinePartition.from_arrays([5, 5, 10, 2.5, 5, 10], devices=2)
+    unused = sp.solve(chain, "milp-assignment")
+    assert "warm-start-unused" in [event.kind for event in unused.trace.events]
+    assert sp.check_result(chain, unused).valid
+    peak = sp.load("packing/above-load")
+    packing = peak.replace(objective="fit", capacity=sp.solve(peak).bound)
+    over = sp.solve(packing, "first-fit-size")
+    assert "over-capacity" in [event.kind for event in over.trace.events]
+    assert sp.check_result(packing, over).valid
+
+
+@pytest.mark.parametrize("name", INSTANCES)
 @pytest.mark.parametrize("lie", LIES.values(), ids=list(LIES))
 def test_every_false_claim_is_named(name: str, lie: dict[str, Any]) -> None:
     found = sp.check_result(INSTANCES[name], {**true(name), **lie})

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from stagepack.claims.claim import Claim, Verdict, is_number, short
 from stagepack.contracts import Instance, JsonObject, Number, Solution, Violation
 from stagepack.records import fault
-from stagepack.result import Result, Status, Termination, relative_gap, slack
+from stagepack.result import EventKind, Result, Status, Termination, relative_gap, slack
 
 UNPROVED = "cannot be recomputed from a file"
 
@@ -303,19 +303,19 @@ def _trace(case: Case, claimed: object) -> Judgement | None:
     """Judge a trace: incumbents fall to the objective, bounds rise to the bound."""
     if claimed == []:
         return None
-    sides: dict[str, list[Number]] = {"incumbent": [], "bound": [], "warm-start": []}
+    told: dict[str, list[Number]] = {str(kind): [] for kind in EventKind}
     last: Number = 0
     for event in claimed if isinstance(claimed, list) else [None]:
         given = event if isinstance(event, Mapping) else {}
         kind, value, when = given.get("kind"), given.get("value"), given.get("time")
-        if kind not in tuple(sides) or not is_number(value):
+        if kind not in tuple(told) or not is_number(value):
             return Judgement(Verdict.FALSE, None, "an event without kind or value")
         if not is_number(when) or when < last:
             detail = f"events follow each other in time; {short(when)} does not"
             return Judgement(Verdict.FALSE, None, detail)
         last = when
-        sides[kind].append(value)
-    incumbents, bounds = sides["incumbent"], sides["bound"]
+        told[kind].append(value)
+    incumbents, bounds = told[EventKind.INCUMBENT], told[EventKind.BOUND]
     if sorted(set(incumbents), reverse=True) != incumbents or sorted(set(bounds)) != bounds:
         return Judgement(Verdict.FALSE, None, "incumbents fall and bounds rise; these do not")
     for name, values in (("objective", incumbents), ("bound", bounds)):

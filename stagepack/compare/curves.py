@@ -14,6 +14,7 @@ from stagepack.errors import InputError, suggest
 from stagepack.report.canvas import heading, own_picture, quiet, whole_numbers
 from stagepack.report.extra import Axes
 from stagepack.report.style import line_colour, line_style
+from stagepack.result import EventKind
 
 Steps = tuple[tuple[float, float], ...]
 """Times and gaps: from each time on, the gap holds until the next."""
@@ -62,7 +63,7 @@ def gap_steps(result: JsonObject, goal: float) -> Steps:
     """
     steps = [(0.0, 1.0)]
     for event in result["trace"]:
-        if event["kind"] == "incumbent":
+        if event["kind"] == EventKind.INCUMBENT:
             size = max(abs(event["value"]), abs(goal))
             gap = abs(event["value"] - goal) / size if size else 0.0
             steps.append((event["time"], min(1.0, gap)))

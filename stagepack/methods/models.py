@@ -17,7 +17,7 @@ from stagepack.formulations.base import Formulation
 from stagepack.linear import Array
 from stagepack.methods import Settings
 from stagepack.progress import Progress
-from stagepack.result import Event, Status, Termination
+from stagepack.result import Event, EventKind, Status, Termination
 
 InstanceT = TypeVar("InstanceT")
 BuiltT = TypeVar("BuiltT")
@@ -272,4 +272,4 @@ def _record_start(
         progress.confirm_warm_start(value, note)
     else:
         # The start still counts as an incumbent of ours, whatever the engine makes of it.
-        progress.trace.events.append(Event(progress.elapsed, "warm-start-unused", value, note))
+        progress.trace.events.append(Event(progress.elapsed, EventKind.UNUSED_START, value, note))

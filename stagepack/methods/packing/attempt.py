@@ -20,7 +20,7 @@ from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingS
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress, Stopped
-from stagepack.result import Event
+from stagepack.result import Event, EventKind
 
 PackingProgress = Progress[PackingSolution]
 
@@ -158,18 +158,13 @@ def examined(instance: LmemPacking) -> float:
     return effort.EXAMINED * effort.scattered(instance.n) * conflicts
 
 
-OVER = "over-capacity"
-"""Kind of the trace's events about placements that exceed the capacity, lower from one to the next:
-no solutions, but what is known where there is none."""
-
-
 def note_over(progress: PackingProgress, peak: int, source: str) -> None:
     """Remember the peak of a placement above the capacity, if it is the lowest so far.
 
     Parameters
     ----------
     progress : PackingProgress
-        Whose trace gets an event of the kind `OVER`.
+        Whose trace gets an event of the kind `OVER_CAPACITY`.
     peak : int
         Above the capacity.
     source : str
@@ -177,12 +172,13 @@ def note_over(progress: PackingProgress, peak: int, source: str) -> None:
     """
     known = nearest(progress)
     if progress.solution is None and (known is None or peak < known.value):
-        progress.trace.events.append(Event(progress.elapsed, OVER, peak, source))
+        progress.trace.events.append(Event(progress.elapsed, EventKind.OVER_CAPACITY, peak, source))
 
 
 def nearest(progress: PackingProgress) -> Event | None:
     """Return what is known about the lowest placement above the capacity."""
-    return next((e for e in reversed(progress.trace.events) if e.kind == OVER), None)
+    events = reversed(progress.trace.events)
+    return next((event for event in events if event.kind == EventKind.OVER_CAPACITY), None)
 
 
 def compile_kernels(attempt: Attempt, *parts: str, rigid: bool = False) -> None:
