@@ -10,7 +10,7 @@ d  a million buffers, read from a CSV
 e  the layer groups of TPU-MLIR's blazeface: minimum peak, then minimum bank conflicts
 p  what was published about MiniMalloc's instances, beside least peaks with proofs
 r  relatives of MiniMalloc's instances, slightly changed, at their own load bound: how many are
-   decided, by seconds of processor time; the limit is one of work
+   decided, by seconds of processor time; the limit of ours is one of work
 
 Everything is measured in one run on one machine.  Methods take turns on an instance.  The first
 turn is a warm-up and not counted, unless it took more than two seconds; then it is the only one.
@@ -20,7 +20,8 @@ were built.  Stagepack uses one thread, other tools as many as they like.  Stage
 checks every answer.  A run that did not end within the limit is a time-out, and its time a lower
 bound.
 
-Other tools need the extra `bench` (OmniMalloc 1.0.0).  Data: STAGEPACK_DATA, or ../shared/data.
+Other tools need the extra `bench` (OmniMalloc 1.0.0); MiniMalloc needs its program, which the
+sources of google/minimalloc build: `--minimalloc PATH`.  Data: STAGEPACK_DATA, or ../shared/data.
 """
 
 from __future__ import annotations
@@ -47,9 +48,11 @@ from benchmarks.packing_peers import (
     Answer,
     Runner,
     compilers,
+    google_minimalloc,
     omnimalloc_rules,
     ours,
     plain_model,
+    processor_seconds,
     supermalloc,
     supermalloc_bounded,
     with_omnimalloc,
@@ -117,9 +120,9 @@ def measured(
                 continue
             run = runner.prepare(fresh(instance), limit)
             gc.collect()
-            cpu, wall = time.process_time(), time.perf_counter()
+            cpu, wall = processor_seconds(), time.perf_counter()
             answer = run()
-            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            wall, cpu = time.perf_counter() - wall, processor_seconds() - cpu
             kept.answer, kept.peak = answer, peak_of(instance, answer)
             kept.once = turn == 0 and wall > SLOW
             if turn > 0 or kept.once:
@@ -165,10 +168,10 @@ def minimalloc(name: str, objective: str) -> Any:
     return sp.read(DATA / "minimalloc" / f"{name}.{CAPACITY}.csv", objective=objective)
 
 
-def fits(limit: float, repeats: int) -> None:
+def fits(limit: float, repeats: int, others: Sequence[Runner]) -> None:
     """Print how long it takes to fit MiniMalloc's instances into their capacity."""
     title(f"a1. MiniMalloc's instances fit into {CAPACITY:,} bytes: wall (processor) seconds")
-    runners = [ours("exact", "exact"), ours("auto", "auto"), plain_model()]
+    runners = [ours("exact", "exact"), ours("auto", "auto"), *others, plain_model()]
     if with_omnimalloc():
         runners.append(supermalloc_bounded())
     warm_up(runners)
@@ -460,17 +463,19 @@ def blazeface(limit: float) -> None:
 # ---------------------------------------------------------------------- r: relatives
 
 
-def own_load(number: int, limit: float) -> None:
+def own_load(number: int, limit: float, others: Sequence[Runner]) -> None:
     """Print which part of the relatives is decided, by method and time, and which are not."""
-    title(f"r. {number} relatives of MiniMalloc's instances at their own load, {limit:g} s of work")
+    title(f"r. {number} relatives of MiniMalloc's instances at their own load, {limit:g} s each")
     instances = [(name, minimalloc(name, "fit")) for name in MINIMALLOC]
-    for method in ("exact", "auto"):
-        warm_up([ours(method, method)])
-        seconds = decided(relatives(instances, number), method, limit)
+    by_work = {"deterministic": True}
+    runners = [ours(method, method, options=by_work) for method in ("exact", "auto")]
+    for runner in (*runners, *others):
+        warm_up([runner])
+        seconds = decided(relatives(instances, number), runner, limit)
         cells = zip(shares(seconds.values()), WITHIN, strict=True)
         told = ", ".join(f"{100 * part:.1f} % within {within:g} s" for part, within in cells)
         left = [name for name, took in seconds.items() if took == float("inf")]
-        print(f"{method}: {told}; undecided: {' '.join(left) or 'none'}", flush=True)
+        print(f"{runner.name}: {told}; undecided: {' '.join(left) or 'none'}", flush=True)
 
 
 def main() -> None:
@@ -481,7 +486,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="measured runs of what is quick")
     parser.add_argument("--peak", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--relatives", type=int, default=0, help="how many, for part r")
+    parser.add_argument("--minimalloc", type=Path, help="google/minimalloc's program, to compare")
     given = parser.parse_args()
+    others = [] if given.minimalloc is None else [google_minimalloc(given.minimalloc.resolve())]
     parts = given.only.split(",")
     print("versions:", ", ".join(f"{k} {v}" for k, v in sp.versions().items()))
     if with_omnimalloc():
@@ -491,7 +498,7 @@ def main() -> None:
     load = f"{os.getloadavg()[0]:.1f}"
     print(f"{CORES} cores, {platform.machine()}, load of the machine at the start {load}")
     if "a" in parts:
-        fits(given.limit, given.repeats)
+        fits(given.limit, given.repeats, others)
         if given.peak:
             peaks(given.limit)
     if "p" in parts:
@@ -505,7 +512,7 @@ def main() -> None:
     if "e" in parts:
         blazeface(given.limit)
     if given.relatives:
-        own_load(given.relatives, min(given.limit, max(WITHIN)))
+        own_load(given.relatives, min(given.limit, max(WITHIN)), others)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,17 @@
-"""Packers for the benchmarks: methods of Stagepack, OmniMalloc 1.0.0, Vela and onnxsim."""
+"""Packers for the benchmarks: Stagepack, MiniMalloc, OmniMalloc 1.0.0, Vela and onnxsim."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
 import os
+import resource
+import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +22,15 @@ from stagepack.result import Status
 CORES = os.cpu_count() or 1
 
 
+def processor_seconds() -> float:
+    """Return those of this process and of the processes that it has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
 @dataclass
 class Answer:
-    """What one run gave: offsets (None: nothing) and whether it calls them optimal."""
+    """What one run gave: offsets (None: nothing), and whether it says that none are better."""
 
     offsets: Any | None
     proved: bool = False
@@ -46,9 +57,8 @@ def ours(name: str, method: str, *, threads: int = 1, **options: Any) -> Runner:
             result = sp.solve(instance, method, time_limit=limit, threads=threads, **options)
             offsets = None if result.solution is None else result.solution.offsets
             fits = instance.capacity is not None and str(instance.objective) == "fit"
-            return Answer(
-                offsets, result.status is Status.OPTIMAL or (fits and offsets is not None)
-            )
+            ended = result.status in (Status.OPTIMAL, Status.INFEASIBLE)
+            return Answer(offsets, ended or (fits and offsets is not None))
 
         return run
 
@@ -58,6 +68,34 @@ def ours(name: str, method: str, *, threads: int = 1, **options: Any) -> Runner:
 def plain_model() -> Runner:
     """Return the CP-SAT model with nothing to start from, on all cores."""
     return ours("plain CP-SAT model", "cp-sat", threads=CORES, warm_start=None)
+
+
+def google_minimalloc(executable: Path) -> Runner:
+    """Return MiniMalloc: the program that google/minimalloc's sources build, told the capacity.
+
+    Reading, writing and the start of its process count; they take some milliseconds.
+    """
+
+    def prepare(instance: Any, limit: float) -> Callable[[], Answer]:
+        columns = (np.arange(instance.n), instance.start, instance.end, instance.size)
+        head = ",".join(("id", "lower", "upper", "size"))
+
+        def run() -> Answer:
+            with tempfile.TemporaryDirectory() as folder:
+                given, found = Path(folder, "given.csv"), Path(folder, "found.csv")
+                np.savetxt(given, np.column_stack(columns), "%d", ",", header=head, comments="")
+                command = [executable, f"--capacity={instance.capacity}", f"--timeout={limit}s",
+                           f"--input={given}", f"--output={found}"]  # fmt: skip
+                began = time.perf_counter()
+                done = subprocess.run(command, check=False, capture_output=True)
+                if done.returncode:
+                    return Answer(None, proved=time.perf_counter() - began < limit)
+                table = np.loadtxt(found, np.int64, delimiter=",", skiprows=1, ndmin=2)
+            return Answer(table[np.argsort(table[:, 0]), -1], proved=True)
+
+        return run
+
+    return Runner("MiniMalloc", prepare)
 
 
 def allocations(instance: Any) -> tuple[Any, ...]:

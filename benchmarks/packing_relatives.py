@@ -8,15 +8,13 @@ hardly any room is left anywhere, and no set of parameters can have been fitted 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-import stagepack as sp
+from benchmarks.packing_peers import Runner, processor_seconds
 from stagepack.instances.packing.catalog.relatives import relative
-from stagepack.result import Status
 
 CHANGES = (1, 2, 4, 8)
 """How many changes relatives have, in turn."""
@@ -43,23 +41,23 @@ def relatives(
         yield f"{name}{changes}-{at}", relative(instance, changes, random)
 
 
-def decided(given: Iterable[tuple[str, Any]], method: str, limit: float) -> dict[str, float]:
+def decided(given: Iterable[tuple[str, Any]], runner: Runner, limit: float) -> dict[str, float]:
     """Return the seconds of processor time in which relatives were decided; not decided: infinity.
 
     Parameters
     ----------
     given : iterable of (str, LmemPacking)
-    method : str
+    runner : Runner
     limit : float
-        Seconds of work, which other programs on the machine do not shorten.
+        Seconds, as the runner takes them.
     """
     seconds = {}
     for name, instance in given:
-        began = time.process_time()
-        result = sp.solve(instance, method, time_limit=limit, options={"deterministic": True})
-        took = time.process_time() - began
-        known = result.solution is not None or result.status is Status.INFEASIBLE
-        seconds[name] = took if known else math.inf
+        run = runner.prepare(instance, limit)
+        began = processor_seconds()
+        answer = run()
+        took = processor_seconds() - began
+        seconds[name] = took if answer.proved else math.inf
     return seconds
 
 
