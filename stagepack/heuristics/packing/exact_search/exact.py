@@ -343,7 +343,7 @@ class _Effort:
             due = share * ordered - beamed
             if due <= least or portfolio.seconds + ordered < soonest:
                 return state.LIMIT
-            outcome = portfolio.beam(capacity, due, self.go_on, self._before_beams)
+            outcome = self.beam(portfolio, capacity, due)
             beamed += clock.spent() - now
             return outcome
 
@@ -355,6 +355,12 @@ class _Effort:
                 outcome = beside(0.0)
         portfolio.seconds += clock.spent() - began - beamed
         return outcome
+
+    def beam(self, portfolio: Portfolio, capacity: int, seconds: float) -> int:
+        """Search a component with beams for some seconds of work, unless nodes are limited."""
+        if self._limited or not self.go_on():
+            return state.LIMIT
+        return portfolio.beam(capacity, seconds, self.go_on, self._before_beams)
 
 
 def minimise(
@@ -436,7 +442,7 @@ class _Descent:
         self.lower = max(lower, packing.bound)
         self.known = NOWHERE if upper is None else self.upper
         self._on_solution, self._on_bound = on_solution, on_bound
-        self._effort = effort
+        self._effort, self._due = effort, 0.0  # seconds of work that beams are to take
 
     @property
     def upper(self) -> int:
@@ -500,13 +506,20 @@ class _Descent:
         return int(self.high.argmax())
 
     def _try(self, capacity: int, number: int) -> int:
-        """Search the highest component once in every order; keep what is learned."""
+        """Search the highest component once in every order; keep what is learned.
+
+        Above the bound, beams look for a packing at the bound afterwards, for as long.
+        """
         at = self._highest
         component = self.packing.components[at]
         portfolio = self.searches.portfolio(at, self._settled[at])
-        outcome = self._effort.round(
-            portfolio, component.capacity(capacity), number, beams=capacity == self.lower
-        )
+        began, beams = clock.spent(), capacity == self.lower
+        outcome = self._effort.round(portfolio, component.capacity(capacity), number, beams=beams)
+        if outcome == state.LIMIT and not beams:
+            self._due += SHARE * (clock.spent() - began)
+            if self._due > TURN and portfolio.seconds > LATE:
+                outcome = self._effort.beam(portfolio, component.capacity(self.lower), self._due)
+                self._due = 0.0
         if outcome == state.FOUND:
             found = self.searches.keep(at)
             self.offsets[component.index] = found

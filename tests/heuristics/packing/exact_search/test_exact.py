@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.exact_search import (
     canonical,
@@ -428,3 +429,38 @@ def test_addresses_beyond_the_search_are_told_of_ranges_and_fixed_offsets() -> N
         plain.replace(allowed=[(0, 2**60, 2**60 + 8)]),
     ):
         assert "2**60" in exact.unknown_rule(Blocks.of(far))
+
+
+def test_beams_look_at_the_bound_for_as_long_as_the_peak_is_lowered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    random = np.random.default_rng(0)
+    start = random.integers(0, 58, 120)
+    end = np.minimum(60, start + random.integers(2, 30, 120))
+    size = random.integers(1, 60, 120)
+    load = np.array([size[(start <= t) & (t < end)].sum() for t in range(60)])
+    room = load.max() - load  # blocks of one step fill it, so that nowhere is any left
+    at = np.flatnonzero(room)
+    rows = (np.append(size, room[at]), np.append(start, at), np.append(end, at + 1))
+    blocks = Blocks.of(LmemPacking.from_arrays(*rows, objective="peak"))
+    taken = {True: 0.0, False: 0.0}
+    searched, beamed = exact._Effort.round, exact._Effort.beam
+
+    def lowering(self: Any, *args: Any, beams: bool = True) -> int:
+        before = effort.spent()
+        outcome = searched(self, *args, beams=beams)
+        taken[False] += 0 if beams else effort.spent() - before
+        return outcome
+
+    def at_the_bound(self: Any, *args: Any) -> int:
+        before = effort.spent()
+        outcome = beamed(self, *args)
+        taken[True] += effort.spent() - before
+        return outcome
+
+    monkeypatch.setattr(exact._Effort, "round", lowering)
+    monkeypatch.setattr(exact._Effort, "beam", at_the_bound)
+    until = effort.spent() + 2.0
+    status = exact.minimise(blocks, keep_going=lambda: effort.spent() < until)
+    assert status is Status.FEASIBLE
+    assert taken[True] > taken[False] / 2 > 0
