@@ -1,11 +1,11 @@
-"""Clusters behind ``concurrent.futures.Executor``: Dask's own executor, and Slurm by submitit."""
+"""Clusters behind ``concurrent.futures.Executor``: Dask, and Slurm by submitit."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, InvalidStateError
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,60 @@ def dask(address: str, *, timeout: float = 30) -> Iterator[Executor]:
             remedy="start one with: dask scheduler",
         ) from None
     try:
-        yield client.get_executor(pure=False)
+        yield Dask(client)
     finally:
         client.close()
+
+
+class Dask(Executor):
+    """Runs calls on the workers of a Dask client.
+
+    The client's own executor never ends a future whose result cannot be fetched: when the scheduler
+    ends in that moment, or when the result does not unpickle here.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Let a worker call a function; raises BrokenExecutor when the scheduler was lost."""
+        try:
+            remote = self._client.submit(fn, *args, pure=False, **kwargs)
+        except Exception as error:
+            if self._client.status == "closed":
+                raise BrokenExecutor(str(error)) from error
+            raise
+        future: Future[Any] = Future()
+
+        def end(future: Future[Any]) -> None:
+            if future.cancelled() and not remote.cancelled():
+                remote.cancel()
+
+        future.add_done_callback(end)
+        self._client.loop.add_callback(_await, remote, future)
+        return future
+
+
+async def _await(remote: Any, future: Future[Any]) -> None:
+    """Tell a future what became of Dask's, in the loop of its client."""
+    result = error = None
+    try:
+        result = await remote
+    except CancelledError:  # by the client, which lost the scheduler, or by who waited
+        future.cancel()
+        future.set_running_or_notify_cancel()
+        return
+    except Exception as raised:
+        error = raised
+    with suppress(InvalidStateError):  # cancelled meanwhile
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
 
 
 class Slurm(Executor):

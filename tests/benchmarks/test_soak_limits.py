@@ -155,6 +155,7 @@ def test_places_are_where_questions_come_from_not_where_they_are_handed_on(
 def test_the_longest_stretch_without_a_question(monkeypatch: Any) -> None:
     now = [0.0]
     monkeypatch.setattr(soak_limits, "CPU", lambda: now[0])
+    monkeypatch.setattr(soak_limits, "_reference", lambda: 0.0)
     watch = Watch()
     for at, place in ((0.1, "a"), (0.4, "b"), (0.5, "c")):
         now[0] = at

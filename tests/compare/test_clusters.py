@@ -111,6 +111,25 @@ def test_dask_gives_what_one_process_gives(tmp_path: Path, alone: list[Any]) -> 
         assert outline(bare) == [row for row in alone if row[1] == "dp"]
 
 
+def test_a_result_of_dask_that_cannot_be_fetched_ends_its_future(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+
+    class Strange:
+        def __reduce__(self) -> Any:
+            return int, ("no number",)
+
+    with running(tmp_path) as dask:
+        dask.worker()
+        with clusters.dask(dask.address) as executor:
+            strange, good = executor.submit(lambda: Strange()), executor.submit(int, "7")
+            with pytest.raises(ValueError, match="no number"):
+                strange.result(timeout=60)
+            assert good.result(timeout=60) == 7
+            dask.processes[-1].kill()
+            waiting = executor.submit(int, "8")
+            assert waiting.cancel()
+
+
 def test_without_a_scheduler_nothing_runs(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     with (
