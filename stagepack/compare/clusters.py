@@ -49,12 +49,12 @@ def dask(address: str, *, timeout: float = 30) -> Iterator[Executor]:
             remedy="start one with: dask scheduler",
         ) from None
     try:
-        yield Dask(client)
+        yield _Dask(client)
     finally:
         client.close()
 
 
-class Dask(Executor):
+class _Dask(Executor):
     """Runs calls on the workers of a Dask client.
 
     The client's own executor never ends a future whose result cannot be fetched: when the scheduler
