@@ -252,7 +252,8 @@ def _source(source: str, context: JsonObject) -> Instance:
     if not Path(path).exists() and "." not in Path(path).name:
         import difflib
 
-        near = difflib.get_close_matches(source, names, n=3, cutoff=0.5)
+        near = [name for name in names if name.rpartition("/")[2] == source]
+        near = near or difflib.get_close_matches(source, names, n=3, cutoff=0.5)
         remedy = f"did you mean {' or '.join(near)}?" if near else "see stagepack list"
         if source in KINDS or source in {kind.family for kind in KINDS.values()}:
             remedy = f"compare {source} takes its suite; stagepack list has its instances"

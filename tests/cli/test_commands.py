@@ -144,6 +144,8 @@ def test_more_ways_to_go_wrong(chain: Path, tmp_path: Path) -> None:
         (("solve", nan), "nan.json"),
         (("solve", chain, "--devices", "7"), "7 devices for 5 layers"),
         (("solve", chain, "-m", "dq"), "did you mean dp?"),
+        (("solve", "bert-large"), "pipeline/bert-large or packing/activations/bert-large"),
+        (("plan", "bert-large", "--cluster", "none"), "a FILE.json of your own"),
         (("solve", "layer-grouping"), "compare layer-grouping takes its suite"),
         (("compare", "phases", "--kind", "packing"), "another kind than phases"),
         (("solve", chain, "-m", "cp-sat", "-e", "highs"), "engine"),

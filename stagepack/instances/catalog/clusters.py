@@ -89,7 +89,7 @@ def preset(name: str) -> Preset:
         return _ipu_pod(int(found[2]))
     if found and found[1] == "generic-" and int(found[2]) <= LARGEST_GENERIC:
         return _generic(int(found[2]))
-    remedy = f"{suggest(name, names())} Or give a file that ends with {FILE}"
+    remedy = suggest(name, (*names(), f"a FILE{FILE} of your own"))
     raise InputError(f"unknown cluster {name!r}", field="cluster", remedy=remedy)
 
 
