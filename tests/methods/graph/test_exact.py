@@ -171,6 +171,25 @@ def test_labels_say_where_they_prove_no_more_than_bounds() -> None:
     assert {method.name: method for method in sp.methods(ladder(3))}["frontier"].exact
 
 
+def test_labels_prove_what_a_float_cannot_count() -> None:
+    """In ticks the best partitions differ by one, far above 2**53."""
+    instance = GraphPartition.from_arrays(
+        np.array([16, 13, 3, 6, 7]) * (1 / 7),
+        accelerators=2,
+        cpus=1,
+        cpu_time=np.array([20, 7, 13, 41, 41]) * (1 / 7),
+        producer=[0, 0, 1, 1, 2, 3, 4],
+        consumers=[1, 2, 4, 1, 2, 3, 4, 2, 3, 4, 3, 4, 4],
+        consumer_ptr=[0, 3, 5, 7, 10, 12, 13, 13],
+        traffic=np.array([0, 8, 1, 3, 4, 1, 11]) * (1 / 7),
+        device_order="fixed",
+        objective="overlap",
+    )
+    result = sp.solve(instance, "frontier")
+    assert result.status is sp.Status.OPTIMAL
+    assert result.objective == pytest.approx(29 / 7)
+
+
 @pytest.mark.parametrize("method", [m.name for m in sp.methods("graph-partition")])
 @pytest.mark.parametrize("objective", ["sum", "replicated", "forward+backward"])
 def test_times_near_the_smallest_doubles(method: str, objective: str) -> None:

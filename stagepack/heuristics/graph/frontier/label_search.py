@@ -142,7 +142,7 @@ class Decision:
         before = self.limit
         for step in STEPS:
             while True:
-                limit = min(self.limit, int((1 - step) * (self.limit + 1)))
+                limit = self.limit - int(step * self.limit)
                 found = self._sweeps.run(reverse, limit, 0, self._guide, beam=beam)
                 # Labels know less than the rules where stashes, or empty stages, count.
                 value = (
