@@ -258,6 +258,19 @@ def test_imports_stay_light(statement: str) -> None:
     assert loaded == ""
 
 
+@pytest.mark.parametrize(
+    "name", ["profile.json", "graph.json", "phases.json", "groups.json", "buffers.json"]
+)
+def test_small_instances_are_solved_without_a_compiler(name: str) -> None:
+    """Numba takes a quarter of a second to load: most of such a run."""
+    path = str(ROOT / "examples" / name)
+    solved = python(
+        f"import sys, stagepack as sp\nresult = sp.solve(sp.read({path!r}))\n"
+        "print(result.status, 'numba' in sys.modules)"
+    )
+    assert solved == "OPTIMAL False"
+
+
 def test_the_command_line_starts_without_arrays() -> None:
     """Options and help need the words of all problems, but neither their data nor numpy."""
     code = """
@@ -376,7 +389,7 @@ def test_heuristics_and_formulations_say_idea_cost_and_source() -> None:
 
 def test_kernels_are_compiled_from_files_that_the_cache_knows() -> None:
     """What a kernel imports is compiled into it, so that the cache must ask about its source."""
-    from stagepack.instances.compiled import KERNELS
+    from stagepack.instances.dispatchers import KERNELS
 
     compiled = [
         p

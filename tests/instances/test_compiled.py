@@ -22,7 +22,7 @@ from numba.core.registry import cpu_target
 from numba.core.runtime.context import NRTContext
 from numba.core.types.functions import BaseFunction
 
-from stagepack.instances import compiled, compiler
+from stagepack.instances import compiled, compiler, dispatchers
 from stagepack.instances.compiled import entries, inlined, inner, record, step, tiered
 from stagepack.progress import compilation
 
@@ -106,7 +106,7 @@ def test_blas_is_loaded_for_kernels_that_call_it_only() -> None:
 import sys
 import numba
 import numpy as np
-import stagepack.instances.compiled
+import stagepack.instances.dispatchers
 
 assert numba.njit(lambda row: row.sum())(np.arange(3)) == 3
 assert "scipy.linalg" not in sys.modules
@@ -125,7 +125,7 @@ def test_a_kernel_that_another_process_compiles_is_waited_for(
     import fcntl
 
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(compiled, "PATIENCE", 60.0 if comes_back else 0.0)
+    monkeypatch.setattr(dispatchers, "PATIENCE", 60.0 if comes_back else 0.0)
     path = tmp_path / "some_kernels.py"
     path.write_text(
         "from stagepack.instances.compiled import compiled\n"
@@ -158,7 +158,7 @@ def test_a_kernel_that_another_process_compiles_is_waited_for(
 
 def test_loading_and_keeping_machine_code_is_no_time_of_solving(tmp_path: Path) -> None:
     began, known = time.perf_counter(), compilation.seconds
-    compiled._alone(lambda _: time.sleep(0.05), str(tmp_path / "lock"), None)
+    dispatchers._alone(lambda _: time.sleep(0.05), str(tmp_path / "lock"), None)
     assert 0.05 <= compilation.seconds - known <= time.perf_counter() - began
 
 
@@ -224,7 +224,7 @@ def test_a_part_is_machine_code_within_its_kernels_only() -> None:
     kernel: Any = compiled.compiled(both)
 
     assert kernel(np.array([1, 3, 4])) == 2 + 6
-    (whole,) = kernel.overloads.values()
+    (whole,) = kernel.dispatcher.overloads.values()
     for part in (doubled, least):
         for made in part.dispatcher.overloads.values():
             assert made.library not in (None, whole.library)
@@ -515,9 +515,9 @@ def test_code_of_other_kernels_or_another_compiler_is_not_used(
 ) -> None:
     home = tmp_path / "stagepack" / "instances"
     home.mkdir(parents=True)
-    for file in (*compiled.COMPILERS, "kernels.py"):
+    for file in (*dispatchers.COMPILERS, "kernels.py"):
         (home / file).write_text("")
-    monkeypatch.setattr(compiled, "__file__", str(home / "compiled.py"))
-    before = compiled.sources.__wrapped__()
+    monkeypatch.setattr(dispatchers, "__file__", str(home / "dispatchers.py"))
+    before = dispatchers.sources.__wrapped__()
     (home / name).write_text("OTHER = 1\n")
-    assert compiled.sources.__wrapped__() != before
+    assert dispatchers.sources.__wrapped__() != before
