@@ -84,8 +84,8 @@ def google_minimalloc(executable: Path) -> Runner:
             with tempfile.TemporaryDirectory() as folder:
                 given, found = Path(folder, "given.csv"), Path(folder, "found.csv")
                 np.savetxt(given, np.column_stack(columns), "%d", ",", header=head, comments="")
-                command = [executable, f"--capacity={instance.capacity}", f"--timeout={limit}s",
-                           f"--input={given}", f"--output={found}"]  # fmt: skip
+                command = [str(executable), f"--capacity={instance.capacity}"]
+                command += [f"--timeout={limit}s", f"--input={given}", f"--output={found}"]
                 began = time.perf_counter()
                 done = subprocess.run(command, check=False, capture_output=True)
                 if done.returncode:
