@@ -230,27 +230,29 @@ class _Drive:
         return said
 
     def solve(self, program: Linear) -> Outcome:
-        """Run a program; again with HiGHS's own tolerances when it fails with the tight ones."""
+        """Run a program; when that fails, again without presolve, at last with wide tolerances."""
         self.program, self.lp = program, native(program)
         self.hint = checked_hint(self.task.hint, program.columns)
         self.is_mip = bool(program.integral.any())
         # Presolve of HiGHS 1.12 can lose optima of general integers with coefficients above 1.
         wide = program.upper - program.lower > 1
-        self.presolves = not (program.integral & wide).any()
-        try:
-            return self._solve()
-        except _SolveError as trouble:
-            # Bounds of the second run are good to 1e-6 only, not to what we state: unheard.
-            self.loose = True
+        presolves = not (program.integral & wide).any()
+        for self.presolves in (True, False) if presolves else (False,):
             try:
-                outcome = self._solve()
+                return self._solve()
             except _SolveError as error:
-                return Outcome(status=Status.UNKNOWN, message=str(error))
-            if outcome.status is Status.OPTIMAL:
-                outcome.status = Status.FEASIBLE
-            outcome.bound = None
-            outcome.message = f"{trouble}; within its own tolerances, too wide for a bound, it ends"
-            return outcome
+                trouble = error
+        # Bounds of this run are good to 1e-6 only, not to what we state: unheard.
+        self.presolves, self.loose = presolves, True
+        try:
+            outcome = self._solve()
+        except _SolveError as error:
+            return Outcome(status=Status.UNKNOWN, message=str(error))
+        if outcome.status is Status.OPTIMAL:
+            outcome.status = Status.FEASIBLE
+        outcome.bound = None
+        outcome.message = f"{trouble}; within its own tolerances, too wide for a bound, it ends"
+        return outcome
 
     def _solve(self) -> Outcome:
         highspy = _import()

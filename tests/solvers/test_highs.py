@@ -53,7 +53,21 @@ def test_versions_that_cannot_be_trusted_are_refused(monkeypatch: pytest.MonkeyP
         engine("highs").load()
 
 
-def test_a_second_run_with_wider_tolerances_proves_nothing(
+def test_a_second_run_without_presolve_proves_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(drive: highs._Drive) -> Outcome:
+        if drive.presolves:
+            raise highs._SolveError("HiGHS failed: Solve error")
+        return solve(drive)
+
+    solve = highs._Drive._solve
+    monkeypatch.setattr(highs._Drive, "_solve", run)
+    milp = covering()
+    milp.row_lower, milp.upper = np.array([2, -INFINITY]), np.ones(4)
+    outcome = engine("highs").solve(milp.arrays())
+    assert (outcome.status, outcome.bound) == (Status.OPTIMAL, 0)
+
+
+def test_a_last_run_with_wider_tolerances_proves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def run(drive: highs._Drive) -> Outcome:
