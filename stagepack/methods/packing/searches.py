@@ -57,8 +57,9 @@ LARGE, DENSE = 20_000, 3_000_000
 """Blocks, and pairs of them alive together, from which on `auto` keeps to methods whose cost grows
 like a sort and which list no pairs."""
 
-OVERLAPPING = 0.5
-"""What minimising overlaps gets of the time of annealing; where blocks are many it comes first."""
+OVERLAPPING, TANGLED = 0.5, 1.0
+"""What minimising overlaps gets of the time of annealing, and the same where conflicts are given,
+whose peak it lowers most.  There, and where blocks are many, it comes first."""
 
 EARLY, ALONE = 0.2, 3.0
 """Seconds of work of the exact search before annealing, where that alone lowers placements; and
@@ -309,6 +310,9 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
     if mostly:
         steps.search_exactly(attempt, low, _share(EARLY))
         low = steps.best_dive(attempt, attempt.best)
+    tangled = attempt.instance.conflicts is not None
+    soon = tangled or blocks.b > steps.LITTLE
+    overlapping = TANGLED if tangled else OVERLAPPING
     for turn in itertools.count(1):
         # A model is for what resists the search: sooner where it is the slower one.
         modelled = turn > 1 and blocks.b <= PROPAGATED if blocks.rigid else True
@@ -319,12 +323,12 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
                 return
         if turn > 1:
             low = steps.search_rigid(attempt, low, _share(exactly) / 4)
-        elif blocks.b > steps.LITTLE:
-            steps.minimise_overlaps(attempt, seed, _share(OVERLAPPING * locally))
+        elif soon:
+            steps.minimise_overlaps(attempt, seed, _share(overlapping * locally))
             low = attempt.best
         steps.search_exactly(attempt, low, _share(exactly))
-        if turn > 1 or blocks.b <= steps.LITTLE:
-            steps.minimise_overlaps(attempt, seed + turn, _share(OVERLAPPING * locally))
+        if turn > 1 or not soon:
+            steps.minimise_overlaps(attempt, seed + turn, _share(overlapping * locally))
         if mostly:
             steps.improve(attempt, attempt.best, again, locally, near=True)
         elif annealed:

@@ -352,6 +352,28 @@ def test_a_stretch_of_time_that_is_too_full_is_refuted_by_itself(
     assert "window" in result.trace.bounds[-1].source
 
 
+def test_overlaps_come_before_the_exact_search_where_conflicts_are_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They lowered most, and late: by the clock hardly anything was left to them."""
+    begun: list[str] = []
+    for name in ("search_exactly", "minimise_overlaps", "improve"):
+        step = getattr(steps, name)
+
+        def noted(*args: Any, name: str = name, step: Any = step, **options: Any) -> None:
+            begun.append(name)
+            step(*args, **options)
+
+        monkeypatch.setattr(steps, name, noted)
+    random = np.random.default_rng(5)
+    i, j = np.triu_indices(60, 1)
+    meet = random.random(len(i)) < 0.3
+    conflicts = np.stack([i[meet], j[meet]], axis=1)
+    instance = LmemPacking.from_arrays(random.integers(1, 2000, 60), conflicts=conflicts)
+    solve(instance, time_limit=0.4, options={"deterministic": True})
+    assert begun[:3] == ["minimise_overlaps", "search_exactly", "improve"]
+
+
 def test_replanning_beside_colocated_and_fixed_buffers() -> None:
     instance = LmemPacking.from_arrays(
         [8, 2, 6],

@@ -349,10 +349,8 @@ class _Effort:
 
         beams = beams and not self._limited
         outcome = portfolio.round(capacity, number, self.go_on, beside if beams else None)
-        if outcome == state.LIMIT:
-            portfolio.rounds[capacity] = number + 1
-            if beams:
-                outcome = beside(0.0)
+        if outcome == state.LIMIT and beams:
+            outcome = beside(0.0)
         portfolio.seconds += clock.spent() - began - beamed
         return outcome
 

@@ -13,6 +13,7 @@ import abc
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -107,6 +108,15 @@ class Searchable(Protocol):
         ...
 
 
+@dataclass(eq=False)
+class _Round:
+    """A round that has begun: its number, its searches to come, and the limit of the one begun."""
+
+    number: int
+    starts: Iterator[int]
+    limit: int = 0
+
+
 class Portfolio(abc.ABC):
     """Searches of one component in many orders.
 
@@ -139,6 +149,8 @@ class Portfolio(abc.ABC):
         self._nodes = 0
         self.rounds: dict[int, int] = {}
         self.seconds = 0.0
+        self._begun: dict[int, _Round] = {}  # by capacity: rounds that were stopped
+        self._paused: _Round | None = None  # whose search is in `search`, and not over
         self._keys, self.warm = keys, warm
         self._b = b
 
@@ -201,6 +213,8 @@ class Portfolio(abc.ABC):
     ) -> int:
         """Search in several orders, with limits of nodes that double from round to round.
 
+        A round that was stopped goes on where it was.
+
         Parameters
         ----------
         capacity : int
@@ -217,22 +231,42 @@ class Portfolio(abc.ABC):
         int
             FOUND, EXHAUSTED, LIMIT, or RUNNING when told to stop.
         """
-        before = self.searched
-        for limit in self._starts(capacity, number):
-            self._nodes = before
+        begun = self._begun.get(capacity)
+        if begun is None or begun.number != number:
+            begun = self._begun[capacity] = _Round(number, self._starts(capacity, number))
+        for limit in self._searches(begun):
             outcome = state.RUNNING
             while outcome == state.RUNNING:
                 outcome = self.search.run(limit)
                 if outcome == state.RUNNING and not keep_going():
                     return state.RUNNING
+            self._paused = None
             if outcome != state.LIMIT:
+                del self._begun[capacity]
                 return outcome
             if not keep_going():
                 return state.RUNNING
-            before = self.searched
             if beside is not None and (outcome := beside()) != state.LIMIT:
                 return outcome
+        del self._begun[capacity]
+        self.rounds[capacity] = number + 1
         return state.LIMIT
+
+    def _searches(self, begun: _Round) -> Iterator[int]:
+        """Go on with the search that was paused, if no other began since, and start those to come.
+
+        Yields
+        ------
+        int
+            The limit of nodes of each.
+        """
+        if self._paused is begun:
+            yield begun.limit
+        before = self.searched
+        for limit in begun.starts:
+            begun.limit, self._nodes, self._paused = limit, before, begun
+            yield limit
+            before = self.searched
 
 
 class CanonicalPortfolio(Portfolio):
@@ -373,7 +407,8 @@ class CanonicalPortfolio(Portfolio):
             merged, inner = made
             nodes, steps = inner.searched, inner.search.steps
             inside = inner.component.capacity(capacity)
-            outcome = inner.round(inside, number, keep_going, beside)
+            if inner.rounds.get(inside, 0) <= number:
+                outcome = inner.round(inside, number, keep_going, beside)
             self._nodes += inner.searched - nodes
             self.search.steps += inner.search.steps - steps
             if outcome == state.FOUND and self._units is None:  # not by what is called beside it

@@ -72,8 +72,9 @@ class Annealing(NamedTuple):
 TRIAL = 24
 """Steps that any trial is worth, however few blocks there are: its numbers are drawn."""
 
-BIT, HEAP = 2, 8
-"""Steps of a block in the way of another: its units are marked, or it goes through a heap."""
+BIT, HEAP, PIECE = 2, 8, 2
+"""Steps of a block in the way of another: its units are marked, 256 more a step, or it goes through
+a heap; and what a piece of a lifetime takes as long as, in sections."""
 
 TARGET, ENERGY, TRIALS = range(3)
 
@@ -153,13 +154,21 @@ def _next(bits: Array, at: int, end: int, flip: Any) -> int:
 
 
 @step
-def _fit_bits(i: int, search: Annealing) -> int:
-    """Return the lowest offset of block i beside those before it, by marking units of memory."""
+def _fit_bits(i: int, search: Annealing) -> tuple[int, int]:
+    """Place block i beside those before it, by marking units of memory.
+
+    Returns
+    -------
+    offset : int
+        The lowest.
+    words : int
+        That were written.
+    """
     ptr, other, offsets, place = search.ptr, search.other, search.offsets, search.place
     full = ~np.uint64(0)
     bits, size, at = search.bits, search.size[i], place[i]
     step = search.alignment[i]
-    cleared, top = 0, 0
+    cleared, top, words = 0, 0, 0
     for r in range(ptr[i], ptr[i + 1]):
         j = other[r]
         if place[j] >= at:
@@ -174,6 +183,7 @@ def _fit_bits(i: int, search: Annealing) -> int:
                 bits[cleared] = 0
                 cleared += 1
         left, right = low >> 6, (high - 1) >> 6
+        words += right - left
         head = full << np.uint64(low & 63)
         tail = full >> np.uint64(63 - ((high - 1) & 63))
         if left == right:
@@ -190,7 +200,7 @@ def _fit_bits(i: int, search: Annealing) -> int:
             j = other[r]
             if place[j] < at:
                 lowest = max(lowest, offsets[j] + search.size[j])
-        return int((lowest + step - 1) // step * step)
+        return int((lowest + step - 1) // step * step), words + cleared
     while lowest < top:
         lowest = _next(bits, lowest, top, full)
         lowest = (lowest + step - 1) // step * step
@@ -200,7 +210,7 @@ def _fit_bits(i: int, search: Annealing) -> int:
         if taken >= top or taken - lowest >= size:
             break
         lowest = taken
-    return lowest
+    return lowest, words + cleared
 
 
 @step
@@ -232,14 +242,14 @@ def _raise(i: int, cost: int, peak: int, search: Annealing) -> tuple[int, int, i
     cost, peak : int
         The energy and the highest excess with it.
     sections : int
-        That were looked at.
+        That were looked at, and more for each piece.
     """
     excess, sections = search.excess, 0
     height = search.offsets[i] + search.size[i] - search.state[TARGET]
     if height <= 0:
         return cost, peak, sections
     for p in range(search.piece_ptr[i], search.piece_ptr[i + 1]):
-        sections += search.end[p] - search.first[p]
+        sections += PIECE + search.end[p] - search.first[p]
         for s in range(search.first[p], search.end[p]):
             if excess[s] < height:
                 cost += height - excess[s]
@@ -276,8 +286,12 @@ def _replace(begin: int, limit: int, search: Annealing) -> tuple[int, int, int]:
     for at in range(len(order)):
         i = order[at]
         if at >= begin and mark[i] == trial:
-            offset = _fit_bits(i, search) if marked else _fit_heap(i, search)
-            work += (BIT if marked else HEAP) * (ptr[i + 1] - ptr[i])
+            if marked:
+                offset, words = _fit_bits(i, search)
+                work += BIT * (ptr[i + 1] - ptr[i]) + words // 4
+            else:
+                offset = _fit_heap(i, search)
+                work += HEAP * (ptr[i + 1] - ptr[i])
             before = offsets[i]
             if offset != before:
                 search.undo_block[moved] = i

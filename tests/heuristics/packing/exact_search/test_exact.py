@@ -88,6 +88,21 @@ def test_searches_that_are_handed_on_go_on(monkeypatch: pytest.MonkeyPatch) -> N
     assert rounds == sorted(rounds)  # only what was interrupted is begun again
 
 
+def test_rounds_go_on_where_they_were_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns shorter than a round began it again and again, and learned nothing more."""
+    (component,) = components.Packing(Blocks.of(above_load(ABOVE_LOAD[0]))).components
+    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_: 1)
+    load, turns = component.capacity(component.bound), 0
+    whole, stopped = (portfolio.CanonicalPortfolio(component) for _ in range(2))
+    assert whole.round(load, 0, lambda: True) == exact_state.LIMIT
+    while not stopped.rounds and turns < 100:
+        stopped.round(load, 0, _asked(2))
+        turns += 1
+    assert stopped.rounds == whole.rounds == {load: 1}
+    assert turns > 1
+    assert stopped.searched == whole.searched  # nothing twice
+
+
 def test_beams_that_are_handed_on_try_other_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = Blocks.of(above_load(ABOVE_LOAD[0]))
     load = int(blocks.load.max())

@@ -163,6 +163,22 @@ def test_a_heap_counts_more_than_marks(monkeypatch: pytest.MonkeyPatch, alive: i
     assert trials(1) < 0.8 * trials(512)  # of the same budget
 
 
+def test_long_marks_count_more_than_short_ones() -> None:
+    """Where buffers have hundreds of units, as many steps took more than twice as long."""
+
+    def trials(scale: int) -> int:
+        n, start = 100, np.arange(100)
+        size = scale * np.random.default_rng(4).integers(1, 9, n) + 1
+        blocks = Blocks.of(LmemPacking.from_arrays(size, start, start + 10))
+        search = annealing._search(blocks, poor(blocks), np.ones(n, dtype=bool), 1, 0)
+        assert len(search.bits)
+        search.state[TARGET], search.state[ENERGY] = blocks.load.max() - 1, RETARGETED
+        anneal(search, 1e-9, 400_000)
+        return int(search.state[TRIALS])
+
+    assert trials(300) < 0.7 * trials(1)  # of the same budget
+
+
 def test_finds_the_optimum_above_the_load() -> None:
     blocks = Blocks.of(tight())
     reports: list[int] = []
