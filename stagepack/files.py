@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from stagepack import memory
 from stagepack.errors import InputError
 
 LIMIT = 256 * 2**20
@@ -25,7 +26,6 @@ LIMIT = 256 * 2**20
 VARIABLE = "STAGEPACK_MAX_BYTES"
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK = 2**20
-NO_MEMORY = "takes more memory than there is"
 
 MARK = "store.json"
 """The file that says that a folder is a store, of what, and of which version."""
@@ -142,7 +142,7 @@ def read(path: str | Path, max_bytes: int | None = None) -> bytes:
             f"cannot be read ({why})", file=path, remedy="give a readable file"
         ) from None
     except MemoryError:
-        raise InputError(NO_MEMORY, file=path, remedy="use a larger machine") from None
+        raise InputError(memory.TOO_LITTLE, file=path, remedy="use a larger machine") from None
     if data is None:
         raise _too_large(path, "more", limit)
     return _unpacked(data, path, limit) if data.startswith(GZIP_MAGIC) else data

@@ -19,10 +19,12 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from stagepack import memory
 from stagepack.cli.check import check
 from stagepack.cli.compare import compare
 from stagepack.cli.context import takes_context
 from stagepack.cli.examples import epilog
+from stagepack.cli.guard import guarded
 from stagepack.cli.importing import import_model
 from stagepack.cli.listing import catalog, convert, methods, schema
 from stagepack.cli.measure import measure
@@ -35,7 +37,6 @@ from stagepack.cli.solve import solve
 from stagepack.cli.terminal.screen import Stderr, complain, legible_width, plain_letters, say
 from stagepack.cli.tradeoffs import explain, pareto
 from stagepack.errors import InputError, shown
-from stagepack.files import NO_MEMORY
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "solve": solve,
@@ -142,7 +143,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     plain_letters()
     legible_width()
-    scarce = _scarce()  # asked first: later there may be no memory for the answer
+    left = guarded(_no_memory)
     try:
         # -q and -v may stand anywhere, before or after the command.
         arguments = sys.argv[1:]
@@ -162,16 +163,15 @@ def main() -> NoReturn:
         code = _fail("interrupted", EXIT_INTERRUPTED)
     except (BrokenPipeError, SystemExit):  # rich ends the program when a pipe is closed
         code = 0
-    except MemoryError:
-        code = _no_memory()
     except OSError as error:
-        if scarce and _starved(error):
+        if memory.ran_out(error):
             code = _no_memory()
         else:
             place, why = error.filename or "stdout", error.strerror or error
             code = _fail(f"error: {place}: cannot be used ({why})", EXIT_INPUT)
     except Exception as error:
-        code = _no_memory() if scarce and _starved(error) else _internal(error)
+        code = _no_memory() if memory.ran_out(error) else _internal(error)
+    left()
     _leave(code if isinstance(code, int) else 0)
 
 
@@ -228,23 +228,7 @@ def _fail(line: str, code: int) -> int:
 
 
 def _no_memory() -> int:
-    return _fail(f"error: the run {NO_MEMORY}; use a larger machine", EXIT_INPUT)
-
-
-def _scarce() -> bool:
-    """Whether memory is limited for this process."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return False
-    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-
-
-def _starved(error: Exception) -> bool:
-    """Whether an error is how libraries fail that get no more memory."""
-    if isinstance(error, OSError):
-        return error.errno is None  # a library that does not load
-    return isinstance(error, SystemError | ImportError) or "start new thread" in str(error)
+    return _fail(f"error: the run {memory.TOO_LITTLE}; use a larger machine", EXIT_INPUT)
 
 
 def _internal(error: Exception) -> int:

@@ -12,16 +12,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stagepack import memory
 from stagepack.compare.outcomes import Failure
 from stagepack.compare.store import Store
 from stagepack.contracts import Instance, JsonObject, Solution
 from stagepack.errors import InputError
-from stagepack.files import NO_MEMORY
 from stagepack.kinds import KINDS
 from stagepack.result import Result
 
+NO_ROOM = Failure("n/a", memory.TOO_LITTLE)
 DIED = Failure("error", "the worker process died (a crash, or out of memory)")
-NO_ROOM = Failure("n/a", NO_MEMORY)
+if memory.is_limited():  # engines then end their process where they get no more
+    DIED = NO_ROOM
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,11 @@ def attempt(
         outcome = solve(instance, **arguments)
     except InputError as error:
         return Failure("n/a", str(error))
-    except MemoryError:
-        return NO_ROOM
     except KeyboardInterrupt:
         return Failure("skipped", "interrupted with nothing in hand")
     except (Exception, SystemExit) as error:
+        if memory.ran_out(error):
+            return NO_ROOM
         text = f"{type(error).__name__}: {error}".strip()
         return Failure("error", text.splitlines()[0], traceback.format_exc())
     try:

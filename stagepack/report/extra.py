@@ -7,6 +7,7 @@ import os
 from types import ModuleType
 from typing import Any
 
+from stagepack import memory
 from stagepack.errors import InputError
 
 Axes = Any
@@ -30,9 +31,13 @@ def extra(module: str, who: str = "the report needs") -> ModuleType:
     ------
     InputError
         When it is not installed.
+    MemoryError
+        When there is no room for it.
     """
     try:
         return importlib.import_module(module)
     except ImportError as error:
+        if memory.ran_out(error):
+            raise MemoryError from error
         library = module.partition(".")[0]
         raise InputError(f"{who} {library}", remedy="pip install 'stagepack[report]'") from error

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+STAGEPACK = f"{sys.executable} -m stagepack"
 
 CHAIN = {
     "problem": "pipeline-partition",
@@ -21,6 +22,13 @@ CHAIN = {
     "layers": {"forward": [1, 5, 3, 2, 4], "exclusive": {"weights": [4, 4, 4, 4, 4]}},
     "cluster": {"devices": [{"memory": 12}, {"memory": 12}]},
 }
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of bash."""
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
+    )
 
 
 def run(

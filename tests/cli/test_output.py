@@ -5,22 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.shell import run
-
-STAGEPACK = f"{sys.executable} -m stagepack"
-
-
-def shell(command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
-    )
+from tests.cli.shell import STAGEPACK, run, shell
 
 
 def test_outputs_that_cannot_work_are_refused_before_anything_runs(
@@ -251,12 +242,12 @@ def test_libraries_that_get_no_memory_end_in_one_line(
     from stagepack import cli
 
     def starve(**_: object) -> None:
-        monkeypatch.setitem(sys.modules, "resource", None)  # nothing can be loaded any more
         raise error
 
     monkeypatch.setattr(cli, "app", starve)
     monkeypatch.setattr(sys, "argv", ["stagepack", "list"])
     monkeypatch.setattr(resource, "getrlimit", lambda _: (2**29, 2**29))
+    monkeypatch.setattr(cli, "guarded", lambda _: lambda: None)
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert end.value.code == 2

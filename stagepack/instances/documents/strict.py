@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import msgspec
 
-from stagepack import files
+from stagepack import files, memory
 from stagepack.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def located(path: str | Path) -> Iterator[None]:
         raise error.at(path) from None
     except MemoryError:
         raise InputError(
-            files.NO_MEMORY, file=path, remedy="split it, or use a larger machine"
+            memory.TOO_LITTLE, file=path, remedy="split it, or use a larger machine"
         ) from None
 
 

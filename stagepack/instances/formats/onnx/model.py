@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stagepack import memory
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.formats.onnx import shapes
@@ -170,7 +171,9 @@ def load(data: bytes, sizes: Mapping[str, int]) -> Model:
     """
     try:
         import onnx
-    except ImportError:
+    except ImportError as error:
+        if memory.ran_out(error):
+            raise MemoryError from None
         raise InputError(
             "reading it needs the package onnx",
             field="format",
