@@ -57,7 +57,12 @@ async function steps() {
   seen.up = cells(sort.parentNode.cellIndex);
   sort.click();
   seen.down = cells(sort.parentNode.cellIndex);
+  const rows = [...page.querySelectorAll("table.runs tbody tr")];
   const filter = page.querySelector("input.filter");
+  filter.value = rows[0].dataset.kind;
+  filter.dispatchEvent(new inside.Event("input"));
+  seen.kind = rows.filter((row) => !row.hidden).length === rows.filter(
+    (row) => row.dataset.kind === rows[0].dataset.kind).length;
   filter.value = "greedy";
   filter.dispatchEvent(new inside.Event("input"));
   seen.left = [...page.querySelectorAll("table.runs tbody tr")]
@@ -128,6 +133,7 @@ def test_runs_are_sorted_and_filtered(seen: dict[str, Any]) -> None:
         assert known == sorted(known, reverse=reverse)
         assert not any(cells[len(known) :])  # runs without an answer come last
     assert seen["left"]
+    assert seen["kind"]
     assert all("greedy" in text for text in seen["left"])
 
 

@@ -112,7 +112,7 @@
     filter.addEventListener("input", function () {
       var words = filter.value.toLowerCase().split(/\s+/);
       rows.forEach(function (row) {
-        var text = row.textContent.toLowerCase();
+        var text = (row.textContent + " " + row.dataset.kind).toLowerCase();
         row.hidden = !words.every(function (word) { return text.includes(word); });
       });
     });
