@@ -61,6 +61,10 @@ OVERLAPPING, TANGLED = 0.5, 1.0
 """What minimising overlaps gets of the time of annealing, and the same where conflicts are given,
 whose peak it lowers most.  There, and where blocks are many, it comes first."""
 
+FITTING = 3.0, 0.5
+"""Seconds of work of the exact and of the local search in the first turn where a capacity is to be
+decided: lowering seldom ends at it, and most that resist for a second need more of the search."""
+
 EARLY, ALONE = 0.2, 3.0
 """Seconds of work of the exact search before annealing, where that alone lowers placements; and
 what annealing then gets in one piece, if no more is left: turns that are cut short waste it."""
@@ -306,11 +310,16 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
     blocks, seed = attempt.blocks, settings.seed
     annealed, narrowed = not annealing.unsupported(blocks), not window_bounds.unsupported(blocks)
     mostly = annealed and bool(overlaps.unsupported(blocks.rounded))
+    tangled, fit = (
+        attempt.instance.conflicts is not None,
+        attempt.instance.objective is Objective.FIT,
+    )
     exactly, locally = (EARLY, steps.TURN) if mostly else (steps.FIRST, steps.FIRST)
+    if fit and blocks.rigid and not mostly and not tangled:
+        exactly, locally = FITTING
     if mostly:
         steps.search_exactly(attempt, low, _share(EARLY))
         low = steps.best_dive(attempt, attempt.best)
-    tangled = attempt.instance.conflicts is not None
     soon = tangled or blocks.b > steps.LITTLE
     overlapping = TANGLED if tangled else OVERLAPPING
     for turn in itertools.count(1):

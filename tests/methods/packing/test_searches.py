@@ -21,6 +21,7 @@ from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingS
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.catalog.dissections import planted
 from stagepack.methods.packing import attempt, searches, steps
+from stagepack.progress import Stopped
 from stagepack.result import Status, Termination
 from stagepack.solve import REGISTRY, methods, pack, solve
 from tests.packing_cases import FEATURES, brute_force, random_packing, tight
@@ -372,6 +373,33 @@ def test_overlaps_come_before_the_exact_search_where_conflicts_are_given(
     instance = LmemPacking.from_arrays(random.integers(1, 2000, 60), conflicts=conflicts)
     solve(instance, time_limit=0.4, options={"deterministic": True})
     assert begun[:3] == ["minimise_overlaps", "search_exactly", "improve"]
+
+
+@pytest.mark.parametrize(("objective", "first"), [("fit", (3.0, 0.5)), ("peak", (1.0, 1.0))])
+def test_a_capacity_gets_more_of_the_exact_search(
+    monkeypatch: pytest.MonkeyPatch, objective: str, first: tuple[float, float]
+) -> None:
+    """What `exact` decided in 1.6 s took `auto` 4: after a second of it came all others."""
+    given: list[float] = []
+
+    def searched(*args: Any) -> None:
+        given.append(args[-1])
+
+    def improved(*args: Any) -> None:
+        given.append(args[-1])
+        raise Stopped
+
+    for name, step in (("search_exactly", searched), ("improve", improved)):
+        monkeypatch.setattr(steps, name, step)
+    monkeypatch.setattr(steps, "glance", lambda *_: None)
+    monkeypatch.setattr(steps, "minimise_overlaps", lambda *_: None)
+    solve(
+        tight().replace(capacity=16),
+        time_limit=60,
+        objective=objective,
+        options={"deterministic": True},
+    )
+    assert tuple(given) == first
 
 
 def test_replanning_beside_colocated_and_fixed_buffers() -> None:

@@ -299,7 +299,6 @@ class CanonicalPortfolio(Portfolio):
         super().__init__(keys, warm, component.b)
         self._merged: dict[int, tuple[Merged, CanonicalPortfolio] | None] = {}  # by capacity
         self._units: Array | None = None
-        self._turns = 0  # of beams
 
     @property
     def units(self) -> Array:
@@ -315,7 +314,7 @@ class CanonicalPortfolio(Portfolio):
     ) -> int:
         """Search with beams; the next time it is gone on, where the capacity is the same.
 
-        Draws go to the blocks as they are and to what is merged in turns.
+        They take blocks as they are: beams of merged ones found hardly anything more.
 
         Parameters
         ----------
@@ -333,43 +332,19 @@ class CanonicalPortfolio(Portfolio):
         int
             FOUND, LIMIT when the seconds are over, or RUNNING when `keep_going` said no.
         """
+        if before is not None and "beams" not in self.__dict__:
+            before()
         until = effort.spent() + seconds
-        made = self._merged.get(capacity)
-        outcome = beam_state.DEAD
-        while outcome == beam_state.DEAD:
-            if made is None or self._turns % 2 == 0:
-                outcome = self._draw(capacity, until, keep_going, before)
-                if outcome == beam_state.FOUND:
-                    self._units = self.beams.search.units
-            else:
-                merged, inner = made
-                inside = inner.component.capacity(capacity)
-                outcome = inner._draw(inside, until, keep_going, before)
-                if outcome == beam_state.FOUND:
-                    packed = inner.component.offsets(inner.beams.search.units)
-                    self._units = merged.offsets(packed)
-            self._turns += outcome == beam_state.DEAD
+        outcome = self.beams.run(capacity, lambda: effort.spent() < until and keep_going())
         if outcome == beam_state.FOUND:
+            self._units = self.beams.search.units
             return state.FOUND
         return state.LIMIT if keep_going() else state.RUNNING
 
     @functools.cached_property
     def beams(self) -> Beams:
         """Beams of the component."""
-        return Beams(self.component, seed=int(self._is_merged))
-
-    def _draw(
-        self,
-        capacity: int,
-        until: float,
-        keep_going: Callable[[], bool],
-        before: Loading | None,
-    ) -> int:
-        """Go on with a beam, or begin one; return FOUND, DEAD or RUNNING as :class:`Beams`."""
-        if before is not None and "beams" not in self.__dict__:
-            before()
-        draws = int(self.beams.under_way != capacity)
-        return self.beams.run(capacity, lambda: effort.spent() < until and keep_going(), draws)
+        return Beams(self.component)
 
     def round(
         self,

@@ -103,6 +103,27 @@ def test_rounds_go_on_where_they_were_stopped(monkeypatch: pytest.MonkeyPatch) -
     assert stopped.searched == whole.searched  # nothing twice
 
 
+def test_beams_take_blocks_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no room every other beam was one of merged blocks, mostly in vain."""
+    blocks = Blocks.of(planted(np.random.default_rng(0), 30, 64, 40))
+    component = max(components.Packing(blocks).components, key=lambda component: component.b)
+    searches, load = portfolio.CanonicalPortfolio(component), component.capacity(component.bound)
+    monkeypatch.setattr(CanonicalSearch, "run", lambda *_: exact_state.RUNNING)
+    assert searches.round(load, 0, _asked(1_000)) == exact_state.RUNNING
+    assert searches._merged[load] is not None
+    searched: list[components.Component] = []
+
+    def dead(search: beam.BeamSearch) -> int:
+        searched.append(search.component)
+        effort.spend(0.01)
+        return beam.state.DEAD
+
+    monkeypatch.setattr(beam.BeamSearch, "run", dead)
+    assert searches.beam(load, 0.1, lambda: True) == exact_state.LIMIT
+    assert len(searched) > 2
+    assert all(within is component for within in searched)
+
+
 def test_beams_that_are_handed_on_try_other_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = Blocks.of(above_load(ABOVE_LOAD[0]))
     load = int(blocks.load.max())
