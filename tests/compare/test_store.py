@@ -343,6 +343,8 @@ def test_a_store_is_a_page_and_parquet(tmp_path: Path) -> None:
     cells(tmp_path / "store", tmp_path, seeds=[0])
     found = sp.read_store(tmp_path / "store")
     text = found.to_html(tmp_path / "page").read_text()
+    for aside in ("Ties", "Mean primal integral"):  # narrow screens do without
+        assert f'<th scope="col" class="number aside">{aside}<' in text
     assert text.count("data:image/svg+xml") == 4
     assert text.count('class="method"') == 14
     assert "plotly" not in text.lower()[:100_000]
