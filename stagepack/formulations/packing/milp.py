@@ -81,7 +81,7 @@ LARGEST_HEIGHT = 10**8
 LARGEST_PAIRS = 200_000
 """Pairs of blocks beyond which the model is refused."""
 
-PAIR, ROW, TERM, LOOK = 4e-5, 1.2e-5, 7e-6, 2e-7
+PAIR, ROW, TERM, LOOK = 2e-5, 6e-6, 3.5e-6, 1.5e-7
 """Seconds of work to build what the model has for a run of distances of a pair, a short row, a term
 of a long one, and to look at what may become one."""
 

@@ -28,6 +28,15 @@ def test_sizes_are_divided_by_their_unit(model: type[Formulation]) -> None:
     assert instance.evaluate(found) == 9 * 2**40
 
 
+def test_building_counts_as_long_as_it_takes() -> None:
+    """Twice that was counted: runs limited by work ended after a third of their limit."""
+    n, counted = 300, list[float]()
+    pairs = [(i, i + 1) for i in range(n - 1)]
+    instance = LmemPacking.from_arrays([2] * n, range(n), range(2, n + 2), in_place=pairs)
+    Milp(instance, upper=10, lower=2, spend=counted.append)
+    assert 4e-5 < sum(counted) / len(pairs) < 9e-5  # measured: 6e-5 to 7e-5 s of a pair
+
+
 @BOTH
 def test_a_start_off_the_grid_is_moved_onto_it(model: type[Formulation]) -> None:
     instance = LmemPacking.from_arrays([8, 8, 4], [0, 0, 1], [2, 2, 3])
