@@ -137,5 +137,5 @@ def answer(
         rescue.tell(what)
         print_json(document)
     else:
-        print_parts(found.contents())
+        print_parts(found.contents(), outputs=(output, *(target for _, target in others)))
     return rescue

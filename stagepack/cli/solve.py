@@ -187,7 +187,7 @@ def solve(
     else:
         from stagepack.report.shown import contents
 
-        print_parts(contents(result.of(problem)))
+        print_parts(contents(result.of(problem)), outputs=(output, plot, trace, export, proof))
     raise typer.Exit(EXIT_INPUT if rescue else exit_code(result) if proved else EXIT_NOTHING)
 
 

@@ -90,11 +90,16 @@ def test_what_cannot_be_written_in_the_end_is_on_stdout(chain: Path) -> None:
 def test_stdout_is_an_output_like_any_other(chain: Path, tmp_path: Path) -> None:
     before = os.lstat("/dev/stdout")
     out = tmp_path / "out"
-    assert shell(f"{STAGEPACK} solve {chain} -o /dev/stdout > {out}").returncode == 0
+    done = shell(f"{STAGEPACK} solve {chain} -o /dev/stdout > {out}")
+    assert done.returncode == 0
+    assert "OPTIMAL" in done.stderr, "the summary goes where it does not mix"
     assert os.lstat("/dev/stdout").st_ino == before.st_ino
-    document, end = json.JSONDecoder().raw_decode(out.read_text())
-    assert document["objective"] == 9
-    assert "OPTIMAL" in out.read_text()[end:]
+    assert json.loads(out.read_text())["objective"] == 9
+    quiet = shell(f"{STAGEPACK} -q solve {chain} -o /dev/stdout")
+    assert (json.loads(quiet.stdout)["objective"], quiet.stderr) == (9, "")
+    done = shell(f"{STAGEPACK} pareto {chain} -x memory -o /dev/stdout")
+    assert json.loads(done.stdout)["points"], done.stderr
+    assert done.stderr
     done = run("solve", chain, "--json", "-o", "/dev/stdout")
     assert json.loads(done.stdout)["objective"] == 9
     done = shell(f"{STAGEPACK} solve {chain} --trace /dev/fd/3 3>&1 >/dev/null | head -1")

@@ -27,16 +27,29 @@ LETTERS = {"–": "-", "—": "-", "−": "-", "…": "~", "·": ".", "×": "x",
 """What stands for a letter that a terminal does not know."""
 
 
-def terminal() -> Console:
-    """Return the console of stdout, as wide as the terminal (or COLUMNS) says."""
+def terminal(*, aside: bool = False) -> Console:
+    """Return the console of stdout, or of stderr, as wide as the terminal (or COLUMNS) says."""
     from stagepack.cli.terminal.console import Screen
 
-    return Screen(soft_wrap=False)
+    return Screen(soft_wrap=False, stderr=aside)
 
 
-def print_parts(parts: Iterable[RenderableType]) -> None:
-    """Print heads, tables and accounts on stdout, an empty line between any two."""
-    console = terminal()
+def print_parts(parts: Iterable[RenderableType], *, outputs: Iterable[Path | None] = ()) -> None:
+    """Print heads, tables and accounts, an empty line between any two.
+
+    They go to stdout, but to stderr (where ``-q`` drops them) if one of `outputs` is stdout: what
+    a pipe takes is the document alone.
+
+    Parameters
+    ----------
+    parts : iterable of renderables
+    outputs : iterable of Path or None
+        What the command writes.
+    """
+    aside = any(output is not None and files.is_stdout(output) for output in outputs)
+    if aside and logging.getLogger("stagepack").getEffectiveLevel() > logging.INFO:
+        return
+    console = terminal(aside=aside)
     for number, part in enumerate(parts):
         if number:
             console.print()
