@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +41,6 @@ def solved(request: pytest.FixtureRequest) -> tuple[Any, Any]:
     name, parameters, method = CASES[request.param]
     instance = sp.load(name, **parameters)
     return instance, sp.solve(instance, method, time_limit=5)
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    pyplot.close("all")
 
 
 @pytest.mark.parametrize("name", [SHORT, LONG], ids=["short", "long"])

@@ -29,10 +29,9 @@ def run(best: float, bound: float) -> Result[Any]:
 )
 def test_ticks_differ_however_near_the_values(best: float, bound: float, form: str) -> None:
     pytest.importorskip("plotly")
-    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pytest.importorskip("matplotlib")
     assert trace_figure(run(best, bound)).layout.yaxis.tickformat == form
     ax = trace(run(best, bound))
     ax.figure.canvas.draw()
     labels = [label.get_text() for label in ax.get_yticklabels()]
     assert len(set(labels)) == len(labels) > 2
-    pyplot.close(ax.figure)
