@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import mmap
 import sys
 
 if sys.platform != "win32":  # loaded now: when memory has run out, nothing can be
     import resource
 
 TOO_LITTLE = "takes more memory than there is"
+ROOM = 2**25  # bytes of addresses for a thread: its stack, and what it begins with
 
 
 def is_limited() -> bool:
@@ -33,3 +35,13 @@ def ran_out(error: BaseException) -> bool:
     else:
         starved = isinstance(error, SystemError | ImportError) or "start new thread" in str(error)
     return starved and is_limited()
+
+
+def has_room() -> bool:
+    """Whether a thread can start: without room for one, Python waits for its begin for ever."""
+    if is_limited():
+        try:
+            mmap.mmap(-1, ROOM).close()
+        except OSError:
+            return False
+    return True

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from stagepack import memory
 from stagepack.contracts import Number, SolutionT
 from stagepack.errors import CheckError
 from stagepack.result import Event, EventKind, Status, Termination, Trace, relative_gap, slack
@@ -68,7 +69,8 @@ class Compilation:
         if not self.told:
             self._timer = threading.Timer(max(0.0, PATIENCE - self.seconds), self._tell)
             self._timer.daemon = True
-            self._timer.start()
+            if memory.has_room():
+                self._timer.start()
 
     def end(self) -> None:
         """Take the end of the last one begun."""
@@ -220,7 +222,8 @@ class Progress(Generic[SolutionT]):
         notice = threading.Timer(PATIENCE, tell)
         notice.daemon = True
         began = time.perf_counter() - compilation.seconds
-        notice.start()
+        if memory.has_room():
+            notice.start()
         try:
             with uncollected():
                 yield

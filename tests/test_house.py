@@ -70,7 +70,7 @@ MAY_IMPORT = {
     "kinds": {"errors"},
     "linear": set(),
     "interrupts": {"contracts", "errors", "progress"},
-    "progress": {"contracts", "errors", "result"},
+    "progress": {"contracts", "errors", "memory", "result"},
     "result": {"contracts", "errors", "files", "shown"},
     "shown": {"errors", "files"},
     "instances": set(),

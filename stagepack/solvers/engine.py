@@ -24,6 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from stagepack import memory
 from stagepack.errors import InputError
 from stagepack.linear import Array
 from stagepack.result import Status
@@ -289,6 +290,8 @@ def run_cancellable(
     _take_back_interrupts()
     # A daemon, so that a solver left behind cannot keep the process from ending.
     worker = threading.Thread(target=work, name="stagepack-engine", daemon=True)
+    if not memory.has_room():
+        raise MemoryError
     deadline = math.inf
     if time_limit is not None:
         deadline = time.perf_counter() + 1.05 * time_limit + 0.1
