@@ -88,6 +88,8 @@ def run_cell(payload: bytes) -> Outcome:
             instance = pickle.loads(instance)
             KINDS.setdefault(*kind)  # the script that knows it does not run here
         except Exception as error:
+            if memory.ran_out(error):
+                return NO_ROOM
             text = f"cannot be read in a worker: {type(error).__name__}: {error}"
             return Failure("error", text, traceback.format_exc())
         return attempt(solve, instance, arguments, kept)

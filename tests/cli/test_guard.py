@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shlex
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 import stagepack as sp
 from stagepack import memory
-from stagepack.compare.cell import NO_ROOM, attempt
+from stagepack.compare.cell import NO_ROOM, attempt, run_cell
 from stagepack.compare.outcomes import Failure
 from stagepack.contracts import Solution
 from stagepack.result import Result
@@ -78,3 +79,14 @@ def test_cells_that_no_library_gets_memory_for_are_no_errors(
     assert outcome.status == "error", "memory is not limited"
     monkeypatch.setattr(memory, "is_limited", lambda: True)
     assert attempt(starve, sp.load("packing/above-load"), {}, None) == NO_ROOM
+
+
+class Vast:
+    """What takes more memory to read than there is."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return bytearray, (2**62,)
+
+
+def test_a_cell_that_cannot_be_read_for_lack_of_memory_is_no_error() -> None:
+    assert run_cell(pickle.dumps(Vast())) == NO_ROOM
