@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stagepack.heuristics.effort import carried, counting, left, spend, spent
+from stagepack.heuristics.effort import carried, counting, left, lending, spend, spent
 from stagepack.progress import Stopped
 
-__all__ = ["Pause", "carried", "counting", "left", "pausing", "scattered", "spend", "spent"]
+__all__ = [
+    "Pause",
+    "carried",
+    "counting",
+    "left",
+    "lending",
+    "pausing",
+    "scattered",
+    "spend",
+    "spent",
+]
 
 Pause = Callable[[], None]
 """Called now and then by what may take long; raises when it should end."""

@@ -27,7 +27,14 @@ from stagepack.instances.packing.blocks import Blocks
 from stagepack.progress import Stopped
 
 STEPS = 100_000
-"""Blocks laid into gaps, after which a component is given up: some 0.2 s."""
+"""Blocks laid into gaps, after which a component is given up."""
+
+LAID, ALONE = 3e-7, 10
+"""Seconds that it takes to lay a block, for each one of the frontier, and what it takes without one
+in terms of that."""
+
+LOOKS = 1_000
+"""Blocks laid between two looks at the clock."""
 
 Frontier = tuple[tuple[int, int], ...]
 """Blocks alive in this full section and the next, ascending, each with its offset."""
@@ -50,7 +57,10 @@ def bound(blocks: Blocks, capacity: int, keep_going: Callable[[], bool] | None =
         for component in Packing(blocks, keep_going=keep_going).components:
             pause()
             units = component.capacity(capacity)
-            if zero_slack.applies(component, units) and _Sections(component, units).refuted():
+            if (
+                zero_slack.applies(component, units)
+                and _Sections(component, units, pause).refuted()
+            ):
                 found = max(found, component.next_peak(capacity))
     return found
 
@@ -74,10 +84,12 @@ class _Sections:
         To which :func:`.zero_slack.applies`.
     capacity : int
         In units.
+    pause : callable
+        Called now and then; raises where the search should end.
     """
 
-    def __init__(self, component: Component, capacity: int) -> None:
-        self._capacity = capacity
+    def __init__(self, component: Component, capacity: int, pause: effort.Pause) -> None:
+        self._capacity, self._pause = capacity, pause
         self._size: list[int] = component.blocks["size"].tolist()
         first = component.section_of[component.section_ptr[:-1]]
         last = component.section_of[component.section_ptr[1:] - 1]
@@ -145,6 +157,9 @@ class _Sections:
                 left = found if i in step.leaves else tuple(sorted((*found, (i, low))))
                 way = high, laid | 1 << place, left
                 self._steps -= 1
+                effort.spend(LAID * (ALONE + len(left)))
+                if self._steps % LOOKS == 0:
+                    self._pause()
                 if way not in known:
                     known.add(way)
                     waiting.append(way)

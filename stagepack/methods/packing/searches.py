@@ -5,11 +5,12 @@ Each is composed of the functions in :mod:`.steps`.  ``RUNS``, at the end, lists
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from stagepack.errors import InputError
 from stagepack.formulations import packing as formulations
@@ -35,6 +36,7 @@ from stagepack.methods.packing.quick import (
 )
 from stagepack.methods.packing.whole import Run, whole
 from stagepack.methods.starts import offer_start
+from stagepack.result import Termination
 
 DIVED, DIVE = 500, 2.0
 """Blocks from which on a short dive comes before the greedy rules, and its seconds of work."""
@@ -69,8 +71,41 @@ EARLY, ALONE = 0.2, 3.0
 """Seconds of work of the exact search before annealing, where that alone lowers placements; and
 what annealing then gets in one piece, if no more is left: turns that are cut short waste it."""
 
+KEPT = 0.1
+"""Part of the time kept back for annealing where a capacity may stay undecided, a turn at most."""
+
 PROPAGATED = 400
 """Blocks up to which a model takes turns with the exact search."""
+
+
+@contextlib.contextmanager
+def _annealing_last(attempt: Attempt, seed: int) -> Iterator[None]:
+    """Keep some time back from a block that decides a capacity, and anneal where it does not.
+
+    What is shown then is the best placement above the capacity, which searches hardly lower.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    seed : int
+    """
+    progress = attempt.progress
+    kept = min(KEPT * max(0.0, progress.remaining), steps.TURN)
+    fit = attempt.instance.objective is Objective.FIT
+    endless = progress.remaining == math.inf
+    if not fit or endless or attempt.too_dense or annealing.unsupported(attempt.blocks):
+        yield
+        return
+    ended = None
+    with progress.lending(1, progress.remaining - kept), effort.lending(1, effort.left() - kept):
+        try:
+            yield
+        finally:
+            ended = progress.stop_reason()
+    # So little time is best spent near a dive: most is gained within some hundredths of a second.
+    steps.improve(attempt, steps.best_dive(attempt, attempt.best), seed, kept, near=True)
+    if ended is Termination.TIME_LIMIT and progress.keep_going():
+        progress.stop(ended)
 
 
 def _run_rule(name: str) -> Run:
@@ -129,8 +164,9 @@ def _searching(instance: LmemPacking, progress: PackingProgress, settings: Setti
     low = _start(attempt, settings)
     if steps.too_crowded(attempt, settings):
         return
-    low = steps.search_rigid(attempt, low)
-    steps.search_exactly(attempt, low)
+    with _annealing_last(attempt, settings.seed):
+        low = steps.search_rigid(attempt, low)
+        steps.search_exactly(attempt, low)
 
 
 def _beaming(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
@@ -140,7 +176,8 @@ def _beaming(instance: LmemPacking, progress: PackingProgress, settings: Setting
     if attempt.too_dense:
         steps.too_crowded(attempt, settings)
         return
-    steps.search_beams(attempt, low, settings.seed)
+    with _annealing_last(attempt, settings.seed):
+        steps.search_beams(attempt, low, settings.seed)
 
 
 def _repair(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
@@ -174,10 +211,11 @@ def _on_engine(formulation: str, own_engine: str) -> Run:
         engine = load_engine(own_engine, progress, settings)
         attempt = Attempt(instance, progress)
         low = _start(attempt, settings)
-        if settings.warm_start == "auto" and attempt.peak_only:
-            low = steps.search_rigid(attempt, low)
-        if progress.keep_going():
-            steps.solve_model(attempt, low, engine, formulation, settings)
+        with _annealing_last(attempt, settings.seed):
+            if settings.warm_start == "auto" and attempt.peak_only:
+                low = steps.search_rigid(attempt, low)
+            if progress.keep_going():
+                steps.solve_model(attempt, low, engine, formulation, settings)
 
     return run
 
@@ -261,7 +299,8 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
     if attempt.peak_only:
         low = steps.search_rigid(attempt, low)
     if attempt.peak_only and not large and not exact.unsupported(attempt.blocks):
-        _search_all(attempt, low, settings)
+        with _annealing_last(attempt, settings.seed):
+            _search_all(attempt, low, settings)
     elif attempt.keep_going() and not formulations.CpSat.unsupported(instance):
         engine = load_engine("cp-sat", progress, settings)
         steps.solve_model(attempt, low, engine, "CpSat", settings)

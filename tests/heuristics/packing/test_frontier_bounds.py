@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.heuristics.packing import frontier_bounds
+from stagepack.heuristics.packing import effort, frontier_bounds
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.catalog import evolved
 from tests.heuristics.packing.oracle import least_peak, random_instance
@@ -50,3 +50,22 @@ def test_too_many_frontiers_are_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
     assert frontier_bounds.bound(blocks, load, lambda: False) == load
     monkeypatch.setattr(frontier_bounds, "STEPS", 3)
     assert frontier_bounds.bound(blocks, load) == load
+
+
+def test_looks_at_the_clock_within_a_component_and_counts_what_it_lays() -> None:
+    """On buffers that are many it took a second, asked for nothing and counted a tenth of it."""
+    blocks = Blocks.of(sp.load("packing/random/constant-load", buffers=200, seed=5))
+    load = int(blocks.load.max())
+    looks = 0
+
+    def look() -> bool:
+        nonlocal looks
+        looks += 1
+        return True
+
+    with effort.counting() as spent:
+        frontier_bounds.bound(blocks, load, look)
+    assert looks > 50
+    assert (
+        spent() > looks * frontier_bounds.LOOKS * frontier_bounds.LAID * frontier_bounds.ALONE / 2
+    )

@@ -165,7 +165,9 @@ def test_an_engine_that_counts_no_work_is_ended(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_model_too_large_to_build_ends_by_the_limit_in_work() -> None:
     instance = FAMILIES["lmem-packing"]["just-too-small"](0.5)
-    result = solve(instance, "milp", time_limit=0.5, options={"deterministic": True})
+    result = solve(
+        instance, "milp", objective="peak", time_limit=0.5, options={"deterministic": True}
+    )
     assert result.termination is Termination.TIME_LIMIT
     assert not result.trace.events[-1].source.endswith("(Milp)")
 

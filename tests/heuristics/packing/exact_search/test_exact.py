@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.packing import effort
-from stagepack.heuristics.packing.beam_search import beam
+from stagepack.heuristics.packing.beam_search import beam, beam_state
 from stagepack.heuristics.packing.exact_search import (
     canonical,
     components,
@@ -116,7 +116,7 @@ def test_beams_take_blocks_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     def dead(search: beam.BeamSearch) -> int:
         searched.append(search.component)
         effort.spend(0.01)
-        return beam.state.DEAD
+        return beam_state.DEAD
 
     monkeypatch.setattr(beam.BeamSearch, "run", dead)
     assert searches.beam(load, 0.1, lambda: True) == exact_state.LIMIT
