@@ -333,7 +333,7 @@ def _plan(
             raise InputError(
                 f"unknown method {name!r}",
                 field="methods",
-                remedy="choose among " + ", ".join(everyone),
+                remedy=suggest(str(name), everyone),
             )
     cells: list[Cell] = []
     failures: dict[Cell, Failure] = {}

@@ -65,7 +65,8 @@ def test_little_memory_is_no_internal_error(tmp_path: Path, arguments: str, kilo
     done = shell(f"ulimit -v {kilobytes}; timeout -s KILL 60 {STAGEPACK} {said}")
     assert done.returncode in (0, 2), done.stderr
     if done.returncode:
-        assert done.stderr == f"error: the run {memory.TOO_LITTLE}; use a larger machine\n"
+        *_, last = done.stderr.splitlines()  # libraries may have warned of what they did not get
+        assert last == f"error: the run {memory.TOO_LITTLE}; use a larger machine"
 
 
 def test_cells_that_no_library_gets_memory_for_are_no_errors(

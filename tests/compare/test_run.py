@@ -357,7 +357,7 @@ def test_methods_of_each_instance_run_by_turns() -> None:
     assert [(row["instance"], row["method"]) for row in compared.rows] == [
         ("a", "even"), ("a", "best"), ("b", "best"),
     ]  # fmt: skip
-    with pytest.raises(InputError, match="unknown method 'bset'"):
+    with pytest.raises(InputError, match="unknown method 'bset'; did you mean best"):
         compare({"a": small("a")}, {"a": ["bset"]}, jobs=0)
 
 

@@ -124,7 +124,10 @@ class Cells:
             lines = slice(at, at + LINES)
             number[lines], fine[lines] = self._integers(lines, column, empty)
         self.require(
-            fine, column, lambda row: f"{self.text(row, column)[:40]!r} is no integer below 2**62"
+            fine,
+            column,
+            lambda row: f"{self.text(row, column)[:40]!r} is no integer below 2**62",
+            "give a whole number, without a unit",
         )
         return number
 
@@ -150,9 +153,7 @@ class Cells:
             fine |= blank
         return number, fine
 
-    def require(
-        self, fine: Array, column: int, problem: Callable[[int], str], remedy: str = "correct it"
-    ) -> None:
+    def require(self, fine: Array, column: int, problem: Callable[[int], str], remedy: str) -> None:
         """Refuse the first row that is not fine.
 
         Parameters

@@ -133,7 +133,7 @@ def require_fields(given: Iterable[str], known: Iterable[str]) -> None:
     """
     for name in given:
         if name not in known:
-            raise _unknown(str(name), str(name), known)
+            raise _unknown(str(name), str(name), known, known)
 
 
 ANOTHER = "give a solution of this instance, read with the same options"
@@ -185,9 +185,13 @@ def _place(data: bytes, at: int) -> str:
     return f"line {line}, column {column} (byte {at})"
 
 
-def _unknown(field: str, name: str, known: Iterable[str]) -> InputError:
+def _unknown(field: str, name: str, known: Iterable[str], here: Iterable[str]) -> InputError:
+    """Refuse a field; name the one of all `known` it is most like, or all that may stand `here`."""
     near = get_close_matches(name, [word for word in known if word != name], n=1)
-    remedy = f"did you mean {near[0]}?" if near else "remove it"
+    others = ", ".join(here)
+    remedy = f"known here are {others}" if others else "remove it"
+    if near:
+        remedy = f"did you mean {near[0]}?"
     return InputError("unknown field", field=field, remedy=remedy)
 
 
@@ -205,7 +209,8 @@ def _mismatch(message: str, shape: type, load: Callable[[], Any]) -> InputError:
         elsewhere: Mapping[str, str] = getattr(shape, "ELSEWHERE", {})
         if field in elsewhere:
             return InputError("unknown field", field=field, remedy=elsewhere[field])
-        return _unknown(field, lacking[2], dict.fromkeys(_fields(shape)))
+        here = [name for owner in _at(shape, path) for name in _own_fields(owner)]
+        return _unknown(field, lacking[2], dict.fromkeys(_fields(shape)), dict.fromkeys(here))
     if what == "Number out of range":
         return InputError("is a number out of range", field=field, remedy=_SMALLER)
     what = what.replace("`", "")
@@ -219,13 +224,18 @@ def _mismatch(message: str, shape: type, load: Callable[[], Any]) -> InputError:
 
 def _fields(shape: Any) -> Iterator[str]:
     """Yield the names of all fields of a type and, within it, of its parts."""
-    if isinstance(shape, type) and issubclass(shape, msgspec.Struct):
-        fields = msgspec.structs.fields(shape)
-        yield from (field.encode_name for field in fields)
-        for field in fields:
-            yield from _fields(field.type)
+    for name, kind in _own_fields(shape).items():
+        yield name
+        yield from _fields(kind)
     for part in get_args(shape):
         yield from _fields(part)
+
+
+def _own_fields(shape: Any) -> dict[str, Any]:
+    """Return the types of the fields of a type by their names; none where it is no object."""
+    if not (isinstance(shape, type) and issubclass(shape, msgspec.Struct)):
+        return {}
+    return {field.encode_name: field.type for field in msgspec.structs.fields(shape)}
 
 
 def _steps(path: str) -> list[str | int]:
@@ -281,21 +291,20 @@ def _name_keys(path: str, message: str, shape: type, load: Callable[[], Any]) ->
 
 def _choices(shape: type, path: str) -> str:
     """Return a remedy that lists the words that are taken at a path in `shape`."""
-    kinds = [*_within(shape)]
-    for step in _steps(path):
-        if isinstance(step, str):
-            kinds = [
-                kind
-                for owner in kinds
-                if isinstance(owner, type) and issubclass(owner, msgspec.Struct)
-                for field in msgspec.structs.fields(owner)
-                if field.encode_name == step
-                for kind in _within(field.type)
-            ]
-    words = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Enum)]
+    words = [kind for kind in _at(shape, path) if isinstance(kind, type) and issubclass(kind, Enum)]
     if not words:
         return "correct the value"
     return "choose one of " + ", ".join(str(member.value) for kind in words for member in kind)
+
+
+def _at(shape: Any, path: str) -> list[Any]:
+    """Return the types that a value may have at a path in `shape`."""
+    kinds = [*_within(shape)]
+    for step in _steps(path):
+        if isinstance(step, str):
+            fields = [_own_fields(owner) for owner in kinds]
+            kinds = [kind for own in fields if step in own for kind in _within(own[step])]
+    return kinds
 
 
 def _within(shape: Any) -> Iterator[Any]:

@@ -37,6 +37,10 @@ ALIASES = {
 }  # fmt: skip
 CLOCK = 1_000_000_000
 """In Hz, where no cluster is named: a cycle is a nanosecond."""
+MEMORY = (
+    "say which bytes: exclusive (parameters, which stay with the layer), temporary (while it runs) "
+    "or output (sent to the next layer)"
+)
 UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000}
 """Nanoseconds of what times may be in."""
 
@@ -50,6 +54,8 @@ def _named(line: Sequence[str]) -> list[str]:
 def _sniff(data: bytes) -> bool:
     """Whether the first line of `data` names times of layers, be it with a unit: forward_ms."""
     line = data[:4096].lstrip().partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf")
+    if line.startswith((b"{", b"[")):  # JSON, whose keys may be the same words
+        return False
     names = _named(line.decode(errors="replace").replace('"', "").split(","))
     return any(name.startswith(("forward", "fwd")) for name in names)
 
@@ -120,7 +126,8 @@ def _header(line: list[str]) -> list[tuple[str, int]]:
     names = _named(line)
     for at, name in enumerate(names):
         if name not in COLUMNS:
-            near = suggest(name[:40], [*COLUMNS, *ALIASES])
+            near = MEMORY if name in ("memory", "mem", "bytes", "size") else None
+            near = near or suggest(name[:40], [*COLUMNS, *ALIASES])
             _, _, unit = name.rpartition("_")
             raise InputError(
                 f"unknown column {line[at].strip()[:40]!r}",

@@ -21,6 +21,10 @@ from stagepack.instances.words import Words
 from stagepack.kinds import ByKind, kind_of
 
 VERSION = 1
+BEGINNING = (
+    f'begin with {{"problem": "KIND", "version": {VERSION}, and put in what stagepack schema KIND '
+    "prints"
+)
 ACCOUNTS = (
     (
         ("problem", "points"),
@@ -104,8 +108,7 @@ def _tell(data: bytes) -> str:
     if strict.first_byte(data) == b"[":
         raise InputError(
             "is an array, no object",
-            remedy='begin with {"problem": "KIND", "version": 1, and put in what '
-            "stagepack schema KIND prints; tables of layers or of buffers are read from CSV",
+            remedy=f"{BEGINNING}; tables of layers or of buffers are read from CSV",
         )
     header = strict.decode(data, _Header)
     refuse_account([name for name in header.__struct_fields__ if getattr(header, name) is not None])
@@ -116,7 +119,7 @@ def _tell(data: bytes) -> str:
         raise InputError(
             "is missing" if header.problem is None else "is no word",
             field="problem",
-            remedy=f'write "problem": "KIND", where KIND is {known}',
+            remedy=f"{BEGINNING}; KIND is {known}",
         )
     if header.problem not in PROBLEMS:
         raise InputError(

@@ -383,11 +383,11 @@ def _quick_cluster(
     else:
         try:
             memory = list(map(int, np.broadcast_to(capacity, devices).tolist()))
-        except (TypeError, ValueError, OverflowError) as error:
+        except (TypeError, ValueError, OverflowError):
             raise InputError(
-                f"cannot be read ({error})",
+                f"cannot be read: {str(capacity)[:40]}",
                 field="capacity",
-                remedy="give bytes, one number or one a device",
+                remedy=f"give whole bytes: one number, or one for each of {devices} devices",
             ) from None
         if min(m for m in memory if m is not None) < 0:
             raise InputError("negative capacity", field="capacity", remedy="give bytes >= 0")

@@ -59,6 +59,7 @@ def test_what_is_received_and_times_with_fractions(tmp_path: Path) -> None:
             "line 2, column stash: '2.5' is not a whole number from 0 to 2**62; give whole bytes",
         ),
         ("fwd_ms,bwd_ms\n1,2\n", "unknown column 'fwd_ms'; did you mean fwd"),
+        ("name,time,memory\na,1,2\n", "unknown column 'memory'; say which bytes: exclusive ("),
         ("forward\n1\n-1\n", "line 3, column forward: '-1' is not a number"),
         ("name,Cycles\na,5\nb,x\n", "line 3, column Cycles: 'x' is not a number"),
         ("forward\nnan\n", "line 2, column forward: 'nan' is not a number"),

@@ -171,6 +171,7 @@ BAD = [
     (HEAD + "a,0,1,4\nb,,1,4\n", "line 3, column lower", "'' is no integer"),
     (HEAD + "a,0,1,-\n", "line 2, column size", "'-' is no integer"),
     (HEAD + "a,0,1,--4\n", "line 2, column size", "'--4' is no integer"),
+    (HEAD + "a,0,1,4KB\n", "line 2, column size", "give a whole number, without a unit"),
     (HEAD + "a,0,1,4 4\n", "line 2, column size", "'4 4' is no integer"),
     (HEAD + f"a,0,1,{2**62}\n", "line 2, column size", "below 2**62"),
     (HEAD + f"a,0,1,{10**30}\n", "line 2, column size", "below 2**62"),

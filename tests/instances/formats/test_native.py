@@ -232,7 +232,8 @@ def test_context_replaces_what_the_file_says(tmp_path: Path) -> None:
 
 
 BAD: list[tuple[Any, str, str]] = [
-    ({}, "problem", "is missing"),
+    ({}, "problem", 'is missing; begin with {"problem": "KIND", "version": 1'),
+    ({"layers": [{"forward": 1}]}, "problem", "stagepack schema KIND"),
     ([], "", "is an array, no object"),
     (altered(problem="ship-routing"), "problem", "unknown problem 'ship-routing'"),
     (altered(version=2), "version", "version 2 is newer"),
@@ -243,6 +244,7 @@ BAD: list[tuple[Any, str, str]] = [
     (altered(layers=[]), "layers", "no layers"),
     (altered(layers=7), "layers", "is 7"),
     (altered(layer=[]), "layer", "did you mean layers?"),
+    (altered(cost=3), "cost", "known here are problem, version, "),
     (altered(objective="fastest"), "objective", "choose one of bottleneck"),
     (altered(microbatches=0), "microbatches", "is 0"),
     (altered(training="yes"), "training", 'is "yes"'),
@@ -388,6 +390,7 @@ def test_files_may_leave_out_terms_of_memory(tmp_path: Path) -> None:
 
 def test_a_list_of_rows_is_told_what_native_files_are(tmp_path: Path) -> None:
     path = tmp_path / "tensors.json"
-    path.write_text('[{"name": "in", "bytes": 9}]')
-    with pytest.raises(InputError, match=r'no object; begin with \{"problem".*read from CSV'):
-        formats.read(path)
+    for rows in ('[{"name": "in", "bytes": 9}]', '[{"name":"in","forward":9}]'):
+        path.write_text(rows)
+        with pytest.raises(InputError, match=r'no object; begin with \{"problem".*read from CSV'):
+            formats.read(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,13 @@ def test_arrays_that_make_no_sense(arguments: dict[str, Any], field: str) -> Non
         PipelinePartition.from_arrays(**{"devices": 2, **arguments})
     assert caught.value.field == field
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize("capacity", ["4GB", [1, 2, 3]])
+def test_a_capacity_that_cannot_be_read_is_shown(capacity: Any) -> None:
+    told = f"cannot be read: {capacity}; give whole bytes: one number, or one for each of 2 devices"
+    with pytest.raises(InputError, match=re.escape(told)):
+        PipelinePartition.from_arrays([1, 2], devices=2, capacity=capacity)
 
 
 def test_digest_tells_instances_apart_and_ignores_names() -> None:
