@@ -243,7 +243,7 @@ def test_a_format_more_needs_no_word_elsewhere(
     formats.write(chain, tmp_path / "three.json")
     assert formats.read(tmp_path / "three.json").digest == chain.digest
     path.write_text('{"links": 1}')
-    with pytest.raises(InputError, match='begin with {"problem": "KIND"'):
+    with pytest.raises(InputError, match=r'begin with \{"problem": "KIND"'):
         formats.read(path)
 
 
