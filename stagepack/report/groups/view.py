@@ -185,7 +185,7 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
             COLUMNS,
             [_cells(row) for row in rows],
             words=("from", "to", "slices"),
-            spare=("transfers", "compute", "to", "lane bytes"),
+            spare=("transfers", "compute", "to", "lane bytes", "operators"),
             title="Groups",
             most=PRINTED,
             what="group",

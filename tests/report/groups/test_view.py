@@ -260,3 +260,10 @@ def test_pictures_are_written(tmp_path: Path) -> None:
         group_rows(instance, solution, group=solution.groups)
     with pytest.raises(InputError, match="one scale"):
         sp.plot(instance, solution, scale="rows")
+
+
+def test_narrow_screens_keep_names_slices_and_cycles() -> None:
+    sheet = VIEW.account(*small()).sheet
+    assert sheet is not None
+    kept = [name for name in sheet.header if name not in sheet.spare]
+    assert kept == ["group", "from", "slices", "cycles"]
