@@ -27,8 +27,9 @@ MANY, LARGE = 3_000_000, 20_000
 STARTED = ("auto", "exact", "portfolio")
 """Methods that begin so, if nobody says how they should; rules where there is no time for them."""
 
-LEAST = 7.5e-8
-"""Seconds of a conflict in a first placement, the check of it included."""
+LEAST, SCATTERED = 7.5e-8, 2.5e-7
+"""Seconds of a conflict in a first placement, the check of it included; and where buffers lie
+outside of the cache."""
 
 COVERED = 3.1e-6
 """Seconds of a conflict until cliques cover them and all is made that other methods look at."""
@@ -41,6 +42,11 @@ SHARE = 0.5
 
 SWEEPS = 40
 """Sweeps in which they are lowered where time has no limit."""
+
+
+def least(n: int) -> float:
+    """Return the seconds of a first placement of `n` buffers for each of their conflicts."""
+    return SCATTERED if n > effort.CACHED_BUFFERS else LEAST
 
 
 def placed_first(

@@ -35,7 +35,7 @@ def whole(name: str, run: Run) -> Run:
     def complete(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
         with counting(progress, settings, planned=True):
             directly = graphs.placed_first(name, instance, progress, settings)
-            least = graphs.LEAST * effort.scattered(instance.n) if directly else LEAST
+            least = graphs.least(instance.n) if directly else LEAST
             going = not _hasty(instance, progress, least)
             if going and not directly:
                 _require(name, instance, progress)

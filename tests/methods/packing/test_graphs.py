@@ -141,6 +141,19 @@ def test_where_there_is_no_time_for_rows_conflicts_are_gone_through_as_listed(
     assert result.objective < instance.size.sum() / 2
 
 
+def test_buffers_outside_of_the_cache_are_placed_from_rows_where_there_is_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """13 million conflicts of a million buffers, first fit of which takes 3 s, had none in 3."""
+    monkeypatch.setattr(effort, "CACHED_BUFFERS", 0)
+    monkeypatch.setattr(graphs, "LATE", 0.0)
+    instance = drawn()
+    assert instance.conflicts is not None
+    limit = 2.3e-7 * len(instance.conflicts)
+    result = solve(instance, "auto", time_limit=limit, options={"deterministic": True})
+    assert result.trace.incumbents[0].source == "first fit"
+
+
 def test_what_is_not_reached_goes_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphs, "LEAST", 1.0)
     monkeypatch.setattr(conflicts, "STEPS", 60)
