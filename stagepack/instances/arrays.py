@@ -131,7 +131,7 @@ def integers(
         Naming the field and the entry.
     """
     wanted = f"give a one-dimensional array, one integer for each {per}"
-    wanted += "" if n is None else f", {n} in all"
+    wanted += "" if n is None else f", {n:,} in all"
     if values is None:
         raise InputError("is missing", field=name, remedy=wanted)
     return _checked(values, name, (n,), wanted, whole=True, least=least, spread=spread)

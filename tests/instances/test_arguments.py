@@ -306,3 +306,39 @@ def test_what_is_no_plan_or_function_is_refused_by_name() -> None:
         sp.explain_plan(wrong)
     with pytest.raises(sp.InputError, match="make: an int is no function; give a function"):
         sp.tune(wrong, {"devices": [1]})
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: sp.PipelinePartition.from_arrays([1] * 2000, devices=3000),
+            "3,000 devices for 2,000 layers",
+        ),
+        (
+            lambda: sp.PipelinePartition.from_arrays([1] * 2000, devices=2, layer_names=["a"]),
+            "1 names for 2,000 layers",
+        ),
+        (
+            lambda: sp.LmemPacking.from_arrays([1] * 2000, [0] * 2000, [1] * 2000, ids=["a"]),
+            "1 names for 2,000 buffers",
+        ),
+        (
+            lambda: sp.LmemPacking.from_arrays([1] * 2000, [0] * 1999, [1] * 2000),
+            "2,000 in all",
+        ),
+        (
+            lambda: sp.GraphPartition.from_edges(
+                2000, [], time=[1] * 2000, accelerators=2, names=["a"]
+            ),
+            "1 names for 2,000 nodes",
+        ),
+        (
+            lambda: sp.load("pipeline/random/bert-like", layers=2000, devices=3000),
+            "2,000 layers for 3,000 devices",
+        ),
+    ],
+)
+def test_counts_in_errors_have_their_thousands_apart(make: Callable[[], Any], said: str) -> None:
+    with pytest.raises(sp.InputError, match=said):
+        make()

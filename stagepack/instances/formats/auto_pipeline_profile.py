@@ -102,7 +102,7 @@ def _parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
     for field, entries in (("layerName", model.names), ("layerType", model.types)):
         if entries is not None and len(entries) != len(layers):
             raise InputError(
-                f"{len(entries)} entries for {len(layers)} layers",
+                f"{len(entries):,} entries for {len(layers):,} layers",
                 field=field,
                 remedy="give one a layer",
             )

@@ -115,7 +115,7 @@ class GraphSolution(ShownSolution):
         return ""
 
     def _line(self) -> str:
-        return f"{len(self.assignment)} nodes, devices {some(self.assignment)}"
+        return f"{len(self.assignment):,} nodes, devices {some(self.assignment)}"
 
 
 def _devices(given: Words, instance: GraphData) -> list[int]:

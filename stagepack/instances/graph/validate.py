@@ -310,7 +310,7 @@ def tensors(
         lists = [np.ravel(part).tolist() for part in cast("Iterable[Any]", consumers or ())]
         if len(lists) != count:
             raise InputError(
-                f"{len(lists)} lists for {count} tensors",
+                f"{len(lists):,} lists for {count:,} tensors",
                 field="consumers",
                 remedy="give the nodes that read it for each tensor",
             )
@@ -320,7 +320,7 @@ def tensors(
     ends = arrays.integers(consumer_ptr, "consumer_ptr", "tensor and one more", count + 1)
     if ends[0] != 0 or ends[-1] != len(targets) or (np.diff(ends) < 0).any():
         raise InputError(
-            f"does not rise from 0 to {len(targets)}",
+            f"does not rise from 0 to {len(targets):,}",
             field="consumer_ptr",
             remedy="tensor j is read by consumers[consumer_ptr[j]:consumer_ptr[j + 1]]",
         )
@@ -408,7 +408,7 @@ def labels(given: Iterable[str] | None, name: str, n: int) -> tuple[str, ...] | 
     found = tuple(map(str, given))
     if len(found) != n:
         raise InputError(
-            f"{len(found)} names for {n} nodes", field=name, remedy="give one name a node"
+            f"{len(found):,} names for {n:,} nodes", field=name, remedy="give one name a node"
         )
     return found
 
@@ -426,7 +426,7 @@ def instance(given: GraphData) -> None:
         raise InputError("is too large", field="nodes", remedy="give fewer than 2**31 of all")
     if k > n and not given.empty_devices:
         raise InputError(
-            f"{k} devices for {n} {'node' if n == 1 else 'nodes'}",
+            f"{k:,} devices for {n:,} {'node' if n == 1 else 'nodes'}",
             field="accelerators",
             remedy="use at most one device a node, or allow empty ones (empty_devices)",
         )

@@ -286,7 +286,7 @@ def _of_columns(columns: Columns) -> JsonObject:
         given["ids"] = [str(name) for name in columns.ids]
         if len(columns.ids) != len(columns.size):
             raise InputError(
-                f"{len(columns.ids)} names for {len(columns.size)} buffers",
+                f"{len(columns.ids):,} names for {len(columns.size):,} buffers",
                 field="buffers.ids",
                 remedy="give one name a buffer",
             )

@@ -104,7 +104,7 @@ class PackingSolution(ShownSolution):
         return cls.of(instance, offsets, memory)
 
     def _line(self) -> str:
-        return f"{len(self.offsets)} buffers, offsets {some(self.offsets)}"
+        return f"{len(self.offsets):,} buffers, offsets {some(self.offsets)}"
 
     def malformed(self) -> str:
         """Return the name of a field that is not an array, or ''."""
@@ -129,7 +129,7 @@ class PackingSolution(ShownSolution):
         ids = instance.ids or tuple(map(str, range(instance.n)))
         if len(self.offsets) != instance.n:
             raise InputError(
-                f"does not fit: {len(self.offsets)} offsets for {instance.n} buffers",
+                f"does not fit: {len(self.offsets):,} offsets for {instance.n:,} buffers",
                 field="offsets",
                 remedy="give a solution of this instance",
             )

@@ -241,7 +241,7 @@ def _identify(given: PackingData) -> None:
         return
     if len(given.ids) != given.n:
         raise InputError(
-            f"{len(given.ids)} names for {given.n} buffers",
+            f"{len(given.ids):,} names for {given.n:,} buffers",
             field="ids",
             remedy="give one name a buffer",
         )

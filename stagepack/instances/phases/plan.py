@@ -112,7 +112,7 @@ class Plan(Shown):
         return sum(part.host_loads + part.host_stores for part in self.phases)
 
     def _line(self) -> str:
-        return f"{len(self.phases)} phases, {self.steps} steps, {self.time} cycles"
+        return f"{len(self.phases):,} phases, {self.steps:,} steps, {self.time:,} cycles"
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row a phase; pandas must be installed."""

@@ -217,7 +217,7 @@ class PhaseSolution(ShownSolution):
 
     def _line(self) -> str:
         modes = some(dict.fromkeys(map(str, self.mode)))
-        return f"boundaries {some(self.boundaries)}, {len(self.mode)} phases ({modes})"
+        return f"boundaries {some(self.boundaries)}, {len(self.mode):,} phases ({modes})"
 
     def malformed(self) -> str:
         """Return the name of a field of the wrong type, or ''."""

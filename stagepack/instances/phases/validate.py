@@ -234,7 +234,7 @@ def instance(found: PhaseData) -> None:
         )
     if found.layer_names is not None and len(found.layer_names) != n:
         raise InputError(
-            f"{len(found.layer_names)} names for {n} layers",
+            f"{len(found.layer_names):,} names for {n:,} layers",
             field="layer_names",
             remedy="give one name a layer",
         )

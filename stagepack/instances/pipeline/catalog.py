@@ -315,7 +315,7 @@ def _pod(devices: int, memory: int | None) -> Cluster:
 def _checked(layers: int, devices: int) -> int:
     if layers < devices:
         raise InputError(
-            f"{layers} layers for {devices} devices",
+            f"{layers:,} layers for {devices:,} devices",
             field="layers",
             remedy="give at least one layer a device",
         )

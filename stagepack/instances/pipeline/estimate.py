@@ -213,7 +213,7 @@ class Estimate(ShownRows):
                 )
             if not 0 <= stage < len(estimated):
                 raise InputError(
-                    f"stage {stage} is not one of the {len(estimated)} stages",
+                    f"stage {stage} is not one of the {len(estimated):,} stages",
                     field=where,
                     remedy="count stages from 0",
                 )
@@ -410,11 +410,11 @@ def _structure(
     cuts, devices = solution.boundaries, solution.devices
     problem = ""
     if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != n:
-        problem, field = f"do not run from 0 to {n}", "boundaries"
+        problem, field = f"do not run from 0 to {n:,}", "boundaries"
     elif any(a >= b for a, b in pairwise(cuts)):
         problem, field = "do not increase", "boundaries"
     elif len(devices) != len(cuts) - 1:
-        problem, field = f"{len(devices)} for {len(cuts) - 1} stages", "devices"
+        problem, field = f"{len(devices):,} for {len(cuts) - 1:,} stages", "devices"
     elif any(not 0 <= device < k for device in devices):
         problem, field = f"one is not in 0..{k - 1}", "devices"
     if problem:

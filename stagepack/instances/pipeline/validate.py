@@ -29,7 +29,7 @@ def instance(given: PartitionData) -> None:
     _sums(given)
     if given.layer_names is not None and len(given.layer_names) != n:
         raise InputError(
-            f"{len(given.layer_names)} names for {n} layers",
+            f"{len(given.layer_names):,} names for {n:,} layers",
             field="layer_names",
             remedy="give one name a layer",
         )
@@ -62,7 +62,7 @@ def instance(given: PartitionData) -> None:
         for cut in getattr(given, name):
             if not 0 < cut < n:
                 raise InputError(
-                    f"cut {cut} is not between two of the {n} layers",
+                    f"cut {cut:,} is not between two of the {n:,} layers",
                     field=name,
                     remedy=f"cuts run from 1 to {n - 1}; cut c lies before layer c",
                 )
@@ -90,7 +90,7 @@ def _cluster(given: PartitionData) -> None:
     cluster, n, k = given.cluster, given.n, given.k
     if k > n and not given.fewer_stages:
         raise InputError(
-            f"{k} devices for {n} {'layer' if n == 1 else 'layers'}",
+            f"{k:,} devices for {n:,} {'layer' if n == 1 else 'layers'}",
             field="devices",
             remedy="use at most one device a layer, or allow fewer stages",
         )

@@ -104,7 +104,7 @@ class ScheduleSolution(ShownSolution):
 
     def _line(self) -> str:
         stages = len(self.microbatches)
-        return f"{len(self.start)} operations of {stages} stages, starts {some(self.start)}"
+        return f"{len(self.start):,} operations of {stages:,} stages, starts {some(self.start)}"
 
     def malformed(self) -> str:
         """Return the name of an invalid field, or ''."""
@@ -124,7 +124,7 @@ def _require(rows: Any, count: int, what: str, where: str) -> None:
         raise InputError("is no list", field=where, remedy=SHAPE)
     if len(rows) != count:
         raise InputError(
-            f"has {len(rows)} entries for {count} {what}",
+            f"has {len(rows):,} entries for {count:,} {what}",
             field=where,
             remedy="give a solution of this instance",
         )

@@ -92,7 +92,7 @@ def names(values: Iterable[object] | None, name: str, n: int, per: str) -> tuple
         raise InputError(f"{values!r} is no list", field=name, remedy=remedy)
     found = tuple(map(str, values))
     if len(found) != n:
-        raise InputError(f"{len(found)} names for {n} {per}s", field=name, remedy=remedy)
+        raise InputError(f"{len(found):,} names for {n:,} {per}s", field=name, remedy=remedy)
     return found
 
 
