@@ -25,7 +25,7 @@ def test_an_engine_without_room_for_its_thread(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     instance = sp.read(ROOT / "examples/buffers.json")
-    monkeypatch.setattr(memory, "is_limited", lambda: True)
+    monkeypatch.setattr(memory, "is_scarce", lambda: True)
     monkeypatch.setattr(mmap, "mmap", refuse)
     monkeypatch.setattr(threading.Thread, "start", begin)
     with pytest.raises(MemoryError):

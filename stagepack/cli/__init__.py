@@ -24,7 +24,7 @@ from stagepack.cli.check import check
 from stagepack.cli.compare import compare
 from stagepack.cli.context import takes_context
 from stagepack.cli.examples import epilog
-from stagepack.cli.guard import guarded
+from stagepack.cli.guard import guarded, load_frugally
 from stagepack.cli.importing import import_model
 from stagepack.cli.listing import catalog, convert, methods, schema
 from stagepack.cli.measure import measure
@@ -143,8 +143,9 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     plain_letters()
     legible_width()
-    left = guarded(_no_memory)
+    left = guarded(_ended)
     try:
+        load_frugally()
         # -q and -v may stand anywhere, before or after the command.
         arguments = sys.argv[1:]
         loudness = [word for word in arguments if word in ("-q", "--quiet", "-v", "--verbose")]
@@ -156,11 +157,13 @@ def main() -> NoReturn:
     except InputError as error:
         code = _fail(f"error: {error}", EXIT_INPUT)
     except typer.Abort:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         code = EXIT_INTERRUPTED
     except usage_error as error:
         code = _fail(f"error: {error.format_message()}{_elsewhere(error)}", EXIT_INPUT)
     except KeyboardInterrupt:
-        code = _fail("interrupted", EXIT_INTERRUPTED)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the guard, or the user, may say it twice
+        code = _ended(interrupted=True)
     except (BrokenPipeError, SystemExit):  # rich ends the program when a pipe is closed
         code = 0
     except OSError as error:
@@ -225,6 +228,10 @@ def _flushed(code: int) -> int:
 def _fail(line: str, code: int) -> int:
     complain(line)
     return code
+
+
+def _ended(interrupted: bool) -> int:
+    return _fail("interrupted", EXIT_INTERRUPTED) if interrupted else _no_memory()
 
 
 def _no_memory() -> int:

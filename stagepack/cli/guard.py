@@ -1,11 +1,12 @@
 """A run in little memory has a guard: libraries that get no more end the process without Python.
 
 OpenBLAS leaves with code 1, C++ code of engines aborts; nothing in the process can answer that.
-So where memory is limited the run goes on in a child, and the parent says what became of it.
+So where there is little memory the run goes on in a child, and the parent says what became of it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import os
@@ -20,20 +21,21 @@ from stagepack.cli.terminal.screen import engines_silenced
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG of Linux's <sys/prctl.h>
 
 
-def guarded(ended: Callable[[], int]) -> Callable[[], None]:
-    """Go on in a child where memory is limited; the parent leaves with the child's code.
+def guarded(ended: Callable[[bool], int]) -> Callable[[], None]:
+    """Go on in a child where there is little memory; the parent leaves with the child's code.
 
     Parameters
     ----------
     ended : callable
-        Tells, in the parent, that the child was ended, and returns the exit code.
+        Tells, in the parent, that the child was ended, and returns the exit code; is told whether
+        it was interrupted.
 
     Returns
     -------
     callable
         To be called when the run leaves by itself.
     """
-    if not memory.is_limited():
+    if not memory.is_scarce():
         return lambda: None
     watching, told = os.pipe()
     child = os.fork()
@@ -43,7 +45,6 @@ def guarded(ended: Callable[[], int]) -> Callable[[], None]:
     os.close(watching)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DIED, signal.SIGKILL)
-    _load_frugally()
 
     def left() -> None:
         os.write(told, b".")
@@ -51,21 +52,29 @@ def guarded(ended: Callable[[], int]) -> Callable[[], None]:
     return left
 
 
-def _wait(child: int, watching: int, ended: Callable[[], int]) -> None:
+def load_frugally() -> None:
+    """Where there is little memory, load NumPy while there is room, with one buffer of OpenBLAS.
+
+    It has one a core otherwise.
+    """
+    if memory.is_scarce():
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        with engines_silenced():
+            importlib.import_module("numpy")
+
+
+def _wait(child: int, watching: int, ended: Callable[[bool], int]) -> None:
     """Leave as the child does."""
+    interrupted = False
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        os.kill(child, number)
+        nonlocal interrupted
+        interrupted = True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, pass_on)
     left = os.read(watching, 1)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    os._exit(code if left and code >= 0 else ended())
-
-
-def _load_frugally() -> None:
-    """Load NumPy first, while there is room, with one of the buffers that OpenBLAS has a core."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    with engines_silenced():
-        importlib.import_module("numpy")
+    os._exit(code if left and code >= 0 else ended(interrupted))

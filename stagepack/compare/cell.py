@@ -22,7 +22,7 @@ from stagepack.result import Result
 
 NO_ROOM = Failure("n/a", memory.TOO_LITTLE)
 DIED = Failure("error", "the worker process died (a crash, or out of memory)")
-if memory.is_limited():  # engines then end their process where they get no more
+if memory.is_scarce():  # engines then end their process where they get no more
     DIED = NO_ROOM
 
 

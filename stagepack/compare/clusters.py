@@ -96,7 +96,7 @@ async def _await(remote: Any, future: Future[Any]) -> None:
         future.cancel()
         future.set_running_or_notify_cancel()
         return
-    except Exception as raised:
+    except BaseException as raised:  # asyncio's CancelledError, too, that a function may raise
         error = raised
     with suppress(InvalidStateError):  # cancelled meanwhile
         if error is None:

@@ -147,6 +147,10 @@ def copied(function: FunctionT) -> FunctionT:
 _untold: list[tuple[Any, str]] = []
 """Functions that numba does not know yet, and how they are compiled."""
 _telling = threading.RLock()
+if sys.platform != "win32":  # a child that is forked meanwhile would wait for it for ever
+    os.register_at_fork(
+        before=_telling.acquire, after_in_parent=_telling.release, after_in_child=_telling.release
+    )
 
 
 def _tell(function: FunctionT, way: str) -> FunctionT:
@@ -168,11 +172,12 @@ def _load() -> None:
         began, known = time.perf_counter(), compilation.seconds
         dispatchers = importlib.import_module(DISPATCHERS)
         while _untold:
-            function, way = _untold.pop()
+            function, way = _untold[-1]
             python = inspect.unwrap(function)
             dispatcher = getattr(dispatchers, way)(python)
             if dispatcher is not python:  # not so under NUMBA_DISABLE_JIT
                 vars(function).update(dispatcher=dispatcher, _numba_type_=dispatcher._numba_type_)
+            _untold.pop()  # now: what is interrupted goes on with it
         if not compilation.under_way:  # else it is a part of what is
             compilation.seconds = known + time.perf_counter() - began
 

@@ -237,7 +237,8 @@ class _Drive:
         # Presolve of HiGHS 1.12 can lose optima of general integers with coefficients above 1.
         wide = program.upper - program.lower > 1
         presolves = not (program.integral & wide).any()
-        for self.presolves in (True, False) if presolves else (False,):
+        for tried in (True, False) if presolves else (False,):
+            self.presolves = tried
             try:
                 return self._solve()
             except _SolveError as error:

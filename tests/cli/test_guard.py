@@ -25,7 +25,8 @@ def ended_by(what: str) -> str:
     code = (
         "import os, sys\n"
         "from stagepack.cli.guard import guarded\n"
-        "left = guarded(lambda: sys.stderr.write('too little\\n') and 2)\n"
+        "tell = lambda stopped: 130 if stopped else sys.stderr.write('too little\\n') and 2\n"
+        "left = guarded(tell)\n"
         f"{what}"
     )
     return LIMITED + shlex.join([sys.executable, "-c", code])
@@ -47,6 +48,17 @@ def test_a_signal_reaches_the_run() -> None:
     what = "import signal; signal.signal(15, lambda *a: (left(), os._exit(5))); "
     what += "os.kill(os.getppid(), 15); signal.pause()"
     assert shell(ended_by(what)).returncode == 5
+
+
+def test_a_run_that_a_signal_ends_was_interrupted() -> None:
+    what = "import signal; signal.signal(15, lambda *a: os._exit(1)); "
+    what += "os.kill(os.getppid(), 15); signal.pause()"
+    done = shell(ended_by(what))
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_a_large_limit_is_not_little_memory() -> None:
+    assert shell("ulimit -v 64000000; " + ended_by("os._exit(3)")[len(LIMITED) :]).returncode == 3
 
 
 @pytest.mark.parametrize("kilobytes", [150_000, 450_000])
@@ -75,10 +87,11 @@ def test_cells_that_no_library_gets_memory_for_are_no_errors(
     def starve(*_: object, **__: object) -> Result[Solution]:
         raise ImportError("libortools.so: failed to map segment from shared object")
 
+    monkeypatch.setattr(memory, "is_scarce", lambda: False)
     outcome = attempt(starve, sp.load("packing/above-load"), {}, None)
     assert isinstance(outcome, Failure)
-    assert outcome.status == "error", "memory is not limited"
-    monkeypatch.setattr(memory, "is_limited", lambda: True)
+    assert outcome.status == "error"
+    monkeypatch.setattr(memory, "is_scarce", lambda: True)
     assert attempt(starve, sp.load("packing/above-load"), {}, None) == NO_ROOM
 
 

@@ -103,6 +103,34 @@ def test_rounds_go_on_where_they_were_stopped(monkeypatch: pytest.MonkeyPatch) -
     assert stopped.searched == whole.searched  # nothing twice
 
 
+@pytest.mark.parametrize("between", [False, True])
+def test_searches_go_on_in_the_midst(between: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless another one began in between: then the round goes on with those to come."""
+    (component,) = components.Packing(Blocks.of(above_load(ABOVE_LOAD[0]))).components
+    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_: 8)
+    monkeypatch.setattr(zero_slack, "applies", lambda *_: False)
+    load = component.capacity(component.bound)
+    whole, stopped = (portfolio.CanonicalPortfolio(component) for _ in range(2))
+    assert whole.round(load, 0, lambda: True) == exact_state.LIMIT
+    run, begun = CanonicalSearch.run, []
+
+    def in_pieces(search: CanonicalSearch, limit: int) -> int:
+        begun.append(search.nodes == 0)
+        piece = min(limit, search.nodes + 3)
+        outcome = run(search, piece)
+        early = outcome == exact_state.LIMIT and piece < limit
+        return exact_state.RUNNING if early else outcome
+
+    monkeypatch.setattr(CanonicalSearch, "run", in_pieces)
+    while load not in stopped.rounds:
+        stopped.round(load, 0, _asked(1))
+        if between and load - 1 not in stopped.rounds:
+            stopped.round(load - 1, 0, _asked(1))
+    assert not all(begun)
+    assert stopped.rounds[load] == 1
+    assert (stopped.searched == whole.searched) is not between
+
+
 def test_beams_take_blocks_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no room every other beam was one of merged blocks, mostly in vain."""
     blocks = Blocks.of(planted(np.random.default_rng(0), 30, 64, 40))
