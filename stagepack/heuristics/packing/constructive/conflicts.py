@@ -34,6 +34,9 @@ ENTERED, WEIGHED, PLACED, JOINED = 5e-9, 3e-9, 2.5e-8, 3e-9
 """Seconds of an end of a conflict that is entered, that is gone through, of a neighbour in first
 fit, and of a step towards a clique."""
 
+ALONE = 2e-8
+"""Seconds of a buffer in first fit, beside those of its neighbours."""
+
 LISTED, SORTED = 7e-9, 5e-9
 """Seconds of a conflict in first fit from the list: to look up where the other buffer is, and to
 sort it, for every bit of the number of those in a row."""
@@ -145,7 +148,7 @@ def first_fit(graph: Graph, order: Array, keep_going: KeepGoing) -> Array | None
     n, at = len(order), 0
     offsets = np.full(n, -1, dtype=np.int64)
     heap_low, heap_high = np.empty((2, int(np.diff(graph.ptr).max(initial=0)) + 1), dtype=np.int64)
-    effort.spend(effort.LOOK + effort.ITEM * n)
+    effort.spend(effort.LOOK + ALONE * n)
     each = PLACED * effort.scattered(n)
     while at < n:
         if not keep_going():
