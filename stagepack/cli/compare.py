@@ -264,7 +264,7 @@ def _announcement(problems: dict[str, Instance], methods: Methods, limit: float)
     if isinstance(methods, dict):
         runs = sum(map(len, methods.values()))
         return (
-            f"a tour: {what}, one a problem, {runs} runs of {most}; a quarter of a minute the "
+            f"a tour: {what}, one a problem, {runs} runs of {most}; some ten seconds the "
             "first time, while kernels are compiled, then seconds (the whole suite: --all)"
         )
     return f"comparing methods on {what}, {most}"
