@@ -46,7 +46,7 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.order import device_classes
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array, Cluster
-from stagepack.instances.schedule.partition import least_latencies
+from stagepack.instances.schedule.partition import least_latencies, waiting
 
 LARGEST = 4_000_000
 """Turns of devices times ranges of layers that are looked at."""
@@ -179,10 +179,11 @@ class StepStages:
         costs = RangeCosts(given.replace(cluster=cluster, objective="bottleneck"))
         lags = least_latencies(given).astype(np.float64)
         lags[-1] = 0
+        host = waiting(given)
         most = float(given.cycles.sum()) / min(float(one.speed) for one in cluster.devices)
         for ahead, back in self.passes or ():
             most += float(ahead[0, -1]) + float(back[0, -1])
-        self.exact = (m + 1) * (most + 2 * given.k * (1 + float(lags.max()))) < EXACT
+        self.exact = (m + 1) * (most + 2 * given.k * (1 + host + float(lags.max()))) < EXACT
         trips = 1 + (given.training and not self.split)
         rounds, parts = [], []
         for kind in range(max(self.kinds) + 1):
@@ -196,6 +197,7 @@ class StepStages:
                 fit &= (f > 0) & (whole > self.split if given.training else True)
             if self.passes is not None:
                 f, whole = map(np.maximum, (f, whole), self.passes[at])
+            f = f + host
             flying = self._flying(costs, c)
             fit &= flying >= 1
             b = np.ceil(whole / 2) if self.split else whole

@@ -13,7 +13,7 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance, valid_solution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.check import stage_compute, stage_memory
+from stagepack.instances.pipeline.check import host_cycles, stage_compute, stage_memory
 from stagepack.instances.profile import Array, Link
 from stagepack.result import Result
 
@@ -27,7 +27,8 @@ def arguments(
 ) -> JsonObject:
     """Return what describes the stages that `solution` makes, for ``from_arrays`` of schedules.
 
-    F takes the forward cycles of the stage's layers on its device, rounded up.  The backward
+    F takes the forward cycles of the stage's layers on its device, rounded up, and those of the
+    exchange with the host where every device waits for it (:func:`waiting`).  The backward
     cycles, rounded up too, are B; where split, half of them (rounded down) are W.  The latency
     of an edge is the time in which the tensors of its cut leave one device and enter the next,
     the slower of the two, rounded up.  F takes the stashes of the stage's layers and the tensors
@@ -68,7 +69,7 @@ def arguments(
     stages = solution.stages
     forward = _work(partition, "forward", stages)
     derived: JsonObject = {
-        "forward": forward,
+        "forward": [cycles + waiting(partition) for cycles in forward],
         "microbatches": partition.microbatches if microbatches is None else microbatches,
         "latency": [
             max(
@@ -136,6 +137,11 @@ def _work(
             remedy="give its layers cycles, or allow fewer stages",
         )
     return cycles
+
+
+def waiting(partition: PipelinePartition) -> int:
+    """Return the cycles that every device waits for the host with each microbatch, rounded up."""
+    return math.ceil(host_cycles(partition))
 
 
 def _cycles(partition: PipelinePartition, column: Array, first: int, end: int, device: int) -> int:
