@@ -99,7 +99,7 @@ def graph(accelerators: int, seed: int = 0, **changes: Any) -> sp.GraphPartition
 
 
 def test_a_graph_on_one_device_waits_for_no_tensor() -> None:
-    given = {"producer": [0], "consumers": [[1]], "traffic": [3], "accelerators": 2}
+    given: dict[str, Any] = {"producer": [0], "consumers": [[1]], "traffic": [3], "accelerators": 2}
     plan = sp.plan_model(sp.GraphPartition.from_arrays([10, 10], **given), time_limit=1)
     assert (plan.objective, plan.status, plan.check()) == (20, "OPTIMAL", ())
 

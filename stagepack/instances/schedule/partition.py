@@ -172,21 +172,38 @@ def least_latencies(partition: PipelinePartition) -> Array:
 
     Integers of shape (n + 1,), as :func:`arguments` counts them.
     """
-    return np.maximum(_least(partition, "send"), _least(partition, "recv"))
+    devices = list(range(partition.k))
+    if all(getattr(partition, name) is None for name in ("send_cycles", "recv_cycles")):
+        known = {(one.recv, one.send): at for at, one in enumerate(partition.cluster.devices)}
+        devices = list(known.values())
+    send, recv = (
+        np.minimum.reduce([transfers(partition, end, at) for at in devices])
+        for end in ("send", "recv")
+    )
+    return np.asarray(np.maximum(send, recv))
 
 
-def _least(partition: PipelinePartition, end: str) -> Array:
-    """Return the least cycles in which any device sends, or receives, what crosses each cut."""
+def transfers(partition: PipelinePartition, end: str, device: int) -> Array:
+    """Return the cycles in which a device sends or receives the tensors of each cut, rounded up.
+
+    Integers of shape (n + 1,), as :func:`arguments` counts them.
+
+    Parameters
+    ----------
+    partition : PipelinePartition
+    end : str
+        "send" or "recv".
+    device : int
+    """
     table = getattr(partition, f"{end}_cycles")
     if table is not None:
-        return np.asarray(np.ceil(table.min(axis=0)), dtype=np.int64)
-    nbytes = partition.in_bytes if end == "recv" else partition.out_bytes
-    links = {getattr(device, end) for device in partition.cluster.devices}
-    if None in links:
+        return np.asarray(np.ceil(table[device]), dtype=np.int64)
+    link: Link | None = getattr(partition.cluster.devices[device], end)
+    if link is None:
         return np.zeros(partition.n + 1, dtype=np.int64)
-    clock = partition.cluster.clock
-    each = [np.ceil(link.idle + nbytes / (link.GBps * 2**30 / clock)) for link in links]
-    return np.asarray(np.minimum.reduce(each)).astype(np.int64)
+    nbytes = partition.in_bytes if end == "recv" else partition.out_bytes
+    cycles = np.ceil(link.idle + nbytes / (link.GBps * 2**30 / partition.cluster.clock))
+    return np.asarray(cycles, dtype=np.int64)
 
 
 def _limits(
