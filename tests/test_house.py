@@ -177,7 +177,8 @@ def test_heuristics_ask_whether_to_go_on_under_the_same_names() -> None:
 def test_tests_lie_where_what_they_test_lies() -> None:
     for path in (ROOT / "tests").rglob("test_*.py"):
         folder = path.parent.relative_to(ROOT / "tests")
-        assert (PACKAGE / folder).is_dir() or (ROOT / folder).is_dir(), path
+        everything = folder == Path("relations")  # between answers, whoever gives them
+        assert everything or (PACKAGE / folder).is_dir() or (ROOT / folder).is_dir(), path
 
 
 def test_every_module_is_of_a_known_wing() -> None:
