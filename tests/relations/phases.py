@@ -60,7 +60,11 @@ def heavier(given: PhaseSchedule) -> PhaseSchedule | None:
         return None
     limits = {"memory": chip.memory, "remote_memory": given.remote_memory}
     rates = {name: getattr(chip, name) for name in RATES}
-    changes = {name: None if one is None else 3 * one for name, one in {**limits, **rates}.items()}
+    # Rates are what their decimal text says.
+    changes = {
+        name: None if one is None else round(3 * one, 9)
+        for name, one in {**limits, **rates}.items()
+    }
     return given.replace(**times(given, BYTES, 3), **changes)
 
 
@@ -73,8 +77,9 @@ def slower(given: PhaseSchedule) -> PhaseSchedule | None:
 
 
 def repeated(given: PhaseSchedule) -> PhaseSchedule | None:
-    """Return a schedule of twice as many steps."""
-    if given.microbatch is None or given.remote_memory is not None:
+    """Return a schedule of twice as many steps, of none of which more is kept on chip."""
+    kept = given.training and "keep" in given.policies
+    if given.microbatch is None or given.remote_memory is not None or kept:
         return None
     return given.replace(global_batch=2 * given.global_batch)
 

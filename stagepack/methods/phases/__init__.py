@@ -29,6 +29,11 @@ def _one_pair(instance: PhaseSchedule) -> str:
     return ""
 
 
+def _budgets(instance: PhaseSchedule) -> str:
+    limited = (instance.remote_memory, instance.graphs) != (None, None)
+    return "budgets are not searched" if limited else ""
+
+
 def _intervals(instance: PhaseSchedule) -> str:
     reason = formulations.CpSat.unsupported(instance)
     return reason and formulations.RematCpSat.unsupported(instance)
@@ -74,12 +79,14 @@ METHODS: tuple[Method[PhaseSchedule, PhaseSolution], ...] = (
         description="labels over boundaries, for one microbatch and number of I/O tiles",
         limited_by_work=True,
         unsupported=_one_pair,
+        unproved=_budgets,
     ),
     TABLE.method(
         "enumerate",
         exact=True,
         description="labels over boundaries, for every microbatch and number of I/O tiles",
         limited_by_work=True,
+        unproved=_budgets,
     ),
     TABLE.method(
         "milp",

@@ -320,3 +320,14 @@ def test_no_plan_is_checked_twice(method: str, monkeypatch: pytest.MonkeyPatch) 
     assert solved(SIX.replace(remote_memory=10**6), method, warm_start=None).solution is not None
     assert checked
     assert len({id(solution) for solution in checked}) == len(checked)
+
+
+@pytest.mark.parametrize("budget", [{"remote_memory": 50}, {"graphs": 1}])
+def test_labels_do_not_claim_to_search_budgets(budget: dict[str, int]) -> None:
+    instance = PhaseSchedule.from_arrays([1, 2], [3, 4], [1, 1, 1])
+    claims = [{one.name: one.exact for one in sp.methods(given)} for given in
+              (instance, instance.replace(**budget))]  # fmt: skip
+    assert [(one["dp"], one["enumerate"], one["auto"]) for one in claims] == [
+        (True, True, True),
+        (False, False, True),
+    ]
