@@ -29,7 +29,8 @@ PATIENCE = 30.0
 """Seconds that a process waits for another one to compile the kernel that it needs."""
 LOOKS = 0.02
 """Seconds between two looks at whether it has."""
-CHECKED = bool(numba.config.BOUNDSCHECK) and not numba.config.DISABLE_JIT
+_settings: Any = numba.config
+CHECKED = bool(_settings.BOUNDSCHECK) and not _settings.DISABLE_JIT
 """Whether machine code checks indices (NUMBA_BOUNDSCHECK); it is then kept in files of its own.
 
 What is interpreted is checked by NumPy.  Indices from -n to -1 count from the end of n entries in
