@@ -383,7 +383,8 @@ def _place_by_window(
     """Follow one transition of a chain whose costs add up.
 
     Both ends of the window of feasible stage ends fall with the first layer, so a monotone queue
-    gives the cheapest send (or compute plus send) in it.
+    gives the cheapest send (or compute plus send) in it.  Every end enters the queue once, n + 1 at
+    most.  What is placed is never before `behind`, so that its cell is one of the state's own.
     """
     q0, q, c, row = chain.source[t], chain.target[t], chain.device_class[t], chain.window[t]
     prefix, send, recv, queue = chain.prefix, chain.send, chain.recv, scratch.queue
@@ -468,7 +469,8 @@ def _read_partition(state: Array, budget: int, chain: Chain, scratch: Scratch) -
     """Read a partition off the cells, from the first layer on, into `ends` and `classes`.
 
     Goes on from `reading`, which says in the end what limits the partition needs, for about
-    `budget` elementary steps, and returns what is left of them.
+    `budget` elementary steps, and returns what is left of them.  States come once on any path, and
+    one of them is the empty tail: a path has fewer stages than `ends` has room for.
     """
     reading, cells = scratch.reading, scratch.cells
     compute_limit, transfer_limit = state[COMPUTE], state[TRANSFER]

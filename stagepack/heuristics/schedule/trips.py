@@ -261,6 +261,7 @@ class Trips:
         return int(self._chain.rest[count])
 
     def _scratch(self, columns: int) -> Array:
+        # More than a row for each F on the way to the next B: see `kernels.expand`.
         return np.zeros((2 * self._p * self._chain.ahead + 64, columns), dtype=np.int64)
 
     @property
@@ -449,6 +450,7 @@ class Trips:
         key, weight = self._key(labels), self._sweeping.weight
         worth = labels[:, 2 * p :].sum(axis=1) - labels[:, p : 2 * p] @ weight
         order = np.lexsort((worth, key))
+        # At most all labels are kept.
         keep, kept = np.zeros(made, dtype=np.bool_), np.zeros(made, dtype=np.int64)
         self._going(SORTED * made)
         state = np.zeros(3, dtype=np.int64)
@@ -573,6 +575,7 @@ class Trips:
         label = self._first()
         columns = label.shape[1]
         wide = columns + 2 + 2 * (self._p * self._chain.ahead + 2)
+        # Full at the earliest when what is wanted is written, and room for one is left.
         out = np.zeros((max(turns) + 3, wide), dtype=np.int64)
         stack, state = self._scratch(wide), np.zeros(3, dtype=np.int64)
         whose = np.zeros(len(out), dtype=np.int32)
