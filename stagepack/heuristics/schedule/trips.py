@@ -450,7 +450,6 @@ class Trips:
         key, weight = self._key(labels), self._sweeping.weight
         worth = labels[:, 2 * p :].sum(axis=1) - labels[:, p : 2 * p] @ weight
         order = np.lexsort((worth, key))
-        # At most all labels are kept.
         keep, kept = np.zeros(made, dtype=np.bool_), np.zeros(made, dtype=np.int64)
         self._going(SORTED * made)
         state = np.zeros(3, dtype=np.int64)
@@ -575,8 +574,7 @@ class Trips:
         label = self._first()
         columns = label.shape[1]
         wide = columns + 2 + 2 * (self._p * self._chain.ahead + 2)
-        # Full at the earliest when what is wanted is written, and room for one is left.
-        out = np.zeros((max(turns) + 3, wide), dtype=np.int64)
+        out = np.zeros((max(turns) + 3, wide), dtype=np.int64)  # room for one more than wanted
         stack, state = self._scratch(wide), np.zeros(3, dtype=np.int64)
         whose = np.zeros(len(out), dtype=np.int32)
         for (i, s), turn in zip(self._turns(), reversed(turns), strict=True):
