@@ -10,6 +10,7 @@ import typer
 from stagepack.cli.context import instance_of
 from stagepack.cli.options import (
     CLAIMS,
+    EXIT_UNVERIFIED,
     EXIT_VIOLATIONS,
     SOLUTION_HELP,
     AsJson,
@@ -40,7 +41,8 @@ def check(
         bool, option(CLAIMS, "Take a result for another instance: what differs?", "--anyway")
     ] = False,
     prove: Annotated[
-        bool, option(CLAIMS, "Solve again to judge what a file cannot show: bounds.", "--prove")
+        bool,
+        option(CLAIMS, "Solve again, by other code, what cannot be verified.", "--prove"),
     ] = False,
     proof: Annotated[
         Path | None,
@@ -55,7 +57,7 @@ def check(
     ] = 10.0,
     as_json: AsJson = False,
 ) -> None:
-    """Check a solution, a program or a whole result: 0 valid, 4 violations or false claims."""
+    """Check a solution, a program or a whole result: 0 valid, 4 not, 5 bound not verified."""
     from stagepack.claims import check_proof, check_result
     from stagepack.report.shown import check_lines, proof_lines
 
@@ -90,7 +92,9 @@ def check(
         if valid and replayed is not None and found.objective == replayed.bound:
             lines.append("optimal: the proof leaves nothing better")
         say("\n".join(lines))
-    raise typer.Exit(0 if valid else EXIT_VIOLATIONS)
+    if not valid:
+        raise typer.Exit(EXIT_VIOLATIONS)
+    raise typer.Exit(EXIT_UNVERIFIED if found.unverified else 0)
 
 
 def _check_plan(held: ModelPlan, path: str, as_json: bool) -> int:
