@@ -108,14 +108,14 @@ class ResultCheck(Shown):
 
     @property
     def unverified(self) -> tuple[Claim, ...]:
-        """Bound and status, as far as claimed and neither shown to be true nor false.
+        """Bound and status, of levels too, as far as neither shown to be true nor false.
 
         Times and incumbents of a run are never verified, and not among these.
         """
         return tuple(
             claim
             for claim in self.claims
-            if claim.name in PROVABLE and claim.verdict is Verdict.UNVERIFIED
+            if claim.name.rpartition(": ")[2] in PROVABLE and claim.verdict is Verdict.UNVERIFIED
         )
 
     def to_dict(self) -> JsonObject:
