@@ -120,7 +120,7 @@ class Lists:
         """
         n, d = len(self.instance.operations), self.instance.d
         plan = Plan(
-            order=np.zeros(n, dtype=np.int64),
+            order=np.zeros(n, dtype=np.int64),  # a device's part is as long as its operations
             end=np.zeros(n, dtype=np.int64),
             done=np.zeros((self.instance.p, 3), dtype=np.int64),
             met=np.zeros((self.instance.p, 3), dtype=np.int64),
