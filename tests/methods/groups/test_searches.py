@@ -434,7 +434,7 @@ def test_no_rule_takes_the_time_of_another(
     """One that never ends leaves the others, and the exact search, enough."""
     whole = sp.load("groups/squeezenet", chip="cv184x", order=order)
     known = sp.solve(whole)
-    rule, *rest = searches.RULES[name]
+    _, *rest = searches.RULES[name]
 
     def endless(partition: Partition) -> None:
         while True:
