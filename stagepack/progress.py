@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 from stagepack import memory
 from stagepack.contracts import Number, SolutionT
 from stagepack.errors import CheckError
+from stagepack.evidence import SEARCHED, Evidence
 from stagepack.result import Event, EventKind, Status, Termination, Trace, relative_gap, slack
 
 WholeT = TypeVar("WholeT")
@@ -180,6 +181,7 @@ class Progress(Generic[SolutionT]):
         self.objective: Number | None = None
         self.bound: Number | None = None
         self.bound_source = ""
+        self.evidence: Evidence | None = None  # why the bound holds, or why nothing is feasible
         self.infeasible_reason: str | None = None
         self.reason = ""
         self.engine = ""
@@ -323,15 +325,31 @@ class Progress(Generic[SolutionT]):
         if second < self._second:
             self.solution, self._second = solution, second
 
-    def raise_bound(self, bound: Number | None, source: str) -> None:
-        """Record that no solution is better than `bound`, if that is news."""
+    def raise_bound(self, bound: Number | None, source: str, evidence: Evidence = SEARCHED) -> None:
+        """Record that no solution is better than a bound, if that is news.
+
+        An equal bound is news where more can be seen of its evidence: then this is kept.
+
+        Parameters
+        ----------
+        bound : int or float or None
+            None and infinities are no news.
+        source : str
+            How it was proved.
+        evidence : Evidence
+            What of it can be verified by others.
+        """
         if bound is None or not math.isfinite(bound):
             return
         with self._lock:
-            if self._closed or (self.bound is not None and bound <= self.bound):
+            if self._closed or (self.bound is not None and bound < self.bound):
+                return
+            if bound == self.bound:
+                if self.evidence is not None and evidence.rank < self.evidence.rank:
+                    self.bound_source, self.evidence = source, evidence
                 return
             self._require_consistent(self.objective, bound, source)
-            self.bound, self.bound_source = bound, source
+            self.bound, self.bound_source, self.evidence = bound, source, evidence
             self.trace.events.append(Event(self.elapsed, EventKind.BOUND, bound, source))
         log.debug("%.3fs bound %s (%s)", self.elapsed, bound, source)
         if self._on_bound is not None:
@@ -342,11 +360,11 @@ class Progress(Generic[SolutionT]):
         with self._lock:
             self.trace.events.append(Event(self.elapsed, EventKind.WARM_START, value, source))
 
-    def prove_infeasible(self, reason: str) -> None:
-        """Record that the instance has no solution, and why."""
+    def prove_infeasible(self, reason: str, evidence: Evidence = SEARCHED) -> None:
+        """Record that the instance has no solution, why, and what shows it."""
         if self.solution is not None:
             raise CheckError(f"called infeasible although a valid solution is known: {reason}")
-        self.infeasible_reason = reason
+        self.infeasible_reason, self.evidence = reason, evidence
 
     def close(self) -> None:
         """Take nothing more, whatever a late thread still offers: the result is being read."""

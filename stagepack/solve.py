@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stagepack import kinds, solvers
 from stagepack.contracts import Instance, InstanceOf, JsonObject, Number, Solution, SolutionT
 from stagepack.errors import InputError, suggest
+from stagepack.evidence import VERIFIABLE
 from stagepack.instances.problem import PROBLEMS
 from stagepack.interrupts import Interruptible
 from stagepack.methods import AnyMethod, Settings
@@ -36,7 +37,7 @@ REGISTRY: kinds.ByKind[tuple[AnyMethod, ...]] = kinds.ByKind(
     lambda kind: kinds.part(kind, "methods").METHODS
 )
 LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
-OPTIONS = {"deterministic": False}
+OPTIONS = {"deterministic": False, "proof": False}
 NOTHING = {
     Termination.TIME_LIMIT: "time was over before anything that fits was found",
     Termination.INTERRUPTED: "it was interrupted before anything that fits was found",
@@ -148,6 +149,8 @@ def solve(
     options : dict, optional
         ``{"deterministic": True}`` limits engines and searches by work (about
         `time_limit` seconds' worth) instead of the clock, so that limited runs repeat exactly.
+        ``{"proof": True}`` spends what is left of the time on evidence that others can verify,
+        where a bound rests on a search or an engine.
 
     Returns
     -------
@@ -187,6 +190,7 @@ def solve(
     )
     with Interruptible(progress):
         chosen.run(instance, progress, settings)
+        _strengthen(instance, progress, settings)
     progress.close()
     run = {
         "method": method,
@@ -201,6 +205,23 @@ def solve(
         "options": dict(options or {}),
     }
     return _result(instance, progress, run)
+
+
+def _strengthen(
+    instance: InstanceOf[SolutionT], progress: Progress[SolutionT], settings: Settings
+) -> None:
+    """Look for evidence that can be verified, where the proof at hand is none."""
+    found = progress.evidence
+    look = getattr(kinds.part(instance.kind, "methods"), "strengthen", None)
+    if look is None or found is None or found.proof in VERIFIABLE:
+        return
+    if progress.proved or settings.proof:
+        look(
+            instance,
+            progress,
+            settings,
+            lambda: progress.remaining > 0 and not progress.interrupted,
+        )
 
 
 def _goal(instance: Instance) -> Number | None:
@@ -241,7 +262,7 @@ def _result(
         versions=versions(),
         trace=progress.trace,
     )
-    return result.of(instance)
+    return result.because(progress.evidence).of(instance)
 
 
 def _unused_start(progress: Progress[SolutionT], run: JsonObject) -> str:
@@ -467,6 +488,7 @@ def _settings(
         seed=seed,
         deterministic=measured and by_work,
         time_limit=time_limit,
+        proof=bool((options or {}).get("proof")),
     )
 
 

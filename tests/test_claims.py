@@ -191,8 +191,8 @@ def test_solving_again_judges_bounds_and_proofs() -> None:
     assert verdict(file_alone, "bound") is verdict(file_alone, "status") is Verdict.UNVERIFIED
     again = sp.check_result(loose, lied, prove=True)
     assert {claim.name for claim in again.false} == {"bound", "status", "termination"}
-    assert again.proof is not None
-    assert again.to_dict()["proof"]["objective"] == 9
+    assert again.again is not None
+    assert again.to_dict()["again"]["objective"] == 9
     honest = sp.check_result(instance, true("pipeline"), prove=True)
     assert verdict(honest, "bound") is verdict(honest, "status") is Verdict.CONFIRMED
 
@@ -306,7 +306,7 @@ def test_check_names_false_claims_and_exits_4(tmp_path: Path) -> None:
     done = run("check", instance, result, "--json", "--prove")
     assert done.returncode == 4
     document = json.loads(done.stdout)
-    assert document["proof"]["status"] == "OPTIMAL"
+    assert document["again"]["status"] == "OPTIMAL"
     false = {c["claim"] for c in document["claims"] if c["verdict"] == "false"}
     assert false == {"objective", "bound", "gap", "trace"}
     done = run("check", instance, result, "--capacity", "20")

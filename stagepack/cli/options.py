@@ -14,6 +14,7 @@ from stagepack.errors import InputError
 from stagepack.result import Result, Status, Termination
 
 EXIT_NOTHING, EXIT_INPUT, EXIT_INFEASIBLE, EXIT_VIOLATIONS = 1, 2, 3, 4
+EXIT_UNVERIFIED, EXIT_STOPPED = 5, 6
 EXIT_INTERNAL, EXIT_INTERRUPTED = 70, 130
 
 # Groups of options in the help.
@@ -145,6 +146,7 @@ def exit_code(result: Result[Any]) -> int:
     """Return the exit code of a command that solved something."""
     if result.status is Status.INFEASIBLE:
         return EXIT_INFEASIBLE
+    stopped = result.termination is Termination.INTERRUPTED
     if result.solution is not None:
-        return 0
-    return EXIT_INTERRUPTED if result.termination is Termination.INTERRUPTED else EXIT_NOTHING
+        return EXIT_STOPPED if stopped else 0
+    return EXIT_INTERRUPTED if stopped else EXIT_NOTHING

@@ -13,6 +13,7 @@ import numpy as np
 from stagepack import solvers
 from stagepack.contracts import Number, SolutionT
 from stagepack.errors import InputError
+from stagepack.evidence import TOLD
 from stagepack.formulations.base import Formulation
 from stagepack.linear import Array
 from stagepack.methods import Settings
@@ -172,7 +173,7 @@ def run_model(
     def on_bound(raw: float) -> None:
         if math.isfinite(raw):
             bound = model.lower_bound(raw, engine.tolerance)
-            progress.raise_bound(bound_value(bound), source)
+            progress.raise_bound(bound_value(bound), source, TOLD)
 
     if work is None and settings.deterministic and settings.time_limit is not None:
         within: float | None = max(0.0, settings.time_limit - pace * model.loading)

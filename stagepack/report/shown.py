@@ -221,16 +221,16 @@ def check_lines(found: ResultCheck) -> list[str]:
     counts = Counter(claim.verdict for claim in found.claims)
     if counts:
         lines.append("claims: " + ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v]))
-    open_ones = [c for c in found.claims if c.verdict is Verdict.UNVERIFIED]
-    if open_ones and found.proof is None:
-        names = ", ".join(claim.name for claim in open_ones)
-        lines.append(f"{names}: cannot be recomputed from a file; --prove solves again")
-    if found.proof is not None:
-        lines += map(str, open_ones)
-        proof = found.proof
-        value, bound = value_of(proof.objective), value_of(proof.bound)
-        status = as_text.standing(proof.status, proof.objective, problem)
-        lines.append(f"solved again: {status}, objective {value}, bound {bound}")
+    if found.valid and found.unverified:
+        names = " and ".join(claim.name for claim in found.unverified)
+        lines.append(f"solution valid; {names} not verified")
+    lines += map(str, found.unverified)
+    if found.unverified and not found.again and problem is not None:
+        lines.append("--prove solves again, by other code")
+    for again in found.again:
+        value, bound = value_of(again.objective), value_of(again.bound)
+        status = as_text.standing(again.status, again.objective, problem)
+        lines.append(f"solved again by {again.method}: {status}, objective {value}, bound {bound}")
     return lines
 
 
@@ -263,7 +263,8 @@ def _headlines(result: Result[Solution]) -> Head:
     figures = []
     if result.objective is not None or result.bound is not None:
         named = f" ({result.objective_name})" if result.objective_name else ""
-        source = f" ({result.bound_source})" if result.bound_source else ""
+        sources = filter(None, (result.bound_source, result.proof))
+        source = f" ({'; '.join(sources)})" if result.bound_source else ""
         figures = [
             f"objective{named} {_worth(result, result.objective)}",
             f"bound {_worth(result, result.bound)}{source}",

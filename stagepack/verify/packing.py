@@ -1,0 +1,10 @@
+"""Proofs of packings: why no placement is lower, or none fits."""
+
+from __future__ import annotations
+
+from stagepack.verify.rules import Rules
+
+RULES: Rules = {}
+
+UNAIDED: tuple[str, ...] = ()
+"""Rules that need no evidence, in the order in which they are tried."""
