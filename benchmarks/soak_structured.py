@@ -19,7 +19,7 @@ import faulthandler
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from benchmarks import soak_groups
@@ -143,7 +143,7 @@ class Soak:
         print(f"{self.wrong} disagreements")
 
 
-def disagreements(claims: list[Claim], fit: bool) -> Iterator[str]:
+def disagreements(claims: Sequence[Claim], fit: bool) -> Iterator[str]:
     """Yield what claims about one instance contradict; `fit`: any answer is as good as others."""
     found = {name: value for name, _, value, _ in claims if value is not None}
     if not found:
