@@ -3,8 +3,9 @@
     python -m benchmarks.soak --instances 5000 --seed 0
 
 Instances of up to 9 layers and 4 devices with every feature at random (objectives, shared keys,
-variables, memory, unlike devices and links, training, free order, tables); one line a method with
-what it proved, and every disagreement in full.  Exit code 1 if there is any.
+variables, memory, unlike devices and links, training, free order, tables), and structured ones
+among them; one line a method with what it proved, and every disagreement in full.  Exit code 1 if
+there is any.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from stagepack.errors import StagepackError
 from stagepack.result import Status
 from stagepack.solve import methods, solve
+from tests import structured
 from tests.random_pipelines import optimum, random_instance
 
 
@@ -27,6 +29,8 @@ def soak(instances: int, seed: int, layers: int, devices: int, engines_every: in
     wrong = 0
     for number in range(seed, seed + instances):
         instance = random_instance(number, largest_n=layers, largest_k=devices)
+        if number % structured.EVERY == 0:
+            instance = structured.small("pipeline", number)
         best = optimum(instance)
         slack = instance.tolerance * max(1.0, abs(best[0])) if best else 0.0
         for info in methods(instance):

@@ -3,10 +3,10 @@
     python -m benchmarks.soak_graphs --instances 3000 --nodes 4-6
     python -m benchmarks.soak_graphs --instances 500 --nodes 8-14 --engines-every 4 --tries 5000
 
-The graphs have random options (:mod:`tests.random_graphs`).  Small graphs are also solved by trying
-every assignment; on larger ones, methods are compared with the best answer that any method proved.
-Prints one line for each method with the number of its proofs, and all disagreements; progress goes
-to stderr.  The exit code is 1 if there is any disagreement.
+The graphs have random options (:mod:`tests.random_graphs`); some are structured.  Small graphs are
+also solved by trying every assignment; on larger ones, methods are compared with the best answer
+that any method proved.  Prints one line for each method with the number of its proofs, and all
+disagreements; progress goes to stderr.  The exit code is 1 if there is any disagreement.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import numpy as np
 from stagepack.errors import StagepackError
 from stagepack.result import Result, Status
 from stagepack.solve import methods, solve
+from tests import structured
 from tests.random_graphs import brute_force, random_instance
 
 SLACK = 1e-9
@@ -78,6 +79,8 @@ def soak(instances: int, seed: int, nodes: tuple[int, int], engines_every: int, 
                   file=sys.stderr, flush=True)  # fmt: skip
         rng = np.random.default_rng([number, nodes[0]])
         instance = random_instance(rng, int(rng.integers(nodes[0], nodes[1] + 1)))
+        if number % structured.EVERY == 0:
+            instance = structured.small("graph", number)
         results: list[tuple[str, bool, Result[Any]]] = []
         for info in methods(instance):
             if not info.available or (info.engines and number % engines_every):
