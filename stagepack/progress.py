@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from stagepack import memory
 from stagepack.contracts import Number, SolutionT
-from stagepack.errors import CheckError
+from stagepack.errors import CheckError, ContradictionError
 from stagepack.result import Event, EventKind, Status, Termination, Trace, relative_gap, slack
 
 WholeT = TypeVar("WholeT")
@@ -180,6 +180,10 @@ class Progress(Generic[SolutionT]):
         self.objective: Number | None = None
         self.bound: Number | None = None
         self.bound_source = ""
+        self.contradictions: list[str] = []  # what engines said of it that is known to be false
+        self._sure: tuple[Number | None, str] = (None, "")  # the best bound of no engine
+        self._claims: set[str] = set()  # engines that gave bounds
+        self._distrusted: set[str] = set()
         self.infeasible_reason: str | None = None
         self.reason = ""
         self.engine = ""
@@ -304,6 +308,10 @@ class Progress(Generic[SolutionT]):
                 if objective == self.objective:
                     self._prefer(solution)
                 return False, ()
+            if self._contradict(objective, self.bound) and self.bound_source in self._claims:
+                self.disbelieve(
+                    self.bound_source, f"proved a bound above {objective:,}, a valid one"
+                )
             self._require_consistent(objective, self.bound, source)
             self.solution, self.objective, self._second = solution, objective, None
             self.trace.events.append(Event(self.elapsed, EventKind.INCUMBENT, objective, source))
@@ -323,13 +331,32 @@ class Progress(Generic[SolutionT]):
         if second < self._second:
             self.solution, self._second = solution, second
 
-    def raise_bound(self, bound: Number | None, source: str) -> None:
-        """Record that no solution is better than `bound`, if that is news."""
+    def raise_bound(self, bound: Number | None, source: str, *, claimed: bool = False) -> None:
+        """Record that no solution is better than `bound`, if that is news.
+
+        Parameters
+        ----------
+        bound : int, float or None
+        source : str
+            Who proved it.
+        claimed : bool
+            Whether an engine says so: one whose word a valid solution contradicts, before or
+            later, is believed no more, and all its bounds are dropped.
+        """
         if bound is None or not math.isfinite(bound):
             return
         with self._lock:
-            if self._closed or (self.bound is not None and bound <= self.bound):
+            if self._closed or source in self._distrusted:
                 return
+            if not claimed and (self._sure[0] is None or bound > self._sure[0]):
+                self._sure = bound, source
+            if self.bound is not None and bound <= self.bound:
+                return
+            if claimed and self._contradict(self.objective, bound):
+                self.disbelieve(source, f"proved a bound above {self.objective:,}, a valid one")
+                return
+            if claimed:
+                self._claims.add(source)
             self._require_consistent(self.objective, bound, source)
             self.bound, self.bound_source = bound, source
             self.trace.events.append(Event(self.elapsed, EventKind.BOUND, bound, source))
@@ -345,7 +372,9 @@ class Progress(Generic[SolutionT]):
     def prove_infeasible(self, reason: str) -> None:
         """Record that the instance has no solution, and why."""
         if self.solution is not None:
-            raise CheckError(f"called infeasible although a valid solution is known: {reason}")
+            raise ContradictionError(
+                f"called infeasible although a valid solution is known: {reason}"
+            )
         self.infeasible_reason = reason
 
     def close(self) -> None:
@@ -356,12 +385,39 @@ class Progress(Generic[SolutionT]):
     def _require_consistent(
         self, objective: Number | None, bound: Number | None, source: str
     ) -> None:
-        if objective is None or bound is None:
-            return
-        if bound > objective + self._slack(objective):
+        if self._contradict(objective, bound):
             raise CheckError(
                 f"{source}: the bound {bound:,} exceeds the value {objective:,} of a valid solution"
             )
+
+    def _contradict(self, objective: Number | None, bound: Number | None) -> bool:
+        """Whether a bound says that a solution of some value cannot be."""
+        if objective is None or bound is None:
+            return False
+        return bound > objective + self._slack(objective)
+
+    def disbelieve(self, source: str, said: str) -> None:
+        """Report what an engine said that cannot be true, and drop all its bounds.
+
+        Parameters
+        ----------
+        source : str
+            The engine, as it calls itself in :meth:`raise_bound`.
+        said : str
+        """
+        with self._lock:
+            self._distrusted.add(source)
+            self.trace.events = [
+                event
+                for event in self.trace.events
+                if event.kind != EventKind.BOUND or event.source != source
+            ]
+            if self.bound_source == source:
+                self.bound, self.bound_source = self._sure
+            note = f"{source} {said}: it is not believed, and its bounds are dropped"
+            if note not in self.contradictions:
+                self.contradictions.append(note)
+        log.warning("%s", note)
 
     @property
     def interrupted(self) -> bool:
@@ -480,6 +536,11 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
         """Note that the run starts from what it was given, and so does the whole."""
         super().take_start()
         self.whole.take_start()
+
+    def disbelieve(self, source: str, said: str) -> None:
+        """Report, of the whole run as well, what an engine said that cannot be true."""
+        super().disbelieve(source, said)
+        self.whole.disbelieve(source, said)
 
     def _count_setup(self, seconds: float) -> None:
         super()._count_setup(seconds)

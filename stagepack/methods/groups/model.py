@@ -48,7 +48,7 @@ class Relaxed(Part[Boundaries, GroupingSolution]):
 
     def _pass_on(self, bound: Number, source: str) -> None:
         if self._proves and self.partition.decided:
-            self.whole.raise_bound(bound, source)
+            self.whole.raise_bound(bound, source, claimed=True)
 
 
 def solve(

@@ -268,7 +268,7 @@ class Choices:
         def without() -> None:
             if safe:
                 value = self.raised(choice, UNLIMITED if upper is None else upper)
-                progress.raise_bound(value, f"{progress.engine or name} ({name})")
+                progress.raise_bound(value, f"{progress.engine or name} ({name})", claimed=True)
 
         try:
             seconds = run_model(
