@@ -241,7 +241,8 @@ def _result(
     reason = progress.infeasible_reason or progress.reason
     if status is Status.UNKNOWN and not reason:
         reason = NOTHING[termination]
-    said = [reason, getattr(instance, "proviso", ""), _unused_start(progress, run)]
+    said = [reason, *progress.contradictions]
+    said += [getattr(instance, "proviso", ""), _unused_start(progress, run)]
     result: Result[SolutionT] = Result(
         status=status,
         termination=termination,
