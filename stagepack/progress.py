@@ -140,6 +140,11 @@ class Progress(Generic[SolutionT]):
         Of solutions of equal objective the one with the least of this is kept.
     by_clock : bool
         Whether the clock may say when something is told; else equal runs tell, and stop, alike.
+
+    Attributes
+    ----------
+    failure : BaseException or None
+        What `on_incumbent` or `on_bound` raised, which ends the run; nothing is told after it.
     """
 
     def __init__(
@@ -172,6 +177,7 @@ class Progress(Generic[SolutionT]):
         self._interrupted = False
         self._closed = False
         self._stopped: Termination | None = None
+        self.failure: BaseException | None = None
         self._clock: Callable[[], float] | None = None
         self._offered = self._started
         self._checking = 0.0
@@ -320,9 +326,17 @@ class Progress(Generic[SolutionT]):
             self.trace.events.append(Event(self.elapsed, EventKind.INCUMBENT, objective, source))
             bound = self.bound
         log.debug("%.3fs incumbent %s (%s)", self.elapsed, objective, source)
-        if self._on_incumbent is not None:
-            self._on_incumbent(solution, objective, bound)
+        self._tell(self._on_incumbent, solution, objective, bound)
         return True, ()
+
+    def _tell(self, called: Callable[..., None] | None, *news: object) -> None:
+        if called is None or self.failure is not None:
+            return
+        try:
+            called(*news)
+        except BaseException as error:
+            self.failure = error
+            raise
 
     def _prefer(self, solution: SolutionT) -> None:
         """Keep a solution of equal objective if it has less of the secondary one."""
@@ -372,8 +386,7 @@ class Progress(Generic[SolutionT]):
             self.bound, self.bound_source, self.evidence = bound, source, evidence
             self.trace.events.append(Event(self.elapsed, EventKind.BOUND, bound, source))
         log.debug("%.3fs bound %s (%s)", self.elapsed, bound, source)
-        if self._on_bound is not None:
-            self._on_bound(bound, source)
+        self._tell(self._on_bound, bound, source)
 
     def confirm_warm_start(self, value: Number, source: str) -> None:
         """Record that an engine took the solution it was given, worth `value`, as its first."""
@@ -432,8 +445,8 @@ class Progress(Generic[SolutionT]):
 
     @property
     def interrupted(self) -> bool:
-        """Whether the run was asked to end."""
-        return self._interrupted
+        """Whether the run was asked to end, by an exception of a callback or otherwise."""
+        return self._interrupted or self.failure is not None
 
     def interrupt(self) -> None:
         """Ask the run to end with what it has (Ctrl-C, or a caller's own thread)."""
@@ -457,7 +470,7 @@ class Progress(Generic[SolutionT]):
 
     def stop_reason(self) -> Termination | None:
         """Return why the run should stop now, or None if it should go on."""
-        if self._interrupted:
+        if self.interrupted:
             return Termination.INTERRUPTED
         if self.proved:
             return Termination.PROVED
