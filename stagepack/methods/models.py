@@ -13,7 +13,7 @@ import numpy as np
 from stagepack import solvers
 from stagepack.contracts import Number, SolutionT
 from stagepack.errors import InputError
-from stagepack.evidence import TOLD
+from stagepack.evidence import SEARCHED, TOLD
 from stagepack.formulations.base import Formulation
 from stagepack.linear import Array
 from stagepack.methods import Settings
@@ -195,6 +195,8 @@ def run_model(
         _record_start(progress, start_value, outcome, source)
     if outcome.status is Status.INFEASIBLE:
         conclude_infeasible()
+        if progress.infeasible_reason is not None and progress.evidence == SEARCHED:
+            progress.evidence = TOLD
     else:
         if outcome.values is not None:
             on_solution(outcome.values, outcome.bound)
