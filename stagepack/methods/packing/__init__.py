@@ -179,3 +179,10 @@ def prove(
     proof.load(instance)
     found: Evidence | None = proof.prove(instance, bound, keep_going)
     return found
+
+
+def shared(instance: LmemPacking) -> str:
+    """Return which code all methods share on which a proof rests; "" for none."""
+    if instance.conflicts is None:
+        return ""
+    return "all methods see conflicts through the same cover by cliques"
