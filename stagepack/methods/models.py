@@ -13,7 +13,7 @@ import numpy as np
 from stagepack import solvers
 from stagepack.contracts import Number, SolutionT
 from stagepack.errors import ContradictionError, InputError
-from stagepack.evidence import TOLD
+from stagepack.evidence import SEARCHED, TOLD
 from stagepack.formulations.base import Formulation
 from stagepack.linear import Array
 from stagepack.methods import Settings
@@ -204,6 +204,8 @@ def run_model(
             conclude_infeasible()
         except ContradictionError as error:
             progress.disbelieve(source, f"finds no solution although there is one ({error})")
+        if progress.infeasible_reason is not None and progress.evidence == SEARCHED:
+            progress.evidence = TOLD
     else:
         if outcome.values is not None:
             on_solution(outcome.values, outcome.bound)
