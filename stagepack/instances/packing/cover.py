@@ -12,7 +12,7 @@ import numpy as np
 
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing import cover_kernels as kernels
-from stagepack.instances.packing.cover_kernels import BEGIN, COUNT, FILLED, Cover, Rows
+from stagepack.instances.packing.cover_kernels import BEGIN, COUNT, FILLED, SPARE, Cover, Rows
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.profile import Array
 
@@ -70,11 +70,13 @@ def clique_cover(
     n, m = len(weight), len(low)
     order = np.argsort(-weight, kind="stable")
     candidate, gain = np.empty((2, n), dtype=np.int64)
+    # One for each node and two for each edge: `Cover` says why no more are written.
     node, clique = np.empty((2, n + 2 * m), dtype=np.int32)
-    found = Cover(np.zeros(m, bool), candidate, gain, node, clique, np.zeros(6, np.int64))
+    found = Cover(np.zeros(m, bool), candidate, gain, node, clique, np.zeros(7, np.int64))
     rows = _rows(low, high, order, keep_going)
     whole = False
     if rows is not None:
+        found.state[SPARE] = np.count_nonzero(np.diff(rows.ptr))
         while not (whole := kernels.cover(order, weight, rows, found, PART)) and keep_going():
             pass
     begin, end, count = found.state[[BEGIN, FILLED, COUNT]].tolist()

@@ -15,10 +15,10 @@ from stagepack.instances.compiled import compiled, step
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-INDEX, AT, BEGIN, FILLED, COUNT, LEFT = range(6)
+INDEX, AT, BEGIN, FILLED, COUNT, LEFT, SPARE = range(7)
 """Entries of the state of a cover: which node of the order cliques start from, and its next
 position; where the clique at hand begins and all members end; cliques that are complete;
-candidates for the one at hand."""
+candidates for the one at hand; places left for members that cover no new edge."""
 
 
 class Rows(NamedTuple):
@@ -45,14 +45,21 @@ class Rows(NamedTuple):
 class Cover(NamedTuple):
     """Cliques so far; see :func:`cover`.
 
+    Calls may end after any member: the clique at hand, its candidates and what they would cover
+    are all here, and nothing is set up by a first call.
+
     Attributes
     ----------
     covered : ndarray of bool, shape (m,)
     candidate, gain : ndarray of int64, shape (n,)
-        What may join the clique at hand, and how many new edges each would cover.
+        What may join the clique at hand, and how many new edges each would cover.  Candidates are
+        different nodes.
     node, clique : ndarray of int32, shape (n + 2 m,)
-        Members, clique by clique; a node alone is one.
-    state : ndarray of int64, shape (6,)
+        Members, clique by clique; a node alone is one.  Of n + 2 m places each node without edges
+        takes one, and each edge that is covered for the first time gives two: enough for the two
+        that a clique begins with, and for each that joins and covers a new edge.  Others join
+        while places are left over (`SPARE`: at first one for each node with edges).
+    state : ndarray of int64, shape (7,)
     """
 
     covered: Array
@@ -154,7 +161,10 @@ def _position(node: int, row: int, rows: Rows) -> int:
 
 @step
 def _open(i: int, at: int, rows: Rows, found: Cover) -> int:
-    """Begin a clique with an edge of node i; return the steps that took."""
+    """Begin a clique with an edge of node i; return the steps that took.
+
+    Its two ends take the two places that the edge gives (see :class:`Cover`).
+    """
     ptr, state = rows.ptr, found.state
     best = rows.other[rows.ranked[at]]
     found.covered[rows.edge[rows.ranked[at]]] = True
@@ -176,7 +186,10 @@ def _open(i: int, at: int, rows: Rows, found: Cover) -> int:
 
 @step
 def _grow(weight: Array, rows: Rows, found: Cover) -> int:
-    """Add the best candidate to the clique at hand; return the steps that took."""
+    """Add the best candidate to the clique at hand; return the steps that took.
+
+    One that covers no new edge joins while there are places to spare; else the clique is complete.
+    """
     candidate, gain, state = found.candidate, found.gain, found.state
     left, top = state[LEFT], 0
     for r in range(1, left):
@@ -189,6 +202,10 @@ def _grow(weight: Array, rows: Rows, found: Cover) -> int:
             better = c < b
         if better:
             top = r
+    if gain[top] == 0 and state[SPARE] == 0:
+        state[LEFT] = 0
+        return int(left)
+    state[SPARE] += 2 * gain[top] - 1
     best = candidate[top]
     for r in range(state[BEGIN], state[FILLED]):
         found.covered[rows.edge[_position(found.node[r], best, rows)]] = True
