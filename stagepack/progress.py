@@ -326,9 +326,18 @@ class Progress(Generic[SolutionT]):
             self.solution, self._second = solution, second
 
     def raise_bound(self, bound: Number | None, source: str, evidence: Evidence = SEARCHED) -> None:
-        """Record that no solution is better than `bound`, if that is news.
+        """Record that no solution is better than a bound, if that is news.
 
         An equal bound is news where more can be seen of its evidence: then this is kept.
+
+        Parameters
+        ----------
+        bound : int or float or None
+            None and infinities are no news.
+        source : str
+            How it was proved.
+        evidence : Evidence
+            What of it can be verified by others.
         """
         if bound is None or not math.isfinite(bound):
             return

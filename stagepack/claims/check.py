@@ -83,7 +83,7 @@ def check_result(
         violations=case.violations,
         objective=case.objective,
         claims=tuple(claims(case)) if something else (),
-        again=None if case.again is None else case.again.result,
+        again=tuple(again.result for again in case.again),
         problem=instance,
     )
 

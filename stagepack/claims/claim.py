@@ -78,8 +78,8 @@ class ResultCheck(Shown):
     objective : int or float or None
         Objective value of a valid solution.
     claims : tuple of Claim
-    again : Result or None
-        The result of solving again.
+    again : tuple of Result
+        The results of solving again.
     problem : instance of any problem
         The instance itself.
     """
@@ -89,7 +89,7 @@ class ResultCheck(Shown):
     violations: tuple[Violation, ...]
     objective: Number | None
     claims: tuple[Claim, ...] = ()
-    again: Result[Solution] | None = None
+    again: tuple[Result[Solution], ...] = ()
     problem: Instance | None = None
 
     def _line(self) -> str:
@@ -108,14 +108,14 @@ class ResultCheck(Shown):
 
     @property
     def unverified(self) -> tuple[Claim, ...]:
-        """Bound and status, as far as claimed and neither shown to be true nor false.
+        """Bound and status, of levels too, as far as neither shown to be true nor false.
 
         Times and incumbents of a run are never verified, and not among these.
         """
         return tuple(
             claim
             for claim in self.claims
-            if claim.name in PROVABLE and claim.verdict is Verdict.UNVERIFIED
+            if claim.name.rpartition(": ")[2] in PROVABLE and claim.verdict is Verdict.UNVERIFIED
         )
 
     def to_dict(self) -> JsonObject:
@@ -128,10 +128,12 @@ class ResultCheck(Shown):
             "violations": [{"rule": v.rule, "detail": v.detail} for v in self.violations],
             "claims": [claim.to_dict() for claim in self.claims],
         }
-        if self.again is not None:
-            found = self.again.to_dict()
-            keys = ("status", "termination", "objective", "bound", "bound_source", "solution")
-            document["again"] = {key: found[key] for key in (*keys, "method", "runtime")}
+        if self.again:
+            keys = ("method", "status", "termination", "objective", "bound", "bound_source")
+            document["again"] = [
+                {key: found.to_dict()[key] for key in (*keys, "proof", "solution", "runtime")}
+                for found in self.again
+            ]
         return document
 
 

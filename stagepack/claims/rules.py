@@ -34,7 +34,7 @@ class Case:
         Whether the document is of another instance.
     finding : Finding or None
         What verifying the bound, or that nothing is feasible, came to; None where neither is said.
-    again : Again or None
+    again : tuple of Again
         What solving again came to.
     """
 
@@ -45,7 +45,7 @@ class Case:
     objective: Number | None
     foreign: bool
     finding: Finding | None = None
-    again: Again | None = None
+    again: tuple[Again, ...] = ()
 
     def slack(self, value: Number) -> Number:
         """Return by how much another figure may differ from `value`, and be called equal."""
@@ -62,7 +62,7 @@ class Case:
     @property
     def best(self) -> Number | None:
         """The least value of a solution that is known."""
-        values = [self.objective, self.again.result.objective if self.again else None]
+        values = [self.objective, *(again.result.objective for again in self.again)]
         return min((value for value in values if value is not None), default=None)
 
 
@@ -73,12 +73,20 @@ class Again:
     Attributes
     ----------
     result : Result
-    independent : bool
-        Whether its method shares no code with what made the claim, so that it can confirm it.
+    shares : str
+        Which code its method shares with what made the claim, so that it cannot confirm it; "" for
+        none.
     """
 
     result: Result[Solution]
-    independent: bool
+    shares: str
+
+    def proves(self, bound: Number | None, tolerance: float) -> bool:
+        """Whether it has come to a bound, too; None: to there being no solution."""
+        if self.result.status is Status.INFEASIBLE or bound is None:
+            return self.result.status is Status.INFEASIBLE
+        own = self.result.bound
+        return own is not None and bound - own <= slack(own, tolerance)
 
 
 class Judgement(NamedTuple):
@@ -207,25 +215,15 @@ def _shown(case: Case, bound: Number | None) -> Judgement:
     if case.finding is not None and case.finding.shown:
         return Judgement(Verdict.CONFIRMED, bound, f"verified: {case.finding.how}")
     why = UNPROVED if case.finding is None else case.finding.detail
-    if case.again is None:
-        return Judgement(Verdict.UNVERIFIED, None, f"not verified: {why}")
-    again, method = case.again.result, case.again.result.method
-    if again.status is Status.INFEASIBLE:
-        proved, agrees = "nothing is feasible", True
-    else:
-        proved = f"no more than {short(again.bound)}"
-        if bound is not None and again.bound is not None:
-            agrees = not case.above(bound, again.bound)
-            proved = f"{short(again.bound)} ({again.bound_source})" if agrees else proved
-        else:
-            agrees = False
-    if agrees and case.again.independent:
-        return Judgement(Verdict.CONFIRMED, again.bound, f"{method} proved {proved}")
-    if agrees:
-        shares = f"{method} proved {proved}, too, but shares code with what is to be verified"
-        return Judgement(Verdict.UNVERIFIED, again.bound, f"not verified: {shares}")
-    detail = f"not verified: {method} proved {proved}"
-    return Judgement(Verdict.UNVERIFIED, again.bound, detail)
+    for again in case.again:
+        by = again.result.method
+        if again.proves(bound, case.instance.tolerance):
+            if not again.shares:
+                return Judgement(Verdict.CONFIRMED, bound, f"{by} proved it, too, by other code")
+            why = f"{by} proved it, too, which verifies nothing: {again.shares}"
+        elif again.result.bound is not None:
+            why = f"{by} proved no more than {short(again.result.bound)}"
+    return Judgement(Verdict.UNVERIFIED, None, f"not verified: {why}")
 
 
 def _proof(case: Case, claimed: object) -> Judgement:
@@ -285,10 +283,11 @@ def _status(case: Case, claimed: object) -> Judgement:
 
 
 def _infeasible(case: Case) -> Judgement:
-    if case.again is not None and case.again.result.solution is not None:
-        value = short(case.again.result.objective)
-        detail = f"solving again found a solution worth {value}"
-        return Judgement(case.wrong(), str(case.again.result.status), detail)
+    for again in case.again:
+        if again.result.solution is not None:
+            value = short(again.result.objective)
+            detail = f"solving again found a solution worth {value}"
+            return Judgement(case.wrong(), str(again.result.status), detail)
     return _shown(case, None)._replace(recomputed=None)
 
 

@@ -224,12 +224,10 @@ def check_lines(found: ResultCheck) -> list[str]:
     if found.valid and found.unverified:
         names = " and ".join(claim.name for claim in found.unverified)
         lines.append(f"solution valid; {names} not verified")
-    open_ones = [c for c in found.claims if c.verdict is Verdict.UNVERIFIED]
-    lines += map(str, open_ones)
-    if found.unverified and found.again is None:
+    lines += map(str, found.unverified)
+    if found.unverified and not found.again and problem is not None:
         lines.append("--prove solves again, by other code")
-    if found.again is not None:
-        again = found.again
+    for again in found.again:
         value, bound = value_of(again.objective), value_of(again.bound)
         status = as_text.standing(again.status, again.objective, problem)
         lines.append(f"solved again by {again.method}: {status}, objective {value}, bound {bound}")

@@ -43,6 +43,9 @@ CLUSTERED = 50
 class Partition:
     """Groups of consecutive operators, and what is known of them.
 
+    A search that the clock has stopped may be called again with the same ones: it goes on from what
+    is known by then.
+
     Parameters
     ----------
     instance : LayerGrouping
@@ -70,6 +73,7 @@ class Partition:
         self._ends: dict[int, Ends] = {}
         self._stops: Sequence[int] | None = None
         self._known = 0
+        self._clusters: Partition | None = None
         self._reach = np.full(self.instance.n + 1, FAR, np.int64)
         self._reach[0] = 0
         self._before = np.zeros(self.instance.n + 1, np.int64)
@@ -81,6 +85,18 @@ class Partition:
     def decided(self) -> bool:
         """Whether every placement asked for was found, or proved impossible."""
         return self._placements.decided
+
+    def clusters(self, longest: int) -> Partition:
+        """Return the groups of so many operators at most; the same ones when asked again."""
+        if self._clusters is None:
+            self._clusters = Partition(
+                self.instance,
+                self.keep_going,
+                eager=True,
+                before_search=self.before_search,
+                longest=longest,
+            )
+        return self._clusters
 
     def look(self) -> None:
         """Raise :class:`.Stopped` once the clock says no."""
@@ -259,12 +275,5 @@ def clustered(partition: Partition) -> GroupingSolution | None:
     size = n // CLUSTERED
     if size <= 1:
         return solve(partition)
-    clusters = Partition(
-        partition.instance,
-        partition.keep_going,
-        eager=True,
-        before_search=partition.before_search,
-        longest=size,
-    )
-    inner = solve(clusters)
+    inner = solve(partition.clusters(size))
     return None if inner is None else solve(partition, stops=inner.boundaries)

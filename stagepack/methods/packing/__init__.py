@@ -152,3 +152,10 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         engines=("cp-sat",),
     ),
 )
+
+
+def shared(instance: LmemPacking) -> str:
+    """Return which code all methods share on which a proof rests; "" for none."""
+    if instance.conflicts is None:
+        return ""
+    return "all methods see conflicts through the same cover by cliques"

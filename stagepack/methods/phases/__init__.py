@@ -103,3 +103,8 @@ METHODS: tuple[Method[PhaseSchedule, PhaseSolution], ...] = (
         engines=("cp-sat",),
     ),
 )
+
+
+def shared(_: PhaseSchedule) -> str:
+    """Return which code all methods share on which a proof rests."""
+    return "all methods ask the same code what a phase may cost"

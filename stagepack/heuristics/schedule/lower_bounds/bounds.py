@@ -180,7 +180,7 @@ def one_machine(
         order = np.lexsort((head, np.repeat(np.arange(len(first) - 1), np.diff(first))))
     looks.at(SORT * len(head))
     state = np.array([0, 0, 0, -FAR, -FAR, 0])
-    rest, heap = duration.copy(), np.empty_like(head)
+    rest, heap = duration.copy(), np.empty_like(head)  # at most all jobs are there at once
     while not kernels.machines(first, order, head, rest, tail, heap, state, PART):
         looks.at(int(state[5]))
     looks.at(int(state[5]))
