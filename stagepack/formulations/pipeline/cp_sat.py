@@ -259,11 +259,11 @@ class CpSat(PipelineModel):
         """
         high = min(high, self._most)
         costs = None
-        if self.values is not None and self.exact:
+        if self.values is not None:
             costs = self.values.compute if name == "C" else self.values.transfer
         if costs is None or len(costs) > FEW_COSTS:
             return self.model.new_int_var(low, high, name)
-        steps = costs // self.unit
+        steps = distinct(-(-costs // self.unit))
         some = steps[(steps >= low) & (steps <= high)].tolist()
         domain = self._cp.Domain.from_values(some or [high])
         return self.model.new_int_var_from_domain(domain, name)

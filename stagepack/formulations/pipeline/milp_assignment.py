@@ -53,11 +53,10 @@ import itertools
 import math
 from collections.abc import Iterator
 from functools import cached_property
-from types import MappingProxyType
 
 import numpy as np
 
-from stagepack.formulations.base import LARGEST_STEPS, LOOSE
+from stagepack.formulations.base import LARGEST_STEPS, InSteps
 from stagepack.formulations.pipeline.frame import (
     UNLIMITED,
     Slot,
@@ -81,7 +80,7 @@ MOST_REACHES = 8
 """Furthest ends of so many kinds of stages are kept for the next ones."""
 
 
-class MilpAssignment(PipelineModel):
+class MilpAssignment(InSteps[PipelinePartition, PipelineSolution], PipelineModel):
     """The assignment model as a `Linear`, for a fixed order of devices, all used.
 
     Only what the windows W_i leave open becomes a variable; elsewhere y is 0, 1 or the y of an
@@ -90,8 +89,6 @@ class MilpAssignment(PipelineModel):
 
     Parameters and other attributes are those of :class:`PipelineModel`.
     """
-
-    parameters = MappingProxyType({"tolerance": LOOSE})
 
     def build(self) -> None:
         """Build the model, or find out that the ends of the chain do not meet."""
