@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
+from stagepack.errors import InputError
 from stagepack.linear import Array
 
 Instance = TypeVar("Instance")
@@ -141,6 +142,27 @@ class Formulation(ABC, Generic[Instance, Solution]):
     @abstractmethod
     def worth(self, steps: int) -> int:
         """Return the least value of a solution whose objective is so many whole steps."""
+
+
+def require_objective(objective: str, *known: str) -> None:
+    """Refuse an objective that a model does not state.
+
+    Parameters
+    ----------
+    objective : str
+        Of the instance.
+    known : str
+
+    Raises
+    ------
+    InputError
+    """
+    if objective not in known:
+        raise InputError(
+            f"the model does not know {str(objective)!r}",
+            field="objective",
+            remedy=f"use {', '.join(known)}, or another method",
+        )
 
 
 class InSteps(Formulation[Instance, Solution]):

@@ -53,6 +53,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from functools import cached_property
+from typing import assert_never
 
 import numpy as np
 
@@ -373,8 +374,10 @@ class MilpAssignment(InSteps[PipelinePartition, PipelineSolution], PipelineModel
                     for row, term in zip(self._units[1:], (self._recvs, self._sends), strict=True):
                         if row[i].max() > least:
                             at_most(0, self.C + least - term(i))
-                case _:
+                case Objective.BOTTLENECK | Objective.TRANSFER_BOUNDED:
                     at_most(0, self.C + low - works)
+                case unknown:
+                    assert_never(unknown)
 
     def _transfer(self) -> None:
         """T >= sum of recv_ib s_bi + sum of send_ib s_b(i+1)."""

@@ -39,6 +39,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import assert_never
 
 import numpy as np
 
@@ -232,8 +233,10 @@ class MilpInterval(InSteps[PipelinePartition, PipelineSolution], PipelineModel):
                 return compute, recv + send
             case Objective.SUM:
                 return compute + recv + send, none
-            case _:
+            case Objective.OVERLAP:
                 return np.maximum(np.maximum(compute, recv), send), none
+            case unknown:
+                assert_never(unknown)
 
     def _most(self) -> tuple[int, int]:
         """Return what p and q of one arc may be at most."""
