@@ -104,6 +104,9 @@ def check_proof(
     """
     require_instance(instance)
     require_provable(instance)
+    time_limit = require_time(time_limit)
+    if not isinstance(proof, str | Path | Mapping):
+        raise InputError(f"{proof!r}", field="proof", remedy="give a file, or its document")
     replay = PROBLEMS[instance.kind].part("proof").check_proof
     found: ProofCheck = replay(instance, proof, time_limit=time_limit)
     return found
