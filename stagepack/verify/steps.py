@@ -66,7 +66,8 @@ def shortest_step_is(
     labels: dict[int, list[Label]] = {0: [(Fraction(0), 0)]}
     for stage in range(1, min(instance.k, last) + 1):
         found: dict[int, list[Label]] = {}
-        beyond = 0 if instance.fewer_stages else sum(sorted(lag[1:-1])[: instance.k - stage - 1])
+        more = 0 if instance.fewer_stages else max(0, instance.k - stage - 1)
+        beyond = sum(sorted(lag[1:-1])[:more])
         for at, known in labels.items():
             for longest, before in known:
                 for end in range(at + 1, last + 1):

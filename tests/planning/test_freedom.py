@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,3 +79,37 @@ def test_what_is_too_long_for_the_bound_is_tried_with_less_freedom(
 def test_devices_without_layers_are_no_matter() -> None:
     given = sp.PipelinePartition.from_arrays([3, 4], devices=4, fewer_stages=True)
     assert sp.plan_model(given, microbatches=4).objective == 3 + 4 * 4
+
+
+def graph(accelerators: int, seed: int = 0, **changes: Any) -> sp.GraphPartition:
+    """Return a small graph whose tensors take about as long as its nodes, on unlike devices."""
+    rng = np.random.default_rng(seed)
+    n = 8
+    given: dict[str, Any] = {
+        "time": rng.integers(5, 20, n),
+        "producer": range(n - 1),
+        "consumers": [sorted({at + 1, int(rng.integers(at + 1, n))}) for at in range(n - 1)],
+        "traffic": rng.integers(1, 30, n - 1),
+        "accelerators": accelerators,
+        "speeds": [1, 2, 1, 2][:accelerators],
+        "capacity": 1000,
+    }
+    return sp.GraphPartition.from_arrays(**{**given, **changes})
+
+
+def test_a_graph_on_one_device_waits_for_no_tensor() -> None:
+    given = {"producer": [0], "consumers": [[1]], "traffic": [3], "accelerators": 2}
+    plan = sp.plan_model(sp.GraphPartition.from_arrays([10, 10], **given), time_limit=1)
+    assert (plan.objective, plan.status, plan.check()) == (20, "OPTIMAL", ())
+
+
+@pytest.mark.parametrize("microbatches", [1, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_more_devices_than_a_graph_needs_make_no_plan_slower(seed: int, microbatches: int) -> None:
+    found = []
+    for accelerators in (1, 2, 4):
+        plan = sp.plan_model(graph(accelerators, seed), microbatches=microbatches, time_limit=1)
+        assert plan.check() == ()
+        assert plan.objective is not None
+        found.append(plan.objective)
+    assert found == sorted(found, reverse=True)

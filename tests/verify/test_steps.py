@@ -50,7 +50,7 @@ def shortest(chain: sp.PipelinePartition, *, split: bool) -> int | None:
     return min(found, default=None)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", [*range(16), 1068, 1099, 1116, 1118])
 @pytest.mark.parametrize("split", [False, True])
 def test_no_step_is_called_longer_than_it_is(seed: int, split: bool) -> None:
     chain = drawn(seed)

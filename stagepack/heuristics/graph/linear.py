@@ -269,7 +269,7 @@ class Hunt:
         """Return an order in which blocks of lower rank come first."""
         staging = self._staging
         n, nets = staging.n, len(staging.blocks.cost)
-        order, ready = np.empty((2, n), dtype=np.int32)
+        order, ready = np.empty((2, n), dtype=np.int32)  # each block becomes ready once
         lower = np.concatenate(([0], np.cumsum(np.bincount(rank))[:-1]))
         missing, placed = staging.missing.copy(), np.zeros(nets, dtype=np.int32)
         noise, end = (random or self._random).random(n), lower.copy()

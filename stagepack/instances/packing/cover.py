@@ -143,6 +143,7 @@ def _rows(low: Array, high: Array, order: Array, keep_going: Callable[[], bool])
     n, m = len(order), len(low)
     degree = np.bincount(low, minlength=n) + np.bincount(high, minlength=n)
     ptr = np.concatenate([[0], np.cumsum(degree)])
+    # Each edge is in the rows of both its ends, once.
     other, edge, back, ranked = np.empty((4, 2 * m), dtype=np.int32)
     rows = Rows(ptr, other, edge, back, ranked)
     cursor, above = ptr[:-1].copy(), np.empty(m, dtype=np.int32)

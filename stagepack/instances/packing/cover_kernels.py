@@ -86,7 +86,7 @@ def add_lower_neighbours(
     above : ndarray of int32, shape (m,)
         Written: where each edge stands in the row of its higher end.
     rows : Rows
-        Written.
+        Written.  A row is as long as its node has edges, each of which is written there once.
     """
     for e in range(begin, end):
         at = above[e] = cursor[high[e]]
@@ -131,7 +131,7 @@ def rank(order: Array, begin: int, most: int, cursor: Array, rows: Rows) -> int:
     cursor : ndarray of int64, shape (n,)
         The next free position of each row.
     rows : Rows
-        `ranked` is written.
+        `ranked` is written: every node writes one entry into the row of each of its neighbours.
     """
     steps = 0
     while begin < len(order) and steps < most:
@@ -236,7 +236,7 @@ def cover(order: Array, weight: Array, rows: Rows, found: Cover, most: int) -> b
     weight : ndarray of int64, shape (n,)
     rows : Rows
     found : Cover
-        Changed.
+        Changed; its class says why all members have room, and what calls go on with.
     most : int64
     """
     ptr, state, steps = rows.ptr, found.state, 0
@@ -282,7 +282,8 @@ def rest(low: Array, high: Array, begin: int, end: int, found: Cover, alone: Arr
         The ends of each edge.
     begin, end : int64
     found : Cover
-        Members and their number are written.
+        Members and their number are written.  An edge that is not covered has not given its two
+        places yet; these are what it takes.
     alone : ndarray of bool, shape (n,)
         Written: false for the ends of these edges.
     """
@@ -335,7 +336,7 @@ def enter_pieces(
     cursor : ndarray of int64, shape (blocks,)
         The next free position of each row.
     piece : tuple of two ndarrays of int64, shape (members,)
-        Clique and size, by row: written.
+        Clique and size, by row: written.  Rows are as long as :func:`count_pieces` counted.
     load : ndarray of int64, shape (cliques,)
         Sizes are added.
     """
