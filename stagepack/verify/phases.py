@@ -66,7 +66,7 @@ class Way(NamedTuple):
 
 def _path(instance: PhaseData, _: Mapping[str, Any], claimed: Claimed) -> None:
     tiles, steps = instance.io_tile_choices, 0
-    limit = math.inf if claimed.bound is None else claimed.bound
+    limit = math.inf if claimed.bound is None else math.ceil(claimed.bound)
     if len(tiles) * len(instance.microbatches) > MOST:
         raise UnprovedError("there are too many numbers of I/O tiles")
     for microbatch in instance.microbatches:
@@ -175,7 +175,7 @@ class _Group:
         self.moves = [traffic.moves(instance, figures, phase) for phase in self.phases]
         self.work = [traffic.compute(figures, phase) for phase in self.phases]
         rows = (instance.variables, instance.state, instance.sharding, instance.update)
-        columns = [row[first:end].tolist() for row in rows]
+        columns: list[list[int]] = [row[first:end].tolist() for row in rows]
         held, states, over, update = columns
         self.held, self.update = sum(held), sum(update)
         self.shards = sum(traffic.shard(w, r) for w, r in zip(held, over, strict=True))
