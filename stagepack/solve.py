@@ -21,7 +21,7 @@ from stagepack.evidence import VERIFIABLE
 from stagepack.instances.problem import PROBLEMS
 from stagepack.interrupts import Interruptible
 from stagepack.methods import AnyMethod, Settings
-from stagepack.progress import Progress
+from stagepack.progress import Progress, Stopped
 from stagepack.result import Result, Status, Termination
 from stagepack.shown import Shown, dataframe, some
 
@@ -199,7 +199,8 @@ def solve(
     )
     try:
         with Interruptible(progress):
-            chosen.run(instance, progress, settings)
+            with contextlib.suppress(Stopped):
+                chosen.run(instance, progress, settings)
             _strengthen(instance, progress, settings)
     except BaseException as error:
         if progress.failure is None:
@@ -230,7 +231,7 @@ def _strengthen(
     """Look for evidence that can be verified, where the proof at hand is none."""
     found = progress.evidence
     look = getattr(kinds.part(instance.kind, "methods"), "strengthen", None)
-    if look is None or found is None or found.proof in VERIFIABLE:
+    if look is None or found is None or found.proof in VERIFIABLE or progress.interrupted:
         return
 
     def keep_going() -> bool:
