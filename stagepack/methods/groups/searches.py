@@ -259,17 +259,18 @@ def milp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings
     _start(instance, progress, settings)
     partition = _partition(instance, progress)
     proves = _intervals_prove(instance)
-    try:
+    found = True
+    with contextlib.suppress(Stopped):
         found = model.solve(partition, engine, progress, settings, proves=proves)
-    except Stopped:
-        return
     if not (partition.decided and proves):
         return
-    cycles, _ = partition.shortest()  # all groups are known
-    if found:
-        progress.raise_bound(cycles, progress.bound_source, partition.evidence())
-    else:
+    if not found:
+        partition.shortest()
         progress.prove_infeasible(explain(instance, progress.keep_going), partition.evidence())
+    elif progress.proved:
+        with contextlib.suppress(Stopped):
+            cycles, _ = partition.shortest()
+            progress.raise_bound(cycles, progress.bound_source, partition.evidence())
 
 
 def dag(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
