@@ -110,3 +110,7 @@ def _rebuild_input_error(problem: str, file: str, field: str, remedy: str) -> In
 
 class CheckError(StagepackError):
     """A solution fails its check, or bounds contradict each other: a bug in Stagepack."""
+
+
+class ContradictionError(CheckError):
+    """No solution is said to exist although a valid one is known; an engine's word is dropped."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import importlib.metadata
 import inspect
+import logging
 import math
 import numbers
 import platform
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from stagepack.instances.packing import PackingSolution
 
 T = TypeVar("T")
+
+log = logging.getLogger("stagepack")
 
 REGISTRY: kinds.ByKind[tuple[AnyMethod, ...]] = kinds.ByKind(
     lambda kind: kinds.part(kind, "methods").METHODS
@@ -143,9 +147,12 @@ def solve(
         For the engines and for what is drawn at random; on one thread equal seeds give equal
         answers.
     on_incumbent : callable, optional
-        Called with (solution, objective, bound) at each improvement.
+        Called with (solution, objective, bound) at each improvement, possibly from another thread.
+        What it raises ends the run and comes out of it, whatever the engine; what was found by then
+        is the attribute `partial_result` of the exception.  KeyboardInterrupt ends it as Ctrl-C
+        does: the result is returned.
     on_bound : callable, optional
-        Called with (bound, source) at each better bound, possibly from another thread.
+        Called with (bound, source) at each better bound; otherwise like `on_incumbent`.
     options : dict, optional
         ``{"deterministic": True}`` limits engines and searches by work (about
         `time_limit` seconds' worth) instead of the clock, so that limited runs repeat exactly.
@@ -164,6 +171,8 @@ def solve(
         For arguments that cannot be used; the message names them.
     CheckError
         When a method's solution fails the instance's checker (a bug).
+    Exception
+        Whatever `on_incumbent` or `on_bound` raises.
     """
     chosen = require_method(_kind(instance), method)
     if objective is not None:
@@ -188,9 +197,14 @@ def solve(
         secondary=getattr(instance, "secondary", None),
         by_clock=not settings.deterministic,
     )
-    with Interruptible(progress):
-        chosen.run(instance, progress, settings)
-        _strengthen(instance, progress, settings)
+    try:
+        with Interruptible(progress):
+            chosen.run(instance, progress, settings)
+            _strengthen(instance, progress, settings)
+    except BaseException as error:
+        if progress.failure is None:
+            raise
+        log.debug("a callback has ended the run: %s", error)
     progress.close()
     run = {
         "method": method,
@@ -204,7 +218,21 @@ def solve(
         "seed": seed,
         "options": dict(options or {}),
     }
-    return _result(instance, progress, run)
+    result = _result(instance, progress, run)
+    if progress.failure is None or isinstance(progress.failure, KeyboardInterrupt):
+        return result
+    raise _with_result(progress.failure, result)
+
+
+def _with_result(error: BaseException, result: Result[SolutionT]) -> BaseException:
+    """Return what a callback raised, with what the run had found by then."""
+    error.add_note(
+        f"the run ended there, {result.status} with objective {result.objective} and bound "
+        f"{result.bound}: its result is the attribute partial_result of this exception"
+    )
+    with contextlib.suppress(AttributeError):  # a class may allow no attributes
+        setattr(error, "partial_result", result)  # noqa: B010  exceptions declare none
+    return error
 
 
 def _strengthen(
@@ -215,13 +243,12 @@ def _strengthen(
     look = getattr(kinds.part(instance.kind, "methods"), "strengthen", None)
     if look is None or found is None or found.proof in VERIFIABLE:
         return
+
+    def keep_going() -> bool:
+        return progress.remaining > 0 and not progress.interrupted
+
     if progress.proved or settings.proof:
-        look(
-            instance,
-            progress,
-            settings,
-            lambda: progress.remaining > 0 and not progress.interrupted,
-        )
+        look(instance, progress, settings, keep_going)
 
 
 def _goal(instance: Instance) -> Number | None:
@@ -241,7 +268,8 @@ def _result(
     reason = progress.infeasible_reason or progress.reason
     if status is Status.UNKNOWN and not reason:
         reason = NOTHING[termination]
-    said = [reason, getattr(instance, "proviso", ""), _unused_start(progress, run)]
+    said = [reason, *progress.contradictions]
+    said += [getattr(instance, "proviso", ""), _unused_start(progress, run)]
     result: Result[SolutionT] = Result(
         status=status,
         termination=termination,

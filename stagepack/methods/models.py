@@ -12,8 +12,8 @@ import numpy as np
 
 from stagepack import solvers
 from stagepack.contracts import Number, SolutionT
-from stagepack.errors import InputError
-from stagepack.evidence import TOLD
+from stagepack.errors import ContradictionError, InputError
+from stagepack.evidence import SEARCHED, TOLD
 from stagepack.formulations.base import Formulation
 from stagepack.linear import Array
 from stagepack.methods import Settings
@@ -130,7 +130,7 @@ def run_model(
     settings : Settings
         Of which limits, threads and seed are the engine's.
     start, start_value : solution and its objective value, optional
-        Where the engine starts.
+        Where the engine starts; the value only if it is worth no more than the model's `upper`.
     bound_value : callable
         Turns the model's bounds into objective values.
     work : float, optional
@@ -166,12 +166,18 @@ def run_model(
     source = f"{engine.name} ({name})"
 
     def on_solution(values: Array, bound: float | None) -> None:
-        progress.offer(model.decode(values), source)
+        solution = model.decode(values)
+        if model.coarse:
+            progress.offer_if_valid(solution, source)
+        else:
+            progress.offer(solution, source)
         if bound is not None:
             on_bound(bound)
 
     def on_bound(raw: float) -> None:
-        if math.isfinite(raw):
+        if start_value is not None and model.denies(raw, engine.tolerance):
+            progress.disbelieve(source, f"proved more than {start_value:,}, which a solution has")
+        elif math.isfinite(raw):
             bound = model.lower_bound(raw, engine.tolerance)
             progress.raise_bound(bound_value(bound), source, TOLD)
 
@@ -194,7 +200,12 @@ def run_model(
     if start is not None and start_value is not None:
         _record_start(progress, start_value, outcome, source)
     if outcome.status is Status.INFEASIBLE:
-        conclude_infeasible()
+        try:
+            conclude_infeasible()
+        except ContradictionError as error:
+            progress.disbelieve(source, f"finds no solution although there is one ({error})")
+        if progress.infeasible_reason is not None and progress.evidence == SEARCHED:
+            progress.evidence = TOLD
     else:
         if outcome.values is not None:
             on_solution(outcome.values, outcome.bound)

@@ -22,6 +22,9 @@ KINDS: dict[str, ModuleType] = {
     "packing": packing,
 }
 
+EVERY = 4
+"""Of so many small instances that a soak draws, one is structured."""
+
 
 def small(kind: str, number: int) -> Any:
     """Return the instance of a number, small enough to try everything; it never changes."""

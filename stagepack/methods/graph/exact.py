@@ -11,10 +11,11 @@ import numpy as np
 
 from stagepack.evidence import SEARCHED, Evidence, Proof, witness
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph import beam
 from stagepack.heuristics.graph import dp as ideal_dp
 from stagepack.heuristics.graph.baselines import equal_work, work_bound
 from stagepack.heuristics.graph.bounds import objective_bound
+from stagepack.heuristics.graph.everything import MOST_BLOCKS, Everything
+from stagepack.heuristics.graph.frontier import beam
 from stagepack.heuristics.graph.frontier.label_search import LabelSearch
 from stagepack.heuristics.graph.frontier.model import Model, unproved
 from stagepack.heuristics.graph.frontier.sweeps import Sweeps, warm_up
@@ -251,6 +252,28 @@ class CompactSearch:
             self.progress.reason = (
                 f"loads are counted in steps of {step:.2g}, as fine as the largest times allow"
             )
+
+    def try_everything(self) -> bool:
+        """Prove the best partition of a small graph in exact fractions; return whether it did.
+
+        For figures that no common unit of 64 bits tells apart, and rules that ideals do not know.
+        """
+        if self.compact.blocks > MOST_BLOCKS:
+            return False
+
+        def pause(seconds: float) -> None:
+            effort.spend(seconds)
+            self.progress.require_time()
+
+        search = Everything(self.compact, pause)
+        if not search.run():
+            return False
+        if search.best is None:
+            self.progress.prove_infeasible(explain(self.compact))
+            return True
+        self.progress.offer(search.best, "trying everything")
+        self.progress.raise_bound(self.progress.objective, "trying everything")
+        return True
 
     def best_of_ideals(self) -> None:
         """Offer the best partition, and leave the proof to others.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from stagepack.errors import CheckError, InputError
+from stagepack.errors import ContradictionError, InputError
 from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.instances.pipeline import PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -38,7 +38,7 @@ def conclude_infeasible(
 
     Raises
     ------
-    CheckError
+    ContradictionError
         When there is one.
     """
     try:
@@ -47,7 +47,7 @@ def conclude_infeasible(
     except InputError:  # too large to look into: free order of many unlike devices
         found, reason = None, f"{engine} proves that no partition fits the devices' memory"
     if found is not None:
-        raise CheckError(f"{engine} calls an instance infeasible that has a valid partition")
+        raise ContradictionError(f"{engine} calls infeasible what has a valid partition")
     progress.prove_infeasible(reason)
 
 
