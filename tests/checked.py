@@ -2,9 +2,8 @@
 
     python -m tests.checked [--all] [--seconds 60] [options of pytest]
 
-Without `--all`, the tests in which kernels run.  What is interpreted is checked by
-NumPy.  An index from -n to -1 counts from the end of n entries in either: that is within memory,
-and no error here.
+Without `--all`, the tests in which kernels run.  What is interpreted is checked by NumPy.  An index
+from -n to -1 counts from the end of n entries in either: within memory, and no error here.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60, help="CPU time of the soak")
     given, others = parser.parse_known_args()
     tests = ["pytest", *others, *(WHOLE if given.all else LANE)]
-    soak = ["benchmarks.soak_structured", "--seconds", str(given.seconds)]
+    soak = ["benchmarks.soak_structured", "--limit", "0.05", "--seconds", str(given.seconds)]
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1"}
     for command in (tests, soak):
         code = subprocess.run([sys.executable, "-m", *command], env=environment).returncode
