@@ -152,7 +152,10 @@ def _dark_rules() -> str:
 
 
 def answers(
-    given: Iterable[tuple[str, Instance, Result[Solution]]], anchor: str, figures: JsonObject
+    given: Iterable[tuple[str, Instance, Result[Solution]]],
+    anchor: str,
+    figures: JsonObject,
+    microbatches: int | None = None,
 ) -> str:
     """Return answers one below the other: the levels of a plan, or a single one.
 
@@ -162,16 +165,23 @@ def answers(
         Their names, and what is shown of each.
     anchor, figures
         As for :func:`chapter`.
+    microbatches : int, optional
+        Those of the step that all are about: partitions of a plan count those in flight.
     """
     levels = [
-        _answer(name, instance, result, f"{anchor}level{at}", figures)
+        _answer(name, instance, result, f"{anchor}level{at}", figures, microbatches)
         for at, (name, instance, result) in enumerate(given)
     ]
     return render("report/templates/answers.html", levels=levels)
 
 
 def _answer(
-    name: str, instance: Instance, result: Result[Solution], anchor: str, figures: JsonObject
+    name: str,
+    instance: Instance,
+    result: Result[Solution],
+    anchor: str,
+    figures: JsonObject,
+    microbatches: int | None,
 ) -> JsonObject:
     """Return what the page says of an answer; its figures go to `figures`."""
     kind = view(instance.kind)
@@ -182,6 +192,16 @@ def _answer(
     return {
         "anchor": anchor,
         "name": name,
-        "headline": f"{kind.headline(instance)} · {worth} · {standing}",
+        "headline": f"{_headline(instance, microbatches)} · {worth} · {standing}",
         "html": section.html,
     }
+
+
+def _headline(instance: Instance, microbatches: int | None) -> str:
+    """Return what an instance is, as part of a step of so many microbatches."""
+    own = view(instance.kind).headline(instance)
+    if microbatches is None or instance.kind != "pipeline-partition":
+        return own
+    step = view(instance.kind).headline(instance.replace(microbatches=microbatches))
+    many: int = getattr(instance, "microbatches")  # noqa: B009  of this kind alone
+    return own if step == own else f"{step}, {many:,} in flight at most"
