@@ -188,20 +188,11 @@ def _answer(
     section = kind.section(instance, {result.method: result}, result, anchor)
     figures.update(section.figures)
     standing = as_text.standing(result.status, result.objective, instance)
+    head = kind.headline(instance) if microbatches is None else kind.part(instance, microbatches)
     worth = kind.worth_with_unit(instance, result.objective)
     return {
         "anchor": anchor,
         "name": name,
-        "headline": f"{_headline(instance, microbatches)} · {worth} · {standing}",
+        "headline": f"{head} · {worth} · {standing}",
         "html": section.html,
     }
-
-
-def _headline(instance: Instance, microbatches: int | None) -> str:
-    """Return what an instance is, as part of a step of so many microbatches."""
-    own = view(instance.kind).headline(instance)
-    if microbatches is None or instance.kind != "pipeline-partition":
-        return own
-    step = view(instance.kind).headline(instance.replace(microbatches=microbatches))
-    many: int = getattr(instance, "microbatches")  # noqa: B009  of this kind alone
-    return own if step == own else f"{step}, {many:,} in flight at most"
