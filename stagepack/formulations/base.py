@@ -23,12 +23,16 @@ LARGEST_VALUE = 2**44
 """Variables of models for CP-SAT are kept below this, where floats of their bounds are exact."""
 
 LARGEST_FACTOR = 2**30
-"""Factors in rows for CP-SAT, and what they add up to, are kept below this.
+"""Factors in rows for CP-SAT, and what they add up to, are kept below this; or it is not presolved.
 
 Presolve of CP-SAT 9.15 multiplies factors of rows with one another, whether or not these are
 enforced, and looks at no overflow: with factors from 2**32 on it was seen to call feasible models
-infeasible, and to call optimal what was not.  Two below 2**31 have a product in 64 bits.
+infeasible, and to call optimal what was not.  Two below 2**31 have a product in 64 bits.  Thousands
+of models with larger ones were answered right without presolve.
 """
+
+UNPRESOLVED: Mapping[str, object] = MappingProxyType({"cp_model_presolve": False})
+"""Settings of CP-SAT for models whose figures are no fewer than `LARGEST_FACTOR`."""
 
 LARGEST_STEPS = 2**18
 """Factors in rows for HiGHS are whole numbers of steps, and these and their sums below this,"""
@@ -135,9 +139,10 @@ class Formulation(ABC, Generic[Instance, Solution]):
     def slack(self, raw: float, tolerance: float) -> float:
         """Return what a bound may be too high by.
 
-        Here the engine is exact: an integer written as a double, give or take its last bits.
+        Here the engine is exact: its bound is an integer, to which it has added an offset below
+        `LARGEST_VALUE` in doubles.
         """
-        return max(tolerance, TOLERANCE, 4 * math.ulp(raw))
+        return max(tolerance, 16 * math.ulp(LARGEST_VALUE), 4 * math.ulp(raw))
 
     @abstractmethod
     def worth(self, steps: int) -> int:

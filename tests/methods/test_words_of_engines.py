@@ -10,6 +10,8 @@ import pytest
 
 import stagepack as sp
 from stagepack import solvers
+from stagepack.formulations import packing
+from stagepack.formulations.whole import WholeProgram
 from stagepack.instances.graph import GraphPartition
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.result import EventKind, Status
@@ -186,3 +188,35 @@ def test_infeasible_is_not_believed_of_what_has_a_solution(
     result = sp.solve(instance, "cp-sat")
     assert result.status is Status.FEASIBLE
     assert "no solution although there is one" in result.reason
+
+
+def test_moves_of_gigabytes_are_bounded_to_the_byte() -> None:
+    """CP-SAT adds the offset of its objective in doubles: 291494853 came as 5e-6 more."""
+    instance = sp.LmemPacking.from_arrays(
+        [66_544_424_905, 291_494_853],
+        [0, 0],
+        [1, 1],
+        previous=[0, 0],
+        capacity=70_000_000_000,
+        objective="moves",
+    )
+    model = packing.CpSat(instance)
+    assert model.lower_bound(291494853.0000052, 0.0) == 291_494_853
+    assert model.parameters == {"cp_model_presolve": False}
+    result = sp.solve(instance, "cp-sat")
+    assert (result.status, result.objective) == (Status.OPTIMAL, 291_494_853)
+
+
+def test_figures_beyond_what_presolve_counts_leave_it_out() -> None:
+    small = LinearProgram([3, 5], 2**20)
+    large = LinearProgram([3, 5], 2**33)
+    assert small.settings == {}
+    assert large.settings == {"cp_model_presolve": False}
+
+
+class LinearProgram(WholeProgram):
+    """Minimise costs of which some pay for bytes."""
+
+    def __init__(self, costs: list[int], nbytes: int) -> None:
+        super().__init__()
+        self.row({self.column(cost): nbytes for cost in costs}, low=nbytes)

@@ -79,6 +79,7 @@ class Milp(Formulation[Partition, tuple[int, ...]]):
             self.loading = CLIQUES * len(self.groups) ** 2
         if not self.infeasible:
             self.model = self.program.cp_sat() if cp_sat else self.program.arrays()
+            self.parameters = self.program.settings if cp_sat else {}
 
     def _cover(self) -> None:
         """One group begins at operator 0; where groups end, as many begin."""

@@ -122,5 +122,5 @@ class RematCpSat(_Remat):
 
     def _lowered(self) -> Any:
         # Without the relaxation of all its rows CP-SAT finds no bound at all.
-        self.parameters = {"linearization_level": 2}
+        self.parameters = {"linearization_level": 2, **self.form.program.settings}
         return self.form.program.cp_sat()
