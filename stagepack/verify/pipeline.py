@@ -33,7 +33,7 @@ from stagepack.evidence import Proof
 from stagepack.instances.pipeline.check import host_cycles
 from stagepack.instances.pipeline.data import PartitionData
 from stagepack.instances.profile import Link
-from stagepack.verify.rules import Claimed, Rules, UnprovedError
+from stagepack.verify.rules import Claimed, Rules, UnprovedError, exact
 
 MOST_WAYS = 400_000
 """Ways to place one more stage, of all choices of devices."""
@@ -72,7 +72,7 @@ def fill(instance: PartitionData, evidence: Mapping[str, Any], claimed: Claimed)
     if chain.objective != "transfer-bounded":
         chain.refute(Limits(most))
         return
-    given = sorted({math.ceil(Fraction(t) * chain.unit) for t in evidence.get("transfers", ())})
+    given = sorted({math.ceil(exact(t) * chain.unit) for t in evidence.get("transfers", ())})
     steps = [0, *(t for t in given if 0 < t <= most), most + 1]
     for least, above in pairwise(steps):
         chain.refute(Limits(most - least, above - 1))
