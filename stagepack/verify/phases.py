@@ -10,7 +10,9 @@ path    For each microbatch and number of I/O tiles, the shortest path over boun
         1. It has no choice (inference, or all is stashed): the definition says what is live.
         2. In a chain where a layer is computed again once at most, the sequence follows from the
            policies: labels along the layers, below.
-        3. Else nothing is stored or computed again, and each layer needs only what it touches.
+        3. Else the same labels, of less: what was dropped is computed again once at least, and only
+           where a layer runs backward must what it reads be there.  Of a phase of its own, where
+           layers are computed again once, all of a run is there until it has run backward.
 
 budget  Variables and state exceed the remote memory, or no graph is allowed.
 
@@ -21,13 +23,14 @@ layer j.  In a phase of its own, what was stashed before a part stays live in al
 stored at the end; backward: loaded at the start); what is kept lies in the base.  In the last group
 what was kept before a part is live in all of it, and what is stashed only where it is used.  So a
 label knows bytes stashed and kept, cycles computed again, and the most that was live in either
-phase; each moment of a part adds to what was there before.
+phase; each moment of a part adds to what was there before.  Each layer needs what it touches.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from stagepack.evidence import Proof
@@ -120,6 +123,7 @@ def _settled(
             time = group.time(io_tiles, io, way.stashed, way.again)
             kept = figures.steps * way.kept
             need = kept + group.need(way)
+            need = need if group.plain else max(need, group.least)
             waiting[end] += [
                 (cycles + time, before + kept)
                 for cycles, before in labels
@@ -239,9 +243,12 @@ class _Group:
             return [
                 Way(0, 0, 0, most[0] if not self.last or not instance.training else 0, most[-1])
             ]
-        if instance.chain and instance.recomputations == 1:
-            return _Labels(self, room, takes, claimed).ways()
-        forward = backward = 0
+        return _Labels(self, room, takes, claimed).ways()
+
+    @cached_property
+    def least(self) -> int:
+        """The bytes needed where the neediest layer runs, whatever the policies."""
+        figures, instance, forward, backward = self.figures, self.instance, 0, 0
         for layer in range(self.first, self.end):
             read = [int(figures.activations[t]) for t in instance.reads[layer]]
             host = int(figures.activations[0]) if 0 in instance.reads[layer] else 0
@@ -250,7 +257,9 @@ class _Group:
             forward = max(forward, own + written)
             wanted = written if instance.readers[layer + 1] else 0
             backward = max(backward, own + wanted + sum(read) - host)
-        return [Way(0, 0, 0, forward, max(forward, backward) if self.last else backward)]
+        if self.last:
+            forward, backward = 0, max(forward, backward)
+        return self.need(Way(0, 0, 0, forward, backward))
 
 
 class _Labels:
@@ -258,10 +267,14 @@ class _Labels:
 
     def __init__(self, group: _Group, room: float, takes: Any, claimed: Claimed) -> None:
         self.group, self.room, self.takes, self.claimed = group, room, takes, claimed
-        figures = group.figures
+        figures, instance = group.figures, group.instance
         self.x, self.tape = figures.activations.tolist(), figures.tape.tolist()
         self.temporary, self.work = figures.temporary.tolist(), figures.forward.tolist()
-        self.allowed = set(map(str, group.instance.policies))
+        self.allowed, once = set(map(str, instance.policies)), instance.recomputations == 1
+        self.exact = instance.chain and once  # the sequence follows from the policies
+        self.grows = self.exact or (once and not group.last)  # what a run has made stays
+        outside = (max(readers, default=0) for readers in instance.readers[1:])
+        self.output = [last >= group.end for last in outside]  # of x_{l + 1}: stored anyhow
         self.kept_before = group.first > 0 and "keep" in self.allowed
 
     def ways(self) -> list[Way]:
@@ -346,17 +359,19 @@ class _Labels:
             forward = max(
                 forward, own + (whole + entry if last else entry + (x[a] if k == a else 0))
             )
-            live = grown + tape[k] + gradient(k + 1) + gradient(k) + self.temporary[k]
-            backward = max(backward, x[a] + extra + live)
-            if k < stop:
+            live = grown + extra if self.grows else entry
+            live += tape[k] + gradient(k + 1) + gradient(k) + self.temporary[k]
+            backward = max(backward, x[a] + live)
+            again += self.work[k] if k < stop else 0
+            if k < stop and self.exact:
                 beside = tape[j] if policy == ("keep" if last else "stash") else 0
                 live = grown + own + beside + gradient(j + 1 if policy else j)
                 backward = max(backward, x[a] + extra + live)
-                again += self.work[k]
             grown += tape[k] + x[k + 1]
         made = 0
         if policy:
-            made = tape[j] + (x[j + 1] if j + 1 < b else 0)
+            stored = policy == "stash" and self.output[j]
+            made = tape[j] + (x[j + 1] if j + 1 < b and not stored else 0)
             entry = x[j] if j > i else extra
             if last:
                 own = whole + entry + tape[j] + x[j + 1]
@@ -364,9 +379,10 @@ class _Labels:
                 own = (x[a] if j == a else 0) + (x[j] if j > i else 0)
                 own += (made if policy == "stash" else 0) + (x[b] if j == b - 1 else 0)
             forward = max(forward, own + self.temporary[j])
-            live = grown + gradient(j + 1) + gradient(j) + self.temporary[j]
+            live = grown + extra if self.grows else entry
+            live += gradient(j + 1) + gradient(j) + self.temporary[j]
             live += tape[j] if last or policy == "stash" else 0
-            backward = max(backward, x[a] + extra + live)
+            backward = max(backward, x[a] + live)
         return made, again, forward, max(forward, backward) if last else backward
 
 
