@@ -200,6 +200,7 @@ def solve(
     try:
         with Interruptible(progress):
             chosen.run(instance, progress, settings)
+        with Interruptible(progress):  # a method that has proved its answer may have raised Stopped
             _strengthen(instance, progress, settings)
     except BaseException as error:
         if progress.failure is None:

@@ -109,10 +109,10 @@ def test_orders_show_what_waiting_for_memory_costs() -> None:
         limit=2,
     )  # fmt: skip
     result = sp.solve(line, time_limit=20, options={"proof": True})
-    assert result.status is Status.OPTIMAL
+    assert result.objective is not None
+    assert result.objective == result.bound
     assert result.proof in ("witness", "log")
     assert shows(line, result.bound, "orders")
-    assert not shows(line, result.objective + 1, "orders")
     assert not any(shows(line, result.objective + 1, rule) for rule in RULES)
 
 
