@@ -286,21 +286,20 @@ def memory(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed
     """
     rows = Rows(instance)
     above = rows.above()
+    held = [list(itertools.accumulate(d[s] for d in rows.delta)) for s in range(rows.p)]
+    upper = [rows.together(s, above)[:-1] for s in range(rows.p)]
+    below = [0] * rows.p
+    for s, up in enumerate(upper):
+        for t in up:
+            below[t] += min(held[s][1:], default=0)
     for s, m in enumerate(rows.m):
-        device = rows.device[s]
-        held = [list(itertools.accumulate(d[t] for d in rows.delta)) for t in range(rows.p)]
-        up = [held[t] for t in above[s] if rows.device[t] == device]
-        low = sum(min(h) for h in up)
-        below = sum(
-            min(held[t][1:], default=0)
-            for t in range(rows.p)
-            if rows.device[t] == device and s in above[t]
-        )
+        low, under = sum(min(held[t]) for t in upper[s]), below[s]
         for k in range(rows.kinds):
-            need = max(rows.delta[k][s], 0) + (sum(h[0] for h in up) if k < 2 else low)
-            need += (held[s][k - 1] + below) if k else 0
-            rest = min(held[s][k:]) + low + (below if k else 0)
-            if need + (m - 1) * rest > rows.limit[device]:
+            need = max(rows.delta[k][s], 0)
+            need += sum(held[t][0] for t in upper[s]) if k < 2 else low
+            need += (held[s][k - 1] + under) if k else 0
+            rest = min(held[s][k:]) + low + (under if k else 0)
+            if need + (m - 1) * rest > rows.limit[rows.device[s]]:
                 return
     raise UnprovedError("every device has the memory for its operations one by one")
 

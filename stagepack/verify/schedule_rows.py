@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from stagepack.instances.schedule.data import ScheduleData
 from stagepack.verify.rules import Claimed, UnprovedError
 
+MOST = 2_000
+"""Stages up to which it is looked at which are above which, where devices have several."""
+
 Row = tuple[int, int]
 """Stage and kind: 0 (F), 1 (B), 2 (W)."""
 
@@ -76,14 +79,24 @@ class Rows:
             total[self.device[s]] += self.m[s] * self.duration[k][s]
         return total
 
-    def above(self) -> list[set[int]]:
-        """Return the stages on paths to each stage."""
-        found: list[set[int]] = [set() for _ in range(self.p)]
+    def above(self) -> list[int]:
+        """Return the stages on paths to each stage, as bits; where devices have one, none."""
+        found = [0] * self.p
+        if self.d == self.p:
+            return found
+        if self.p > MOST:
+            raise UnprovedError("there are too many stages")
         for s, k in self.order:
             for (t, other), _ in self.then[s, k] if k == 0 else ():
-                if other == 0:
-                    found[t] |= found[s] | {s}
+                found[t] |= found[s] | 1 << s if other == 0 else 0
         return found
+
+    def together(self, stage: int, above: list[int]) -> list[int]:
+        """Return a stage, at last, and those above it that are on its device."""
+        if self.d == self.p:
+            return [stage]
+        same = (t for t in range(self.p) if self.device[t] == self.device[stage])
+        return [t for t in same if above[stage] >> t & 1] + [stage]
 
 
 def _waits(rows: Rows, claimed: Claimed) -> dict[tuple[Row, int], list[tuple[Row, int]]]:
@@ -113,11 +126,11 @@ def _waits(rows: Rows, claimed: Claimed) -> dict[tuple[Row, int], list[tuple[Row
     least = [min(x, f[s] + b[s] + w[s]) for s, x in enumerate(waits)]
     above, steps = rows.above(), 0
     for s in range(rows.p):
-        here = [t for t in above[s] if rows.device[t] == rows.device[s]] + [s]
+        here = rows.together(s, above)
         limit, low = rows.limit[rows.device[s]], sum(least[t] for t in here)
         every = sum(f[t] for t in here)
         for t in here:
-            up = [u for u in here if u in above[t] or u == t]
+            up = [u for u in here if above[t] >> u & 1 or u == t]
             own, rest = sum(f[u] for u in up), sum(least[u] for u in up)
             # Bytes: start + i * each - k * less.
             each = low - rest + own
