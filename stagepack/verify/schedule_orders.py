@@ -161,16 +161,18 @@ class _Orders:
         labels.append(more)
 
 
-def orders(
-    instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed, most: float = math.inf
-) -> None:
+def orders(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show by all orders that no makespan is less, or that no order keeps within the memory."""
-    rows = Rows(instance)
-    if rows.spans and claimed.bound is not None:
-        raise UnprovedError("is about the makespan, where starts any later help nothing")
-    _Orders(rows, claimed, most).refute()
+    _refute(instance, claimed, math.inf)
 
 
 def few_orders(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Do the same where there are few."""
-    orders(instance, {}, claimed, FEW)
+    _refute(instance, claimed, FEW)
+
+
+def _refute(instance: ScheduleData, claimed: Claimed, most: float) -> None:
+    rows = Rows(instance)
+    if rows.spans and claimed.bound is not None:
+        raise UnprovedError("is about the makespan, where starts any later help nothing")
+    _Orders(rows, claimed, most).refute()
