@@ -515,7 +515,7 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
     ----------
     whole : Progress
         The other one; setup of the part counts as its own.
-    evaluate, check, time_limit, on_bound, secondary
+    evaluate, check, time_limit, tolerance, on_bound, secondary
         As for :class:`Progress`.
     polishing : bool
         Whether it goes on where nothing is left to find of the other one: it ends with its clock
@@ -529,6 +529,7 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
         check: Callable[[SolutionT], tuple[object, ...]],
         *,
         time_limit: float | None = None,
+        tolerance: float = 0.0,
         on_bound: Callable[[Number, str], None] | None = None,
         secondary: Callable[[SolutionT], Number] | None = None,
         polishing: bool = False,
@@ -537,6 +538,7 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
             evaluate,
             check,
             time_limit=time_limit,
+            tolerance=tolerance,
             on_bound=on_bound,
             secondary=secondary,
             by_clock=whole.by_clock,

@@ -32,6 +32,8 @@ UNTIMED = (Objective.REPLICATED, Objective.MEMORY)
 """Those that are not: a schedule has a device a stage, and asks for time."""
 
 
+EACH = 8
+"""Accelerators up to which every smaller number is tried; of more a half, a quarter, and so on."""
 SHIFTS = 200
 """Moves of single nodes that are tried at most."""
 
@@ -87,7 +89,7 @@ class Graphs(Tries):
         return reason
 
     def _on_fewer(self, whole: GraphPartition, first: Result[GraphSolution]) -> None:
-        """Schedule all nodes on one device, and the best partitions on half of them, a quarter...
+        """Schedule all nodes on one device, and the best partitions on fewer of them.
 
         Parameters
         ----------
@@ -101,11 +103,11 @@ class Graphs(Tries):
         _, kinds = np.unique(np.column_stack((whole.speeds, room)), axis=0, return_index=True)
         for device in (*kinds.tolist(), *range(whole.accelerators, whole.devices)[:1]):
             self._offer(whole, first, np.full(whole.n, device))
-        cycles, count = ticks(whole), whole.accelerators // 2
-        while count:
-            for chosen in dict.fromkeys(
-                (_first(whole.speeds, count), _first(whole.capacity, count))
-            ):
+        cycles, k = ticks(whole), whole.accelerators
+        counts = range(k - 1, 0, -1) if k <= EACH else [k >> by for by in range(1, k.bit_length())]
+        for count in counts:
+            ways = _first(whole.speeds, count), _first(whole.capacity, count)
+            for chosen in dict.fromkeys(ways):
                 fewer = _on(whole, chosen)
                 hopeless = self.best is not None and (
                     step_bound(fewer, self.microbatches, cycles) >= self.best[0]
@@ -115,10 +117,9 @@ class Graphs(Tries):
                 found = self.ask(fewer).solution
                 if found is None:
                     continue
-                devices = np.array([*chosen, *range(whole.accelerators, whole.devices)])
+                devices = np.array([*chosen, *range(k, whole.devices)])
                 order = devices[list(found.order)].tolist()
                 self._offer(whole, first, devices[found.assignment], order)
-            count //= 2
 
     def _shift(self) -> None:
         """Move single nodes, each with its colour, as long as that is better."""

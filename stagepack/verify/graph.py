@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 from stagepack.evidence import Proof
 from stagepack.instances.graph.data import GraphData
-from stagepack.verify.rules import Claimed, Rules, UnprovedError
+from stagepack.verify.rules import Claimed, Rules, UnprovedError, exact
 
 FINE, BITS = 80, 64
 """Bits of a common unit of all figures; if it has more, ticks are so fine that the claimed value
@@ -242,7 +242,7 @@ def work(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> 
         return
     least = Fraction(0)
     for p, given in enumerate(evidence.get("prices", [[1] * instance.devices] * form.passes)):
-        prices = [Fraction(price) for price in given]
+        prices = [exact(price) for price in given]
         if len(prices) != instance.devices or min(prices) < 0 or not sum(prices):
             raise UnprovedError("each device needs a price of at least 0, and one more")
         alone = max(form.least[p])
@@ -308,7 +308,10 @@ def _follow(form: _Form, light: int) -> tuple[list[int], list[int], list[int]]:
         before[v].add(u)
         after[u].add(v)
     members = [{net[1], *net[2]} for net in form.nets]
-    of = [{t for t, sharing in enumerate(members) if b in sharing} for b in range(n)]
+    of = [set[int]() for _ in range(n)]
+    for t, sharing in enumerate(members):
+        for b in sharing:
+            of[b].add(t)
     host, waiting = list(range(n)), sorted(free) if instance.empty_devices else []
     while waiting:
         v = waiting.pop()
@@ -368,6 +371,7 @@ class _Ideals:
 
     def __init__(self, form: _Form, claimed: Claimed, most: float) -> None:
         self._form, self._claimed, self._most, self._steps = form, claimed, most, 0
+        self._each = 1 << min(12, form.n.bit_length() // 2)  # a set is looked at bit by bit
         instance = form.instance
         limited = form.by_memory or instance.capacity is not None
         positions = limited and instance.microbatches > 1 and any(form.stash)
@@ -486,7 +490,7 @@ class _Ideals:
     def _enter(self, held: int, b: int, more: int) -> None:
         """Count a set and, when it is met first, note what may follow it and what is left."""
         self._steps += 1
-        self._claimed.step(self._steps)
+        self._claimed.step(self._steps * self._each)
         if self._steps > self._most:
             raise UnprovedError("there are too many ideals")
         if more not in self._ready:

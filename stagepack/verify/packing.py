@@ -30,7 +30,7 @@ from typing import Any
 from stagepack.evidence import Proof
 from stagepack.instances.packing.data import PackingData
 from stagepack.instances.packing.words import Objective
-from stagepack.verify.packing_misfit import conflicts, misfit
+from stagepack.verify.packing_misfit import conflicts, misfit, turns_of
 from stagepack.verify.rules import Claimed, Rules, UnprovedError
 
 Evidence = Mapping[str, Any]
@@ -69,9 +69,7 @@ def _load(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None:
     if instance.conflicts is not None:
         raise UnprovedError("there are no moments")
     moment = evidence["moment"] if "moment" in evidence else _heaviest(instance, claimed)
-    turns = [moment]
-    if instance.period is not None:
-        turns = [moment % instance.period, moment % instance.period + instance.period]
+    turns = turns_of(instance, moment)
     held = {}
     lives = zip(instance.size.tolist(), instance.start.tolist(), instance.end.tolist(), strict=True)
     for i, (nbytes, start, end) in enumerate(lives):

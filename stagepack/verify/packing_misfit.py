@@ -95,13 +95,19 @@ def _alive(
     found = []
     for number, moment in enumerate(moments):
         claimed.step(EACH * number)
-        turns = [moment]
-        if instance.period is not None:
-            turns = [moment % instance.period, moment % instance.period + instance.period]
+        turns = turns_of(instance, moment)
         alive = {i for i, (start, end) in lives.items() if any(start <= t < end for t in turns)}
         alive -= {gap.buffer for gap in gaps if any(gap.start <= t < gap.end for t in turns)}
         found.append(sum(1 << place[i] for i in alive))
     return found
+
+
+def turns_of(instance: PackingData, moment: int) -> list[int]:
+    """Return a moment in all turns in which a lifetime may hold it."""
+    if not isinstance(moment, int):  # a float plus a long period is some other moment
+        raise UnprovedError(f"{moment!r} is no moment")
+    period = instance.period
+    return [moment] if period is None else [moment % period, moment % period + period]
 
 
 def _cliques(

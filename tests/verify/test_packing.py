@@ -135,6 +135,18 @@ def test_moments_of_a_period_are_those_of_any_turn() -> None:
     assert shown(instance, 9, "load")
 
 
+def test_moments_are_whole() -> None:
+    """A float plus a long period is another moment."""
+    period = 2**60
+    instance = LmemPacking.from_arrays([3, 4], [2, period - 9], [5, period + 2], period=period)
+    assert shown(instance, 3, "load", moment=3)
+    assert shown(instance, 4, "load", moment=1)
+    for moment in (3, 3.0, 1.0, 0.5):
+        assert not shown(instance, 7, "load", moment=moment)
+    log = {"capacity": 6, "buffers": [0, 1], "moments": [3.0], "steps": []}
+    assert not shown(instance, 7, "misfit", **log)
+
+
 def test_several_memories_are_too_small_together() -> None:
     instance = LmemPacking.from_arrays(
         [3, 4, 5], [0, 0, 0], [1, 2, 3], memories=[("near", 6, 1), ("far", 5, 2)], reserved=[(0, 1)]

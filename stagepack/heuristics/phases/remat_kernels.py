@@ -102,7 +102,7 @@ def _without_run(layer: int, figures: Figures, least: Completions) -> None:
         dropped[layer, held] = best
         if figures.retaining:
             dropped[layer, held] = min(best, cycles + runs[1, 1, layer + 1, held])
-        if figures.outputs[layer - 1] == 0:
+        if layer > 0 and figures.outputs[layer - 1] == 0:
             dropped[layer, held] = kept[layer, held]
 
 
