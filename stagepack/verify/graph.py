@@ -499,15 +499,24 @@ class _Ideals:
             self._rest[more] = self._rest[held] - self._form.least[-1][b]
 
 
-def ideals(
-    instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed, most: float = math.inf
-) -> None:
-    """Show by all ideals that no partition is better, or that there is none.
+def ideals(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+    """Show by all ideals that no partition is better, or that there is none."""
+    _refute(_settled(instance, claimed, int(evidence.get("light", 0))), claimed, math.inf)
+
+
+def few_ideals(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+    """Do the same where there are few."""
+    if instance.n > FEW:
+        raise UnprovedError("there are too many nodes")
+    _refute(_settled(instance, claimed, 0), claimed, FEW)
+
+
+def _refute(form: _Form, claimed: Claimed, most: float) -> None:
+    """Raise an error if some partition is better.
 
     Of two passes, let all partitions with a last load below limit - x have a first one of at least
     y > x.  Then those with a first one from x to y are no better than the limit.
     """
-    form = _settled(instance, claimed, int(evidence.get("light", 0)))
     if math.inf in form.least[-1]:
         return
     listed, first = _Ideals(form, claimed, most), 0.0
@@ -516,13 +525,6 @@ def ideals(
         if least <= first:
             raise UnprovedError("some partition is better")
         first = least
-
-
-def few_ideals(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
-    """Do the same where there are few."""
-    if instance.n > FEW:
-        raise UnprovedError("there are too many nodes")
-    ideals(instance, {}, claimed, FEW)
 
 
 RULES: Rules = {

@@ -9,18 +9,16 @@ and its last end.
 to it from A, none is longer than its head, and of those from its end to Z none than its tail.  A
 device does its operations one at a time between these, which takes no less time than if they could
 be interrupted, when the one of longest tail goes first (Jackson).  For spans a way begins, and
-ends, with an operation of the device.  Memory makes operations wait, too, see :func:`_waits`.
+ends, with an operation of the device.  Before a moment it runs only operations with earlier heads,
+none for longer than since its head; of those that take memory no more than have room beside what
+others can have given back before.  The rest of that time it is idle, and likewise at the end, where
+time runs backward and who gives takes.  Memory makes operations wait, too, see :func:`_waits`.
 
 **ramps**: where every stage has a device to itself, see :class:`_Ramps`.
 
 **memory**: see :func:`memory`.
 
-**orders**: all ways to start one operation after the other are followed, at moments that do not
-fall.  Each starts as early as what it waits for and its device allow; starts any later help
-nothing, for memory depends on the order of a device alone.  What is still to come depends on how
-many operations of each row have started, when devices are free and results there: of two states of
-equal numbers the one that is nowhere earlier is left out.  An operation that takes no memory and
-could end before the next start is not put off: it delays nothing.
+**orders**: see :mod:`.schedule_orders`.
 """
 
 from __future__ import annotations
@@ -28,193 +26,24 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from stagepack.evidence import Proof
 from stagepack.instances.schedule.data import ScheduleData
-from stagepack.verify.rules import Claimed, Rules, UnprovedError
+from stagepack.verify.rules import Claimed, UnprovedError
+from stagepack.verify.rules import Rules as Named
+from stagepack.verify.schedule_orders import few_orders, orders
+from stagepack.verify.schedule_rows import Rows, Ways
 
 PAIRS = 100_000
 """Operations times devices up to which the span of each is looked at where none is named."""
 
-FEW = 6_000
-"""Starts up to which all orders are looked at where no evidence speaks of them."""
-
-Key = tuple[int, ...]
-Row = tuple[int, int]
-"""Stage and kind: 0 (F), 1 (B), 2 (W)."""
-
-
-class _Rows:
-    """Stages, and rows of operations: all of a kind of a stage, microbatch after microbatch."""
-
-    def __init__(self, instance: ScheduleData) -> None:
-        self.instance, self.p, self.d = instance, instance.p, instance.d
-        self.kinds = 1 + (instance.backward is not None) + (instance.weight is not None)
-        self.device, self.m = instance.devices.tolist(), instance.microbatches.tolist()
-        times = (instance.forward, instance.backward, instance.weight)
-        bytes_ = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
-        self.duration = [column.tolist() for column in times if column is not None]
-        self.delta = [column.tolist() for column in bytes_[: self.kinds]]
-        self.limit = [math.inf] * self.d if instance.limit is None else instance.limit.tolist()
-        optimizer = instance.optimizer.tolist()
-        if instance.objective.value not in ("makespan", "span"):
-            raise UnprovedError(f"the objective {instance.objective.value} is unknown")
-        self.spans = instance.objective.value == "span"
-        alone = self.spans or instance.post_validation
-        self.after = optimizer if alone else [max(optimizer)] * self.d
-        self.edges = [
-            (a, b, 0 if self.device[a] == self.device[b] else lag)
-            for (a, b), lag in zip(instance.edges, instance.latency.tolist(), strict=True)
-        ]
-        # Rows that wait for another one, microbatch by microbatch, and how long after its end.
-        self.then: dict[Row, list[tuple[Row, int]]] = {
-            (s, k): [] for s in range(self.p) for k in range(self.kinds)
-        }
-        for a, b, lag in self.edges:
-            self.then[a, 0].append(((b, 0), lag))
-            if self.kinds > 1:
-                self.then[b, 1].append(((a, 1), lag))
-        for s, k in self.then:
-            if k + 1 < self.kinds:
-                self.then[s, k].append(((s, k + 1), 0))
-        self.order = self._order()
-
-    def _order(self) -> list[Row]:
-        """Return the rows so that each comes after all that it waits for."""
-        waiting = dict.fromkeys(self.then, 0)
-        for then, _ in itertools.chain(*self.then.values()):
-            waiting[then] += 1
-        order = [row for row in waiting if not waiting[row]]
-        for row in order:  # which grows
-            for then, _ in self.then[row]:
-                waiting[then] -= 1
-                if not waiting[then]:
-                    order.append(then)
-        return order
-
-    def time(self, row: Row) -> int:
-        found: int = self.duration[row[1]][row[0]]
-        return found
-
-    def work(self) -> list[int]:
-        """Return the cycles of all operations of each device."""
-        total = [0] * self.d
-        for s, k in self.then:
-            total[self.device[s]] += self.m[s] * self.duration[k][s]
-        return total
-
-    def above(self) -> list[set[int]]:
-        """Return the stages on paths to each stage."""
-        found: list[set[int]] = [set() for _ in range(self.p)]
-        for s, k in self.order:
-            for (t, other), _ in self.then[s, k] if k == 0 else ():
-                if other == 0:
-                    found[t] |= found[s] | {s}
-        return found
+PAIRED = 300
+"""Operations of a device up to which its idle times are looked at."""
 
 
 # ---------------------------------------------------------------------- one machine
-
-
-def _waits(rows: _Rows, claimed: Claimed) -> dict[tuple[Row, int], list[tuple[Row, int]]]:
-    """Return for operations (row, microbatch) which others memory makes wait for their end.
-
-    Let F of stage s and microbatch i start, and look at s and the stages of its device on paths to
-    s.  F of microbatches 0 .. i has run on these; whatever has run F holds at least e bytes, the
-    least after F, B or W, and f while it waits for B.
-
-    1. Had B of stage t, s or one on a path to s, and microbatch k < i not ended, microbatches k ..
-       i of t and of all on paths to t would wait for B, as these wait for that of t; the others
-       hold e at least.
-    2. Had B of s and microbatch k not ended when F of such a t and microbatch i > k starts, or when
-       F of s and k does if that is later, microbatches k .. i of t and of all on paths to t would
-       wait, and k of s and all on paths to it; the earlier ones of all these hold e at least.
-    3. Had W of t and k not ended, microbatches k .. i of t would hold the less of what they hold
-       after F and after B.
-
-    Where that exceeds the limit, the operation has ended: of each row the latest such k is told.
-    """
-    found: dict[tuple[Row, int], list[tuple[Row, int]]] = {}
-    if rows.instance.limit is None or rows.kinds == 1:
-        return found
-    f, b = rows.delta[:2]
-    w = rows.delta[2] if rows.kinds > 2 else [0] * rows.p
-    waits = [min(x, x + y) for x, y in zip(f, b, strict=True)]
-    least = [min(x, f[s] + b[s] + w[s]) for s, x in enumerate(waits)]
-    above, steps = rows.above(), 0
-    for s in range(rows.p):
-        here = [t for t in above[s] if rows.device[t] == rows.device[s]] + [s]
-        limit, low = rows.limit[rows.device[s]], sum(least[t] for t in here)
-        every = sum(f[t] for t in here)
-        for t in here:
-            up = [u for u in here if u in above[t] or u == t]
-            own, rest = sum(f[u] for u in up), sum(least[u] for u in up)
-            # Bytes: start + i * each - k * less.
-            each = low - rest + own
-            claims = [((s, 0), (t, 1), f[s] - least[s] + each if t != s else own, each, own - rest)]
-            if t != s:
-                claims.append(((t, 0), (s, 1), every, own, own - low))
-            if rows.kinds > 2:
-                each = low - least[t] + waits[t]
-                start = f[s] - (waits[s] if t == s else least[s]) + each
-                claims.append(((s, 0), (t, 2), start, each, waits[t] - least[t]))
-            for row, other, start, each, less in claims:
-                last = -1
-                for i in range(1, rows.m[s]):
-                    claimed.step(steps := steps + 1)
-                    over = start + i * each - limit
-                    k = (
-                        i - 1
-                        if over - (i - 1) * less > 0
-                        else -(-over // less) - 1
-                        if less > 0
-                        else -1
-                    )
-                    if k > last:
-                        last = k
-                        found.setdefault((other, k), []).append((row, i))
-    return found
-
-
-class _Ways:
-    """Longest ways to and from all operations: lists by row, of all microbatches."""
-
-    def __init__(self, rows: _Rows, claimed: Claimed) -> None:
-        self._rows, self._claimed, self._steps = rows, claimed, 0
-        self._waits = _waits(rows, claimed)
-        m = max(rows.m)
-        self._turns = [(row, i) for i in range(m) for row in rows.order if i < rows.m[row[0]]]
-
-    def _then(self, row: Row, i: int) -> Iterator[tuple[Row, int, int]]:
-        """Yield what waits for the end of an operation, and for how long after it."""
-        self._steps += 1
-        self._claimed.step(self._steps)
-        for then, lag in self._rows.then[row]:
-            yield then, i, lag
-        if i + 1 < self._rows.m[row[0]]:
-            yield row, i + 1, 0
-        for then, later in self._waits.get((row, i), ()):
-            yield then, later, 0
-
-    def heads(self, start: dict[Row, float]) -> dict[Row, list[float]]:
-        """Return heads, of operations in rows where ways begin; -inf: no way leads there."""
-        head = {row: [start[row]] * self._rows.m[row[0]] for row in self._rows.order}
-        for row, i in self._turns:
-            end = head[row][i] + self._rows.time(row)
-            for then, later, lag in self._then(row, i):
-                head[then][later] = max(head[then][later], end + lag)
-        return head
-
-    def tails(self, end: dict[Row, float]) -> dict[Row, list[float]]:
-        """Return tails, of operations in rows where ways end."""
-        tail = {row: [end[row]] * self._rows.m[row[0]] for row in self._rows.order}
-        for row, i in reversed(self._turns):
-            for then, later, lag in self._then(row, i):
-                way = lag + self._rows.time(then) + tail[then][later]
-                tail[row][i] = max(tail[row][i], way)
-        return tail
 
 
 def _jackson(jobs: list[tuple[float, int, float]]) -> float:
@@ -235,15 +64,61 @@ def _jackson(jobs: list[tuple[float, int, float]]) -> float:
     return latest
 
 
+def _idle(jobs: list[tuple[float, int, int]], room: float) -> list[tuple[float, float]]:
+    """Return moments, and how long a device is idle before each at least.
+
+    Parameters
+    ----------
+    jobs : list of (head, time, bytes)
+        Bytes that it takes when it begins or, if they are negative, gives back when it ends.
+    room : float
+        Bytes that may be taken at first.
+    """
+    found: list[tuple[float, float]] = [(0, 0)]
+    for moment in sorted({head for head, *_ in jobs if head > 0}):
+        begun = [
+            (min(time, moment - head), head + time, size)
+            for head, time, size in jobs
+            if -math.inf < head < moment
+        ]
+        busy = sum(part for part, _, size in begun if size <= 0)
+        left = room - sum(size for _, end, size in begun if size < 0 and end < moment)
+        takers = sorted((-part / size, part, size) for part, _, size in begun if size > 0)
+        alike = len({size for *_, size in takers}) == 1
+        for _, part, size in takers:
+            # One of which a part fits counts in full, unless all are alike.
+            busy += part if left >= size or (left > 0 and not alike) else 0
+            left -= size
+        found.append((moment, moment - busy))
+    return found
+
+
+def _both_ends(
+    work: int, after: int, first: list[tuple[float, float]], last: list[tuple[float, float]]
+) -> float:
+    """Return a bound from idle times before moments, and before moments from the end backward.
+
+    They add up where the two do not overlap in a schedule that takes as long as is known.
+    """
+    least = -math.inf
+    more: float = work + after + max(idle for _, idle in first + last)
+    while more > least:
+        least = more
+        for begin, idle in first:
+            others = (x for end, x in last if begin + end <= least - after)
+            more = max(more, work + after + idle + max(others, default=-math.inf))
+    return least
+
+
 def machine(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show that some device cannot do all it must between heads and tails."""
-    rows = _Rows(instance)
-    if claimed.bound is None:
+    rows = Rows(instance)
+    work, bound = rows.work(), claimed.bound
+    if bound is None:
         raise UnprovedError("is about values")
-    # By itself a device does its work.
-    if max(a + b for a, b in zip(rows.work(), rows.after, strict=True)) >= claimed.bound:
+    if max(a + b for a, b in zip(work, rows.after, strict=True)) >= bound:
         return
-    ways, size = _Ways(rows, claimed), sum(rows.m) * rows.kinds
+    ways, size = Ways(rows, claimed), sum(rows.m) * rows.kinds
     spans = range(rows.d) if size * rows.d <= PAIRS else range(0)
     if "device" in evidence:
         spans = range(rows.d)[evidence["device"] :][:1]
@@ -252,14 +127,21 @@ def machine(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claime
         head = ways.heads(own)
         tail = ways.tails({r: x + rows.after[rows.device[r[0]]] for r, x in own.items()})
         for e in range(rows.d):
-            jobs = [
-                (head[row][i], rows.time(row), tail[row][i])
-                for row in rows.order
-                for i in range(rows.m[row[0]] if rows.device[row[0]] == e else 0)
-                if head[row][i] > -math.inf and tail[row][i] > -math.inf
+            mine = [
+                (r, i) for r in rows.order if rows.device[r[0]] == e for i in range(rows.m[r[0]])
             ]
-            if _jackson(jobs) >= claimed.bound:
+            jobs = [(head[r][i], rows.time(r), tail[r][i]) for r, i in mine]
+            if _jackson([job for job in jobs if job[0] > -math.inf < job[2]]) >= bound:
                 return
+            if d in (-1, e) and len(jobs) <= PAIRED:
+                bytes_ = [rows.delta[r[1]][r[0]] for r, _ in mine]
+                limit, after = rows.limit[e], rows.after[e]
+                sides = zip(jobs, bytes_, strict=True)
+                first = _idle([(h, t, size) for (h, t, _), size in sides], limit)
+                sides = zip(jobs, bytes_, strict=True)
+                back = [(q - after, t, -size) for (_, t, q), size in sides]
+                if _both_ends(work[e], after, first, _idle(back, limit - sum(bytes_))) >= bound:
+                    return
     raise UnprovedError("every device has the time for its operations")
 
 
@@ -286,7 +168,7 @@ class _Ramps:
     first and the last two never do, the first and the third not if memory does not hold all F's.
     """
 
-    def __init__(self, rows: _Rows) -> None:
+    def __init__(self, rows: Rows) -> None:
         self._rows, p = rows, rows.p
         none = [0] * p
         self._f, self._b = rows.duration[:2]
@@ -384,7 +266,7 @@ def _whole(length: int, each: int, most: int, head: int, budget: int) -> float:
 
 def ramps(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show that a value below the claimed one leaves too little time for the ramps."""
-    rows = _Rows(instance)
+    rows = Rows(instance)
     if claimed.bound is None or rows.kinds == 1 or rows.d < rows.p:
         raise UnprovedError("is about values, where stages with B's have a device each")
     if not _Ramps(rows).leave_too_little(math.ceil(claimed.bound) - 1):
@@ -402,184 +284,27 @@ def memory(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed
     stages below have run B of all microbatches if B is what runs, or W.  Whatever else has run
     holds at least the least it can.
     """
-    rows = _Rows(instance)
+    rows = Rows(instance)
     above = rows.above()
+    held = [list(itertools.accumulate(d[s] for d in rows.delta)) for s in range(rows.p)]
+    upper = [rows.together(s, above)[:-1] for s in range(rows.p)]
+    below = [0] * rows.p
+    for s, up in enumerate(upper):
+        for t in up:
+            below[t] += min(held[s][1:], default=0)
     for s, m in enumerate(rows.m):
-        device = rows.device[s]
-        held = [list(itertools.accumulate(d[t] for d in rows.delta)) for t in range(rows.p)]
-        up = [held[t] for t in above[s] if rows.device[t] == device]
-        low = sum(min(h) for h in up)
-        below = sum(
-            min(held[t][1:], default=0)
-            for t in range(rows.p)
-            if rows.device[t] == device and s in above[t]
-        )
+        low, under = sum(min(held[t]) for t in upper[s]), below[s]
         for k in range(rows.kinds):
-            need = max(rows.delta[k][s], 0) + (sum(h[0] for h in up) if k < 2 else low)
-            need += (held[s][k - 1] + below) if k else 0
-            rest = min(held[s][k:]) + low + (below if k else 0)
-            if need + (m - 1) * rest > rows.limit[device]:
+            need = max(rows.delta[k][s], 0)
+            need += sum(held[t][0] for t in upper[s]) if k < 2 else low
+            need += (held[s][k - 1] + under) if k else 0
+            rest = min(held[s][k:]) + low + (under if k else 0)
+            if need + (m - 1) * rest > rows.limit[rows.device[s]]:
                 return
     raise UnprovedError("every device has the memory for its operations one by one")
 
 
-# ---------------------------------------------------------------------- all orders
-
-
-class _Orders:
-    """States of schedules that are built by one start after the other.
-
-    A state is how many operations of each row have started.  What is known of it beside is a list
-    of moments, none before the last start: from when each device is free, and from when what
-    operations that have not started wait for is there.
-    """
-
-    def __init__(self, rows: _Rows, claimed: Claimed, most: float) -> None:
-        self._rows, self._claimed, self._most, self._steps = rows, claimed, most, 0
-        self._timed = claimed.bound is not None
-        self._until = math.inf if claimed.bound is None else math.ceil(claimed.bound) - 1
-        self._row = rows.order
-        self._number = {row: r for r, row in enumerate(rows.order)}
-        self._device = [rows.device[s] for s, _ in self._row]
-        self._count = [rows.m[s] for s, _ in self._row]
-        self._time = [rows.time(row) if self._timed else 0 for row in self._row]
-        self._delta = [rows.delta[k][s] for s, k in self._row]
-        # Arcs between rows: (before, after, lag), and those that enter and leave each row.
-        self._arcs = [
-            (r, self._number[then], lag)
-            for r, row in enumerate(self._row)
-            for then, lag in rows.then[row]
-        ]
-        self._into = [
-            [a for a, arc in enumerate(self._arcs) if arc[1] == r] for r in range(len(self._row))
-        ]
-        self._out = [
-            [a for a, arc in enumerate(self._arcs) if arc[0] == r] for r in range(len(self._row))
-        ]
-        ends: dict[Row, float] = {r: rows.after[rows.device[r[0]]] for r in self._row}
-        tails = _Ways(rows, claimed).tails(ends)
-        self._tail = [tails[row] for row in self._row]
-
-    def refute(self) -> None:
-        """Raise an error if some schedule is worth less than claimed, or there is one."""
-        start = (0,) * len(self._row)
-        layer: dict[Key, list[list[Any]]] = {
-            start: [[[0] * self._rows.d, [[] for _ in self._arcs]]]
-        }
-        for _ in range(sum(self._count)):
-            then: dict[Key, list[list[Any]]] = {}
-            for state, labels in layer.items():
-                held = [0] * self._rows.d
-                for r, done in enumerate(state):
-                    held[self._device[r]] += done * self._delta[r]
-                ready = [
-                    r
-                    for r, done in enumerate(state)
-                    if done < self._count[r]
-                    and all(state[self._arcs[a][0]] > done for a in self._into[r])
-                    and (
-                        self._delta[r] <= 0
-                        or held[self._device[r]] + self._delta[r]
-                        <= self._rows.limit[self._device[r]]
-                    )
-                ]
-                for label in labels:
-                    for r, more in self._next(state, ready, label):
-                        key = (*state[:r], state[r] + 1, *state[r + 1 :])
-                        self._keep(then.setdefault(key, []), more)
-            layer = then
-        if layer:
-            raise UnprovedError("some schedule is shorter, or fits")
-
-    def _next(
-        self, state: Key, ready: list[int], label: list[Any]
-    ) -> Iterator[tuple[int, list[Any]]]:
-        """Yield rows whose next operation may start next, and what is known then."""
-        free, there = label
-        starts = {
-            r: max([free[self._device[r]], *(there[a][0] for a in self._into[r])]) for r in ready
-        }
-        ends = [
-            start + self._time[r]
-            for r, start in starts.items()
-            if self._delta[r] <= 0 or self._rows.limit[self._device[r]] == math.inf
-        ]
-        first = min(ends, default=math.inf)
-        for r, now in starts.items():
-            if now >= first and self._timed:
-                continue
-            self._steps += 1
-            self._claimed.step(self._steps)
-            if self._steps > self._most:
-                raise UnprovedError("there are too many orders")
-            end = now + self._time[r]
-            if end + self._tail[r][state[r]] > self._until:
-                continue
-            times = [max(now, t) for t in free]
-            times[self._device[r]] = end
-            arrivals = []
-            for a, (before, after, lag) in enumerate(self._arcs):
-                known = there[a][1:] if after == r else there[a]
-                known = [*known, end + lag] if before == r else known
-                least = times[self._device[after]]
-                arrivals.append([max(least, t) for t in known])
-            if self._hopeless(state, r, times, arrivals):
-                continue
-            yield r, [times, arrivals]
-
-    def _hopeless(self, state: Key, r: int, times: list[int], arrivals: list[list[int]]) -> bool:
-        """Whether what has to follow takes too long."""
-        for a, (_, after, _) in enumerate(self._arcs):
-            done = state[after] + (after == r)
-            if (
-                arrivals[a]
-                and arrivals[a][0] + self._time[after] + self._tail[after][done] > self._until
-            ):
-                return True
-        for d, free in enumerate(times):
-            left = [
-                (self._count[q] - state[q] - (q == r), q)
-                for q in range(len(state))
-                if self._device[q] == d and self._count[q] > state[q] + (q == r)
-            ]
-            if left:
-                work = sum(n * self._time[q] for n, q in left)
-                if free + work + min(self._tail[q][-1] for _, q in left) > self._until:
-                    return True
-        return False
-
-    def _keep(self, labels: list[list[Any]], more: list[Any]) -> None:
-        """Add a label to those of a state unless one is nowhere later; drop those it is before."""
-
-        def flat(label: list[Any]) -> list[int]:
-            return [*label[0], *itertools.chain(*label[1])]
-
-        own = flat(more)
-        for other in labels:
-            if all(x <= y for x, y in zip(flat(other), own, strict=True)):
-                return
-        labels[:] = [
-            o for o in labels if not all(x >= y for x, y in zip(flat(o), own, strict=True))
-        ]
-        labels.append(more)
-
-
-def orders(
-    instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed, most: float = math.inf
-) -> None:
-    """Show by all orders that no makespan is less, or that no order keeps within the memory."""
-    rows = _Rows(instance)
-    if rows.spans and claimed.bound is not None:
-        raise UnprovedError("is about the makespan, where starts any later help nothing")
-    _Orders(rows, claimed, most).refute()
-
-
-def few_orders(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
-    """Do the same where there are few."""
-    orders(instance, {}, claimed, FEW)
-
-
-RULES: Rules = {
+RULES: Named = {
     "machine": (Proof.WITNESS, machine),
     "ramps": (Proof.WITNESS, ramps),
     "memory": (Proof.WITNESS, memory),

@@ -89,6 +89,33 @@ def test_memory_makes_operations_wait() -> None:
     assert not shows(line.replace(limit=2), 36, "machine")
 
 
+def test_memory_keeps_devices_idle_at_both_ends() -> None:
+    """Two rounds of stages, with as much memory as 1F1B needs."""
+    rounds = PipelineSchedule.from_arrays(
+        [1] * 4, [1] * 4, [1] * 4, devices=[0, 1, 0, 1], microbatches=4, objective="span",
+        memory_forward=2, memory_backward=-1, memory_weight=-1, limit=8,
+    )  # fmt: skip
+    result = sp.solve(rounds, time_limit=20)
+    assert (result.objective, result.bound, result.bound_source) == (25, 25, "counting bound")
+    assert result.proof == "witness"
+    assert shows(rounds, 25, "machine")
+    assert not shows(rounds, 26, "machine")
+
+
+def test_orders_show_what_waiting_for_memory_costs() -> None:
+    """Four stages that hold three microbatches; a proof of the solver's labels is replayed."""
+    line = PipelineSchedule.from_arrays(
+        [32, 40, 18, 58], [120, 54, 78, 96], microbatches=5, memory_forward=1, memory_backward=-1,
+        limit=2,
+    )  # fmt: skip
+    result = sp.solve(line, time_limit=20, options={"proof": True})
+    assert result.objective is not None
+    assert result.objective == result.bound
+    assert result.proof in ("witness", "log")
+    assert shows(line, result.bound, "orders")
+    assert not any(shows(line, result.objective + 1, rule) for rule in RULES)
+
+
 def test_what_needs_too_much_memory_is_named() -> None:
     line = PipelineSchedule.from_arrays(
         [3, 3], [3, 3], microbatches=3, memory_forward=4, memory_backward=-3, limit=11

@@ -372,7 +372,14 @@ class CompactSearch:
         raise AssertionError("some order of the devices has all stages")
 
     def raise_bound(self, ticks: int, source: str, evidence: Evidence = SEARCHED) -> None:
-        """Tell of a bound; where it is the value known up to rounding, of that value."""
+        """Tell of a bound; where it is the value known up to rounding, of that value.
+
+        Parameters
+        ----------
+        ticks : int
+        source : str
+        evidence : Evidence, optional
+        """
         bound, objective = self.compact.bound(ticks), self.progress.objective
         if objective is not None and objective < bound <= objective * (1 + 1e-9):
             bound = objective

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from stagepack.evidence import witness
+from stagepack.evidence import SEARCHED, witness
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.effort import left, lending, spend
 from stagepack.heuristics.schedule import (
@@ -83,7 +83,8 @@ def _begin(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
     """
     lacking = reasons(instance, progress.keep_going)
     if lacking:
-        conclude_infeasible(instance, progress, "memory", lacking, witness("memory"))
+        evidence = witness("memory") if bounds.told(instance) else SEARCHED
+        conclude_infeasible(instance, progress, "memory", lacking, evidence)
         raise Stopped
     with progress.setup("loading kernels"):
         bounds.warm_up(instance.training and instance.d == instance.p)

@@ -17,7 +17,7 @@ from functools import cache
 
 import numpy as np
 
-from stagepack.evidence import Evidence, witness
+from stagepack.evidence import SEARCHED, Evidence, witness
 from stagepack.heuristics.schedule.effort import PART, Going, Looks
 from stagepack.heuristics.schedule.lower_bounds import bounds_kernels as kernels
 from stagepack.heuristics.schedule.lower_bounds.ramps import ramp_bound
@@ -29,6 +29,9 @@ from stagepack.progress import Stopped
 
 PAIRS = 4_000_000
 """Operations that all pairs of devices may have together; more, and each device stands alone."""
+TOLD = 2_000
+"""Stages, where devices have several, up to which others look at what memory keeps in order."""
+
 PASSED = 0.33
 """Steps that an operation or an arc costs in the mean: many have no path, and are passed by."""
 
@@ -56,10 +59,16 @@ def shown_bound(
     ramp = ramp_bound(instance, best, keep_going)
     window, device = _window(instance, Looks(keep_going))
     if window > best:
-        best, source, evidence = window, "one-machine bound", witness("machine", device=device)
+        seen = witness("machine", device=device)
+        best, source, evidence = window, "one-machine bound", seen if told(instance) else SEARCHED
     if ramp > best:
         best, source, evidence = ramp, "ramp bound", witness("ramps")
     return best, source, evidence
+
+
+def told(instance: PipelineSchedule) -> bool:
+    """Whether others look at what memory keeps in order, and needs."""
+    return instance.d == instance.p or instance.p <= TOLD
 
 
 # ---------------------------------------------------------------------- work
