@@ -62,7 +62,8 @@ def check(
     from stagepack.report.shown import proof_lines
 
     if solution is None and proof is None:
-        whole = _whole(instance, time_limit or None)
+        with engines_silenced():
+            whole = _whole(instance, prove, time_limit or None)
         if whole is not None:
             _tell(whole, as_json=as_json)
     problem = instance_of(instance, context)
@@ -87,14 +88,14 @@ def check(
     _tell(found, replayed, as_json=as_json)
 
 
-def _whole(path: str, time_limit: float | None) -> ResultCheck | None:
+def _whole(path: str, prove: bool, time_limit: float | None) -> ResultCheck | None:
     """Check what needs no instance beside it: a plan of a model, or a tuning; None for others."""
     from stagepack.planning.claims import check_plan, check_tuning
     from stagepack.planning.document import is_tuning, read_tuning
 
     plan = plan_in(path)
     if plan is not None:
-        return check_plan(plan, path, time_limit=time_limit)
+        return check_plan(plan, path, prove=prove, time_limit=time_limit)
     return check_tuning(read_tuning(path), path) if is_tuning(path) else None
 
 

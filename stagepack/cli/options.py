@@ -147,6 +147,11 @@ def exit_code(result: Result[Any]) -> int:
     if result.status is Status.INFEASIBLE:
         return EXIT_INFEASIBLE
     stopped = result.termination is Termination.INTERRUPTED
-    if result.solution is not None:
-        return EXIT_STOPPED if stopped else 0
-    return EXIT_INTERRUPTED if stopped else EXIT_NOTHING
+    return end_code(found=result.solution is not None, interrupted=stopped)
+
+
+def end_code(*, found: bool, interrupted: bool) -> int:
+    """Return the exit code of what ended with something in hand, or nothing, by itself or not."""
+    if found:
+        return EXIT_STOPPED if interrupted else 0
+    return EXIT_INTERRUPTED if interrupted else EXIT_NOTHING

@@ -14,16 +14,21 @@ from stagepack.claims import check_result
 from stagepack.claims.claim import PROVABLE, Claim, ResultCheck, Verdict, short
 from stagepack.contracts import JsonObject
 from stagepack.instances.documents import strict
+from stagepack.instances.groups import LayerGrouping
+from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.violation import Violation
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.tuned import Tuning
 from stagepack.result import Status
+from stagepack.verify.steps import shortest_step_is
 
 FIGURES = ("objective", "gap", "seconds", "throughput", "bubble", "memory", "binds", "inside")
 """What follows from the levels of a plan."""
 
 DERIVED = ("best", "front", "doubts", "saved", "counted")
 """What follows from the evaluations of a tuning."""
+
+OPEN = "not verified: it speaks of all stages and all schedules"
 
 ALWAYS = ("objective_name", "violations")
 """What a plan that breaks no rule says, with levels or without."""
@@ -49,7 +54,9 @@ class _Records(msgspec.Struct, frozen=True):
     versions: dict[str, str] | None = None
 
 
-def check_plan(plan: ModelPlan, path: str | Path, *, time_limit: float | None = 10) -> ResultCheck:
+def check_plan(
+    plan: ModelPlan, path: str | Path, *, prove: bool = False, time_limit: float | None = 10
+) -> ResultCheck:
     """Check a plan, and what its document says.
 
     Parameters
@@ -58,15 +65,17 @@ def check_plan(plan: ModelPlan, path: str | Path, *, time_limit: float | None = 
         As :func:`.read_plan` reads it.
     path : path-like
         Where it was read.
+    prove : bool
+        Whether to solve again, by other code, what evidence does not show of a level.
     time_limit : float, optional
-        Seconds for verifying what a level claims.
+        Seconds for each level.
 
     Returns
     -------
     ResultCheck
         What is wrong are its violations.  Bounds and statuses of the levels are verified by the
-        evidence of their results.  That of the whole speaks of all stages and schedules, and has
-        no evidence: it stays open.
+        evidence of their results.  That of the whole speaks of all stages and schedules: it is
+        verified as far as the work of a chain shows it, see :mod:`stagepack.verify.steps`.
 
     Raises
     ------
@@ -79,7 +88,7 @@ def check_plan(plan: ModelPlan, path: str | Path, *, time_limit: float | None = 
             document = strict.decode(strict.load(path), JsonObject)
         broken = tuple(_false_records(plan, document))
         if plan.levels:
-            claims = list(_claims_of_levels(plan, document, time_limit))
+            claims = list(_claims_of_levels(plan, document, prove, time_limit))
             false = (claim for claim in claims if claim.verdict is Verdict.FALSE)
             broken += tuple(_false(plan, document))
             broken += tuple(Violation(f"claim: {claim.name}", str(claim)) for claim in false)
@@ -130,12 +139,27 @@ def _alike(one: object, other: object) -> bool:
 
 
 def _of_the_whole(plan: ModelPlan) -> Iterator[Claim]:
-    """Yield what a plan claims that its levels do not show."""
-    open_ = "not verified: it speaks of all stages and all schedules"
+    """Yield what a plan claims of all stages and all schedules."""
     if plan.bound is not None:
-        yield Claim("bound", plan.bound, None, Verdict.UNVERIFIED, open_)
-    if plan.status in (Status.OPTIMAL, Status.INFEASIBLE):
-        yield Claim("status", str(plan.status), None, Verdict.UNVERIFIED, open_)
+        yield Claim("bound", plan.bound, None, *_shown(plan, plan.bound))
+    if plan.status is Status.OPTIMAL and plan.objective is not None:
+        yield Claim("status", str(plan.status), None, *_shown(plan, plan.objective))
+    elif plan.status is Status.INFEASIBLE:
+        yield Claim("status", str(plan.status), None, Verdict.UNVERIFIED, OPEN)
+
+
+def _shown(plan: ModelPlan, bound: int) -> tuple[Verdict, str]:
+    """Return whether no plan takes fewer cycles a step, as far as the work of a chain shows it."""
+    whole = [level.instance for level in plan.levels[:1]]
+    grouped = any(isinstance(level.instance, LayerGrouping) for level in plan.levels)
+    if grouped or not whole or not isinstance(whole[0], PipelinePartition):
+        return Verdict.UNVERIFIED, OPEN
+    stays = not plan.on_chip
+    if shortest_step_is(
+        whole[0], plan.microbatches, bound, split=plan.schedule.split, resident=stays
+    ):
+        return Verdict.CONFIRMED, "verified: log, labels of all stages"
+    return Verdict.UNVERIFIED, OPEN
 
 
 def _false(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]:
@@ -182,10 +206,11 @@ def _false_records(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]
 
 
 def _claims_of_levels(
-    plan: ModelPlan, document: JsonObject, time_limit: float | None
+    plan: ModelPlan, document: JsonObject, prove: bool, time_limit: float | None
 ) -> Iterator[Claim]:
     for level, said in zip(plan.levels, document["levels"], strict=True):
-        for claim in check_result(level.instance, said["result"], time_limit=time_limit).claims:
+        found = check_result(level.instance, said["result"], prove=prove, time_limit=time_limit)
+        for claim in found.claims:
             if claim.name in PROVABLE or claim.verdict is Verdict.FALSE:
                 yield replace(claim, name=f"{level.name}: {claim.name}")
 

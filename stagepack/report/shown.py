@@ -197,9 +197,10 @@ def _(given: ProofCheck, *, whole: bool = False) -> Sequence[Content]:
 
 def proof_lines(found: ProofCheck) -> list[str]:
     """Say what is proved, or what is wrong."""
+    how = as_text.plural(found.steps, "step") + " replayed" if found.steps else found.rule
     if found.valid:
-        return [f"proved: {found.claim}; {as_text.plural(found.steps, 'step')} replayed"]
-    return [*_violations(found), f"not proved: {found.claim}"]
+        return [f"proved: {found.claim}; {how}"]
+    return [shown(found.fault, LONGEST), f"not proved: {found.claim}"]
 
 
 def check_lines(found: ResultCheck) -> list[str]:
@@ -234,7 +235,7 @@ def check_lines(found: ResultCheck) -> list[str]:
     return lines
 
 
-def _violations(found: ResultCheck | ProofCheck) -> list[str]:
+def _violations(found: ResultCheck) -> list[str]:
     """Return a few violations of every rule, and how many more of it there are."""
     by_rule: dict[str, list[Violation]] = {}
     for violation in found.violations:

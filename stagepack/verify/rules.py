@@ -45,6 +45,13 @@ class Claimed:
             raise OutOfTimeError("it takes longer to verify than the limit")
 
 
+def exact(value: object) -> Fraction:
+    """Return a number of some evidence; of a text the exponent could be of any size."""
+    if not isinstance(value, int | float):
+        raise UnprovedError(f"{value!r} is no number")
+    return Fraction(value)
+
+
 Rule = Callable[[Any, Mapping[str, Any], Claimed], None]
 """``rule(instance, evidence, claimed)`` raises :class:`UnprovedError` unless the claim is shown."""
 
@@ -139,7 +146,7 @@ def _fault(
 ) -> str:
     """Return why evidence does not show a claim; "" where it does."""
     name = evidence.get("rule")
-    if name not in rules:
+    if not isinstance(name, str) or name not in rules:
         return f"no rule is called {name!r}"
     try:
         rules[name][1](instance, evidence, claimed)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -78,3 +80,55 @@ def test_what_is_too_long_for_the_bound_is_tried_with_less_freedom(
 def test_devices_without_layers_are_no_matter() -> None:
     given = sp.PipelinePartition.from_arrays([3, 4], devices=4, fewer_stages=True)
     assert sp.plan_model(given, microbatches=4).objective == 3 + 4 * 4
+
+
+def graph(accelerators: int, seed: int = 0, **changes: Any) -> sp.GraphPartition:
+    """Return a small graph whose tensors take about as long as its nodes, on unlike devices."""
+    rng = np.random.default_rng(seed)
+    n = 8
+    given: dict[str, Any] = {
+        "time": rng.integers(5, 20, n),
+        "producer": range(n - 1),
+        "consumers": [sorted({at + 1, int(rng.integers(at + 1, n))}) for at in range(n - 1)],
+        "traffic": rng.integers(1, 30, n - 1),
+        "accelerators": accelerators,
+        "speeds": [1, 2, 1, 2][:accelerators],
+        "capacity": 1000,
+    }
+    return sp.GraphPartition.from_arrays(**{**given, **changes})
+
+
+def test_a_graph_on_one_device_waits_for_no_tensor() -> None:
+    given: dict[str, Any] = {"producer": [0], "consumers": [[1]], "traffic": [3], "accelerators": 2}
+    plan = sp.plan_model(sp.GraphPartition.from_arrays([10, 10], **given), time_limit=1)
+    assert (plan.objective, plan.status, plan.check()) == (20, "OPTIMAL", ())
+
+
+@pytest.mark.parametrize("microbatches", [1, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_more_devices_than_a_graph_needs_make_no_plan_slower(seed: int, microbatches: int) -> None:
+    found = []
+    for accelerators in (1, 2, 4):
+        plan = sp.plan_model(graph(accelerators, seed), microbatches=microbatches, time_limit=1)
+        assert plan.check() == ()
+        assert plan.objective is not None
+        found.append(plan.objective)
+    assert found == sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_every_device_waits_for_the_host_with_each_microbatch(training: bool) -> None:
+    given = chain(0, n=6, training=training)
+    host = msgspec.structs.replace(given.cluster, host_recv=sp.Link(GBps=1, idle=5_000))
+    waiting = given.replace(cluster=host, host_transfer=True, objective="sum")
+    alone = sp.plan_model(waiting.replace(host_transfer=False), time_limit=2)
+    plan = sp.plan_model(waiting, time_limit=2)
+    assert plan.check() == ()
+    assert plan.status == alone.status == "OPTIMAL"
+    assert alone.objective is not None
+    assert plan.objective is not None
+    assert plan.objective >= alone.objective + 8 * 5_000
+    # A step is no shorter than what its slowest stage does for one of its microbatches.
+    one = sp.plan_model(waiting, microbatches=1, time_limit=2)
+    assert one.objective is not None
+    assert waiting.evaluate(one.level("partition").result.solution) <= one.objective

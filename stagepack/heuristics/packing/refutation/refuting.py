@@ -1,7 +1,7 @@
 """Proofs that buffers do not fit into a capacity, found by search and written step by step.
 
-The search is that of :mod:`..exact_search.exact`, in terms of the rules by which the checker
-(`instances/packing/proof.py`) replays a proof.  It records its steps, without those that turned out
+The search is that of :mod:`..exact_search.exact`, in terms of the rules by which the verifier
+(`verify/packing_misfit.py`) replays a proof.  It records its steps, without those that turned out
 to be unnecessary.  Cost: O(blocks + conflicts) a node.  Source: own work.
 """
 
