@@ -217,7 +217,7 @@ def check_lines(found: ResultCheck) -> list[str]:
         return as_text.number(figure) if kind is None else kind.worth(problem, figure)
 
     if found.valid and found.objective is not None:
-        name = "worth" if problem is None else problem.objective
+        name = f"{shown(found.instance)}, worth" if problem is None else problem.objective
         lines.append(f"valid: {name} {value_of(found.objective)}")
     counts = Counter(claim.verdict for claim in found.claims)
     if counts:

@@ -187,7 +187,15 @@ def objective_bound(
 
 
 def of_section(instance: LmemPacking, blocks: Blocks, section: int) -> Evidence:
-    """Return what shows how much a section holds."""
+    """Return what shows how much a section holds.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+    blocks : Blocks
+        Of the instance.
+    section : int
+    """
     if instance.conflicts is None:
         return witness("load", moment=int(blocks.time[section]))
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))

@@ -174,7 +174,15 @@ def strengthen(
 def prove(
     instance: LmemPacking, bound: Number | None, keep_going: Callable[[], bool]
 ) -> Evidence | None:
-    """Search for evidence of a bound, or that nothing fits; see :mod:`.proof`."""
+    """Search for evidence of a bound, or that nothing fits; see :mod:`.proof`.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+    bound : int or float or None
+        None: that nothing fits.
+    keep_going : callable
+    """
     proof = importlib.import_module(f"{__name__}.proof")
     proof.load(instance)
     found: Evidence | None = proof.prove(instance, bound, keep_going)

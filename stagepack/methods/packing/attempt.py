@@ -158,7 +158,15 @@ class Attempt:
 
 
 def accepted(instance: LmemPacking, bound: int | None, evidence: Evidence) -> Evidence:
-    """Return evidence that its rule accepts: of groups of one offset the blocks know more."""
+    """Return evidence that its rule accepts: of groups of one offset the blocks know more.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+    bound : int or None
+        What it is to show; None: that nothing fits.
+    evidence : Evidence
+    """
     if not instance.colocated or not (instance.in_place or instance.conflicts is not None):
         return evidence
     found = verify(instance, bound, evidence.proof, evidence.data, time_limit=ACCEPTED)
