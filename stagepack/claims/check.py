@@ -60,7 +60,10 @@ def check_result(
         If the document contains neither a result nor a solution, if the solution does not fit the
         instance, or, without `anyway`, if the result is for another instance.
     """
+    from stagepack.solve import require_time
+
     require_instance(instance)
+    time_limit = require_time(time_limit)
     place, data = _given(result, instance)
     with strict.located(place):
         document = document_of(data)

@@ -91,7 +91,7 @@ def check_plan(
             claims = list(_claims_of_levels(plan, document, prove, time_limit))
             false = (claim for claim in claims if claim.verdict is Verdict.FALSE)
             broken += tuple(_false(plan, document))
-            broken += tuple(Violation(f"claim: {claim.name}", str(claim)) for claim in false)
+            broken += tuple(map(_told, false))
         else:
             broken += tuple(_false_without_levels(plan, document))
     claims = [*_of_the_whole(plan), *(one for one in claims if one.verdict is not Verdict.FALSE)]
@@ -127,6 +127,12 @@ def check_tuning(tuning: Tuning, path: str | Path) -> ResultCheck:
     held = "a tuning holds figures, and no plans that show them"
     claims = (Claim("status", "evaluations", None, Verdict.UNVERIFIED, held),)
     return ResultCheck("tuning", None, tuple(wrong), None if wrong else best, claims)
+
+
+def _told(claim: Claim) -> Violation:
+    """Return the false claim of a level as what is wrong with a plan."""
+    level, _, name = claim.name.rpartition(": ")
+    return Violation(f"{level}: claim: {name}", str(replace(claim, name=name)))
 
 
 def _alike(one: object, other: object) -> bool:

@@ -16,6 +16,7 @@ from stagepack.heuristics.packing.refutation.refuting_kernels import FITS, REFUT
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
+from stagepack.instances.words import LARGEST
 from stagepack.methods import Settings
 from stagepack.methods.packing.attempt import PackingProgress
 from stagepack.methods.unaided import strengthened, take
@@ -89,6 +90,8 @@ def prove(
     most = instance.ceiling if bound is None else math.ceil(bound) - 1
     other = instance.objective is Objective.MOVES and bound is not None
     if most is None or other or instance.objective is Objective.SPILL:
+        return None
+    if most >= LARGEST:  # more than all buffers together
         return None
     which = _apart(instance)
     relaxed, capacity = _relaxed(instance, which, most)
