@@ -99,22 +99,18 @@ class _Chain:
         self.contradicts = not set(instance.fixed_cuts) <= set(self.cuts)
         self.fixed = [bisect_left(self.cuts, cut) for cut in sorted(instance.fixed_cuts)]
         self.fixed.append(self.last)
-        self._devices()
+        # Devices of a kind are a class, of which one stands for all.
+        tables = (instance.compute_table, instance.memory_table)
+        apart = instance.recv_cycles is not None or instance.send_cycles is not None
+        apart |= any(table is not None and table.ndim == 3 for table in tables)
+        known = dict[object, int]()
+        kinds = [d if apart else one.kind for d, one in enumerate(instance.cluster.devices)]
+        self.device_class = [known.setdefault(kind, len(known)) for kind in kinds]
+        self.example = [self.device_class.index(c) for c in range(len(known))]
         self._times()
         self._memory()
 
     # ------------------------------------------------------------------ figures
-
-    def _devices(self) -> None:
-        """Number the kinds of devices, of which one stands for all."""
-        instance, known = self.instance, dict[object, int]()
-        tables = (instance.compute_table, instance.memory_table)
-        apart = instance.recv_cycles is not None or instance.send_cycles is not None
-        apart |= any(table is not None and table.ndim == 3 for table in tables)
-        devices = instance.cluster.devices
-        kinds = [d if apart else device.kind for d, device in enumerate(devices)]
-        self.device_class = [known.setdefault(kind, len(known)) for kind in kinds]
-        self.example = [self.device_class.index(c) for c in range(len(known))]
 
     def _times(self) -> None:
         """Set times in units: what cuts cost, and layers, times a factor of a class of devices."""
@@ -143,21 +139,18 @@ class _Chain:
     def _transfers(self, d: int) -> tuple[list[float], list[float]]:
         """Return the cycles in which a device receives and sends at each cut."""
         instance, device = self.instance, self.instance.cluster.devices[d]
-        recv, send = instance.recv_cycles, instance.send_cycles
-        return (
-            self._moved(device.recv, instance.in_bytes) if recv is None else recv[d].tolist(),
-            self._moved(device.send, instance.out_bytes) if send is None else send[d].tolist(),
-        )
 
-    def _moved(self, link: Link | None, nbytes: Any) -> list[float]:
-        """Return the cycles in which a link moves the bytes at each cut, by their definition."""
-        if link is None:
-            return [0] * len(nbytes)
-        idle, rate = link.idle, link.GBps * 2**30 / self.instance.cluster.clock
-        trips, moved = self.instance.trips, nbytes.tolist()
-        if self.instance.whole:
-            return [trips * int(idle + b / rate) for b in moved]
-        return [trips * (idle + b / rate) for b in moved]
+        def moved(given: Any, link: Link | None, nbytes: Any) -> list[float]:
+            if given is not None or link is None:
+                return [0] * len(nbytes) if given is None else given[d].tolist()
+            rate, kind = (
+                link.GBps * 2**30 / instance.cluster.clock,
+                int if instance.whole else float,
+            )
+            return [instance.trips * kind(link.idle + b / rate) for b in nbytes.tolist()]
+
+        recv = moved(instance.recv_cycles, device.recv, instance.in_bytes)
+        return recv, moved(instance.send_cycles, device.send, instance.out_bytes)
 
     def _rows(self, table: Any, unit: int) -> list[list[list[int]]]:
         """Return the table of each class, at the cuts that are allowed."""
@@ -209,37 +202,37 @@ class _Chain:
     # ------------------------------------------------------------------ the order of devices
 
     def ways(self) -> tuple[list[Way], set[State]]:
-        """Return how tails grow, shorter ones first, and which of them may be the whole chain."""
-        most, k, fewer = self.most_stashes, self.instance.k, self.instance.fewer_stages
-        if len(self.example) == 1 or not (fewer or self.instance.free_order):
-            ways = [Way((s,), (s + 1,), k - 1 - s, min(most, s + 1)) for s in range(k)]
-            return ways, {(s,) for s in range(1, k + 1)} if fewer else {(k,)}
-        if self.instance.free_order:
-            return self._any_order()
-        if 2 * k * (most + 1) > MOST_WAYS:
-            raise UnprovedError("devices may be left out in too many ways")
-        ways = []  # a state is how many devices are left, and the stages that may matter
-        for left, stages in product(range(k, 0, -1), range(most + 1)):
-            if stages <= k - left:
-                one = min(most, stages + 1)
-                ways.append(Way((left, stages), (left - 1, stages), None, 0))
-                ways.append(Way((left, stages), (left - 1, one), left - 1, one))
-        return ways, {(0, stages) for stages in range(most + 1)}
+        """Return how tails grow, shorter ones first, and which of them may be the whole chain.
 
-    def _any_order(self) -> tuple[list[Way], set[State]]:
-        """Return the ways of a free order; a state says how many devices of each class are used."""
-        counts = list(Counter(self.device_class).values())
-        if math.prod(count + 1 for count in counts) * len(counts) > MOST_WAYS:
-            raise UnprovedError("the devices can be used in too many orders")
-        states = list(product(*(range(count + 1) for count in counts)))
-        ways = []
-        for state in states:
-            stashes = min(self.most_stashes, sum(state) + 1)
-            for c, used in enumerate(state):
-                if used < counts[c]:
-                    longer = (*state[:c], used + 1, *state[c + 1 :])
-                    ways.append(Way(state, longer, self.example[c], stashes))
-        return ways, set(states[1:]) if self.instance.fewer_stages else {states[-1]}
+        In a free order a state is how many devices of each class are used; in a fixed one how many
+        are left, and how many stages there are as far as stashes go.
+        """
+        most, k, ways = self.most_stashes, self.instance.k, list[Way]()
+        fewer, alike = self.instance.fewer_stages, len(self.example) == 1
+        if self.instance.free_order and not alike:
+            counts = list(Counter(self.device_class).values())
+            if math.prod(count + 1 for count in counts) * len(counts) > MOST_WAYS:
+                raise UnprovedError("the devices can be used in too many orders")
+            states = list(product(*(range(count + 1) for count in counts)))
+            for state in states:
+                stashes = min(most, sum(state) + 1)
+                for c, used in enumerate(state):
+                    if used < counts[c]:
+                        longer = (*state[:c], used + 1, *state[c + 1 :])
+                        ways.append(Way(state, longer, self.example[c], stashes))
+            return ways, set(states[1:]) if fewer else {states[-1]}
+        omitting = fewer and not alike
+        if omitting and 2 * k * (most + 1) > MOST_WAYS:
+            raise UnprovedError("devices may be left out in too many ways")
+        for left in range(k, 0, -1):
+            every = min(most, k - left)
+            for stages in range(0 if omitting else every, every + 1):
+                one = min(most, stages + 1)
+                ways.append(Way((left, stages), (left - 1, one), left - 1, one))
+                if omitting:
+                    ways.append(Way((left, stages), (left - 1, stages), None, 0))
+        ended = {way.longer for way in ways}
+        return ways, ended if fewer and alike else {state for state in ended if state[0] == 0}
 
     # ------------------------------------------------------------------ filling
 
