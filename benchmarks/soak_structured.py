@@ -19,7 +19,7 @@ import faulthandler
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from benchmarks import soak_groups
@@ -29,7 +29,7 @@ from tests import packing_cases, random_graphs, random_phases, random_pipelines,
 from tests.structured import KINDS, large, small
 
 LIMIT = 0.3
-"""Seconds of work for a method."""
+"""Seconds of work for a method, where nothing else is said."""
 TRIES, PLANS, HEIGHT = 3_000, 3_000, 40
 """Assignments, plans and bytes up to which all are tried."""
 ENGINES, ENGINES_EVERY = ("cp-sat", "milp"), 5
@@ -87,7 +87,8 @@ Claim = tuple[str, Status, float | None, float | None]
 class Soak:
     """What was run, and what was wrong."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float = LIMIT) -> None:
+        self.limit = limit
         self.counts: collections.Counter[tuple[str, str]] = collections.Counter()
         self.seconds: dict[str, float] = collections.defaultdict(float)
         self.wrong = 0
@@ -112,7 +113,7 @@ class Soak:
 
     def _claims(self, where: str, instance: Any, method: str) -> list[Claim]:
         try:
-            result = solve(instance, method, time_limit=LIMIT, options={"deterministic": True})
+            result = solve(instance, method, time_limit=self.limit, options={"deterministic": True})
         except Exception as error:  # an index that is out of bounds, above all
             self._complain(where, f"{method} raises {type(error).__name__}: {error}")
             return []
@@ -143,7 +144,7 @@ class Soak:
         print(f"{self.wrong} disagreements")
 
 
-def disagreements(claims: list[Claim], fit: bool) -> Iterator[str]:
+def disagreements(claims: Sequence[Claim], fit: bool) -> Iterator[str]:
     """Yield what claims about one instance contradict; `fit`: any answer is as good as others."""
     found = {name: value for name, _, value, _ in claims if value is not None}
     if not found:
@@ -168,9 +169,10 @@ def main() -> int:
     parser.add_argument("--kind", choices=list(KINDS), help="default: all, in turn")
     parser.add_argument("--seed", type=int, default=0, help="number of the first instance")
     parser.add_argument("--most", type=int, default=1_100, help="things at most; 0: small ones")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds of work for a method")
     given = parser.parse_args()
     faulthandler.enable()
-    soak = Soak()
+    soak = Soak(given.limit)
     kinds = list(KINDS) if given.kind is None else [given.kind]
     for number in range(given.seed, given.seed + given.instances):
         if time.process_time() > given.seconds:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stagepack import kinds, solvers
 from stagepack.contracts import Instance, InstanceOf, JsonObject, Number, Solution, SolutionT
-from stagepack.errors import InputError, suggest
+from stagepack.errors import InputError, carrying, suggest
 from stagepack.evidence import VERIFIABLE
 from stagepack.instances.problem import PROBLEMS
 from stagepack.interrupts import Interruptible
 from stagepack.methods import AnyMethod, Settings
-from stagepack.progress import Progress
+from stagepack.progress import Progress, Stopped
 from stagepack.result import Result, Status, Termination
 from stagepack.shown import Shown, dataframe, some
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from stagepack.instances.packing import PackingSolution
 
 T = TypeVar("T")
+NumberT = TypeVar("NumberT", bound=float | None)
 
 log = logging.getLogger("stagepack")
 
@@ -199,7 +200,8 @@ def solve(
     )
     try:
         with Interruptible(progress):
-            chosen.run(instance, progress, settings)
+            with contextlib.suppress(Stopped):
+                chosen.run(instance, progress, settings)
             _strengthen(instance, progress, settings)
     except BaseException as error:
         if progress.failure is None:
@@ -221,18 +223,7 @@ def solve(
     result = _result(instance, progress, run)
     if progress.failure is None or isinstance(progress.failure, KeyboardInterrupt):
         return result
-    raise _with_result(progress.failure, result)
-
-
-def _with_result(error: BaseException, result: Result[SolutionT]) -> BaseException:
-    """Return what a callback raised, with what the run had found by then."""
-    error.add_note(
-        f"the run ended there, {result.status} with objective {result.objective} and bound "
-        f"{result.bound}: its result is the attribute partial_result of this exception"
-    )
-    with contextlib.suppress(AttributeError):  # a class may allow no attributes
-        setattr(error, "partial_result", result)  # noqa: B010  exceptions declare none
-    return error
+    raise carrying(progress.failure, result)
 
 
 def _strengthen(
@@ -241,7 +232,7 @@ def _strengthen(
     """Look for evidence that can be verified, where the proof at hand is none."""
     found = progress.evidence
     look = getattr(kinds.part(instance.kind, "methods"), "strengthen", None)
-    if look is None or found is None or found.proof in VERIFIABLE:
+    if look is None or found is None or found.proof in VERIFIABLE or progress.interrupted:
         return
 
     def keep_going() -> bool:
@@ -492,10 +483,10 @@ def _settings(
     options: Mapping[str, object] | None,
 ) -> Settings:
     require_time(time_limit)
-    _number(target, "target", "a number, or None")
+    require_number(target, "target", "a number, or None")
     if gap is None:
         raise InputError("None", field="gap", remedy="give a number >= 0")
-    _number(gap, "gap", "a number >= 0", least=0)
+    require_number(gap, "gap", "a number >= 0", least=0)
     for value, name, least in ((threads, "threads", 1), (seed, "seed", 0)):
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**31:
             raise InputError(
@@ -551,9 +542,7 @@ def _require_fitting(engine: str, method: AnyMethod) -> None:
 
 def require_time(limit: float | None) -> float | None:
     """Refuse, by name, a time limit that is no positive number of seconds nor None; return it."""
-    own = plain(limit)
-    _number(own, "time_limit", "a positive number of seconds, or None", least=1e-9)
-    return own
+    return require_number(limit, "time_limit", "a positive number of seconds, or None", least=1e-9)
 
 
 def plain(value: T) -> T:
@@ -564,12 +553,26 @@ def plain(value: T) -> T:
     return value
 
 
-def _number(value: object, name: str, wanted: str, least: float = -math.inf) -> None:
-    if value is None:
-        return
-    real = isinstance(value, int | float) and least <= value < math.inf
-    if not real or isinstance(value, bool):
+def require_number(value: NumberT, name: str, wanted: str, least: float = -math.inf) -> NumberT:
+    """Refuse, by name, what is no number of at least `least`, nor None; return it as Python's own.
+
+    Parameters
+    ----------
+    value : object
+    name : str
+    wanted : str
+        What a remedy asks for.
+    least : float
+
+    Raises
+    ------
+    InputError
+    """
+    own = plain(value)
+    real = isinstance(own, int | float) and least <= own < math.inf
+    if own is not None and (not real or isinstance(own, bool)):
         raise InputError(f"{value!r}", field=name, remedy=f"give {wanted}")
+    return own
 
 
 def _require_callable(**callbacks: object) -> None:

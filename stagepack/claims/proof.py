@@ -194,11 +194,14 @@ def check_proof(
         If it is no proof for this instance, or the time limit is reached.
     """
     require_instance(instance)
+    time_limit = require_time(time_limit)
     place: str | Path = ""
     if isinstance(proof, Mapping):
         data = msgspec.json.encode(finite(dict(proof)))
-    else:
+    elif isinstance(proof, str | Path):
         place, data = os.fspath(proof), strict.load(proof)
+    else:
+        raise InputError(f"{proof!r}", field="proof", remedy="give a file, or its document")
     with strict.located(place):
         document = strict.decode(data, Document)
         keys.require_single(data)

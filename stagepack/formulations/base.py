@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
+from stagepack.errors import InputError
 from stagepack.linear import Array
 
 Instance = TypeVar("Instance")
@@ -134,10 +135,41 @@ class Formulation(ABC, Generic[Instance, Solution]):
     def slack(self, raw: float, tolerance: float) -> float:
         """Return what a bound may be too high by.
 
-        Objective values are whole steps, so that half a step costs nothing.
+        Here the engine is exact: an integer written as a double, give or take its last bits.
         """
-        return max(0.5, tolerance * (1 + abs(raw)), 4 * math.ulp(raw))
+        return max(tolerance, TOLERANCE, 4 * math.ulp(raw))
 
     @abstractmethod
     def worth(self, steps: int) -> int:
         """Return the least value of a solution whose objective is so many whole steps."""
+
+
+def require_objective(objective: str, *known: str) -> None:
+    """Refuse an objective that a model does not state.
+
+    Parameters
+    ----------
+    objective : str
+        Of the instance.
+    known : str
+
+    Raises
+    ------
+    InputError
+    """
+    if objective not in known:
+        raise InputError(
+            f"the model does not know {str(objective)!r}",
+            field="objective",
+            remedy=f"use {', '.join(known)}, or another method",
+        )
+
+
+class InSteps(Formulation[Instance, Solution]):
+    """A linear model whose rows keep within `LARGEST_STEPS`, and whose objective is whole steps."""
+
+    parameters = MappingProxyType({"tolerance": LOOSE})
+
+    def slack(self, raw: float, tolerance: float) -> float:
+        """Return half a step, which costs nothing; more where the engine may be off by more."""
+        return max(0.5, tolerance * (1 + abs(raw)))

@@ -32,6 +32,7 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import stage_memory
 from stagepack.instances.schedule import ScheduleSolution
 from stagepack.instances.schedule.check import measure
+from stagepack.instances.schedule.partition import waiting
 from stagepack.planning.stages import Level, Structure
 from stagepack.planning.tries import ROUNDS, Tries, expressed
 from stagepack.result import Result, Status
@@ -185,7 +186,8 @@ class Resident(Tries):
         bound, source = step_bound(self.model, self.microbatches, split=self.split), "work in order"
         if least.bound is not None:
             # Rounded up on its device, no stage takes less.
-            within_memory = int(self.microbatches * least.bound * (1 - 1e-9))
+            each = least.bound * (1 - 1e-9) + waiting(self.model)
+            within_memory = int(self.microbatches * each)
             if within_memory > bound:
                 bound, source = within_memory, "least bottleneck within memory"
         return bound, source

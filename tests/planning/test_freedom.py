@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -98,7 +99,7 @@ def graph(accelerators: int, seed: int = 0, **changes: Any) -> sp.GraphPartition
 
 
 def test_a_graph_on_one_device_waits_for_no_tensor() -> None:
-    given = {"producer": [0], "consumers": [[1]], "traffic": [3], "accelerators": 2}
+    given: dict[str, Any] = {"producer": [0], "consumers": [[1]], "traffic": [3], "accelerators": 2}
     plan = sp.plan_model(sp.GraphPartition.from_arrays([10, 10], **given), time_limit=1)
     assert (plan.objective, plan.status, plan.check()) == (20, "OPTIMAL", ())
 
@@ -113,3 +114,21 @@ def test_more_devices_than_a_graph_needs_make_no_plan_slower(seed: int, microbat
         assert plan.objective is not None
         found.append(plan.objective)
     assert found == sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_every_device_waits_for_the_host_with_each_microbatch(training: bool) -> None:
+    given = chain(0, n=6, training=training)
+    host = msgspec.structs.replace(given.cluster, host_recv=sp.Link(GBps=1, idle=5_000))
+    waiting = given.replace(cluster=host, host_transfer=True, objective="sum")
+    alone = sp.plan_model(waiting.replace(host_transfer=False), time_limit=2)
+    plan = sp.plan_model(waiting, time_limit=2)
+    assert plan.check() == ()
+    assert plan.status == alone.status == "OPTIMAL"
+    assert alone.objective is not None
+    assert plan.objective is not None
+    assert plan.objective >= alone.objective + 8 * 5_000
+    # A step is no shorter than what its slowest stage does for one of its microbatches.
+    one = sp.plan_model(waiting, microbatches=1, time_limit=2)
+    assert one.objective is not None
+    assert waiting.evaluate(one.level("partition").result.solution) <= one.objective

@@ -6,18 +6,17 @@ Sets, parameters, variables, objective, constraints, size and source are those o
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
-from stagepack.formulations.base import LARGEST_STEPS, LOOSE
+from stagepack.formulations.base import LARGEST_STEPS, InSteps
 from stagepack.formulations.graph.model import GraphModel
 from stagepack.formulations.graph.placement import Placement
+from stagepack.instances.graph.instance import GraphPartition
+from stagepack.instances.graph.solution import GraphSolution
 
 
-class Milp(GraphModel):
+class Milp(InSteps[GraphPartition, GraphSolution], GraphModel):
     """The program as a `Linear`; T is continuous."""
 
     largest = LARGEST_STEPS
-    parameters = MappingProxyType({"tolerance": LOOSE})
 
     def build(self) -> None:
         """Build the model, or find out that there is no place for a block."""

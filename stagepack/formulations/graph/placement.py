@@ -48,6 +48,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import permutations
+from typing import assert_never
 
 import numpy as np
 
@@ -324,18 +325,22 @@ class Placement:
         frame, compact = self.frame, self.frame.compact
         work = self._work(frame.time[which, c], s)
         parts: list[Expression]
-        if compact.objective == Objective.MEMORY:
-            for r in frame.stashes(s):
-                held = total((work, r * self._work(frame.stashed, s)))
-                self._under(held, load, [*self._unless_class(s, c), *self._unless_flying(s, r)])
-            return
         received, sent = total(self.received[which][s]), total(self.sent[which][s])
+        match compact.objective:
+            case Objective.MEMORY:
+                for r in frame.stashes(s):
+                    held = total((work, r * self._work(frame.stashed, s)))
+                    unless = [*self._unless_class(s, c), *self._unless_flying(s, r)]
+                    self._under(held, load, unless)
+                return
+            case Objective.SUM | Objective.FORWARD_BACKWARD:
+                parts = [total((work, received, sent))]
+            case Objective.OVERLAP | Objective.REPLICATED:
+                parts = [work, received, sent]
+            case unknown:
+                assert_never(unknown)
         if not compact.class_pays[c]:
             parts = [work]
-        elif compact.objective in WHOLE:
-            parts = [total((work, received, sent))]
-        else:
-            parts = [work, received, sent]
         if not frame.shared:
             for part in parts:
                 self._under(part, load, self._unless_class(s, c))

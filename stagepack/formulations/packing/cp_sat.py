@@ -54,7 +54,7 @@ Source
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
@@ -114,6 +114,10 @@ class CpSat(PackingModel):
                 largest = max(largest, frame.movable // frame.gain)
             case Objective.SPILL:
                 largest = max(largest, int(frame.spill.max(axis=1).sum()) // frame.gain)
+            case Objective.PEAK | Objective.FIT:
+                pass
+            case unknown:
+                assert_never(unknown)
         area = largest * max(1, frame.blocks.sections)
         if largest >= LARGEST_VALUE or area >= LARGEST_AREA:
             raise InputError(
@@ -145,9 +149,11 @@ class CpSat(PackingModel):
                 self._peak()
                 self._banks()
                 self._conflicts()
-            case _:
+            case Objective.PEAK | Objective.FIT:
                 self._peak()
                 self.model.minimize(self.z)
+            case unknown:
+                assert_never(unknown)
         rows = len(self.model.proto.constraints)
         if self.frame.blocks.pairs > PRESOLVED_PAIRS or rows > PRESOLVED_ROWS:
             self.parameters["cp_model_presolve"] = False
@@ -394,6 +400,10 @@ class CpSat(PackingModel):
                     values[stay.index] = offsets[i] == at
             case Objective.BANK_CONFLICTS:
                 self._hint_banks(values, offsets)
+            case Objective.SPILL | Objective.PEAK | Objective.FIT:
+                pass
+            case unknown:
+                assert_never(unknown)
         return values
 
     def _hint_banks(self, values: Array, offsets: Array) -> None:

@@ -49,7 +49,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
@@ -259,11 +259,11 @@ class CpSat(PipelineModel):
         """
         high = min(high, self._most)
         costs = None
-        if self.values is not None and self.exact:
+        if self.values is not None:
             costs = self.values.compute if name == "C" else self.values.transfer
         if costs is None or len(costs) > FEW_COSTS:
             return self.model.new_int_var(low, high, name)
-        steps = costs // self.unit
+        steps = distinct(-(-costs // self.unit))
         some = steps[(steps >= low) & (steps <= high)].tolist()
         domain = self._cp.Domain.from_values(some or [high])
         return self.model.new_int_var_from_domain(domain, name)
@@ -393,8 +393,10 @@ class CpSat(PipelineModel):
                 return [work + self._recv(i, c) + self._send(i, c)]
             case Objective.OVERLAP:
                 return [work, self._recv(i, c), self._send(i, c)]
-            case _:
+            case Objective.BOTTLENECK | Objective.TRANSFER_BOUNDED:
                 return [work]
+            case unknown:
+                assert_never(unknown)
 
     def _compute(self) -> None:
         """C >= w_(i+1)d - w_id (and what the objective adds) where class d runs slot i."""

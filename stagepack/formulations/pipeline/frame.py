@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 
@@ -73,9 +74,11 @@ class StageLimits:
             case Objective.SUM:
                 # Compute and transfer of one stage together stay within the limit.
                 return cls(upper - costs.host, upper - costs.host)
-            case _:
+            case Objective.OVERLAP:
                 # Receive and send count one by one: left to the models.
                 return cls(upper, UNLIMITED)
+            case unknown:
+                assert_never(unknown)
 
 
 def generous(costs: RangeCosts, upper: int | None) -> int | None:
@@ -411,9 +414,11 @@ class StageValues:
                     compute.append(work + recv + send)
                 case Objective.OVERLAP:
                     compute += [work, recv, send]
-                case _:
+                case Objective.BOTTLENECK | Objective.TRANSFER_BOUNDED:
                     compute.append(work)
                     transfer.append(recv + send)
+                case unknown:
+                    assert_never(unknown)
         both = np.concatenate(compute)
         bounded = costs.instance.objective is Objective.TRANSFER_BOUNDED
         return cls(both[both <= most_compute], np.concatenate(transfer) if bounded else None)

@@ -53,11 +53,11 @@ import itertools
 import math
 from collections.abc import Iterator
 from functools import cached_property
-from types import MappingProxyType
+from typing import assert_never
 
 import numpy as np
 
-from stagepack.formulations.base import LARGEST_STEPS, LOOSE
+from stagepack.formulations.base import LARGEST_STEPS, InSteps
 from stagepack.formulations.pipeline.frame import (
     UNLIMITED,
     Slot,
@@ -81,7 +81,7 @@ MOST_REACHES = 8
 """Furthest ends of so many kinds of stages are kept for the next ones."""
 
 
-class MilpAssignment(PipelineModel):
+class MilpAssignment(InSteps[PipelinePartition, PipelineSolution], PipelineModel):
     """The assignment model as a `Linear`, for a fixed order of devices, all used.
 
     Only what the windows W_i leave open becomes a variable; elsewhere y is 0, 1 or the y of an
@@ -90,8 +90,6 @@ class MilpAssignment(PipelineModel):
 
     Parameters and other attributes are those of :class:`PipelineModel`.
     """
-
-    parameters = MappingProxyType({"tolerance": LOOSE})
 
     def build(self) -> None:
         """Build the model, or find out that the ends of the chain do not meet."""
@@ -376,8 +374,10 @@ class MilpAssignment(PipelineModel):
                     for row, term in zip(self._units[1:], (self._recvs, self._sends), strict=True):
                         if row[i].max() > least:
                             at_most(0, self.C + least - term(i))
-                case _:
+                case Objective.BOTTLENECK | Objective.TRANSFER_BOUNDED:
                     at_most(0, self.C + low - works)
+                case unknown:
+                    assert_never(unknown)
 
     def _transfer(self) -> None:
         """T >= sum of recv_ib s_bi + sum of send_ib s_b(i+1)."""

@@ -39,12 +39,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
+from typing import assert_never
 
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formulations.base import LARGEST_STEPS, LOOSE
+from stagepack.formulations.base import LARGEST_STEPS, InSteps
 from stagepack.formulations.pipeline.frame import (
     UNLIMITED,
     StageLimits,
@@ -62,6 +62,7 @@ from stagepack.formulations.pipeline.frame import (
 )
 from stagepack.formulations.pipeline.model import PipelineModel
 from stagepack.instances.arrays import distinct
+from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.ranges import assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
@@ -96,7 +97,7 @@ class Arcs:
         return Arcs(*(column[mask] for column in vars(self).values()))
 
 
-class MilpInterval(PipelineModel):
+class MilpInterval(InSteps[PipelinePartition, PipelineSolution], PipelineModel):
     """The interval model as a `Linear`; expresses every instance.
 
     Columns: x of every arc, then C, then T (`transfer-bounded` only).  Rows: flow, compute,
@@ -110,8 +111,6 @@ class MilpInterval(PipelineModel):
 
     Parameters and other attributes are those of :class:`PipelineModel`.
     """
-
-    parameters = MappingProxyType({"tolerance": LOOSE})
 
     def build(self) -> None:
         """Build the model, or find out that there is no path."""
@@ -234,8 +233,10 @@ class MilpInterval(PipelineModel):
                 return compute, recv + send
             case Objective.SUM:
                 return compute + recv + send, none
-            case _:
+            case Objective.OVERLAP:
                 return np.maximum(np.maximum(compute, recv), send), none
+            case unknown:
+                assert_never(unknown)
 
     def _most(self) -> tuple[int, int]:
         """Return what p and q of one arc may be at most."""

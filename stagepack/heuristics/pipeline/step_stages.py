@@ -23,8 +23,8 @@ For a limit on the time of a step, H is propagated from stage to stage, where th
 best; the limit is found by bisection.  In inference, stages with a limit on w have the least H, and
 this limit is lowered as long as the total can improve.  Which devices are in use is a state; in a
 free order it counts those of each kind, so that only unlike devices make more states than stages.
-O(t n^2) a probe with t ways to go from state to state: k in one order.  Edges are as fast as any
-devices make them.
+O(t n^2) a probe with t ways to go from state to state: k in one order of like links.  Unlike links
+are told apart by the device used last; where these are too many, all are as fast as any.
 Source: own work.
 """
 
@@ -34,7 +34,7 @@ import itertools
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -43,10 +43,9 @@ import numpy as np
 
 from stagepack.heuristics.pipeline.step_bound import SLACK, step_bound
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.order import device_classes
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array, Cluster
-from stagepack.instances.schedule.partition import least_latencies
+from stagepack.instances.schedule.partition import least_latencies, transfers, waiting
 
 LARGEST = 4_000_000
 """Turns of devices times ranges of layers that are looked at."""
@@ -71,6 +70,8 @@ class Turn(NamedTuple):
     target: int
     kind: int
     """Of the device that has the stage."""
+    lag: int = 0
+    """Of the edge in front of it, see :attr:`StepStages.lags`; 0: there is none."""
 
 
 @dataclass(frozen=True)
@@ -145,13 +146,16 @@ class StepStages:
     relaxed : bool
         Unlike devices in a free order are too many: each counts as fast and large as any.
     turns : list of Turn
-        By source, each of which is lower than its target; 0 is no device.
+        None after one that goes on from its target; state 0 is no device.
+    states : int
     final : list of int
         States with which the chain may end.
+    lags : list of ndarray, shape (n + 1,)
+        Cycles in which the tensors of each cut come over an edge; the first ones are 0.
     work : list of ndarray, shape (n + 1, n + 1)
         By kind, all cycles of a microbatch on [a, b).
     passing : list of ndarray
-        What [a, b) and the edge behind it add to H; infinite for what is no stage.
+        What [a, b) adds to H; infinite for what is no stage.
     need : list of ndarray
         By turn, in training: what a step takes at least after H.
     """
@@ -167,7 +171,10 @@ class StepStages:
     kinds: list[int] = field(init=False)
     relaxed: bool = field(init=False)
     turns: list[Turn] = field(init=False)
+    states: int = field(init=False)
     final: list[int] = field(init=False)
+    lags: list[Array] = field(init=False)
+    trips: int = field(init=False)
     work: list[Array] = field(init=False, default_factory=list)
     passing: list[Array] = field(init=False, default_factory=list)
     need: list[Array] = field(init=False, default_factory=list)
@@ -175,15 +182,15 @@ class StepStages:
     def __post_init__(self) -> None:
         given, m = self.instance, self.microbatches
         self.known = step_bound(given, m, split=self.split)
+        self.trips = 1 + (given.training and not self.split)
         cluster = self._order()
         costs = RangeCosts(given.replace(cluster=cluster, objective="bottleneck"))
-        lags = least_latencies(given).astype(np.float64)
-        lags[-1] = 0
+        host = waiting(given)
         most = float(given.cycles.sum()) / min(float(one.speed) for one in cluster.devices)
         for ahead, back in self.passes or ():
             most += float(ahead[0, -1]) + float(back[0, -1])
-        self.exact = (m + 1) * (most + 2 * given.k * (1 + float(lags.max()))) < EXACT
-        trips = 1 + (given.training and not self.split)
+        slowest = max(float(lag.max()) for lag in self.lags)
+        self.exact = (m + 1) * (most + 2 * given.k * (1 + host + slowest)) < EXACT
         rounds, parts = [], []
         for kind in range(max(self.kinds) + 1):
             at = self.kinds.index(kind)
@@ -196,13 +203,13 @@ class StepStages:
                 fit &= (f > 0) & (whole > self.split if given.training else True)
             if self.passes is not None:
                 f, whole = map(np.maximum, (f, whole), self.passes[at])
+            f = f + host
             flying = self._flying(costs, c)
             fit &= flying >= 1
             b = np.ceil(whole / 2) if self.split else whole
             self.work.append(f + whole)
-            step = (f if self.split else f + whole) + trips * lags
-            self.passing.append(np.where(fit, step, np.inf))
-            rounds.append(np.where(fit, f + b + 2 * lags[:, None], np.inf))
+            self.passing.append(np.where(fit, f if self.split else f + whole, np.inf))
+            rounds.append(np.where(fit, f + b, np.inf))
             parts.append((f, b, flying))
         if given.training:
             behind = self._behind(rounds)
@@ -216,31 +223,53 @@ class StepStages:
     def _order(self) -> Cluster:
         """Write which devices may follow which; return them, as fast and large as they count."""
         given = self.instance
-        known: dict[object, int] = {}
         pairs = [0] * given.k if self.passes is None else [*map(id, self.passes)]
+        figures = [(one.speed, one.memory) for one in given.cluster.devices]
+        links, ends = self._links()
+        known: dict[object, int] = {}
         self.kinds = [
-            known.setdefault(one, len(known))
-            for one in zip(device_classes(given), pairs, strict=True)
+            known.setdefault(one, len(known)) for one in zip(figures, pairs, links, strict=True)
         ]
         counts = np.bincount(self.kinds).tolist()
-        states = math.prod(count + 1 for count in counts)
-        turns = states * len(counts)
-        self.relaxed = given.free_order and len(counts) > 1 and turns * given.n**2 > LARGEST
+        most = LARGEST // given.n**2
+        ways = len(counts) * math.prod(count + 1 for count in counts)
+        self.relaxed = given.free_order and len(counts) > 1 and ways > most
         if self.relaxed:
-            self.kinds, counts, states = [0] * given.k, [given.k], given.k + 1
+            self.kinds, counts = [0] * given.k, [given.k]
             if self.passes is not None:
                 least = [np.minimum.reduce(tables) for tables in zip(*self.passes, strict=True)]
                 self.passes = [(least[0], least[1])] * given.k
         if given.free_order or len(counts) == 1:
-            self.turns, last = _any_order(counts), states - 1
+            turns = _any_order(counts)
         else:
-            self.turns, last = [], given.k
-            for at, kind in enumerate(self.kinds):
-                if given.fewer_stages:
-                    self.turns.append(Turn(at, at + 1, UNUSED))
-                self.turns.append(Turn(at, at + 1, kind))
-        self.final = list(range(last + 1)) if given.fewer_stages else [last]
+            turns = [
+                Turn(at, at + 1, one)
+                for at, kind in enumerate(self.kinds)
+                for one in ((UNUSED, kind) if given.fewer_stages else (kind,))
+            ]
+        if self.relaxed or len(turns) * len(ends) > most:
+            least_one = least_latencies(given)
+            links, ends = [0] * given.k, [(least_one, least_one)]
+        last = turns[-1].target
+        self.turns, place = _told_apart(turns, dict(zip(self.kinds, links, strict=True)), len(ends))
+        self.states = len(place)
+        self.final = [at for (used, _), at in place.items() if given.fewer_stages or used == last]
+        self.lags = [np.zeros(given.n + 1)]
+        self.lags += [
+            np.maximum(send, recv).astype(np.float64) for send, _ in ends for _, recv in ends
+        ]
         return alike(given.cluster) if self.relaxed else given.cluster
+
+    def _links(self) -> tuple[list[int], list[tuple[Array, Array]]]:
+        """Return the number of each device's links, and in what they send and receive cuts."""
+        known: dict[object, int] = {}
+        links, ends = list[int](), list[tuple[Array, Array]]()
+        for at in range(self.instance.k):
+            send, recv = (transfers(self.instance, end, at) for end in ("send", "recv"))
+            links.append(known.setdefault((send.tobytes(), recv.tobytes()), len(known)))
+            if links[-1] == len(ends):
+                ends.append((send, recv))
+        return links, ends
 
     def _flying(self, costs: RangeCosts, device_class: int) -> Array:
         """Return how many microbatches fit a device of a class beside the layers [a, b)."""
@@ -256,12 +285,12 @@ class StepStages:
 
     def _behind(self, rounds: list[Array]) -> Array:
         """Return Z by the devices in use and the end of the stage, shape (states, n + 1)."""
-        found = np.full((self.turns[-1].target + 1, self.instance.n + 1), np.inf)
+        found = np.full((self.states, self.instance.n + 1), np.inf)
         found[self.final, -1] = 0
-        for source, target, kind in reversed(self.turns):
+        for source, target, kind, lag in reversed(self.turns):
             least = found[target]
             if kind != UNUSED:
-                least = (rounds[kind] + least[None, :]).min(axis=1)
+                least = (rounds[kind] + least[None, :]).min(axis=1) + 2 * self.lags[lag]
             np.minimum(found[source], least, out=found[source])
         return found
 
@@ -311,7 +340,7 @@ class StepStages:
             if path is None:
                 least = best
                 break
-            least = sum(self._of(passing, stage) for stage in path)
+            least = sum(self._adds(stage) for stage in path)
             largest = max(self._of(self.work, stage) for stage in path)
             if least + more * largest < best:
                 best, chosen = least + more * largest, path
@@ -326,18 +355,25 @@ class StepStages:
         turn, first, end = stage
         return float(tables[self.turns[turn].kind][first, end])
 
+    def _adds(self, stage: tuple[int, int, int]) -> float:
+        """Return what a stage and the edge in front of it add to H."""
+        turn, first, _ = stage
+        lag = float(self.lags[self.turns[turn].lag][first])
+        return self.trips * lag + self._of(self.passing, stage)
+
     def _path(self, limit: float, passing: list[Array]) -> Path | None:
         """Return stages of least H at the end, within a limit on each; None for none."""
         n = self.instance.n
-        least = np.full((self.turns[-1].target + 1, n + 1), np.inf)
+        least = np.full((self.states, n + 1), np.inf)
         least[0, 0] = 0
         came, begin = np.zeros((2, *least.shape), dtype=np.int64)
-        for turn, (source, target, kind) in enumerate(self.turns):
+        for turn, (source, target, kind, lag) in enumerate(self.turns):
             reached, begins = least[source], np.arange(n + 1)
             if kind != UNUSED:
-                times = reached[:, None] + passing[kind]
+                before = (reached + self.trips * self.lags[lag])[:, None]
+                times = before + passing[kind]
                 if self.need:
-                    times[reached[:, None] + self.need[turn] > limit] = np.inf
+                    times[before + self.need[turn] > limit] = np.inf
                 begins = times.argmin(axis=0)
                 reached = np.take_along_axis(times, begins[None, :], axis=0)[0]
             better = reached < least[target]
@@ -357,9 +393,11 @@ class StepStages:
     def _takes(self, path: Path) -> int:
         """Return the bound for some stages of training."""
         before, most = 0.0, 0.0
-        for turn, first, end in path:
-            most = max(most, before + float(self.need[turn][first, end]))
-            before += self._of(self.passing, (turn, first, end))
+        for stage in path:
+            turn, first, end = stage
+            before += self._adds(stage)
+            begins = before - self._of(self.passing, stage)
+            most = max(most, begins + float(self.need[turn][first, end]))
         return math.ceil(most)
 
     def _found(self, bound: int, path: Path) -> LeastStep:
@@ -370,12 +408,14 @@ class StepStages:
 
     def _solution(self, path: Path) -> PipelineSolution:
         """Return stages on the first devices of their kinds that are free."""
-        free = [[at for at, one in enumerate(self.kinds) if one == c] for c in set(self.kinds)]
-        fixed = not self.instance.free_order and len(free) > 1
-        devices = []
+        count = max(self.kinds) + 1
+        free = [[at for at, one in enumerate(self.kinds) if one == c] for c in range(count)]
+        devices, last = list[int](), -1
         for turn, _, _ in path:
-            source, _, kind = self.turns[turn]
-            devices.append(source if fixed else free[kind].pop(0))
+            here = free[self.turns[turn].kind]
+            last = next(at for at in here if self.instance.free_order or at > last)
+            here.remove(last)
+            devices.append(last)
         return PipelineSolution((0, *(end for _, _, end in path)), tuple(devices))
 
     # ------------------------------------------------------------------ all of them
@@ -427,12 +467,13 @@ class StepStages:
             if before > latest[state][first]:
                 return
             for turn in leaving[state]:
-                _, target, kind = self.turns[turn]
+                _, target, kind, lag = self.turns[turn]
                 if kind == UNUSED:
                     yield from on(target, first, before)
                     continue
-                own = before + self.passing[kind][first]
-                good = (before + self.need[turn][first] <= limit) & (own <= latest[target])
+                begin = before + self.trips * self.lags[lag][first]
+                own = begin + self.passing[kind][first]
+                good = (begin + self.need[turn][first] <= limit) & (own <= latest[target])
                 for end in np.flatnonzero(good).tolist():
                     for rest in on(target, end, float(own[end])):
                         yield [(turn, first, end), *rest]
@@ -441,18 +482,51 @@ class StepStages:
 
     def _latest(self, limit: float) -> Array:
         """Return the largest H, by state and cut, from which the rest is in time."""
-        found = np.full((self.turns[-1].target + 1, self.instance.n + 1), -np.inf)
+        found = np.full((self.states, self.instance.n + 1), -np.inf)
         found[self.final, -1] = np.inf
         for turn in range(len(self.turns) - 1, -1, -1):
-            source, target, kind = self.turns[turn]
+            source, target, kind, lag = self.turns[turn]
             latest = found[target]
             if kind != UNUSED:
                 stage = np.isfinite(self.passing[kind])
                 behind = latest[None, :] - np.where(stage, self.passing[kind], 0)
                 times = np.where(stage, np.minimum(limit - self.need[turn], behind), -np.inf)
-                latest = times.max(axis=1)
+                latest = times.max(axis=1) - self.trips * self.lags[lag]
             np.maximum(found[source], latest, out=found[source])
         return found
+
+
+def _told_apart(
+    turns: list[Turn], link_of: Mapping[int, int], links: int
+) -> tuple[list[Turn], dict[tuple[int, int], int]]:
+    """Return turns between states that tell the links of the device used last.
+
+    Parameters
+    ----------
+    turns : list of Turn
+        By source.
+    link_of : dict
+        Kind to the number of its links.
+    links : int
+        How many there are.
+
+    Returns
+    -------
+    turns : list of Turn
+    place : dict
+        The numbers of states, by devices in use and the links of the last of them, -1: none.
+    """
+    last_of: dict[int, dict[int, None]] = defaultdict(dict)
+    last_of[0][-1] = None
+    place, found = {(0, -1): 0}, []
+    for source, target, kind, _ in turns:
+        for link in [*last_of[source]]:
+            now = link if kind == UNUSED else link_of[kind]
+            last_of[target][now] = None
+            there = place.setdefault((target, now), len(place))
+            lag = 0 if link < 0 or kind == UNUSED else 1 + link * links + now
+            found.append(Turn(place[source, link], there, kind, lag))
+    return found, place
 
 
 def _any_order(counts: list[int]) -> list[Turn]:

@@ -10,6 +10,7 @@ from stagepack.heuristics.graph.metis import unavailable
 from stagepack.instances.graph import KIND, GraphPartition, GraphSolution
 from stagepack.instances.graph.levels import levels_of
 from stagepack.methods import Method, Settings, Table
+from stagepack.methods.evidence import look
 from stagepack.progress import Progress
 
 TABLE: Table[GraphPartition, GraphSolution] = Table(KIND, __name__)
@@ -63,9 +64,9 @@ def strengthen(
     keep_going: Callable[[], bool],
 ) -> None:
     """Look for evidence that others can verify, where a proof rests on a search or an engine."""
-    from stagepack.methods.graph.evidence import strengthen
+    from stagepack.methods.graph.evidence import candidates
 
-    strengthen(instance, progress, settings, keep_going)
+    look(instance, progress, settings, keep_going, candidates(instance, settings))
 
 
 METHODS: tuple[GraphMethod, ...] = (

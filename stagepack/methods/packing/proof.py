@@ -18,7 +18,7 @@ from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.packing.attempt import PackingProgress
-from stagepack.verify import verify
+from stagepack.methods.unaided import strengthened, take
 from stagepack.verify.packing_misfit import MOST_BUFFERS, MOST_MOMENTS
 
 NARROWEST = 4
@@ -52,26 +52,16 @@ def strengthen(
     keep_going : callable
         Asked between chunks of work.
     """
-    bound, why = progress.bound, progress.infeasible_reason
-    if why is not None:
-        bound = None
-    elif bound is None:
+    if (instance.n <= LOOKED or settings.proof) and strengthened(instance, progress, LOOK):
         return
-    found = None
-    if instance.n <= LOOKED or settings.proof:
-        unaided = verify(instance, bound, time_limit=LOOK)
-        if unaided.shown and unaided.proof is not None:
-            found = Evidence(unaided.proof, {"rule": unaided.detail})
-    if found is None and settings.proof:
-        with progress.setup("loading kernels"):
-            load(instance)
-        found = prove(instance, bound, keep_going)
-    if found is None:
+    if not settings.proof:
         return
-    if why is not None:
-        progress.prove_infeasible(why, found)
-    else:
-        progress.raise_bound(bound, progress.bound_source, found)
+    with progress.setup("loading kernels"):
+        load(instance)
+    bound = None if progress.infeasible_reason is not None else progress.bound
+    found = prove(instance, bound, keep_going)
+    if found is not None:
+        take(progress, found)
 
 
 def load(instance: LmemPacking) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
@@ -33,6 +34,10 @@ Run = Callable[[PhaseSchedule, PhaseProgress, Settings], None]
 BUILT, SOLVED = 1e-6, {"highs": 1e-5, "cp-sat": 4e-6}
 """Seconds of work for a term of a model: to build it; to presolve it on an engine, which leaves
 that out of the work it counts."""
+
+PACE, OVERDUE = 0.6, 1.8
+"""Work of CP-SAT in a second (0.65 to 0.85); of CPU seconds to seconds of work, after which an
+engine is ended by the clock."""
 
 SHARE, LONGEST = 0.2, 10.0
 """The part of the time, and the seconds, that the search for a model's start may take."""
@@ -277,10 +282,12 @@ class Choices:
                 lambda: build(upper),
                 name,
                 progress,
-                paced(settings, engine, progress.remaining),
+                paced(settings, engine, progress.remaining, PACE),
                 start=start,
                 start_value=None if start is None else upper,
                 bound_value=lambda bound: self.raised(choice, bound) if safe else None,
+                pace=PACE,
+                overdue=OVERDUE * progress.remaining if settings.deterministic else math.inf,
                 conclude_infeasible=without,
             )
         except InputError as error:  # figures that the engine cannot hold

@@ -306,7 +306,7 @@ def _model(
     work: float | None = None,
     fewer: stretches.Stretches | None = None,
 ) -> None:
-    pace = PACE if fewer is None else stretches.PACE
+    pace = stretches.PACE
     upper, lower = progress.objective, progress.bound
     run_model(
         engine,

@@ -24,7 +24,7 @@ def cluster(rng: np.random.Generator, k: int, *, alike: bool, linked: bool) -> s
             link = sp.Link(GBps=1, idle=int(rng.integers(0, 12)))
         speed = 1 if alike else float(rng.choice([0.5, 1, 1.5]))
         devices.append(sp.Device(memory=memory, speed=speed, recv=link, send=link))
-    return sp.Cluster(devices=tuple((devices * k)[:k]), clock=2**28)
+    return sp.Cluster(devices=tuple((devices * k)[:k]), clock=2**28, host_recv=link)
 
 
 def chain(seed: int, **changes: Any) -> sp.PipelinePartition:
@@ -41,6 +41,7 @@ def chain(seed: int, **changes: Any) -> sp.PipelinePartition:
         "cluster": cluster(rng, k, alike=seed % 2 == 0, linked=seed % 3 == 0),
         "fewer_stages": bool(rng.integers(2)),
         "free_order": bool(rng.integers(2)),
+        "host_transfer": seed % 4 > 1,
     }
     return sp.PipelinePartition.from_arrays(rng.integers(2, 20, n), **{**given, **changes})
 
@@ -79,8 +80,7 @@ def test_no_stages_and_no_schedule_are_faster(seed: int, training: bool) -> None
     assert affordable(instance)
     best = min(every.values(), default=least.bound)
     assert least.bound <= best
-    links = {(device.recv, device.send) for device in instance.cluster.devices}
-    if not training and len(links) == 1:
+    if not training:
         assert least.bound == best
     if training:
         limit = best + seed
@@ -91,7 +91,9 @@ def test_no_stages_and_no_schedule_are_faster(seed: int, training: bool) -> None
 
 
 def test_where_there_are_too_many_stages_the_limit_is_lower() -> None:
-    instance = sp.load("pipeline/bert-large", training=True, cluster="ipu-pod16")
+    instance = sp.load(
+        "pipeline/bert-large", training=True, cluster="ipu-pod16", host_transfer=False
+    )
     search = StepStages(instance, 16)
     least = search.least()
     assert least is not None
