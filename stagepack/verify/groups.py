@@ -27,7 +27,7 @@ from stagepack.instances.groups.solution import GroupingSolution
 from stagepack.instances.groups.taps import held_along
 from stagepack.verify.rules import Claimed, Rules, UnprovedError
 
-Counts = tuple[int, int, int, int]
+Counts = tuple[int, ...]
 """Into how many ranges N, C, H and W are cut."""
 Along = dict[int, tuple[int, bool]]
 """Of operators on an axis: the longest range of slices, and whether all are alike."""
@@ -88,19 +88,16 @@ def _least_bytes(played: Replay) -> int:
     Only while it computes; an input of all slices only from load to last use, as one that another
     operator of a larger group makes; and what may be written over another is not alive yet.
     """
-    instance, first, alive = played.instance, played.rows, [0] * played.rows
+    instance, rows = played.instance, range(played.rows, 2 * played.rows)
+    alive = dict.fromkeys(rows, 0)
     for life in played.lives:
-        begin = (
-            life.first
-            - first
-            + (life.tensor in played.operators and instance.overwrites(life.tensor))
-        )
-        rows = range(max(begin, 0), min(life.last - first + 1, played.rows))
+        over = life.tensor in played.operators and instance.overwrites(life.tensor)
+        begin, end = life.first + over, life.last + 1
         if life.once and life.tensor < 0 and played.period:
-            rows = range(played.rows)
-        for row in rows:
+            begin, end = rows.start, rows.stop
+        for row in range(max(begin, rows.start), min(end, rows.stop)):
             alive[row] += life.nbytes
-    return max(alive)
+    return max(alive.values())
 
 
 def _along(instance: GroupingData, members: range, axis: int, parts: int) -> Along:

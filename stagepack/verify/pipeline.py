@@ -35,7 +35,7 @@ from stagepack.instances.pipeline import check
 from stagepack.instances.pipeline.data import PartitionData
 from stagepack.verify.rules import Claimed, Rules, UnprovedError
 
-MOST_WAYS, MOST_STAGES = 400_000, 2_000_000
+MOST_WAYS, MOST_STAGES = 400_000, 1_000_000
 """Ways to place one more stage, of all choices of devices; stages that are tried."""
 
 State = tuple[int, tuple[int, ...]]

@@ -19,7 +19,7 @@ from stagepack.instances.pipeline.order import StageOrder
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 
-MOST_WAYS, MOST_STAGES, MOST_TIMES = 100_000, 2_000_000, 20_000_000
+MOST_WAYS, MOST_STAGES, MOST_TIMES = 100_000, 1_000_000, 20_000_000
 """Transitions of devices, stages, and these for all limits, that are verified in plain Python."""
 
 
@@ -45,11 +45,12 @@ def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
             return SEARCHED
     if instance.objective is not Objective.TRANSFER_BOUNDED:
         return witness("fill")
-    cycles = (Fraction(t) / costs.scale for t in limits)
     if instance.tolerance == 0:  # transfers are whole
-        return witness("fill", transfers=[math.ceil(t) for t in cycles])
-    # A little less, within the tolerance, however the float is rounded.
-    return witness("fill", transfers=[float(t) * (1 - instance.tolerance / 1000) for t in cycles])
+        return witness("fill", transfers=[math.ceil(Fraction(t) / costs.scale) for t in limits])
+    # A little less, within the tolerance, however ticks and the float are rounded.
+    share, work = Fraction(instance.tolerance) / 1000, costs.compute_bound()
+    less = (Fraction(t) - share * max(t, work) for t in limits)
+    return witness("fill", transfers=[float(t / costs.scale) for t in less])
 
 
 def objective_bound(costs: RangeCosts) -> int:
