@@ -4,7 +4,8 @@
 shown if no group [a, b) is shorter than what they rise from a to b: cycles of groups add up, so all
 groups together take what they rise in all.  For each last operator and cut the groups grow operator
 by operator to the front.  What one takes at least is summed row by row: what an operator computes,
-beside the weights of the next and what the one before stores; inputs come for nothing.  Of the
+beside the weights of the next and what the one before stores; of inputs only those of the first
+operator, which nothing in the group has written, and which are loaded before it begins.  Of the
 slices, the first, the second and the last stand for all: ranges begin and end in the order of the
 slices, so all hold the same if the first and the last do, and nothing takes less time for more
 rows.  Where this is too short, :class:`.replay.Replay` tells what the group takes, and holds.
@@ -29,8 +30,9 @@ from stagepack.verify.rules import Claimed, Rules, UnprovedError
 
 Counts = tuple[int, ...]
 """Into how many ranges N, C, H and W are cut."""
-Along = dict[int, tuple[int, bool]]
-"""Of operators on an axis: the longest range of slices, and whether all are alike."""
+Along = dict[int, tuple[int, bool, list[int]]]
+"""Of operators on an axis: the longest range of slices, whether all are alike, and the longest of
+each input, if no operator before is in the group."""
 
 
 def potentials(instance: GroupingData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
@@ -103,6 +105,7 @@ def _least_bytes(played: Replay) -> int:
 def _along(instance: GroupingData, members: range, axis: int, parts: int) -> Along:
     """Return what the first, second and last slice hold, of an axis cut into so many parts."""
     slices, held = sorted({0, min(1, parts - 1), parts - 1}), dict[int, list[Part]]()
+    found: Along = {}
 
     def ask(tensor: int, asked: list[Part]) -> None:
         known = zip(held.get(tensor, asked), asked, strict=True)
@@ -116,10 +119,11 @@ def _along(instance: GroupingData, members: range, axis: int, parts: int) -> Alo
             ask(at, [(a, a + size + (s < longer)) for a, s in zip(begins, slices, strict=True)])
         for which, tensor in enumerate(instance.reads[at]):
             ask(tensor, [held_along(operator, which, axis, part, sources) for part in held[at]])
-    return {
-        at: (max(end - first for first, end in held[at]), held[at][0] == held[at][-1])
-        for at in members
-    }
+        size, *inputs = [
+            max(end - first for first, end in held[tensor]) for tensor in (at, *instance.reads[at])
+        ]
+        found[at] = size, held[at][0] == held[at][-1], inputs
+    return found
 
 
 def _leaves(instance: GroupingData, at: int, end: int) -> bool:
@@ -173,7 +177,13 @@ class _Prices:
             compute, weights = self.computed(at, (n, c, d, h, w)), self.weights(at, c)
             each, once = ahead
             ahead = (0, weights) if slices > 1 and tracks[1][at][1] else (weights, 0)
-            yield at, beside(0, weights) + row(compute, each, once) + total
+            read = zip(*(track[at][2] for track in tracks), strict=True)
+            loads = {
+                tensor: self.chip.load_cycles(math.prod(part) * tensors[tensor].dtype_bytes)
+                for tensor, part in zip(self.instance.reads[at], read, strict=True)
+            }
+            begin = beside(0, weights + sum(loads.values()))
+            yield at, begin + row(compute, each, once) + total
 
 
 def _cuts(instance: GroupingData, last: int) -> Iterator[Counts]:
