@@ -34,6 +34,12 @@ def _above(instance: PipelinePartition, value: Number) -> list[Number]:
     return [next_, value + 1, 2 * value + 1]
 
 
+def test_transfers_that_are_tiny_beside_compute_are_told_apart_in_spite_of_rounding() -> None:
+    instance = random_instance(5985, largest_n=7, largest_k=4, wide=True)
+    result = sp.solve(instance)
+    assert verify(instance, result.bound, result.proof, result.evidence).shown
+
+
 @functools.cache
 def _cases() -> tuple[tuple[PipelinePartition, Any, Any], ...]:
     """Return small instances, the result of each, and its optimum by enumeration."""
@@ -158,6 +164,35 @@ def test_structured_chains(name: str, objective: Objective) -> None:
     assert result.objective is not None
     for bound in _above(instance, result.objective):
         assert not verify(instance, bound, result.proof, result.evidence).shown
+
+
+LARGE: dict[str, dict[str, Any]] = {
+    "alike": {},
+    "memory": {"exclusive": [3] * 20_000, "temporary": [5] * 20_000, "capacity": 7600},
+    "some left out": {"speed": [1, 2, 3, 1, 1, 2, 3, 4], "fewer_stages": True},
+    "any order": {"speed": [1, 2, 3, 1, 1, 2, 3, 4], "fewer_stages": True, "free_order": True},
+    "all unlike": {"speed": [1, 2, 3, 1, 1, 2, 3, 4]},
+    "stashes": {"stash": [1] * 20_000, "training": True, "microbatches": 8, "capacity": 20_000},
+    "sum": {"objective": "sum", "in_bytes": [(i * 7919) % 997 for i in range(20_001)]},
+    "both": {"objective": "transfer-bounded", "in_bytes": [i % 997 for i in range(20_001)]},
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_chains_are_witnessed_where_it_can_be_shown(name: str) -> None:
+    forward = [(i * 104_729) % 1009 for i in range(20_000)]
+    links = {"bandwidth": 1.0, "clock": 2.0**30}
+    instance = sp.PipelinePartition.from_arrays(forward, devices=8, **LARGE[name] | links)
+    result = sp.solve(instance)
+    assert result.termination == "PROVED"
+    if name in ("alike", "memory", "some left out", "any order"):
+        assert result.proof == "witness"
+    if result.proof == "witness":
+        assert verify(instance, result.bound, result.proof, result.evidence).shown
+        assert result.bound is not None
+        assert not verify(
+            instance, result.bound + 1, result.proof, result.evidence, time_limit=0.1
+        ).shown
 
 
 def test_every_field_of_a_chain_is_used_or_says_nothing_of_its_partitions() -> None:

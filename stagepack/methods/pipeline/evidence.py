@@ -12,6 +12,7 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.order import StageOrder
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.methods import Settings
+from stagepack.methods.unaided import strengthened
 from stagepack.progress import Part, Progress, Stopped
 from stagepack.result import slack
 
@@ -32,9 +33,10 @@ def strengthen(
     if not keep_going() or StageOrder.refusal(instance) is not None:
         return
     costs = RangeCosts.of(instance)
-    if filled(costs) == SEARCHED:
-        return
     limit = None if settings.proof else max(LEAST, SHARE * progress.elapsed)
+    if filled(costs) == SEARCHED:  # it may be shown for all that
+        strengthened(instance, progress, progress.remaining if limit is None else limit)
+        return
     part: Progress[PipelineSolution] = Part(
         progress,
         instance.evaluate,
