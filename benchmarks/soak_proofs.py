@@ -11,12 +11,13 @@ false, or raises an exception, is printed; then the exit code is 1.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import math
 import random
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -84,7 +85,7 @@ def forged(kind: str, instance: Any, draw: random.Random) -> Iterator[tuple[str,
 def _log(instance: Any, draw: random.Random) -> JsonObject:
     """Return steps that follow one from the other, for a capacity that may be enough."""
     which = draw.sample(range(instance.n), instance.n)
-    name, alive = "moments", packing_misfit._alive
+    name, alive = "moments", cast("Any", packing_misfit._alive)
     parts: list[Any] = sorted({*instance.start.tolist(), *(instance.end - 1).tolist()})
     if instance.conflicts is not None:
         name, alive = "cliques", packing_misfit._cliques
@@ -94,11 +95,9 @@ def _log(instance: Any, draw: random.Random) -> JsonObject:
     lives = alive(instance, which, parts, Claimed(None, math.inf))
     replay = packing_misfit.Replay(size, lives, room)
     for step in (draw.randrange(6 * max(len(which), len(parts))) for _ in range(150)):
-        try:
+        with contextlib.suppress(UnprovedError):
             replay.take(step)
             steps.append(step)
-        except UnprovedError:
-            continue
     return {"rule": "misfit", "capacity": capacity, "buffers": which, name: parts, "steps": steps}
 
 
