@@ -6,141 +6,124 @@ makespan A and Z are the begin and the end of the schedule, for the span of a de
 and its last end.
 
 **machine**: whatever an operation waits for, directly or not, ends before it; of the ways that lead
-to it from A, none is longer than its head, and of those from its end to Z none than its tail.  A
-device does its operations one at a time between these, which takes no less time than if they could
-be interrupted, when the one of longest tail goes first (Jackson).  For spans a way begins, and
-ends, with an operation of the device.  Before a moment it runs only operations with earlier heads,
-none for longer than since its head; of those that take memory no more than have room beside what
-others can have given back before.  The rest of that time it is idle, and likewise at the end, where
-time runs backward and who gives takes.  Memory makes operations wait, too, see :func:`_waits`.
+to it from A, none is longer than its head, and of those from its end to Z none than its tail.  The
+first of some rows of a device starts at or after the least of their heads, the last ends at least
+the least of their tails before Z, and between these the device does them all, one at a time.  For
+spans a way begins, and ends, with an operation of the device.
 
-**ramps**: where every stage has a device to itself, see :class:`_Ramps`.
+**ramps**: where every stage has a device to itself, see :func:`ramps`.
 
-**memory**: see :func:`memory`.
+**memory**: when an operation of the last microbatch of a stage runs, all earlier ones of the stage
+have run this kind, and hold at least the least they can from then on; so do other stages.
 
-**orders**: see :mod:`.schedule_orders`.
+**orders**: all ways to start one operation after the other are followed, each as early as what it
+waits for and its device allow; starts any later help nothing, for memory depends on the order of a
+device alone.  What is still to come depends on how many operations of each row have started, when
+devices are free, and when results are there: of two states of equal numbers the one that is nowhere
+earlier is left out, and so is one whose rest takes too long.  Without a value to show, times do not
+matter and all count as 0.
 """
 
 from __future__ import annotations
 
-import heapq
+import graphlib
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stagepack.evidence import Proof
 from stagepack.instances.schedule.data import ScheduleData
-from stagepack.verify.rules import Claimed, UnprovedError
-from stagepack.verify.rules import Rules as Named
-from stagepack.verify.schedule_orders import few_orders, orders
-from stagepack.verify.schedule_rows import Rows, Ways
+from stagepack.verify.rules import Claimed, Rules, UnprovedError
 
-PAIRS = 100_000
-"""Operations times devices up to which the span of each is looked at where none is named."""
+PAIRS, FEW = 50_000, 400_000
+"""Rows times devices up to which spans are looked at, and moments at which orders are given up: in
+some tenths of a second."""
 
-PAIRED = 300
-"""Operations of a device up to which its idle times are looked at."""
+Row = tuple[int, int]
+"""Stage and kind, 0 (F), 1 (B), 2 (W): its operations of all microbatches, one after the other."""
+Arcs = dict[Row, list[tuple[Row, int]]]
+"""Rows that wait for a row, microbatch by microbatch, and how long after its end."""
+Ints = Sequence[int]
+Hops = Sequence[Sequence[tuple[int, int]]]
+Moments = tuple[tuple[int, ...], ...]
+
+
+class _Rows:
+    """Stages and rows of an instance, and what they wait for."""
+
+    def __init__(self, instance: ScheduleData) -> None:
+        self.p, self.d = instance.p, instance.d
+        self.kinds = 1 + (instance.backward is not None) + (instance.weight is not None)
+        self.device, self.m = instance.devices.tolist(), instance.microbatches.tolist()
+        times = (instance.forward, instance.backward, instance.weight)
+        bytes_ = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
+        self.duration = [column.tolist() for column in times if column is not None]
+        self.delta = [column.tolist() for column in bytes_[: self.kinds]]
+        self.limit = [math.inf] * self.d if instance.limit is None else instance.limit.tolist()
+        optimizer = instance.optimizer.tolist()
+        if instance.objective.value not in ("makespan", "span"):
+            raise UnprovedError(f"the objective {instance.objective.value} is unknown")
+        self.spans = instance.objective.value == "span"
+        alone = self.spans or instance.post_validation
+        self.after = optimizer if alone else [max(optimizer)] * self.d
+        self.edges = [
+            (a, b, 0 if self.device[a] == self.device[b] else lag)
+            for (a, b), lag in zip(instance.edges, instance.latency.tolist(), strict=True)
+        ]
+        rows = list(itertools.product(range(self.p), range(self.kinds)))
+        arcs = [((s, k), (s, k + 1), 0) for s, k in rows if k + 1 < self.kinds]
+        arcs += [((a, 0), (b, 0), lag) for a, b, lag in self.edges]
+        arcs += [((b, 1), (a, 1), lag) for a, b, lag in self.edges if self.kinds > 1]
+        self.then, self.before = (Arcs((row, []) for row in rows) for _ in range(2))
+        for row, then, lag in arcs:
+            self.then[row].append((then, lag))
+            self.before[then].append((row, lag))
+        needs = {row: [other for other, _ in self.before[row]] for row in rows}
+        self.order = list(graphlib.TopologicalSorter(needs).static_order())
+        self.work = {(s, k): self.m[s] * self.duration[k][s] for s, k in rows}
+        self.busy = [0] * self.d
+        for (s, _), time in self.work.items():
+            self.busy[self.device[s]] += time
+
+    def ways(self, begin: dict[Row, float], backward: bool = False) -> dict[Row, float]:
+        """Return the longest way to each row, from those where they begin; -inf: there is none.
+
+        `backward`: the way from its last end to where they end, the same with time backward.
+        """
+        arcs, order = (self.before, self.order[::-1]) if backward else (self.then, self.order)
+        found = dict(begin)
+        for row in order:
+            for then, lag in arcs[row]:
+                end = found[row] + self.duration[row[1]][row[0]] + lag
+                found[then] = max(found[then], end)
+        return found
 
 
 # ---------------------------------------------------------------------- one machine
 
 
-def _jackson(jobs: list[tuple[float, int, float]]) -> float:
-    """Return the least makespan of jobs of (head, time, tail) that may be interrupted."""
-    jobs = sorted(jobs, reverse=True)
-    ready: list[list[float]] = []
-    now, latest = -math.inf, -math.inf
-    while jobs or ready:
-        if not ready:
-            now = max(now, jobs[-1][0])
-        while jobs and jobs[-1][0] <= now:
-            _, time, tail = jobs.pop()
-            heapq.heappush(ready, [-tail, time])
-        run = min(ready[0][1], jobs[-1][0] - now if jobs else math.inf)
-        now, ready[0][1] = now + run, ready[0][1] - run
-        if not ready[0][1]:
-            latest = max(latest, now - heapq.heappop(ready)[0])
-    return latest
-
-
-def _idle(jobs: list[tuple[float, int, int]], room: float) -> list[tuple[float, float]]:
-    """Return moments, and how long a device is idle before each at least.
-
-    Parameters
-    ----------
-    jobs : list of (head, time, bytes)
-        Bytes that it takes when it begins or, if they are negative, gives back when it ends.
-    room : float
-        Bytes that may be taken at first.
-    """
-    found: list[tuple[float, float]] = [(0, 0)]
-    for moment in sorted({head for head, *_ in jobs if head > 0}):
-        begun = [
-            (min(time, moment - head), head + time, size)
-            for head, time, size in jobs
-            if -math.inf < head < moment
-        ]
-        busy = sum(part for part, _, size in begun if size <= 0)
-        left = room - sum(size for _, end, size in begun if size < 0 and end < moment)
-        takers = sorted((-part / size, part, size) for part, _, size in begun if size > 0)
-        alike = len({size for *_, size in takers}) == 1
-        for _, part, size in takers:
-            # One of which a part fits counts in full, unless all are alike.
-            busy += part if left >= size or (left > 0 and not alike) else 0
-            left -= size
-        found.append((moment, moment - busy))
-    return found
-
-
-def _both_ends(
-    work: int, after: int, first: list[tuple[float, float]], last: list[tuple[float, float]]
-) -> float:
-    """Return a bound from idle times before moments, and before moments from the end backward.
-
-    They add up where the two do not overlap in a schedule that takes as long as is known.
-    """
-    least = -math.inf
-    more: float = work + after + max(idle for _, idle in first + last)
-    while more > least:
-        least = more
-        for begin, idle in first:
-            others = (x for end, x in last if begin + end <= least - after)
-            more = max(more, work + after + idle + max(others, default=-math.inf))
-    return least
-
-
 def machine(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show that some device cannot do all it must between heads and tails."""
-    rows = Rows(instance)
-    work, bound = rows.work(), claimed.bound
-    if bound is None:
+    rows = _Rows(instance)
+    if claimed.bound is None:
         raise UnprovedError("is about values")
-    if max(a + b for a, b in zip(work, rows.after, strict=True)) >= bound:
+    if max(map(int.__add__, rows.busy, rows.after)) >= claimed.bound:
         return
-    ways, size = Ways(rows, claimed), sum(rows.m) * rows.kinds
-    spans = range(rows.d) if size * rows.d <= PAIRS else range(0)
-    if "device" in evidence:
-        spans = range(rows.d)[evidence["device"] :][:1]
-    for d in spans if rows.spans else [-1]:
-        own = {row: 0 if d in (-1, rows.device[row[0]]) else -math.inf for row in rows.order}
-        head = ways.heads(own)
-        tail = ways.tails({r: x + rows.after[rows.device[r[0]]] for r, x in own.items()})
-        for e in range(rows.d):
-            mine = [
-                (r, i) for r in rows.order if rows.device[r[0]] == e for i in range(rows.m[r[0]])
-            ]
-            jobs = [(head[r][i], rows.time(r), tail[r][i]) for r, i in mine]
-            if _jackson([job for job in jobs if job[0] > -math.inf < job[2]]) >= bound:
-                return
-            if d in (-1, e) and len(jobs) <= PAIRED:
-                bytes_ = [rows.delta[r[1]][r[0]] for r, _ in mine]
-                limit, after = rows.limit[e], rows.after[e]
-                sides = zip(jobs, bytes_, strict=True)
-                first = _idle([(h, t, size) for (h, t, _), size in sides], limit)
-                sides = zip(jobs, bytes_, strict=True)
-                back = [(q - after, t, -size) for (_, t, q), size in sides]
-                if _both_ends(work[e], after, first, _idle(back, limit - sum(bytes_))) >= bound:
+    if rows.spans and len(rows.order) * rows.d > PAIRS:
+        raise UnprovedError("there are too many devices")
+    for d in range(rows.d) if rows.spans else [-1]:
+        begin = {row: 0 if d in (-1, rows.device[row[0]]) else -math.inf for row in rows.order}
+        end = {row: x + rows.after[rows.device[row[0]]] for row, x in begin.items()}
+        head, tail = rows.ways(begin), rows.ways(end, backward=True)
+        jobs = [row for row in rows.order if head[row] > -math.inf < tail[row]]
+        for side in (head, tail):
+            work, other = [0] * rows.d, [math.inf] * rows.d
+            for row in sorted(jobs, key=side.__getitem__, reverse=True):
+                e = rows.device[row[0]]
+                work[e] += rows.work[row]
+                other[e] = min(other[e], head[row] + tail[row] - side[row])
+                if side[row] + work[e] + other[e] >= claimed.bound:
                     return
     raise UnprovedError("every device has the time for its operations")
 
@@ -148,169 +131,176 @@ def machine(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claime
 # ---------------------------------------------------------------------- ramps
 
 
-class _Ramps:
-    """Idle cycles that the ramps at both ends force on stages with a device each.
-
-    Let S be the first start of stage s, T the start of its first B, U the end of its last F, V that
-    of its last B.  All work of s lies between A and Z, the rest of that time is idle: its budget.
-
-    1. In [A, T] the device runs whole F's only, as many as memory holds before a B, and is idle at
-       least until an F can reach it.  So T - A is k f + i.  For an edge (s, t) S_t >= S_s + f_s + c
-       and T_s >= T_t + b_t + c.
-    2. In [V, Z] it runs whole W's only, as many as memory holds for after the last B, and the last
-       of them.  V_s >= V_t + b_s + c.
-    3. Between U and the start of the last B it runs n B's, whose microbatches waited when the last
-       F started, and W's of these and of those that waited for W then: n b + k w + i.  For an edge
-       (s, t) U_t >= U_s + f_t + c, and the last B of s starts b_t + c after that of t.
-
-    Each length is followed along the edges, as the least that can be made up in this way, idle for
-    no more than the budget.  Idle times of windows that do not overlap must fit in it together: the
-    first and the last two never do, the first and the third not if memory does not hold all F's.
-    """
-
-    def __init__(self, rows: Rows) -> None:
-        self._rows, p = rows, rows.p
-        none = [0] * p
-        self._f, self._b = rows.duration[:2]
-        self._w = rows.duration[2] if rows.kinds > 2 else none
-        self._after = [rows.after[d] for d in rows.device]
-        self._order = [s for s, k in rows.order if k == 0]
-        self._into, self._out = ([list[tuple[int, int]]() for _ in range(p)] for _ in range(2))
-        for a, b, lag in rows.edges:
-            self._into[b].append((a, lag))
-            self._out[a].append((b, lag))
-        self._ahead, self._behind = rows.m[:], rows.m[:] if rows.kinds > 2 else none[:]
-        self._queue = [m - 1 for m in rows.m]
-        taken, given = rows.delta[:2]
-        for s, m in enumerate(rows.m):
-            room, used = rows.limit[rows.device[s]] - taken[s], max(given[s], 0)
-            held = taken[s] + given[s]
-            rest = held + (rows.delta[2][s] if rows.kinds > 2 else 0)
-            if room == math.inf:
-                continue
-            if taken[s] > 0:
-                self._ahead[s] = max(0, min(m, int(room + taken[s] - used) // taken[s]))
-                self._queue[s] = max(0, min(m - 1, int(room) // taken[s]))
-            if rows.kinds > 2 and held > rest:
-                # The last B runs while all others wait for W, or have run it.
-                spare = int(room) - used + held - m * rest
-                self._behind[s] = max(0, min(m, spare // (held - rest)))
-        self._entry = [0] * p
-        for s in self._order if not rows.spans else ():
-            ends = (self._entry[t] + self._f[t] + lag for t, lag in self._into[s])
-            self._entry[s] = max(ends, default=0)
-        self._filled = [
-            max(n * self._b[s] + self._w[s] * self._waiting(s, n) for n in range(q + 1))
-            for s, q in enumerate(self._queue)
-        ]
-
-    def _waiting(self, s: int, n: int) -> int:
-        """Return the W's that can run while n B's wait for the last F to end."""
-        rows = self._rows
-        taken, held = rows.delta[0][s], rows.delta[0][s] + rows.delta[1][s]
-        room = rows.limit[rows.device[s]] - taken
-        count = rows.m[s] - 1 - n
-        if held > 0 and room < math.inf:
-            count = min(count, max(0, int(room) - n * taken) // held)
-        return int(n + count)
-
-    def leave_too_little(self, value: int) -> bool:
-        """Whether no schedule has a value of so much."""
-        rows, work = self._rows, self._rows.work()
-        budget = [value - a - work[d] for a, d in zip(self._after, rows.device, strict=True)]
-        first, last, middle = ([(0, 0)] * rows.p for _ in range(3))  # lengths, and idle cycles
-        for s in reversed(self._order):
-            least, twice = self._entry[s] + self._f[s], 0
-            for t, lag in self._out[s]:
-                hop = self._f[s] + 2 * lag if rows.spans else lag
-                least = max(least, first[t][0] + self._b[t] + hop)
-                twice = max(twice, middle[t][0] + self._f[t] + self._b[t] + 2 * lag)
-            head, many = self._entry[s], self._ahead[s]
-            length = _whole(least, self._f[s], many, head, budget[s])
-            between = min(
-                n * self._b[s]
-                + _whole(
-                    max(0, twice - n * self._b[s]), self._w[s], self._waiting(s, n), 0, budget[s]
-                )
-                for n in range(min(self._queue[s], twice // self._b[s] + 1) + 1)
-            )
-            if math.inf in (length, between):
-                return True
-            first[s] = int(length), max(head, least - many * self._f[s])
-            middle[s] = int(between), max(0, twice - self._filled[s])
-        for s in self._order:
-            least = self._w[s]
-            for t, lag in self._into[s]:
-                hop = self._b[t] + lag + self._after[t] - self._after[s]
-                least = max(least, last[t][0] + hop + (self._f[t] + lag if rows.spans else 0))
-            length = _whole(least, self._w[s], self._behind[s], 0, budget[s])
-            if length == math.inf:
-                return True
-            last[s] = int(length), max(0, least - self._behind[s] * self._w[s])
-        for s, (a, b, c) in enumerate(zip(first, middle, last, strict=True)):
-            both = a[1] + b[1] if self._ahead[s] < rows.m[s] else max(a[1], b[1])
-            if both + c[1] > budget[s]:
-                return True
-        return False
-
-
-def _whole(length: int, each: int, most: int, head: int, budget: int) -> float:
-    """Return the least sum >= length of k <= most times `each` and head <= idle <= budget."""
-    if head > budget:
-        return math.inf
-    count = min(most, max(0, length - head) // each) if each else most
-    if length - count * each <= budget:
-        return max(length, count * each + head)
-    return head + (count + 1) * each if count < most else math.inf
-
-
 def ramps(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
-    """Show that a value below the claimed one leaves too little time for the ramps."""
-    rows = Rows(instance)
-    if claimed.bound is None or rows.kinds == 1 or rows.d < rows.p:
+    """Show that a value below the claimed one leaves too little time for the ramps.
+
+    All work of stage s lies between A and Z; the rest of that time is idle: its budget.  Let S be
+    its first start, T the start of its first B, V the end of its last B.
+
+    In [A, T] the device runs whole F's only, as many as memory holds before a B, and is idle at
+    least until one can reach it.  For an edge (s, t) S_t >= S_s + f_s + c and T_s >= T_t + b_t + c.
+    In [V, Z] it runs whole W's only, as many as memory holds for after the last B, and V_s >= V_t +
+    b_s + c.  For spans let Z be S and the value, less what comes after.
+
+    Both lengths are followed along the edges, and the idle times of both must fit in the budget.
+    """
+    rows = _Rows(instance)
+    if claimed.bound is None or rows.kinds == 1 or len({*rows.device}) < rows.p:
         raise UnprovedError("is about values, where stages with B's have a device each")
-    if not _Ramps(rows).leave_too_little(math.ceil(claimed.bound) - 1):
+    value, (f, b) = math.ceil(claimed.bound) - 1, rows.duration[:2]
+    w = rows.duration[2] if rows.kinds > 2 else [0] * rows.p
+    after = [rows.after[d] for d in rows.device]
+    budget = [value - a - rows.busy[d] for a, d in zip(after, rows.device, strict=True)]
+    head = rows.ways(dict.fromkeys(rows.order, 0))
+    entry = [0 if rows.spans else int(head[s, 0]) for s in range(rows.p)]
+    up, down = ([list[tuple[int, int]]() for _ in range(rows.p)] for _ in range(2))
+    for s, t, c in rows.edges:
+        later = f[s] + c if rows.spans else 0  # from S_s to S_t
+        up[t].append((s, b[t] + c + later))
+        down[s].append((t, b[s] + c + later + after[s] - after[t]))
+    order = [s for s, k in rows.order if k == 0]
+    ahead, behind = zip(*(_held(rows, s) for s in range(rows.p)), strict=True)
+    least = [e + x for e, x in zip(entry, f, strict=True)]
+    first = _idle(order[::-1], up, least, f, ahead, entry, budget)
+    last = _idle(order, down, w[:], w, behind, [0] * rows.p, budget)
+    if all(x + y <= z for x, y, z in zip(first, last, budget, strict=True)):
         raise UnprovedError("the ramps leave every stage the time for its operations")
+
+
+def _held(rows: _Rows, s: int) -> tuple[int, int]:
+    """Return how many F's memory holds before the first B, and W's for after the last one."""
+    m, (taken, given, rest) = rows.m[s], (*(column[s] for column in rows.delta), 0)[:3]
+    room, ahead, behind = rows.limit[rows.device[s]] - max(given, 0), rows.m[s], rows.m[s]
+    if taken > 0 and room < math.inf:
+        ahead = max(0, min(m, int(room) // taken))
+    if rest < 0 and room < math.inf:
+        # The last B runs while all others wait for W, or have run it.
+        behind = max(0, min(m, (int(room) + given - m * (taken + given + rest)) // -rest))
+    return ahead, behind
+
+
+def _idle(
+    order: Ints, arcs: Hops, least: list[int], each: Ints, most: Ints, head: Ints, budget: Ints
+) -> list[float]:
+    """Return idle cycles of ramps of k <= most times `each` and head <= idle <= budget."""
+    found = [0.0] * len(order)
+    for s in order:
+        count = min(most[s], max(0, least[s] - head[s]) // each[s]) if each[s] else most[s]
+        length = max(least[s], count * each[s] + head[s])
+        if length - count * each[s] > budget[s]:  # it takes one more, and no idle time beside
+            if count == most[s] or head[s] > budget[s]:
+                return [math.inf] * len(order)
+            length = head[s] + (count + 1) * each[s]
+        found[s] = max(head[s], least[s] - most[s] * each[s])
+        for t, hop in arcs[s]:
+            least[t] = max(least[t], length + hop)
+    return found
 
 
 # ---------------------------------------------------------------------- memory
 
 
 def memory(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
-    """Show that some operation of the last microbatch of its stage needs too much memory.
-
-    When it runs, F of all microbatches of the stages above has run, of the last one without its B
-    if that is still to wait for this operation; earlier ones of this stage have run this kind; and
-    stages below have run B of all microbatches if B is what runs, or W.  Whatever else has run
-    holds at least the least it can.
-    """
-    rows = Rows(instance)
-    above = rows.above()
-    held = [list(itertools.accumulate(d[s] for d in rows.delta)) for s in range(rows.p)]
-    upper = [rows.together(s, above)[:-1] for s in range(rows.p)]
-    below = [0] * rows.p
-    for s, up in enumerate(upper):
-        for t in up:
-            below[t] += min(held[s][1:], default=0)
-    for s, m in enumerate(rows.m):
-        low, under = sum(min(held[t]) for t in upper[s]), below[s]
+    """Show that some operation of the last microbatch of its stage needs too much memory."""
+    rows = _Rows(instance)
+    room = list(rows.limit)
+    # Of a microbatch, before its first operation and after each.
+    held = [[0, *itertools.accumulate(d[s] for d in rows.delta)] for s in range(rows.p)]
+    for d, m, part in zip(rows.device, rows.m, held, strict=True):
+        room[d] -= m * min(part)
+    for d, m, part in zip(rows.device, rows.m, held, strict=True):
         for k in range(rows.kinds):
-            need = max(rows.delta[k][s], 0)
-            need += sum(held[t][0] for t in upper[s]) if k < 2 else low
-            need += (held[s][k - 1] + under) if k else 0
-            rest = min(held[s][k:]) + low + (under if k else 0)
-            if need + (m - 1) * rest > rows.limit[rows.device[s]]:
+            need = max(part[k : k + 2]) + (m - 1) * min(part[k + 1 :])
+            if need - m * min(part) > room[d]:
                 return
     raise UnprovedError("every device has the memory for its operations one by one")
 
 
-RULES: Named = {
+# ---------------------------------------------------------------------- all orders
+
+
+class _Orders:
+    """States of schedules that are built by one start after the other.
+
+    A state is how many operations of each row have started.  What is known of it beside are
+    moments: from when each device is free and, of each arc between rows, from when what operations
+    that have not started wait for is there.
+    """
+
+    def __init__(self, rows: _Rows, until: float) -> None:
+        self._rows, self._until, timed = rows, until, until < math.inf
+        number = {row: r for r, row in enumerate(rows.order)}
+        self._device = [rows.device[s] for s, _ in number]
+        self.count = [rows.m[s] for s, _ in number]
+        self._time = [rows.duration[k][s] * timed for s, k in number]
+        self._delta = [rows.delta[k][s] for s, k in number]
+        self.arcs = [(number[x], number[y], c * timed) for x in number for y, c in rows.then[x]]
+        end = {row: rows.after[rows.device[row[0]]] for row in number}
+        self._tail = list(map(rows.ways(end, backward=True).get, number))
+
+    def ready(self, state: tuple[int, ...]) -> list[int]:
+        """Return rows whose next operation has what it waits for, and memory."""
+        room = list(self._rows.limit)
+        for d, done, delta in zip(self._device, state, self._delta, strict=True):
+            room[d] -= done * delta
+        waiting = {y for x, y, _ in self.arcs if state[x] == state[y]}
+        return [
+            r
+            for r, (done, delta, d) in enumerate(zip(state, self._delta, self._device, strict=True))
+            if r not in waiting and done < self.count[r] and delta <= max(0, room[d])
+        ]
+
+    def then(self, state: tuple[int, ...], r: int, known: Moments) -> Moments | None:
+        """Return what is known when the next of a row has started; None: the rest is too long."""
+        (free, *there), d = known, self._device[r]
+        begin = [free[d], *(t[0] for t, (_, y, _) in zip(there, self.arcs, strict=True) if y == r)]
+        end = max(begin) + self._time[r]
+        left = [(m - done) * t for m, done, t in zip(self.count, state, self._time, strict=True)]
+        here = sum(x for x, e in zip(left, self._device, strict=True) if e == d)
+        rest = max(left[r] + self._tail[r], here + self._rows.after[d]) - self._time[r]
+        if end + rest > self._until:
+            return None
+        for a, (x, y, c) in enumerate(self.arcs):
+            there[a] = (there[a][1:] if y == r else there[a]) + ((end + c,) if x == r else ())
+        return ((*free[:d], end, *free[d + 1 :]), *there)
+
+
+def _before(one: Moments, other: Moments) -> bool:
+    """Whether no moment is later than another one."""
+    return all(all(map(int.__le__, x, y)) for x, y in zip(one, other, strict=True))
+
+
+def orders(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+    """Show by all orders that no makespan is less, or that no order keeps within the memory."""
+    rows, steps = _Rows(instance), 0
+    if rows.spans and claimed.bound is not None:
+        raise UnprovedError("is about the makespan, where starts any later help nothing")
+    build = _Orders(rows, math.inf if claimed.bound is None else math.ceil(claimed.bound) - 1)
+    start: Moments = ((0,) * rows.d, *((),) * len(build.arcs))
+    layer = {(0,) * len(build.count): [start]}
+    for _ in range(sum(build.count)):
+        then = dict[tuple[int, ...], list[Moments]]()
+        for state, many in layer.items():
+            for r, known in itertools.product(build.ready(state), many):
+                others = then.setdefault((*state[:r], state[r] + 1, *state[r + 1 :]), [])
+                steps += len(start) * (1 + len(others))
+                claimed.step(0)
+                if steps > FEW:
+                    raise UnprovedError("there are too many orders")
+                more = build.then(state, r, known)
+                if more and not any(_before(o, more) for o in others):
+                    others[:] = [o for o in others if not _before(more, o)] + [more]
+        layer = then
+    if any(layer.values()):
+        raise UnprovedError("some schedule is shorter, or fits")
+
+
+RULES: Rules = {
     "machine": (Proof.WITNESS, machine),
     "ramps": (Proof.WITNESS, ramps),
     "memory": (Proof.WITNESS, memory),
     "orders": (Proof.LOG, orders),
-    "few-orders": (Proof.LOG, few_orders),
 }
 
-UNAIDED = ("machine", "ramps", "memory", "few-orders")
-"""Rules that need no evidence, in the order in which they are tried."""
+UNAIDED = tuple(RULES)
+"""None needs evidence; in the order in which they are tried."""

@@ -15,7 +15,7 @@ from stagepack.evidence import VERIFIABLE, Proof
 from stagepack.instances.graph import GraphPartition
 from stagepack.result import Status
 from stagepack.verify import verify
-from stagepack.verify.graph import RULES
+from stagepack.verify.graph import OBJECTIVES, RULES
 from tests.random_graphs import brute_force, random_instance
 
 
@@ -30,6 +30,14 @@ def optimum(instance: GraphPartition) -> float | int | None:
     if best is None:
         return None
     return instance.evaluate(type(instance).solution_type.from_dict(best[1], instance))
+
+
+def usual(seed: int, most: int = 5) -> GraphPartition:
+    """Return an instance without the options that rules leave out."""
+    return drawn(
+        seed, most, objective=OBJECTIVES[seed % 3], device_order="any", empty_devices=True,
+        bandwidth=2, microbatches=1,
+    )  # fmt: skip
 
 
 def beyond(instance: GraphPartition, value: float | int) -> float:
@@ -47,87 +55,64 @@ def shows(instance: GraphPartition, bound: Any, rule: str, **evidence: Any) -> b
 def test_proofs_of_solves_are_verified(first: int) -> None:
     proofs = []
     for seed in range(first, first + 30):
-        instance = drawn(seed, most=7)
+        instance = usual(seed, most=7) if seed % 2 else drawn(seed, most=7)
         result = sp.solve(instance, time_limit=10)
         bound = None if result.status is Status.INFEASIBLE else result.bound
         found = verify(instance, bound, result.proof, result.evidence)
         assert found.shown == (result.proof in VERIFIABLE), (seed, found)
-        proofs.append(result.proof)
-    assert sum(proof in VERIFIABLE for proof in proofs) >= 27
+        proofs += [result.proof] * (seed % 2)
+    assert sum(proof in VERIFIABLE for proof in proofs) >= 14
 
 
-def mutations(rng: np.random.Generator, instance: GraphPartition) -> dict[str, dict[str, Any]]:
-    """Return some evidence for each rule, most of it wrong."""
-    odd: list[Any] = [None, -1, "x", math.nan, [], {}, 10**30, instance.n, True]
-    prices: Any = rng.choice([0, 1, 2, 0.5, 1e-9, 1e9], (2, instance.devices)).tolist()
-    if rng.random() < 0.3:
-        prices[int(rng.integers(2))] = odd[int(rng.integers(len(odd)))]
-    if rng.random() < 0.3:
-        prices = prices[: int(rng.integers(3))]
-    return {
-        "work": {"prices": prices} if rng.random() < 0.5 else {},
-        "prices": {"prices": prices},
-        "anchor": {"node": odd[int(rng.integers(len(odd)))] if rng.random() < 0.2 else
-                   int(rng.integers(instance.n))},
-        "ideals": {"light": odd[int(rng.integers(len(odd)))] if rng.random() < 0.2 else
-                   int(rng.integers(40))},
-        "few-ideals": {},
-    }  # fmt: skip
+def mutations(rng: np.random.Generator) -> dict[str, dict[str, Any]]:
+    """Return some evidence for each rule, which needs none."""
+    odd: list[Any] = [None, -1, "x", math.nan, [], {}, 10**30, True]
+    given = {"light": odd[int(rng.integers(len(odd)))]} if rng.random() < 0.5 else {}
+    return dict.fromkeys(RULES, given)
 
 
 @pytest.mark.parametrize("part", range(5))
 def test_no_claim_above_the_optimum_is_shown(part: int) -> None:
     """A thousand mutations of evidence in all for each rule, about claims that are barely false."""
     rng = np.random.default_rng(part)
-    for seed in range(50):
-        instance = drawn(1_000 * part + seed)
+    for seed in range(60):
+        instance = (usual if seed % 2 else drawn)(1_000 * part + seed)
         value = optimum(instance)
         if value is None:
             continue
         for times in range(5):
             claim = [beyond(instance, value), value + 1, None][times % 3]
-            for rule, evidence in mutations(rng, instance).items():
+            for rule, evidence in mutations(rng).items():
                 assert not shows(instance, claim, rule, **evidence), (seed, rule, evidence)
 
 
 @pytest.mark.parametrize("part", range(3))
 def test_what_is_true_is_shown_by_ideals(part: int) -> None:
     for seed in range(1_000 * part, 1_000 * part + 40):
-        instance = drawn(seed)
-        if instance.uniform:
-            assert shows(instance, optimum(instance), "ideals"), seed
+        instance = usual(seed)
+        assert shows(instance, optimum(instance), "ideals"), seed
 
 
-def test_bytes_of_idle_nodes_may_be_left_out() -> None:
-    """Without their bytes more fits; what is shown then is shown."""
-    for seed in range(60):
-        instance = drawn(seed, objective="sum", contiguous=True)
-        idle = np.arange(instance.n) % 2 == 1
-        instance = instance.replace(time=np.where(idle, 0, instance.time), colour=None)
-        value = optimum(instance)
-        for light in (0, 5, 1_000):
-            if value is not None:
-                assert not shows(instance, beyond(instance, value), "ideals", light=light)
-        if instance.uniform:
-            assert shows(instance, value, "ideals", light=0)
-
-
-def test_a_cut_around_a_node_is_a_bound() -> None:
-    star = GraphPartition.from_edges(
-        5, [(0, v) for v in range(1, 5)], time=[10, 3, 3, 3, 3], edge_traffic=[5] * 4,
-        accelerators=4, contiguous=False,
+def test_unequal_accelerators_and_cpus_are_told_apart() -> None:
+    """A block that fits on the slow device alone, and traffic that a CPU does not pay."""
+    pair = GraphPartition.from_edges(
+        2, [(0, 1)], time=[10, 10], edge_traffic=[5], accelerators=2, cpus=1, cpu_time=[12, 30],
+        speeds=[1, 2], memory=[1, 9], capacity=[9, 1],
     )  # fmt: skip
-    assert optimum(star) == 22
-    assert shows(star, 22, "anchor", node=0)
-    assert not shows(star, 23, "anchor", node=0)
+    value = optimum(pair)
+    assert value is not None
+    assert shows(pair, value, "ideals")
+    assert not shows(pair, beyond(pair, value), "ideals")
 
 
-def test_prices_share_work_among_unlike_devices() -> None:
-    """Alike nodes on an accelerator twice as fast: prices show what equal ones do not."""
-    nodes = GraphPartition.from_arrays([6] * 9, accelerators=2, speeds=[1, 2], contiguous=False)
-    assert shows(nodes, 18, "prices", prices=[[1, 2]])
-    assert verify(nodes, 18, Proof.WITNESS, {"rule": "work"}).detail == "few-ideals"
-    assert not shows(nodes, 19, "prices", prices=[[1, 2]])
+def test_colours_in_a_circle_share_a_stage() -> None:
+    """Nodes 0 and 2 of one colour, node 1 between them."""
+    line = GraphPartition.from_edges(
+        3, [(0, 1), (1, 2)], time=[4, 4, 4], colour=[0, -1, 0], accelerators=2
+    )
+    assert optimum(line) == 12
+    assert shows(line, 12, "ideals")
+    assert not shows(line, 13, "ideals")
 
 
 def test_unknown_objectives_are_refused() -> None:
@@ -135,8 +120,8 @@ def test_unknown_objectives_are_refused() -> None:
     unknown: Any = SimpleNamespace(value="energy")
     other = dataclasses.replace(instance, objective=unknown)
     for rule in RULES:
-        assert not shows(other, 0, rule, node=0, prices=[[1] * other.devices])
+        assert not shows(other, 0, rule)
 
 
 def test_kinds_of_proof_are_what_their_rules_are() -> None:
-    assert {kind for kind, _ in RULES.values()} == {Proof.WITNESS, Proof.DUAL, Proof.LOG}
+    assert {kind for kind, _ in RULES.values()} == {Proof.WITNESS, Proof.LOG}

@@ -167,7 +167,7 @@ def search(
     if progress.bound is None:
         with progress.setup("loading kernels"):
             bounds.warm_up()
-        progress.raise_bound(*bounds.shown_bound(instance, effort.asking(progress)))
+        progress.raise_bound(*bounds.bound(instance, effort.asking(progress)))
     with contextlib.suppress(Stopped):
         _search(instance, progress, settings)
 

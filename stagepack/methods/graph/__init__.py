@@ -6,12 +6,16 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stagepack.evidence import Evidence, Proof
 from stagepack.heuristics.graph.metis import unavailable
 from stagepack.instances.graph import KIND, GraphPartition, GraphSolution
 from stagepack.instances.graph.levels import levels_of
 from stagepack.methods import Method, Settings, Table
 from stagepack.methods.evidence import look
 from stagepack.progress import Progress
+
+SMALL = 4_000
+"""Nodes and readers of tensors up to which evidence is looked for unasked: tenths of a second."""
 
 TABLE: Table[GraphPartition, GraphSolution] = Table(KIND, __name__)
 
@@ -64,9 +68,9 @@ def strengthen(
     keep_going: Callable[[], bool],
 ) -> None:
     """Look for evidence that others can verify, where a proof rests on a search or an engine."""
-    from stagepack.methods.graph.evidence import candidates
-
-    look(instance, progress, settings, keep_going, candidates(instance, settings))
+    thorough = Evidence(Proof.LOG, {"rule": "ideals"}) if settings.proof else None
+    if thorough or instance.n + len(instance.consumers) <= SMALL:
+        look(instance, progress, settings, keep_going, (thorough,))
 
 
 METHODS: tuple[GraphMethod, ...] = (

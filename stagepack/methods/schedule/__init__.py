@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stagepack.evidence import Evidence, Proof
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.schedule.rules import RULES, Rule
 from stagepack.instances.schedule import KIND, PipelineSchedule, ScheduleSolution
@@ -13,7 +12,7 @@ from stagepack.methods.evidence import look
 from stagepack.progress import Progress
 
 SMALL = 1_000
-"""Operations up to which evidence is looked for unasked: it takes tenths of a second."""
+"""Stages up to which evidence is looked for unasked: it takes tenths of a second."""
 
 TABLE: Table[PipelineSchedule, ScheduleSolution] = Table(KIND, __name__)
 
@@ -41,9 +40,8 @@ def strengthen(
     keep_going: Callable[[], bool],
 ) -> None:
     """Look for evidence that others can verify, where a proof rests on a search or an engine."""
-    thorough = Evidence(Proof.LOG, {"rule": "orders"}) if settings.proof else None
-    if thorough or len(instance.operations) <= SMALL:
-        look(instance, progress, settings, keep_going, (thorough,))
+    if settings.proof or instance.p <= SMALL:
+        look(instance, progress, settings, keep_going, (None,))
 
 
 METHODS: tuple[Method[PipelineSchedule, ScheduleSolution], ...] = (

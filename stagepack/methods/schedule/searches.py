@@ -83,7 +83,7 @@ def _begin(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
     """
     lacking = reasons(instance, progress.keep_going)
     if lacking:
-        evidence = witness("memory") if bounds.told(instance) else SEARCHED
+        evidence = witness("memory") if instance.d == instance.p else SEARCHED
         conclude_infeasible(instance, progress, "memory", lacking, evidence)
         raise Stopped
     with progress.setup("loading kernels"):
@@ -99,8 +99,8 @@ def _begin(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
 def _bound(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
     """Tell `progress` of all bounds that need no search, as far as time allows."""
     keep_going = effort.asking(progress)
-    best, source, evidence = bounds.shown_bound(instance, keep_going)
-    progress.raise_bound(best, source, evidence)
+    best, source = bounds.bound(instance, keep_going)
+    progress.raise_bound(best, source)
     if progress.keep_going() and not counting.unsupported(instance):
         with progress.setup("loading kernels"):
             counting.warm_up()

@@ -17,7 +17,6 @@ from functools import cache
 
 import numpy as np
 
-from stagepack.evidence import SEARCHED, Evidence, witness
 from stagepack.heuristics.schedule.effort import PART, Going, Looks
 from stagepack.heuristics.schedule.lower_bounds import bounds_kernels as kernels
 from stagepack.heuristics.schedule.lower_bounds.ramps import ramp_bound
@@ -29,8 +28,6 @@ from stagepack.progress import Stopped
 
 PAIRS = 4_000_000
 """Operations that all pairs of devices may have together; more, and each device stands alone."""
-TOLD = 2_000
-"""Stages, where devices have several, up to which others look at what memory keeps in order."""
 
 PASSED = 0.33
 """Steps that an operation or an arc costs in the mean: many have no path, and are passed by."""
@@ -48,27 +45,14 @@ def bound(instance: PipelineSchedule, keep_going: Going | None = None) -> tuple[
     up to `PAIRS`, else one.  Ramps take O(edges + microbatches of all stages) for each of
     O(log(value)) values.
     """
-    return shown_bound(instance, keep_going)[:2]
-
-
-def shown_bound(
-    instance: PipelineSchedule, keep_going: Going | None = None
-) -> tuple[int, str, Evidence]:
-    """Return the same, and what shows it."""
-    best, source, evidence = work_bound(instance), "work bound", witness("machine")
+    best, source = work_bound(instance), "work bound"
     ramp = ramp_bound(instance, best, keep_going)
-    window, device = _window(instance, Looks(keep_going))
+    window = window_bound(instance, keep_going)
     if window > best:
-        seen = witness("machine", device=device)
-        best, source, evidence = window, "one-machine bound", seen if told(instance) else SEARCHED
+        best, source = window, "one-machine bound"
     if ramp > best:
-        best, source, evidence = ramp, "ramp bound", witness("ramps")
-    return best, source, evidence
-
-
-def told(instance: PipelineSchedule) -> bool:
-    """Whether others look at what memory keeps in order, and needs."""
-    return instance.d == instance.p or instance.p <= TOLD
+        best, source = ramp, "ramp bound"
+    return best, source
 
 
 # ---------------------------------------------------------------------- work
@@ -96,12 +80,7 @@ def window_bound(instance: PipelineSchedule, keep_going: Going | None = None) ->
 
     The paths follow the precedences and, where memory binds, the arcs of :func:`memory_arcs`.
     """
-    return _window(instance, Looks(keep_going))[0]
-
-
-def _window(instance: PipelineSchedule, looks: Looks) -> tuple[int, int]:
-    """Return the bound, and of spans the device whose span it is; 0: of the makespan."""
-    best = 0, 0
+    best, looks = 0, Looks(keep_going)
     with contextlib.suppress(Stopped):
         looks.at(0)
         net = Network.of(instance, looks)
@@ -112,7 +91,7 @@ def _window(instance: PipelineSchedule, looks: Looks) -> tuple[int, int]:
             head = net.heads(np.zeros(len(operations), dtype=np.int64), looks)
             tail = net.tails(np.repeat(after[device], count), looks)
             for low, high in every.parts():
-                best = max(best, (every.least(low, high, head, tail, looks), 0))
+                best = max(best, every.least(low, high, head, tail, looks))
             return best
         pairs = len(operations) * instance.d <= PAIRS
         for d in range(instance.d):
@@ -120,7 +99,7 @@ def _window(instance: PipelineSchedule, looks: Looks) -> tuple[int, int]:
             head = net.heads(np.where(here, 0, -FAR), looks)
             tail = net.tails(np.where(here, after[d], -FAR), looks)
             for low, high in every.parts() if pairs else [(d, d + 1)]:
-                best = max(best, (every.least(low, high, head, tail, looks), d))
+                best = max(best, every.least(low, high, head, tail, looks))
     return best
 
 
