@@ -18,7 +18,7 @@ def claim(bound: Number | None) -> Claimed:
     return Claimed(None if bound is None else Fraction(bound), math.inf)
 
 
-WRONG = (None, "x", -1, 2**70, 0.5, [], {}, True, [[]], float("nan"))
+WRONG: tuple[object, ...] = (None, "x", -1, 2**70, 0.5, [], {}, True, [[]], float("nan"))
 
 
 def mutated(evidence: JsonObject, rng: random.Random) -> JsonObject:

@@ -28,6 +28,7 @@ def test_what_the_catalog_proves_is_verified(name: str) -> None:
     instance: Any = sp.load(name)
     result = sp.solve(instance, time_limit=20, options={"proof": True})
     assert result.status == "OPTIMAL"
+    assert result.objective is not None
     assert result.proof in VERIFIABLE
     found = sp.check_result(instance, result.to_dict())
     assert found.valid

@@ -182,7 +182,7 @@ def objective_bound(
     if clique and weight > max(bound, placed):
         return weight, _of_clique(blocks, np.array(clique))
     if placed > bound or section < 0:
-        return max(bound, placed), _of_place(blocks)
+        return max(bound, placed), witness("place")
     return bound, of_section(instance, blocks, section)
 
 
@@ -206,18 +206,6 @@ def _of_clique(blocks: Blocks, members: Array) -> Evidence:
     return witness("clique", members=np.flatnonzero(np.isin(blocks.block, members)).tolist())
 
 
-def _of_place(blocks: Blocks) -> Evidence:
-    """Return the block that lies highest at the least, which none with ranges may be."""
-    top = blocks.size.copy()
-    ranged = np.flatnonzero(np.diff(blocks.range_ptr))
-    top[ranged] += blocks.range_low[blocks.range_ptr[ranged]]
-    return _of_block(blocks, int(top.argmax()))
-
-
-def _of_block(blocks: Blocks, block: int) -> Evidence:
-    return witness("place", buffer=int(np.argmax(blocks.block == block)))
-
-
 def overload(instance: LmemPacking, blocks: Blocks) -> tuple[str, Evidence] | None:
     """Return why the capacity cannot do, from one look at each section and block, in words.
 
@@ -230,7 +218,7 @@ def overload(instance: LmemPacking, blocks: Blocks) -> tuple[str, Evidence] | No
     if len(nowhere):
         buffer = instance.buffer_id(int(np.flatnonzero(blocks.block == nowhere[0])[0]))
         why = f"buffer {buffer} fits in none of its ranges; widen them or free reserved ones"
-        return why, _of_block(blocks, int(nowhere[0]))
+        return why, witness("place")
     skew = np.flatnonzero((blocks.fixed >= 0) & (blocks.fixed % blocks.alignment != 0))
     if len(skew):
         names = [instance.buffer_id(int(i)) for i in np.flatnonzero(blocks.block == skew[0])]
@@ -238,7 +226,7 @@ def overload(instance: LmemPacking, blocks: Blocks) -> tuple[str, Evidence] | No
             f"colocated buffers {', '.join(names)} are fixed at {blocks.fixed[skew[0]]:,}, no "
             f"multiple of their alignments ({blocks.alignment[skew[0]]:,}); correct one of them"
         )
-        return why, _of_block(blocks, int(skew[0]))
+        return why, witness("place")
     ceiling = instance.ceiling
     if instance.objective is Objective.SPILL:
         limits = [memory.capacity for memory in instance.memories]
@@ -273,14 +261,14 @@ def _over(instance: LmemPacking, blocks: Blocks, ceiling: int) -> tuple[str, Evi
             f"a fixed or limited buffer must end at {placed_bound(blocks):,}, beyond {limit}; "
             "move it or raise the limit"
         )
-        return why, _of_place(blocks)
+        return why, witness("place")
     least, section = _heaviest(blocks)
     if least > ceiling:
         why = (
             f"rounded up to their alignment, the buffers alive together need "
             f"{least:,} bytes, {least - ceiling:,} more than {limit}"
         )
-        at = of_section(instance, blocks, section) if section >= 0 else _of_place(blocks)
+        at = of_section(instance, blocks, section) if section >= 0 else witness("place")
         return why, at
     return None
 

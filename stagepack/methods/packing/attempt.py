@@ -167,7 +167,7 @@ def accepted(instance: LmemPacking, bound: int | None, evidence: Evidence) -> Ev
         What it is to show; None: that nothing fits.
     evidence : Evidence
     """
-    if not instance.colocated or not (instance.in_place or instance.conflicts is not None):
+    if not instance.colocated:
         return evidence
     found = verify(instance, bound, evidence.proof, evidence.data, time_limit=ACCEPTED)
     if found.proof is None:

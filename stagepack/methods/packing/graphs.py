@@ -112,9 +112,8 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
         return progress.keep_going() or not progress.interrupted
 
     graph = conflicts.rows(instance, progress.keep_going)
-    around, pair = conflicts.weigh(graph, progress.keep_going)
-    heaviest = max(pair, int(instance.size.max()))
-    progress.raise_bound(heaviest, "heaviest pair in conflict", witness("pair"))
+    around, heaviest, pair = conflicts.weigh(graph, progress.keep_going)
+    progress.raise_bound(heaviest, "heaviest pair in conflict", witness("clique", members=pair))
     order = None if name == WITHOUT else conflicts.sides(graph, progress.keep_going)
     if order is None:
         order = np.argsort(-graph.size, kind="stable")
@@ -252,7 +251,7 @@ def _warm_up() -> None:
     """Run all kernels on a triangle, so that they are compiled or loaded."""
     triangle = LmemPacking.from_arrays([1, 2, 3], conflicts=[(0, 1), (0, 2), (1, 2)])
     graph: Graph = conflicts.rows(triangle, lambda: True)
-    around, _ = conflicts.weigh(graph, lambda: True)
+    around, *_ = conflicts.weigh(graph, lambda: True)
     conflicts.sides(graph, lambda: True)
     conflicts.heavy_clique(graph, around, lambda: True)
     conflicts.first_fit(graph, np.arange(3), lambda: True)

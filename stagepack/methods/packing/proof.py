@@ -88,8 +88,7 @@ def prove(
         Asked between chunks of work.
     """
     most = instance.ceiling if bound is None else math.ceil(bound) - 1
-    other = instance.objective is Objective.MOVES and bound is not None
-    if most is None or other or instance.objective is Objective.SPILL:
+    if most is None or instance.objective in (Objective.MOVES, Objective.SPILL):
         return None
     if most >= LARGEST:  # more than all buffers together
         return None
@@ -114,15 +113,15 @@ def prove(
                 if relaxed.conflicts is None:
                     return witness("load", moment=int(blocks.time[first + heavy]))
                 return witness("clique", members=which[members[alive[:, heavy]]].tolist())
-            if len(members) > MOST_BUFFERS or end - first > MOST_MOMENTS:
+            large = len(members) > MOST_BUFFERS or end - first > MOST_MOMENTS
+            if large or relaxed.conflicts is not None:
                 continue
             steps, outcome = _refuted(window, limit, keep_going)
             if outcome == REFUTED:
-                part: JsonObject = {"moments": blocks.time[first:end].tolist()}
-                if relaxed.conflicts is not None:
-                    part = {"cliques": [np.flatnonzero(column).tolist() for column in alive.T]}
-                named = {"rule": "misfit", "capacity": most, "buffers": which[members].tolist()}
-                return Evidence(Proof.LOG, {**named, **part, "steps": steps})
+                spoken: JsonObject = {"rule": "misfit", "capacity": most, "steps": steps}
+                spoken["buffers"] = which[members].tolist()
+                spoken["moments"] = blocks.time[first:end].tolist()
+                return Evidence(Proof.LOG, spoken)
             if outcome == RUNNING:
                 return None
             if outcome == FITS:

@@ -70,9 +70,7 @@ def _hasty(instance: LmemPacking, progress: PackingProgress, least: float) -> bo
         "than is left: a longer limit gives a lower placement and a higher bound"
     )
     if instance.objective in (Objective.PEAK, Objective.FIT):
-        largest = int(instance.size.argmax())
-        why = witness("place", buffer=largest)
-        progress.raise_bound(int(instance.size[largest]), "largest buffer", why)
+        progress.raise_bound(int(instance.size.max()), "largest buffer", witness("place"))
     return True
 
 

@@ -125,7 +125,7 @@ def strengthen(
     settings: Settings,
     keep_going: Callable[[], bool],
 ) -> None:
-    """Look for evidence that others can verify: shortest paths of groups, and budgets."""
+    """Look for evidence that others can verify: shortest paths over groups."""
     pairs = len(instance.microbatches) * len(instance.io_tile_choices)
     if settings.proof:
         strengthened(instance, progress, progress.remaining)

@@ -88,8 +88,8 @@ def rows(instance: LmemPacking, keep_going: KeepGoing) -> Graph:
     return Graph(ptr[:-1].copy(), other, size, alignment)
 
 
-def weigh(graph: Graph, keep_going: KeepGoing) -> tuple[Array, int]:
-    """Return the size of all neighbours of each buffer, and that of the heaviest pair; O(n + m).
+def weigh(graph: Graph, keep_going: KeepGoing) -> tuple[Array, int, list[int]]:
+    """Return the size of all neighbours of each buffer, and the heaviest pair; O(n + m).
 
     Parameters
     ----------
@@ -99,15 +99,16 @@ def weigh(graph: Graph, keep_going: KeepGoing) -> tuple[Array, int]:
 
     Returns
     -------
-    ndarray of int64, shape (n,), int
+    ndarray of int64, shape (n,), int, list of int
+        The size of that pair, and its members; a single buffer may be heavier than any pair.
     """
     n, at = len(graph.size), 0
-    around = np.zeros(n + 1, dtype=np.int64)
+    around = np.zeros(n + 3, dtype=np.int64)
     while at < n:
         keep_going()
         at = kernels.weigh(graph, at, around, STEPS)
     effort.spend(effort.LOOK + WEIGHED * len(graph.other))
-    return around[:-1], int(around[-1])
+    return around[:n], int(around[n]), sorted({*around[n + 1 :].tolist()})
 
 
 def sides(graph: Graph, keep_going: KeepGoing) -> Array | None:

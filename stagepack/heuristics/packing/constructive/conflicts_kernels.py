@@ -100,19 +100,22 @@ def weigh(graph: Graph, begin: int, around: Array, most: int) -> int:
     ----------
     graph : Graph
     begin : int64
-    around : ndarray of int64, shape (n + 1,)
-        Written; the last entry becomes the heaviest pair.
+    around : ndarray of int64, shape (n + 3,)
+        Written; the last entries become the size of the heaviest pair, and its members.
     most : int64
         Steps after which to stop.
     """
     size, n, i = graph.size, len(graph.size), begin
     while i < n and most > 0:
-        total = largest = 0
+        total, largest, with_it = 0, 0, i
         for r in range(graph.ptr[i], graph.ptr[i + 1]):
-            total += size[graph.other[r]]
-            largest = max(largest, size[graph.other[r]])
+            j = graph.other[r]
+            total += size[j]
+            if size[j] > largest:
+                largest, with_it = size[j], j
         around[i] = total
-        around[n] = max(around[n], size[i] + largest)
+        if size[i] + largest > around[n]:
+            around[n], around[n + 1], around[n + 2] = size[i] + largest, i, with_it
         most -= ROW + graph.ptr[i + 1] - graph.ptr[i]
         i += 1
     return i

@@ -102,7 +102,8 @@ def test_no_clique_is_heavier_than_the_heaviest(seed: int) -> None:
     instance = drawn(seed, n=9)
     assert instance.conflicts is not None
     graph = conflicts.rows(instance, going)
-    around, pair = conflicts.weigh(graph, going)
+    around, pair, two = conflicts.weigh(graph, going)
+    assert int(instance.size[two].sum()) == pair
     met = {frozenset(ends) for ends in instance.conflicts.tolist()}
     heaviest = {
         k: max(
@@ -123,7 +124,7 @@ def test_where_all_conflict_the_clique_is_everybody() -> None:
         np.arange(1, 13), conflicts=np.stack(np.triu_indices(12, 1), axis=1)
     )
     graph = conflicts.rows(instance, going)
-    around, _ = conflicts.weigh(graph, going)
+    around, *_ = conflicts.weigh(graph, going)
     weight, members = conflicts.heavy_clique(graph, around, going)
     assert (weight, len(members)) == (78, 12)
 
@@ -150,7 +151,7 @@ def test_parts_of_the_work_make_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def made(instance: LmemPacking) -> list[list[int] | None]:
         graph = conflicts.rows(instance, going)
-        around, _ = conflicts.weigh(graph, going)
+        around, *_ = conflicts.weigh(graph, going)
         found = conflicts.first_fit(graph, np.arange(instance.n), going)
         listed, sides = conflicts.listed_fit(instance, going), conflicts.sides(graph, going)
         assert found is not None
@@ -172,7 +173,7 @@ def test_cliques_grow_in_any_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         if conflicts.unsupported(one):
             continue
         graph, found = conflicts.rows(one, going), []
-        around, _ = conflicts.weigh(graph, going)
+        around, *_ = conflicts.weigh(graph, going)
         monkeypatch.setattr(conflicts, "CLIQUES", 10**6)
         for steps in (10**6, *range(1, 12)):
             monkeypatch.setattr(conflicts, "STEPS", steps)
