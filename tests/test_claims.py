@@ -217,6 +217,14 @@ def test_solving_again_judges_infeasible(capacity: int, word: str) -> None:
     assert str(verdict(again, "status")) == str(verdict(again, "termination")) == word
 
 
+def test_no_log_is_called_a_witness() -> None:
+    nodes = sp.GraphPartition.from_arrays([3, 1, 4, 2], accelerators=2)
+    said = {**sp.solve(nodes).to_dict(), "proof": "log", "evidence": {"rule": "ideals"}}
+    assert verdict(sp.check_result(nodes, said), "proof") is Verdict.CONFIRMED
+    for better in ("witness", "dual"):
+        assert verdict(sp.check_result(nodes, said | {"proof": better}), "proof") is Verdict.FALSE
+
+
 def verdict(found: sp.ResultCheck, name: str) -> Verdict:
     (claim,) = (claim for claim in found.claims if claim.name == name)
     return claim.verdict

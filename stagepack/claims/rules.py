@@ -239,9 +239,11 @@ def _proof(case: Case, claimed: object) -> Judgement:
         return Judgement(Verdict.UNVERIFIED, None, "leaves nothing to verify")
     if finding.false:
         return Judgement(case.wrong(), None, f"its evidence does not show it: {finding.detail}")
-    if finding.shown:
-        return Judgement(Verdict.CONFIRMED, str(finding.proof))
-    return Judgement(Verdict.UNVERIFIED, None, finding.detail)
+    if finding.proof is None:
+        return Judgement(Verdict.UNVERIFIED, None, finding.detail)
+    if VERIFIABLE.index(Proof(str(claimed))) < VERIFIABLE.index(finding.proof):
+        return Judgement(case.wrong(), str(finding.proof), f"what shows it is a {finding.proof}")
+    return Judgement(Verdict.CONFIRMED, str(finding.proof))
 
 
 def _gap(case: Case, claimed: object) -> Judgement:

@@ -130,7 +130,8 @@ def verify(
     if proof in VERIFIABLE:
         why = _fault(home.RULES, instance, dict(evidence or {}), claimed)
         if not why:
-            return Finding(True, False, Proof(proof), str((evidence or {})["rule"]))
+            name = str((evidence or {})["rule"])
+            return Finding(True, False, home.RULES[name][0], name)
         false = time.monotonic() <= until  # a wrong one, not one for which time was too short
     for name in home.UNAIDED:
         if not _fault(home.RULES, instance, {"rule": name}, claimed):
