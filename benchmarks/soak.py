@@ -4,11 +4,11 @@
     python -m benchmarks.soak --instances 3000 --wide --layers 7
 
 Instances of up to 9 layers and 4 devices with every feature at random (objectives, shared keys,
-variables, memory, unlike devices and links, training, free order, tables); one line a method with
-what it proved, and every disagreement in full.  Exit code 1 if there is any.  With ``--wide``
-figures are large, have nine decimals, or tiny ones stand beside huge ones
-(:mod:`tests.wide_figures`), and methods run on every engine that they name: these may refuse what
-they cannot count exactly, and leave a little unproved.
+variables, memory, unlike devices and links, training, free order, tables), and structured ones
+among them; one line a method with what it proved, and every disagreement in full.  Exit code 1 if
+there is any.  With ``--wide`` figures are large, have nine decimals, or tiny ones stand beside huge
+ones (:mod:`tests.wide_figures`), and methods run on every engine that they name: these may refuse
+what they cannot count exactly, and leave a little unproved.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 from stagepack.errors import InputError, StagepackError
 from stagepack.result import Status
 from stagepack.solve import methods, solve
+from tests import structured
 from tests.random_pipelines import optimum, random_instance
 
 
@@ -51,6 +52,8 @@ def soak(
     wrong = 0
     for number in range(seed, seed + instances):
         instance = random_instance(number, largest_n=layers, largest_k=devices, wide=wide)
+        if not wide and number % structured.EVERY == 0:
+            instance = structured.small("pipeline", number)
         best = optimum(instance)
         slack = instance.tolerance * max(1.0, abs(best[0])) if best else 0.0
         for info, engine in runs(instance, wide):

@@ -4,11 +4,11 @@
     python -m benchmarks.soak_graphs --instances 500 --nodes 8-14 --engines-every 4 --tries 5000
     python -m benchmarks.soak_graphs --instances 3000 --nodes 3-7 --wide
 
-The graphs have random options (:mod:`tests.random_graphs`).  Small graphs are also solved by trying
-every assignment; on larger ones, methods are compared with the best answer that any method proved.
-Prints one line for each method with the number of its proofs, and all disagreements; progress goes
-to stderr.  The exit code is 1 if there is any disagreement.  ``--wide`` is that of
-:mod:`benchmarks.soak`.
+The graphs have random options (:mod:`tests.random_graphs`); some are structured.  Small graphs are
+also solved by trying every assignment; on larger ones, methods are compared with the best answer
+that any method proved.  Prints one line for each method with the number of its proofs, and all
+disagreements; progress goes to stderr.  The exit code is 1 if there is any disagreement.
+``--wide`` is that of :mod:`benchmarks.soak`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from benchmarks.soak import runs
 from stagepack.errors import InputError, StagepackError
 from stagepack.result import Result, Status
 from stagepack.solve import solve
+from tests import structured
 from tests.random_graphs import brute_force, random_instance
 
 SLACK = 1e-9
@@ -90,6 +91,8 @@ def soak(
                   file=sys.stderr, flush=True)  # fmt: skip
         rng = np.random.default_rng([number, nodes[0]])
         instance = random_instance(rng, int(rng.integers(nodes[0], nodes[1] + 1)), wide=wide)
+        if not wide and number % structured.EVERY == 0:
+            instance = structured.small("graph", number)
         results: list[tuple[str, bool, Result[Any]]] = []
         for info, engine in runs(instance, wide):
             if info.engines and number % engines_every:

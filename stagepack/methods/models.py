@@ -13,6 +13,7 @@ import numpy as np
 from stagepack import solvers
 from stagepack.contracts import Number, SolutionT
 from stagepack.errors import ContradictionError, InputError
+from stagepack.evidence import SEARCHED, TOLD
 from stagepack.formulations.base import Formulation
 from stagepack.linear import Array
 from stagepack.methods import Settings
@@ -223,7 +224,7 @@ class _Words(Generic[InstanceT, SolutionT]):
             progress.disbelieve(self.source, said)
         elif math.isfinite(raw):
             bound = self.bound_value(self.model.lower_bound(raw, tolerance))
-            progress.raise_bound(bound, self.source, claimed=True)
+            progress.raise_bound(bound, self.source, TOLD)
 
     def infeasible(self, conclude: Callable[[], None]) -> None:
         """Take it that there is no solution, unless there is one."""
@@ -232,6 +233,8 @@ class _Words(Generic[InstanceT, SolutionT]):
         except ContradictionError as error:
             said = f"finds no solution although there is one ({error})"
             self.progress.disbelieve(self.source, said)
+        if self.progress.infeasible_reason is not None and self.progress.evidence == SEARCHED:
+            self.progress.evidence = TOLD
 
 
 def _deadline(what: str, progress: Progress[SolutionT], overdue: float) -> Callable[[], bool]:

@@ -387,7 +387,7 @@ def test_ctrl_c_prints_the_incumbent_with_its_bound(tmp_path: Path) -> None:
     time.sleep(1.5)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
+    assert process.returncode == 6
     assert "interrupted" in out
     assert "objective" in out
     assert "bound" in out

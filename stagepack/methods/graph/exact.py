@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from stagepack.evidence import SEARCHED, Evidence, Proof, witness
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph import dp as ideal_dp
 from stagepack.heuristics.graph.baselines import equal_work, work_bound
@@ -42,6 +43,8 @@ KEPT = 0.3
 """Part of the time of the run that is kept where work takes far longer than it usually does."""
 AGAIN = 3.0
 """Times as much work as was too little to list all ideals, for which it is worth a second try."""
+REPLAYED = 4_000
+"""Ideals up to which others replay a proof by all of them: some ten seconds at the worst."""
 SWEPT = 1.5e-9
 """Seconds of work about, for each pair of ideals, where stages are added."""
 PREPARED, CHECKED = 1.5e-7, 5e-8
@@ -81,9 +84,10 @@ class CompactSearch:
         reason = impossible(self.compact)
         self.impossible = bool(reason)
         if reason:
-            progress.prove_infeasible(reason)
+            progress.prove_infeasible(reason, witness("work"))
         else:
-            progress.raise_bound(self.compact.bound(work_bound(self.compact)), "work bound")
+            least = self.compact.bound(work_bound(self.compact))
+            progress.raise_bound(least, "work bound", witness("work"))
 
     @functools.cached_property
     def staging(self) -> Staging:
@@ -223,17 +227,22 @@ class CompactSearch:
             if effort.spent() > end or self.progress.remaining < reserve:
                 raise TooManyError("there are too many ideals for the time")
 
+        evidence, replayed = SEARCHED, False
+
         def listed(count: int) -> None:
-            nonlocal end
-            self._unlisted = 0.0
+            nonlocal end, replayed
+            self._unlisted, replayed = 0.0, count <= REPLAYED
             if SWEPT * count**2 < few:
                 end = max(end, effort.spent() + few)
 
-        def bound(ticks: int) -> None:
-            self.raise_bound(ticks, "exhausted search")
+        def bound(ticks: int, light: int) -> None:
+            nonlocal evidence
+            if replayed:
+                evidence = Evidence(Proof.LOG, {"rule": "ideals", "light": light})
+            self.raise_bound(ticks, "exhausted search", evidence)
 
         if not ideal_dp.solve(self.compact, self.known, pause, self._take_best, bound, listed):
-            self.progress.prove_infeasible(explain(self.compact))
+            self.progress.prove_infeasible(explain(self.compact), evidence)
         self._tell_coarse()
 
     def _tell_coarse(self) -> None:
@@ -280,7 +289,7 @@ class CompactSearch:
             self.progress.lending(*LENT),
             effort.lending(*LENT),
         ):
-            ideal_dp.solve(self.compact, self.known, pause, self._take_best, lambda ticks: None)
+            ideal_dp.solve(self.compact, self.known, pause, self._take_best, lambda *_: None)
             return
         pause()
         self.along_orders(*QUICK)
@@ -362,12 +371,19 @@ class CompactSearch:
                 return np.array(places)[stages], model
         raise AssertionError("some order of the devices has all stages")
 
-    def raise_bound(self, ticks: int, source: str) -> None:
-        """Tell of a bound; where it is the value known up to rounding, of that value."""
+    def raise_bound(self, ticks: int, source: str, evidence: Evidence = SEARCHED) -> None:
+        """Tell of a bound; where it is the value known up to rounding, of that value.
+
+        Parameters
+        ----------
+        ticks : int
+        source : str
+        evidence : Evidence, optional
+        """
         bound, objective = self.compact.bound(ticks), self.progress.objective
         if objective is not None and objective < bound <= objective * (1 + 1e-9):
             bound = objective
-        self.progress.raise_bound(bound, source)
+        self.progress.raise_bound(bound, source, evidence)
 
 
 def linear_dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:

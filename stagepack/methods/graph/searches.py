@@ -163,6 +163,12 @@ def _pipedream(instance: GraphPartition, progress: GraphProgress, settings: Sett
     solution = search.compact.assignment(stages, classes, found.replicas if replicated else ())
     for violation in progress.offer_if_valid(solution, "pipedream"):
         progress.reason = f"pipedream: its stages break {violation}"
+    own = search.compact.value(math.ceil(found.value))
+    same = instance.objective in (Objective.OVERLAP, Objective.REPLICATED)
+    if same and progress.objective is not None and own < progress.objective:
+        progress.reason = (
+            f"PipeDream itself counts {own:,.10g} for these stages: not what the first one sends"
+        )
 
 
 def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:

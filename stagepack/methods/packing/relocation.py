@@ -12,6 +12,7 @@ import contextlib
 import math
 
 from stagepack.errors import ContradictionError, InputError
+from stagepack.evidence import witness
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing import effort, relocation
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
@@ -86,7 +87,7 @@ class MovingLittle:
         self.instance = attempt.instance.replace(objective=Objective.MOVES, capacity=ceiling)
         self.ceiling = ceiling
         self.progress = _Second(self.instance, attempt.progress)
-        self.progress.raise_bound(0, "nothing moves")
+        self.progress.raise_bound(0, "nothing moves", witness("floor"))
         self.infeasible_by = ""
         self.asked = False  # whether a model was
 

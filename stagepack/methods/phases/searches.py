@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from stagepack.errors import InputError
+from stagepack.evidence import TOLD
 from stagepack.formulations import phases as formulations
 from stagepack.heuristics.phases import baselines, dp, effort
 from stagepack.heuristics.phases.cycles import UNLIMITED
@@ -273,7 +274,7 @@ class Choices:
         def without() -> None:
             if safe:
                 value = self.raised(choice, UNLIMITED if upper is None else upper)
-                progress.raise_bound(value, f"{progress.engine or name} ({name})", claimed=True)
+                progress.raise_bound(value, f"{progress.engine or name} ({name})", TOLD)
 
         try:
             seconds = run_model(

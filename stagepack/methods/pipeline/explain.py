@@ -13,6 +13,8 @@ import msgspec
 import numpy as np
 
 from stagepack.errors import ContradictionError, InputError
+from stagepack.evidence import SEARCHED, TOLD
+from stagepack.heuristics.pipeline.bounds import filled
 from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.instances.pipeline import PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -48,7 +50,8 @@ def conclude_infeasible(
         found, reason = None, f"{engine} proves that no partition fits the devices' memory"
     if found is not None:
         raise ContradictionError(f"{engine} calls infeasible what has a valid partition")
-    progress.prove_infeasible(reason)
+    evidence = filled(costs)
+    progress.prove_infeasible(reason, TOLD if engine and evidence == SEARCHED else evidence)
 
 
 def explain(costs: RangeCosts, progress: Progress[PipelineSolution] | None = None) -> str:
