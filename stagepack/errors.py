@@ -123,3 +123,7 @@ def carrying(error: ErrorT, found: object) -> ErrorT:
 
 class CheckError(StagepackError):
     """A solution fails its check, or bounds contradict each other: a bug in Stagepack."""
+
+
+class ContradictionError(CheckError):
+    """No solution is said to exist although a valid one is known; an engine's word is dropped."""

@@ -17,7 +17,8 @@ from typing import Generic, TypeVar
 
 from stagepack import memory
 from stagepack.contracts import Number, SolutionT
-from stagepack.errors import CheckError
+from stagepack.errors import CheckError, ContradictionError
+from stagepack.evidence import SEARCHED, Evidence, Proof
 from stagepack.result import Event, EventKind, Status, Termination, Trace, relative_gap, slack
 
 WholeT = TypeVar("WholeT")
@@ -186,6 +187,11 @@ class Progress(Generic[SolutionT]):
         self.objective: Number | None = None
         self.bound: Number | None = None
         self.bound_source = ""
+        self.evidence: Evidence | None = None  # why the bound holds, or why nothing is feasible
+        self.contradictions: list[str] = []  # what engines said of it that is known to be false
+        self._sure: tuple[Number | None, str, Evidence | None] = (None, "", None)
+        """The best bound of no engine."""
+        self._distrusted: set[str] = set()
         self.infeasible_reason: str | None = None
         self.reason = ""
         self.engine = ""
@@ -310,6 +316,11 @@ class Progress(Generic[SolutionT]):
                 if objective == self.objective:
                     self._prefer(solution)
                 return False, ()
+            told = self.evidence is not None and self.evidence.proof is Proof.ENGINE
+            if told and self._contradict(objective, self.bound):
+                self.disbelieve(
+                    self.bound_source, f"proved a bound above {objective:,}, a valid one"
+                )
             self._require_consistent(objective, self.bound, source)
             self.solution, self.objective, self._second = solution, objective, None
             self.trace.events.append(Event(self.elapsed, EventKind.INCUMBENT, objective, source))
@@ -337,15 +348,42 @@ class Progress(Generic[SolutionT]):
         if second < self._second:
             self.solution, self._second = solution, second
 
-    def raise_bound(self, bound: Number | None, source: str) -> None:
-        """Record that no solution is better than `bound`, if that is news."""
+    def raise_bound(self, bound: Number | None, source: str, evidence: Evidence = SEARCHED) -> None:
+        """Record that no solution is better than a bound, if that is news.
+
+        An equal bound is news where more can be seen of its evidence: then this is kept.  An engine
+        whose word a valid solution contradicts, before or later, is believed no more, and all its
+        bounds are dropped.
+
+        Parameters
+        ----------
+        bound : int or float or None
+            None and infinities are no news.
+        source : str
+            How it was proved.
+        evidence : Evidence
+            What of it can be verified by others.
+        """
         if bound is None or not math.isfinite(bound):
             return
         with self._lock:
-            if self._closed or (self.bound is not None and bound <= self.bound):
+            if self._closed or source in self._distrusted:
+                return
+            claimed = evidence.proof is Proof.ENGINE
+            sure = self._sure[0]
+            if not claimed and (sure is None or bound > sure):
+                self._sure = bound, source, evidence
+            if self.bound is not None and bound < self.bound:
+                return
+            if bound == self.bound:
+                if self.evidence is not None and evidence.rank < self.evidence.rank:
+                    self.bound_source, self.evidence = source, evidence
+                return
+            if claimed and self._contradict(self.objective, bound):
+                self.disbelieve(source, f"proved a bound above {self.objective:,}, a valid one")
                 return
             self._require_consistent(self.objective, bound, source)
-            self.bound, self.bound_source = bound, source
+            self.bound, self.bound_source, self.evidence = bound, source, evidence
             self.trace.events.append(Event(self.elapsed, EventKind.BOUND, bound, source))
         log.debug("%.3fs bound %s (%s)", self.elapsed, bound, source)
         self._tell(self._on_bound, bound, source)
@@ -355,11 +393,13 @@ class Progress(Generic[SolutionT]):
         with self._lock:
             self.trace.events.append(Event(self.elapsed, EventKind.WARM_START, value, source))
 
-    def prove_infeasible(self, reason: str) -> None:
-        """Record that the instance has no solution, and why."""
+    def prove_infeasible(self, reason: str, evidence: Evidence = SEARCHED) -> None:
+        """Record that the instance has no solution, why, and what shows it."""
         if self.solution is not None:
-            raise CheckError(f"called infeasible although a valid solution is known: {reason}")
-        self.infeasible_reason = reason
+            raise ContradictionError(
+                f"called infeasible although a valid solution is known: {reason}"
+            )
+        self.infeasible_reason, self.evidence = reason, evidence
 
     def close(self) -> None:
         """Take nothing more, whatever a late thread still offers: the result is being read."""
@@ -369,12 +409,39 @@ class Progress(Generic[SolutionT]):
     def _require_consistent(
         self, objective: Number | None, bound: Number | None, source: str
     ) -> None:
-        if objective is None or bound is None:
-            return
-        if bound > objective + self._slack(objective):
+        if self._contradict(objective, bound):
             raise CheckError(
                 f"{source}: the bound {bound:,} exceeds the value {objective:,} of a valid solution"
             )
+
+    def _contradict(self, objective: Number | None, bound: Number | None) -> bool:
+        """Whether a bound says that a solution of some value cannot be."""
+        if objective is None or bound is None:
+            return False
+        return bound > objective + self._slack(objective)
+
+    def disbelieve(self, source: str, said: str) -> None:
+        """Report what an engine said that cannot be true, and drop all its bounds.
+
+        Parameters
+        ----------
+        source : str
+            The engine, as it calls itself in :meth:`raise_bound`.
+        said : str
+        """
+        with self._lock:
+            self._distrusted.add(source)
+            self.trace.events = [
+                event
+                for event in self.trace.events
+                if event.kind != EventKind.BOUND or event.source != source
+            ]
+            if self.bound_source == source:
+                self.bound, self.bound_source, self.evidence = self._sure
+            note = f"{source} {said}: it is not believed, and its bounds are dropped"
+            if note not in self.contradictions:
+                self.contradictions.append(note)
+        log.warning("%s", note)
 
     @property
     def interrupted(self) -> bool:
@@ -448,7 +515,7 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
     ----------
     whole : Progress
         The other one; setup of the part counts as its own.
-    evaluate, check, time_limit, on_bound, secondary
+    evaluate, check, time_limit, tolerance, on_bound, secondary
         As for :class:`Progress`.
     polishing : bool
         Whether it goes on where nothing is left to find of the other one: it ends with its clock
@@ -462,6 +529,7 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
         check: Callable[[SolutionT], tuple[object, ...]],
         *,
         time_limit: float | None = None,
+        tolerance: float = 0.0,
         on_bound: Callable[[Number, str], None] | None = None,
         secondary: Callable[[SolutionT], Number] | None = None,
         polishing: bool = False,
@@ -470,6 +538,7 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
             evaluate,
             check,
             time_limit=time_limit,
+            tolerance=tolerance,
             on_bound=on_bound,
             secondary=secondary,
             by_clock=whole.by_clock,
@@ -493,6 +562,11 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
         """Note that the run starts from what it was given, and so does the whole."""
         super().take_start()
         self.whole.take_start()
+
+    def disbelieve(self, source: str, said: str) -> None:
+        """Report, of the whole run as well, what an engine said that cannot be true."""
+        super().disbelieve(source, said)
+        self.whole.disbelieve(source, said)
 
     def _count_setup(self, seconds: float) -> None:
         super()._count_setup(seconds)

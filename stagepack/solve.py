@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import importlib.metadata
@@ -17,10 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stagepack import kinds, solvers
 from stagepack.contracts import Instance, InstanceOf, JsonObject, Number, Solution, SolutionT
 from stagepack.errors import InputError, carrying, suggest
+from stagepack.evidence import VERIFIABLE
 from stagepack.instances.problem import PROBLEMS
 from stagepack.interrupts import Interruptible
 from stagepack.methods import AnyMethod, Settings
-from stagepack.progress import Progress
+from stagepack.progress import Progress, Stopped
 from stagepack.result import Result, Status, Termination
 from stagepack.shown import Shown, dataframe, some
 
@@ -40,7 +42,7 @@ REGISTRY: kinds.ByKind[tuple[AnyMethod, ...]] = kinds.ByKind(
     lambda kind: kinds.part(kind, "methods").METHODS
 )
 LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
-OPTIONS = {"deterministic": False}
+OPTIONS = {"deterministic": False, "proof": False}
 NOTHING = {
     Termination.TIME_LIMIT: "time was over before anything that fits was found",
     Termination.INTERRUPTED: "it was interrupted before anything that fits was found",
@@ -155,6 +157,8 @@ def solve(
     options : dict, optional
         ``{"deterministic": True}`` limits engines and searches by work (about
         `time_limit` seconds' worth) instead of the clock, so that limited runs repeat exactly.
+        ``{"proof": True}`` spends what is left of the time on evidence that others can verify,
+        where a bound rests on a search or an engine.
 
     Returns
     -------
@@ -196,7 +200,9 @@ def solve(
     )
     try:
         with Interruptible(progress):
-            chosen.run(instance, progress, settings)
+            with contextlib.suppress(Stopped):
+                chosen.run(instance, progress, settings)
+            _strengthen(instance, progress, settings)
     except BaseException as error:
         if progress.failure is None:
             raise
@@ -220,6 +226,22 @@ def solve(
     raise carrying(progress.failure, result)
 
 
+def _strengthen(
+    instance: InstanceOf[SolutionT], progress: Progress[SolutionT], settings: Settings
+) -> None:
+    """Look for evidence that can be verified, where the proof at hand is none."""
+    found = progress.evidence
+    look = getattr(kinds.part(instance.kind, "methods"), "strengthen", None)
+    if look is None or found is None or found.proof in VERIFIABLE or progress.interrupted:
+        return
+
+    def keep_going() -> bool:
+        return progress.remaining > 0 and not progress.interrupted
+
+    if progress.proved or settings.proof:
+        look(instance, progress, settings, keep_going)
+
+
 def _goal(instance: Instance) -> Number | None:
     """Return the target of an instance's own, where anything that fits will do."""
     goal: Number | None = getattr(instance, "goal", None)
@@ -237,7 +259,8 @@ def _result(
     reason = progress.infeasible_reason or progress.reason
     if status is Status.UNKNOWN and not reason:
         reason = NOTHING[termination]
-    said = [reason, getattr(instance, "proviso", ""), _unused_start(progress, run)]
+    said = [reason, *progress.contradictions]
+    said += [getattr(instance, "proviso", ""), _unused_start(progress, run)]
     result: Result[SolutionT] = Result(
         status=status,
         termination=termination,
@@ -258,7 +281,7 @@ def _result(
         versions=versions(),
         trace=progress.trace,
     )
-    return result.of(instance)
+    return result.because(progress.evidence).of(instance)
 
 
 def _unused_start(progress: Progress[SolutionT], run: JsonObject) -> str:
@@ -484,6 +507,7 @@ def _settings(
         seed=seed,
         deterministic=measured and by_work,
         time_limit=time_limit,
+        proof=bool((options or {}).get("proof")),
     )
 
 

@@ -22,6 +22,7 @@ from tests.imports import PACKAGE, ROOT, imports, modules, wing
 FLOORS = {
     "contracts": 0,
     "errors": 0,
+    "evidence": 0,
     "files": 0,
     "kinds": 0,
     "linear": 0,
@@ -31,6 +32,7 @@ FLOORS = {
     "result": 0,
     "shown": 0,
     "instances": 1,
+    "verify": 1,
     "heuristics": 2,
     "formulations": 2,
     "solvers": 2,
@@ -52,6 +54,7 @@ FLOORS = {
 GROUND = {
     "contracts",
     "errors",
+    "evidence",
     "files",
     "interrupts",
     "memory",
@@ -65,19 +68,21 @@ GROUND = {
 MAY_IMPORT = {
     "contracts": set(),
     "errors": set(),
+    "evidence": {"contracts"},
     "files": {"errors", "memory"},
     "memory": set(),
     "kinds": {"errors"},
     "linear": set(),
     "interrupts": {"contracts", "errors", "progress"},
-    "progress": {"contracts", "errors", "memory", "result"},
-    "result": {"contracts", "errors", "files", "shown"},
+    "progress": {"contracts", "errors", "evidence", "memory", "result"},
+    "result": {"contracts", "errors", "evidence", "files", "shown"},
     "shown": {"errors", "files"},
     "instances": set(),
+    "verify": {"instances"},
     "heuristics": {"instances"},
     "formulations": {"instances", "heuristics"},
     "solvers": set(),
-    "methods": {"instances", "heuristics", "formulations", "solvers"},
+    "methods": {"instances", "verify", "heuristics", "formulations", "solvers"},
 }
 LONGEST_FILE, LONGEST_FUNCTION = 600, 60  # lines; of functions without what they promise
 MOST_FILES = 20  # of a folder, beside what makes it a package
@@ -100,6 +105,8 @@ HEADLESS = {
     "*/effort.py": "what work costs: no heuristic",
     "*_state.py": "arrays of kernels, whose heads say it",
 }
+OF_ALL = (Path("relations"),)
+"""Folders of tests of what holds between answers, whoever gives them."""
 HEAVY = ("torch", "matplotlib", "numba", "ortools", "pandas", "plotly", "pyomo", "highspy", "scipy")
 
 
@@ -177,7 +184,7 @@ def test_heuristics_ask_whether_to_go_on_under_the_same_names() -> None:
 def test_tests_lie_where_what_they_test_lies() -> None:
     for path in (ROOT / "tests").rglob("test_*.py"):
         folder = path.parent.relative_to(ROOT / "tests")
-        assert (PACKAGE / folder).is_dir() or (ROOT / folder).is_dir(), path
+        assert (PACKAGE / folder).is_dir() or (ROOT / folder).is_dir() or folder in OF_ALL, path
 
 
 def test_every_module_is_of_a_known_wing() -> None:
@@ -187,7 +194,8 @@ def test_every_module_is_of_a_known_wing() -> None:
 def test_nobody_else_names_a_problem() -> None:
     """A problem is its own folders and a line in `kinds.py`; signatures may tell its types."""
     families = "|".join(known.family for known in KINDS.values())
-    own = re.compile(rf"stagepack/(instances|heuristics|formulations|methods|report)/({families})")
+    wings = "instances|verify|heuristics|formulations|methods|report"
+    own = re.compile(rf"stagepack/({wings})/({families})")
     imported = rf"^ *(from|import) stagepack\.\w+\.({families})\b"
     spelt = (f"[\"']{kind}[\"']" for kind in KINDS)
     named = re.compile("|".join((imported, *spelt)), re.MULTILINE)
@@ -201,6 +209,7 @@ def test_nobody_else_names_a_problem() -> None:
         "integrations/executorch/placing.py",  # tensors of programs are buffers
         "integrations/pytorch/__init__.py",  # modules are cut by plans of chains
         "integrations/pytorch/pipelining.py",
+        "planning/claims.py",  # whose steps can be bounded
         "planning/explained.py",  # what is planned anew
         "planning/loading.py",  # phases of stages
         "planning/measured/__init__.py",  # a plan of a chain
@@ -214,6 +223,7 @@ def test_nobody_else_names_a_problem() -> None:
         "planning/tuning.py",
         "plots/__init__.py",  # public pictures
         "solve.py",  # `pack`, which makes an instance of arrays
+        "verify/steps.py",  # of training, whose parts are of several kinds
         *(f"instances/formats/{path.name}" for path in (PACKAGE / "instances/formats").glob("*.py")
           if "FORMAT = Format(" in path.read_text() and path.stem != "native"),
     }  # fmt: skip

@@ -113,10 +113,9 @@ class Phased(Loading):
             if self.best is not None and self.best[0] <= self.of(bundle).bound:
                 break
             least = self.of(bundle).solution
-            begins = [self._loaded(bundle, sure=True).boundaries()]
-            begins.append(first.solution.boundaries if least is None else least.boundaries)
-            for boundaries in dict.fromkeys(begins):
-                self._try(first, bundle, boundaries)
+            filled = PipelineSolution.in_order(self._loaded(bundle, sure=True).boundaries())
+            for begin in dict.fromkeys((filled, least or first.solution)):
+                self._try(first, bundle, begin)
         return "" if self.best is not None else self._too_large()
 
     def unlimited(self, split: bool) -> int:
@@ -209,12 +208,9 @@ class Phased(Loading):
             each = 0.0 if rate is None else passes / float(rate)
         return Loaded.of(cuts, work, loads, held, room, free.k, each)
 
-    def _try(
-        self, first: Result[PipelineSolution], bundle: int, boundaries: tuple[int, ...]
-    ) -> None:
+    def _try(self, first: Result[PipelineSolution], bundle: int, begin: PipelineSolution) -> None:
         """Cut the chain for a bundle, again and again with what the last stages took."""
         guess = self._guess(bundle)
-        begin = PipelineSolution.in_order(boundaries)
         if self.free.check(begin):
             return
         solution: PipelineSolution | None = begin
@@ -341,13 +337,16 @@ class _Measured:
     def next(self) -> PipelineSolution | None:
         """Return the best stages, for all that is known."""
         passes: Passes = []
+        known: dict[object, tuple[Array, Array]] = {}  # like devices have one pair
         for device, (guessed, least) in enumerate(zip(self.passes, self.work, strict=True)):
             more = self.more.get(device, (0.0, 0.0))
-            f, b = (
-                np.where(cycles > own, np.maximum(own, cycles + extra), own)
-                for cycles, own, extra in zip(guessed, least, more, strict=True)
-            )
-            passes.append((f, b))
+            if (id(guessed), more) not in known:
+                f, b = (
+                    np.where(cycles > own, np.maximum(own, cycles + extra), own)
+                    for cycles, own, extra in zip(guessed, least, more, strict=True)
+                )
+                known[id(guessed), more] = f, b
+            passes.append(known[id(guessed), more])
         found = self.search.stages(self.bundle, passes).least()
         return None if found is None else found.solution
 

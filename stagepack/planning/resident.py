@@ -32,6 +32,7 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import stage_memory
 from stagepack.instances.schedule import ScheduleSolution
 from stagepack.instances.schedule.check import measure
+from stagepack.instances.schedule.partition import waiting
 from stagepack.planning.stages import Level, Structure
 from stagepack.planning.tries import ROUNDS, Tries, expressed
 from stagepack.result import Result, Status
@@ -67,8 +68,7 @@ class Resident(Tries):
     """
 
     model: PipelinePartition = field(kw_only=True)
-    _seen: dict[PipelineSolution, int] = field(default_factory=dict)
-    """Bounds on the schedules of stages."""
+    _seen: dict[PipelineSolution, Outcome] = field(default_factory=dict)
 
     def search(self) -> tuple[int, str, str]:
         """Try every number of microbatches in flight.
@@ -96,15 +96,22 @@ class Resident(Tries):
             if quick.bound > bound:
                 bound, source = quick.bound, "least step of all stages"
                 self.enough = bound
-            first = quick.solution
-            if first is not None and not loosest.check(first) and not self.ends():
-                self._along(least, first)
+            self._begin(least, quick.solution)
+            if stages.relaxed and not self.ends():
+                tighter = replace(stages, instance=self.model.replace(free_order=False)).least()
+                self._begin(least, None if tighter is None else tighter.solution)
         left = bound if stages is None else self._rest(stages, least, bound)
         self.enough = left
         known = self.best
         for in_flight in self._in_flight():
             for objective in dict.fromkeys((str(self.model.objective), BALANCED)):
-                self._try(self._with_stashes(in_flight).replace(objective=objective))
+                whole = self._with_stashes(in_flight).replace(objective=objective)
+                first = self._try(whole)
+                # A partition's least is not the least step: more freedom may lead elsewhere.
+                if whole.free_order:
+                    self._try(whole, first, whole.replace(free_order=False))
+                if whole.fewer_stages and whole.k <= whole.n:
+                    self._try(whole, first, whole.replace(fewer_stages=False))
         if stages is not None and self.best is not known:
             left = max(left, self._rest(stages, least, bound))
         if left > bound:
@@ -118,6 +125,11 @@ class Resident(Tries):
         limit = self.limits["time_limit"]
         ends = {} if limit is None else {"ends": time.monotonic() + limit}
         return StepStages(self.model, self.microbatches, self.split, **ends, workless=False)
+
+    def _begin(self, least: Result[PipelineSolution], first: PipelineSolution | None) -> None:
+        """Go on with stages of the least bound, where they are known and valid."""
+        if first is not None and not self._with_stashes(1).check(first) and not self.ends():
+            self._along(least, first)
 
     def _rest(self, stages: StepStages, least: Result[PipelineSolution], bound: int) -> int:
         """Schedule all stages that may be faster than the best plan; return what bounds them.
@@ -165,18 +177,17 @@ class Resident(Tries):
 
     def _along(self, least: Result[PipelineSolution], solution: PipelineSolution) -> Outcome:
         """Go on with stages, unless that was done."""
-        if solution in self._seen:
-            return Outcome([], self._seen[solution])
-        outcome = self._go_on(self._cut(least, solution), 0)
-        self._seen[solution] = outcome.bound
-        return outcome
+        if solution not in self._seen:
+            self._seen[solution] = self._go_on(self._cut(least, solution), 0)
+        return self._seen[solution]
 
     def _bound(self, least: Result[PipelineSolution]) -> tuple[int, str]:
         """Return a bound on every plan: work on a chain, or the least bottleneck within memory."""
         bound, source = step_bound(self.model, self.microbatches, split=self.split), "work in order"
         if least.bound is not None:
             # Rounded up on its device, no stage takes less.
-            within_memory = int(self.microbatches * least.bound * (1 - 1e-9))
+            each = least.bound * (1 - 1e-9) + waiting(self.model)
+            within_memory = int(self.microbatches * each)
             if within_memory > bound:
                 bound, source = within_memory, "least bottleneck within memory"
         return bound, source
@@ -191,26 +202,46 @@ class Resident(Tries):
         limited = any(device.memory is not None for device in self.model.cluster.devices)
         yield from range(most, 0, -1) if stashing and limited else (most,)
 
-    def _try(self, whole: PipelinePartition) -> None:
-        """Look for a plan whose stages are those of a partition, or of one with less memory."""
-        in_flight, partition = whole.microbatches, whole
-        first: Result[PipelineSolution] | None = None
+    def _try(
+        self,
+        whole: PipelinePartition,
+        first: Result[PipelineSolution] | None = None,
+        tighter: PipelinePartition | None = None,
+    ) -> Result[PipelineSolution] | None:
+        """Look for a plan whose stages are those of a partition, or of one with less memory.
+
+        Parameters
+        ----------
+        whole : PipelinePartition
+        first : Result, optional
+            Its own, where it was asked.
+        tighter : PipelinePartition, optional
+            Whose stages are looked at instead.
+
+        Returns
+        -------
+        Result or None
+            That of the whole; None where the time was over.
+        """
+        in_flight, partition = whole.microbatches, whole if tighter is None else tighter
         for lent in range(ROUNDS):
             if self.ends():
-                return
+                return first
             result: Result[PipelineSolution] = self.ask(partition)
-            if result.solution is None:
-                self.note(in_flight, lent, result.status, result.reason)
-                return
-            if result.solution in self._seen:
-                return
             first = result if first is None else first
-            cut = Level("partition", whole, expressed(whole, result.solution, first))
-            outcome = self._go_on(cut, lent)
-            self._seen[result.solution] = outcome.bound
-            if not outcome.full:
-                return
-            partition = _with_less(partition, result.solution.stages, outcome.full)
+            solution = result.solution
+            if solution is None:
+                if tighter is None:
+                    self.note(in_flight, lent, result.status, result.reason)
+                return first
+            known = self._seen.get(solution)
+            if known is None:
+                cut = Level("partition", whole, expressed(whole, solution, first))
+                known = self._seen[solution] = self._go_on(cut, lent)
+            if not known.full:
+                return first
+            partition = _with_less(partition, solution.stages, known.full)
+        return first
 
     def _go_on(self, cut: Level, lent: int) -> Outcome:
         """Schedule the stages of a partition and place what they keep."""

@@ -33,6 +33,7 @@ from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.check import stage_memory
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.instances.schedule import PipelineSchedule
+from stagepack.instances.schedule.partition import waiting
 from stagepack.instances.violation import Violation
 from stagepack.report import format as as_text
 from stagepack.result import Result
@@ -243,6 +244,8 @@ class Structure:
                     weights = weight_cycles(level.instance)
                     given["weight"][stage] = max(1, weights)
                     cycles = max(1, cycles - weights)
+                if not backward and isinstance(self.cut.instance, PipelinePartition):
+                    cycles += self.bundle * waiting(self.cut.instance)
                 given["backward" if backward else "forward"][stage] = cycles
                 phased = isinstance(level.instance, PhaseSchedule)
                 for name in ("memory_forward", "memory_backward", "memory_weight"):

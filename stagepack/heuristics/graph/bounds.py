@@ -35,21 +35,21 @@ def objective_bound(staging: Staging) -> int:
     alone: list[int] = blocks.work.min(axis=1).max(axis=1).tolist()
     if staging.mode == kernels.FORWARD_BACKWARD:
         return max(first, alone[0]) + max(value, alone[1])
-    return max(value, alone[0], _anchored(staging) if staging.mode == kernels.SUM else 0)
+    return max(value, alone[0], anchored(staging)[0] if staging.mode == kernels.SUM else 0)
 
 
-def _anchored(staging: Staging) -> int:
-    """Return what the stage of some block costs at least."""
+def anchored(staging: Staging) -> tuple[int, int]:
+    """Return what the stage of some block costs at least, and which one, -1 for none."""
     blocks, pays = staging.blocks, staging.blocks.pays
     if not pays.any():
-        return 0
+        return 0, -1
     first, members = staging.nets
     work = blocks.work[0, pays].min(axis=0)
     free = blocks.work[0, ~pays].min(axis=0, initial=kernels.FORBIDDEN)
     traffic = np.zeros(staging.n, dtype=np.int64)
     np.add.at(traffic, members, np.repeat(blocks.cost, np.diff(first)))
     most = np.minimum(work + traffic, free)
-    best, left = 0, MOST_MEMBERS
+    best, left = (0, -1), MOST_MEMBERS
     heaviest = np.argpartition(-most, min(HEAVIEST, staging.n) - 1)[:HEAVIEST]
     for v in heaviest[np.argsort(-most[heaviest], kind="stable")].tolist():
         room: dict[int, int] = {}
@@ -67,7 +67,7 @@ def _anchored(staging: Staging) -> int:
                     break
             if left <= 0:
                 break
-        best = max(best, min(int(work[v]) + flow, int(free[v])))
+        best = max(best, (min(int(work[v]) + flow, int(free[v])), v))
         if left <= 0:
             break
     return best

@@ -30,7 +30,7 @@ def solve(
     known: int,
     pause: Callable[[], object],
     found: Callable[[Staging, Found], bool],
-    bound: Callable[[int], object],
+    bound: Callable[[int, int], object],
     listed: Callable[[int], object] = lambda count: None,
 ) -> bool:
     """Find and prove the best partition; return False when there is none.
@@ -46,7 +46,8 @@ def solve(
         ``found(staging, partition)``, of a better partition, that may need too much memory:
         returns whether it does not.
     bound : callable
-        Told what no partition is under, in ticks.
+        ``bound(ticks, light)``: no partition is under so many ticks, even where blocks of no time
+        and so many bytes have none.
     listed : callable
         Told how many ideals there are, before they are swept.
 
@@ -67,10 +68,10 @@ def solve(
         staging.prepare(pause)
         best = _best(staging, known, pause, listed)
         if best is None:
-            bound(known)
+            bound(known, light)
             return known < FAR
         floor = max(floor, best.whole)
-        bound(floor)
+        bound(floor, light)
         if found(staging, best):
             return True
     raise AssertionError("without light blocks a partition keeps all limits")

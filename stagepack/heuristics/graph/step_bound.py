@@ -25,6 +25,8 @@ from stagepack.instances.profile import Array, Cluster, Device
 
 SLACK = 1e-9
 """Relative, for sums of floats and quotients of speeds."""
+EXACT = 2**53
+"""Whole numbers below it are whole as floats, too."""
 
 
 def step_bound(instance: GraphPartition, microbatches: int, cycles: int = 1) -> int:
@@ -38,10 +40,13 @@ def step_bound(instance: GraphPartition, microbatches: int, cycles: int = 1) -> 
         Of a unit of time.
     """
     least = _least(instance)
-    share = microbatches * max(float(least.sum()) / instance.devices, float(least.max()))
     path = longest_path(instance.edges, least)
-    longest = max(share, float(least[path].sum()))
-    return max(0, math.floor(longest * cycles * (1 - SLACK)))
+    total, heaviest, longest = map(float, (least.sum(), least.max(), least[path].sum()))
+    if instance.whole and (instance.speeds == 1).all() and total * cycles < EXACT:
+        whole = max(-(-int(total) * cycles // instance.devices), int(heaviest) * cycles)
+        return max(microbatches * whole, int(longest) * cycles)
+    share = microbatches * max(total / instance.devices, heaviest)
+    return max(0, math.floor(max(share, longest) * cycles * (1 - SLACK)))
 
 
 def longest_chain(instance: GraphPartition, cycles: int = 1) -> PipelinePartition | None:

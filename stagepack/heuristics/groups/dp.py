@@ -24,6 +24,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from stagepack.evidence import SEARCHED, Evidence, witness
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups.oracle import ALONE, NONE, Ends, Oracle
 from stagepack.heuristics.groups.placement import Place, Placements, place
@@ -158,6 +159,17 @@ class Partition:
         low, end = max(0, self._known + 1 - self._oracle.longest), self._known + 1
         reach, behind = self._reach[low:end], self._oracle.behind[low:end]
         return int(np.where(reach < FAR, reach + behind, FAR).min())
+
+    def evidence(self) -> Evidence:
+        """Return what shows the shortest path: how far every boundary is.
+
+        Where a cut was banned a search of ours says that its buffers cannot be placed.
+        """
+        whole = self._known == self.instance.n and self._stops is None
+        if not whole or self.eager or self._oracle.bans:
+            return SEARCHED
+        reach = [None if cycles >= FAR else cycles for cycles in self._reach.tolist()]
+        return witness("potentials", potentials=reach)
 
     def stands(self, a: int, b: int) -> bool:
         """Whether the buffers of [a, b) can be placed; if not, that cut is banned."""

@@ -7,13 +7,43 @@ usual bounds of chains-on-chains partitioning; spans and cuts are own work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
+from fractions import Fraction
 
 import numpy as np
 
+from stagepack.evidence import SEARCHED, Evidence, witness
 from stagepack.instances.pipeline import Objective
+from stagepack.instances.pipeline.order import StageOrder
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
+
+MOST_WAYS, MOST_RANGES = 100_000, 10_000_000
+"""Transitions of devices, ranges in tables, of what is verified in plain Python."""
+
+
+def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
+    """Return the evidence that devices, filled up to a bound, end too early.
+
+    Parameters
+    ----------
+    costs : RangeCosts
+    transfers : iterable of int
+        Of the transfer-bounded objective, in ticks: where another limit on compute suffices.
+    """
+    instance = costs.instance
+    if costs.tabular and costs.classes * costs.n**2 > MOST_RANGES:
+        return SEARCHED
+    if StageOrder.refusal(instance) is not None or len(costs.order.source) > MOST_WAYS:
+        return SEARCHED
+    if instance.objective is not Objective.TRANSFER_BOUNDED:
+        return witness("fill")
+    cycles = (Fraction(t) / costs.scale for t in transfers)
+    if instance.tolerance == 0:  # transfers are whole
+        return witness("fill", transfers=[math.ceil(t) for t in cycles])
+    # A little less, within the tolerance, however the float is rounded.
+    return witness("fill", transfers=[float(t) * (1 - instance.tolerance / 1000) for t in cycles])
 
 
 def objective_bound(costs: RangeCosts) -> int:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.heuristics.pipeline.step_stages import ROUNDING, alike, ranges
+from stagepack.heuristics.pipeline.step_stages import ROUNDING, ranges
 from stagepack.instances.phases.stage import STAYS, variables
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -50,8 +50,7 @@ def least_passes(
     """
     rate = None if chip.remote_bandwidth is None else float(chip.remote_bandwidth)
     beside = apart or not chip.io_tile_choices.some
-    cluster = alike(model.cluster) if model.free_order else model.cluster
-    costs = RangeCosts(model.replace(cluster=cluster, objective="bottleneck"))
+    costs = RangeCosts(model.replace(objective="bottleneck"))
     own = variables(model)
     stays = own + sum(model.exclusive[name] for name in STAYS if name in model.exclusive)
     held, loaded = _sums(stays), _sums(own)
@@ -61,7 +60,7 @@ def least_passes(
         flying = bundle * (_sums(model.stash) + model.kept_bytes[:, None])
     found: Passes = []
     known: dict[int, tuple[Array, Array]] = {}
-    for device, which in zip(cluster.devices, costs.device_class.tolist(), strict=True):
+    for device, which in zip(model.cluster.devices, costs.device_class.tolist(), strict=True):
         if which not in known:
             f = ranges(bundle * model.forward, device.speed)
             b = ranges(bundle * model.backward * int(model.training), device.speed)

@@ -13,6 +13,8 @@ Transfers across the cuts before stage s are added, on the way there and, as gra
 back (only there if W is split off): at least those of the s cheapest cuts of all.  In inference the
 first microbatch crosses every cut.
 
+Where every device waits for the exchange with the host, each F takes so much longer.
+
 The minimum, over all partitions into at most k stages, of the largest of these values is a bound on
 every plan with one stage per device.  For a limit T each stage in turn takes as many layers as it
 can.  This never leaves less for the later stages, since the total of their bounds rises with the
@@ -32,7 +34,7 @@ import numpy as np
 from stagepack.contracts import Number
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule.partition import least_latencies
+from stagepack.instances.schedule.partition import least_latencies, waiting
 
 SLACK = 1e-9
 """Relative, for sums of floats and quotients of speeds."""
@@ -54,13 +56,14 @@ def step_bound(instance: PipelinePartition, microbatches: int, *, split: bool = 
     cuts = np.flatnonzero(instance.allowed_cuts)
     work = _before(instance.cycles)[cuts].tolist()
     ahead = _before(instance.forward)[cuts].tolist() if split else work
-    total, m = work[-1], microbatches
+    total, m, k = work[-1], microbatches, instance.k
     exact = instance.cycles.dtype.kind == "i"
     speeds = {device.speed for device in instance.cluster.devices}
     fastest = max(speeds)
     crossing = _cheapest(instance, cuts)
     # In cycles of a device of speed 1, as work is.
     lags = crossing if fastest == 1 else [lag * float(fastest) for lag in crossing]
+    host = waiting(instance) if fastest == 1 else waiting(instance) * float(fastest)
     trips = 1 + (instance.training and not split)
     last = len(lags) - 1
 
@@ -69,21 +72,21 @@ def step_bound(instance: PipelinePartition, microbatches: int, *, split: bool = 
 
     def fits(limit: int) -> bool:
         at = 0
-        if not instance.fewer_stages and limit < ahead[-1] + trips * lags[last]:
+        if not instance.fewer_stages and limit < ahead[-1] + trips * lags[last] + k * host:
             return False
-        for stage in range(instance.k):
+        for stage in range(k):
             lag = trips * lags[min(stage, last)]
             if instance.training:
-                width = share(limit - ahead[at] - lag, m)
+                width = share(limit - ahead[at] - lag - (stage + m) * host, m)
             elif m > 1:
-                width = share(limit - total - everywhere, m - 1)
+                width = share(limit - total - everywhere - (m - 1) * host, m - 1)
             else:
                 width = total if limit >= total + everywhere else 0
             at = max(at, bisect_right(work, work[at] + width) - 1)
         return at == len(work) - 1
 
-    everywhere = 0 if instance.fewer_stages else lags[last]
-    low, high = 0, math.ceil((m + 1) * total + trips * lags[last])
+    everywhere = host if instance.fewer_stages else lags[last] + k * host
+    low, high = 0, math.ceil((m + 1) * total + trips * lags[last] + (m + k) * host)
     while low < high:
         middle = (low + high) // 2
         if fits(middle):

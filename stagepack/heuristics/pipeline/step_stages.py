@@ -21,7 +21,10 @@ m - 1 times the largest w.  The minimum of this over all partitions is the optim
 
 For a limit on the time of a step, H is propagated from stage to stage, where the least value is
 best; the limit is found by bisection.  In inference, stages with a limit on w have the least H, and
-this limit is lowered as long as the total can improve.  O(k n^2) a probe.
+this limit is lowered as long as the total can improve.  Which devices are in use is a state; in a
+free order it counts those of each kind, so that only unlike devices make more states than stages.
+O(t n^2) a probe with t ways to go from state to state: k in one order of like links.  Unlike links
+are told apart by the device used last; where these are too many, all are as fast as any.
 Source: own work.
 """
 
@@ -30,8 +33,10 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -40,10 +45,10 @@ from stagepack.heuristics.pipeline.step_bound import SLACK, step_bound
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array, Cluster
-from stagepack.instances.schedule.partition import least_latencies
+from stagepack.instances.schedule.partition import least_latencies, transfers, waiting
 
 LARGEST = 4_000_000
-"""Devices times ranges of layers that are looked at."""
+"""Turns of devices times ranges of layers that are looked at."""
 EXACT = 2.0**53
 """Whole numbers below it are whole as floats, too."""
 ROUNDING = 1e-12
@@ -51,8 +56,22 @@ ROUNDING = 1e-12
 PRECISION = 1000
 """Limits for enumerating stages differ by this part of themselves at least."""
 
+UNUSED = -1
+"""Instead of a kind: the turn of a device that has no stage."""
+
 Path = list[tuple[int, int, int]]
-"""Stages: device, layers [first, end)."""
+"""Stages: turn, layers [first, end)."""
+
+
+class Turn(NamedTuple):
+    """A step from the devices in use to those in use with the next stage."""
+
+    source: int
+    target: int
+    kind: int
+    """Of the device that has the stage."""
+    lag: int = 0
+    """Of the edge in front of it, see :attr:`StepStages.lags`; 0: there is none."""
 
 
 @dataclass(frozen=True)
@@ -116,19 +135,29 @@ class StepStages:
     workless : bool
         Whether a pass through a stage may take no cycles, which no schedule can express.
     passes : list of (ndarray, ndarray), optional
-        By device, least cycles of F and B on [a, b) where that is more than their work.
+        By device, least cycles of F and B on [a, b) where that is more than their work.  Like
+        devices are told from others by having one pair.
     known : int
         :func:`.step_bound`.
     exact : bool
         All cycles, which are rounded to whole ones, are few enough to be computed exactly.
-    alike : bool
-        Devices differ in nothing but their names.
+    kinds : list of int
+        The kind of each device.
+    relaxed : bool
+        Unlike devices in a free order are too many: each counts as fast and large as any.
+    turns : list of Turn
+        None after one that goes on from its target; state 0 is no device.
+    states : int
+    final : list of int
+        States with which the chain may end.
+    lags : list of ndarray, shape (n + 1,)
+        Cycles in which the tensors of each cut come over an edge; the first ones are 0.
     work : list of ndarray, shape (n + 1, n + 1)
-        By device, all cycles of a microbatch on [a, b).
+        By kind, all cycles of a microbatch on [a, b).
     passing : list of ndarray
-        What [a, b) and the edge behind it add to H; infinite for what is no stage.
+        What [a, b) adds to H; infinite for what is no stage.
     need : list of ndarray
-        In training, what a step takes at least after H.
+        By turn, in training: what a step takes at least after H.
     """
 
     instance: PipelinePartition
@@ -139,7 +168,13 @@ class StepStages:
     passes: list[tuple[Array, Array]] | None = None
     known: int = field(init=False)
     exact: bool = field(init=False)
-    alike: bool = field(init=False)
+    kinds: list[int] = field(init=False)
+    relaxed: bool = field(init=False)
+    turns: list[Turn] = field(init=False)
+    states: int = field(init=False)
+    final: list[int] = field(init=False)
+    lags: list[Array] = field(init=False)
+    trips: int = field(init=False)
     work: list[Array] = field(init=False, default_factory=list)
     passing: list[Array] = field(init=False, default_factory=list)
     need: list[Array] = field(init=False, default_factory=list)
@@ -147,39 +182,94 @@ class StepStages:
     def __post_init__(self) -> None:
         given, m = self.instance, self.microbatches
         self.known = step_bound(given, m, split=self.split)
-        cluster = alike(given.cluster) if given.free_order else given.cluster
+        self.trips = 1 + (given.training and not self.split)
+        cluster = self._order()
         costs = RangeCosts(given.replace(cluster=cluster, objective="bottleneck"))
-        lags = least_latencies(given).astype(np.float64)
-        lags[-1] = 0
-        speeds = [device.speed for device in cluster.devices]
-        most = float(given.cycles.sum()) / float(min(speeds)) * (m + 1)
+        host = waiting(given)
+        most = float(given.cycles.sum()) / min(float(one.speed) for one in cluster.devices)
         for ahead, back in self.passes or ():
-            most += (m + 1) * (float(ahead[0, -1]) + float(back[0, -1]))
-        self.exact = most + (m + 1) * 2 * given.k * (1 + float(lags.max())) < EXACT
-        self.alike = len({device.kind for device in given.cluster.devices}) == 1
-        classes = costs.device_class.tolist()
-        columns = given.forward, given.backward * int(given.training)
-        forward, backward = ({s: ranges(c, s) for s in set(speeds)} for c in columns)
-        flying = {c: self._flying(costs, c) for c in set(classes)}
-        fits = {c: costs.fits_matrix(c, 0) & (flying[c] >= 1) for c in flying}
-        trips = 1 + (given.training and not self.split)
+            most += float(ahead[0, -1]) + float(back[0, -1])
+        slowest = max(float(lag.max()) for lag in self.lags)
+        self.exact = (m + 1) * (most + 2 * given.k * (1 + host + slowest)) < EXACT
         rounds, parts = [], []
-        for at, (c, speed) in enumerate(zip(classes, speeds, strict=True)):
-            f, whole = forward[speed], backward[speed]
+        for kind in range(max(self.kinds) + 1):
+            at = self.kinds.index(kind)
+            c, speed = int(costs.device_class[at]), cluster.devices[at].speed
+            f, whole = ranges(given.forward, speed), np.zeros((given.n + 1, given.n + 1))
+            if given.training:
+                whole = ranges(given.backward, speed)
+            fit = costs.fits_matrix(c, 0)
+            if not self.workless:
+                fit &= (f > 0) & (whole > self.split if given.training else True)
             if self.passes is not None:
                 f, whole = map(np.maximum, (f, whole), self.passes[at])
-            both, b = f + whole, np.ceil(whole / 2) if self.split else whole
-            step = (f if self.split else both) + trips * lags
-            self.work.append(both)
-            fit = fits[c]
-            if not self.workless:
-                fit = fit & (f > 0) & (backward[speed] > self.split if given.training else True)
-            self.passing.append(np.where(fit, step, np.inf))
-            rounds.append(np.where(fit, f + b + 2 * lags[:, None], np.inf))
-            parts.append((f, b, flying[c]))
+            f = f + host
+            flying = self._flying(costs, c)
+            fit &= flying >= 1
+            b = np.ceil(whole / 2) if self.split else whole
+            self.work.append(f + whole)
+            self.passing.append(np.where(fit, f if self.split else f + whole, np.inf))
+            rounds.append(np.where(fit, f + b, np.inf))
+            parts.append((f, b, flying))
         if given.training:
             behind = self._behind(rounds)
-            self.need = [self._need(at, *parts[at], behind[at]) for at in range(given.k)]
+            self.need = [
+                np.empty(0)
+                if turn.kind == UNUSED
+                else self._need(turn.kind, *parts[turn.kind], behind[turn.target])
+                for turn in self.turns
+            ]
+
+    def _order(self) -> Cluster:
+        """Write which devices may follow which; return them, as fast and large as they count."""
+        given = self.instance
+        pairs = [0] * given.k if self.passes is None else [*map(id, self.passes)]
+        figures = [(one.speed, one.memory) for one in given.cluster.devices]
+        links, ends = self._links()
+        known: dict[object, int] = {}
+        self.kinds = [
+            known.setdefault(one, len(known)) for one in zip(figures, pairs, links, strict=True)
+        ]
+        counts = np.bincount(self.kinds).tolist()
+        most = LARGEST // given.n**2
+        ways = len(counts) * math.prod(count + 1 for count in counts)
+        self.relaxed = given.free_order and len(counts) > 1 and ways > most
+        if self.relaxed:
+            self.kinds, counts = [0] * given.k, [given.k]
+            if self.passes is not None:
+                least = [np.minimum.reduce(tables) for tables in zip(*self.passes, strict=True)]
+                self.passes = [(least[0], least[1])] * given.k
+        if given.free_order or len(counts) == 1:
+            turns = _any_order(counts)
+        else:
+            turns = [
+                Turn(at, at + 1, one)
+                for at, kind in enumerate(self.kinds)
+                for one in ((UNUSED, kind) if given.fewer_stages else (kind,))
+            ]
+        if self.relaxed or len(turns) * len(ends) > most:
+            least_one = least_latencies(given)
+            links, ends = [0] * given.k, [(least_one, least_one)]
+        last = turns[-1].target
+        self.turns, place = _told_apart(turns, dict(zip(self.kinds, links, strict=True)), len(ends))
+        self.states = len(place)
+        self.final = [at for (used, _), at in place.items() if given.fewer_stages or used == last]
+        self.lags = [np.zeros(given.n + 1)]
+        self.lags += [
+            np.maximum(send, recv).astype(np.float64) for send, _ in ends for _, recv in ends
+        ]
+        return alike(given.cluster) if self.relaxed else given.cluster
+
+    def _links(self) -> tuple[list[int], list[tuple[Array, Array]]]:
+        """Return the number of each device's links, and in what they send and receive cuts."""
+        known: dict[object, int] = {}
+        links, ends = list[int](), list[tuple[Array, Array]]()
+        for at in range(self.instance.k):
+            send, recv = (transfers(self.instance, end, at) for end in ("send", "recv"))
+            links.append(known.setdefault((send.tobytes(), recv.tobytes()), len(known)))
+            if links[-1] == len(ends):
+                ends.append((send, recv))
+        return links, ends
 
     def _flying(self, costs: RangeCosts, device_class: int) -> Array:
         """Return how many microbatches fit a device of a class beside the layers [a, b)."""
@@ -193,22 +283,21 @@ class StepStages:
         found = np.where(each > 0, room // np.maximum(each, 1), m)
         return np.clip(found, 0, m).astype(np.float64)
 
-    def _behind(self, rounds: list[Array]) -> list[Array]:
-        """Return Z of each device by the end of its stage, arrays of shape (n + 1,)."""
-        nothing = np.full(self.instance.n + 1, np.inf)
-        nothing[-1] = 0
-        found = [nothing]
-        for table in reversed(rounds[1:]):
-            least = (table + found[-1][None, :]).min(axis=1)
-            if self.instance.fewer_stages:
-                least = np.minimum(least, found[-1])
-            found.append(least)
-        return found[::-1]
+    def _behind(self, rounds: list[Array]) -> Array:
+        """Return Z by the devices in use and the end of the stage, shape (states, n + 1)."""
+        found = np.full((self.states, self.instance.n + 1), np.inf)
+        found[self.final, -1] = 0
+        for source, target, kind, lag in reversed(self.turns):
+            least = found[target]
+            if kind != UNUSED:
+                least = (rounds[kind] + least[None, :]).min(axis=1) + 2 * self.lags[lag]
+            np.minimum(found[source], least, out=found[source])
+        return found
 
-    def _need(self, at: int, f: Array, b: Array, flying: Array, behind: Array) -> Array:
+    def _need(self, kind: int, f: Array, b: Array, flying: Array, behind: Array) -> Array:
         """Return what a step takes at least from the first F of a stage on."""
-        m, w = self.microbatches, self.work[at]
-        here = np.isfinite(self.passing[at]) & np.isfinite(behind)[None, :]
+        m, w = self.microbatches, self.work[kind]
+        here = np.isfinite(self.passing[kind]) & np.isfinite(behind)[None, :]
         trip = np.where(here, f + np.where(here, behind[None, :], 0.0), 0.0)
         c = np.maximum(flying, 1)
         rounds = (m - 1) // c
@@ -251,8 +340,8 @@ class StepStages:
             if path is None:
                 least = best
                 break
-            least = sum(float(passing[at][first, end]) for at, first, end in path)
-            largest = max(float(self.work[at][first, end]) for at, first, end in path)
+            least = sum(self._adds(stage) for stage in path)
+            largest = max(self._of(self.work, stage) for stage in path)
             if least + more * largest < best:
                 best, chosen = least + more * largest, path
             pays = (best - least) / more if more else 0.0
@@ -261,46 +350,73 @@ class StepStages:
             return None if least == math.inf else LeastStep(self.known)
         return self._found(math.ceil(min(least, best)), chosen)
 
+    def _of(self, tables: list[Array], stage: tuple[int, int, int]) -> float:
+        """Return what tables by kind say of a stage."""
+        turn, first, end = stage
+        return float(tables[self.turns[turn].kind][first, end])
+
+    def _adds(self, stage: tuple[int, int, int]) -> float:
+        """Return what a stage and the edge in front of it add to H."""
+        turn, first, _ = stage
+        lag = float(self.lags[self.turns[turn].lag][first])
+        return self.trips * lag + self._of(self.passing, stage)
+
     def _path(self, limit: float, passing: list[Array]) -> Path | None:
         """Return stages of least H at the end, within a limit on each; None for none."""
         n = self.instance.n
-        least = np.full(n + 1, np.inf)
-        least[0] = 0
-        come: list[Array] = []
-        for at, table in enumerate(passing):
-            times = least[:, None] + table
-            if self.need:
-                times[least[:, None] + self.need[at] > limit] = np.inf
-            begins = times.argmin(axis=0)
-            reached = np.take_along_axis(times, begins[None, :], axis=0)[0]
-            if self.instance.fewer_stages:
-                begins = np.where(least <= reached, np.arange(n + 1), begins)
-                reached = np.minimum(least, reached)
-            come.append(begins)
-            least = reached
-        if not math.isfinite(least[n]):
+        least = np.full((self.states, n + 1), np.inf)
+        least[0, 0] = 0
+        came, begin = np.zeros((2, *least.shape), dtype=np.int64)
+        for turn, (source, target, kind, lag) in enumerate(self.turns):
+            reached, begins = least[source], np.arange(n + 1)
+            if kind != UNUSED:
+                before = (reached + self.trips * self.lags[lag])[:, None]
+                times = before + passing[kind]
+                if self.need:
+                    times[before + self.need[turn] > limit] = np.inf
+                begins = times.argmin(axis=0)
+                reached = np.take_along_axis(times, begins[None, :], axis=0)[0]
+            better = reached < least[target]
+            least[target, better] = reached[better]
+            came[target, better], begin[target, better] = turn, begins[better]
+        state, end = min(self.final, key=lambda one: least[one, n]), n
+        if not math.isfinite(least[state, n]):
             return None
-        end, path = n, []
-        for at in range(len(passing) - 1, -1, -1):
-            first = int(come[at][end])
+        path = []
+        while state:
+            turn, first = int(came[state, end]), int(begin[state, end])
             if first < end:
-                path.append((at, first, end))
-            end = first
+                path.append((turn, first, end))
+            state, end = self.turns[turn].source, first
         return path[::-1]
 
     def _takes(self, path: Path) -> int:
         """Return the bound for some stages of training."""
         before, most = 0.0, 0.0
-        for at, first, end in path:
-            most = max(most, before + float(self.need[at][first, end]))
-            before += float(self.passing[at][first, end])
+        for stage in path:
+            turn, first, end = stage
+            before += self._adds(stage)
+            begins = before - self._of(self.passing, stage)
+            most = max(most, begins + float(self.need[turn][first, end]))
         return math.ceil(most)
 
     def _found(self, bound: int, path: Path) -> LeastStep:
-        return LeastStep(max(self.known, self._safe(bound)), _solution(path))
+        return LeastStep(max(self.known, self._safe(bound)), self._solution(path))
 
     def _safe(self, bound: int) -> int:
         return bound if self.exact else math.floor((bound - 1) * (1 - SLACK))
+
+    def _solution(self, path: Path) -> PipelineSolution:
+        """Return stages on the first devices of their kinds that are free."""
+        count = max(self.kinds) + 1
+        free = [[at for at, one in enumerate(self.kinds) if one == c] for c in range(count)]
+        devices, last = list[int](), -1
+        for turn, _, _ in path:
+            here = free[self.turns[turn].kind]
+            last = next(at for at in here if self.instance.free_order or at > last)
+            here.remove(last)
+            devices.append(last)
+        return PipelineSolution((0, *(end for _, _, end in path)), tuple(devices))
 
     # ------------------------------------------------------------------ all of them
 
@@ -320,10 +436,10 @@ class StepStages:
         limit : int
             With all other stages a step takes at least as long.
         solutions : list of PipelineSolution
-        None for unlike devices in any order.
+        None where unlike devices are too many.
         """
         low, asked, top, paths = self.known, limit, limit, list[Path]()
-        if self.instance.free_order and not self.alike:
+        if self.relaxed:
             return low, []
         while low < asked and time.monotonic() < self.ends:
             found = list(itertools.islice(self._paths(asked - 1), most + 1))
@@ -334,50 +450,98 @@ class StepStages:
             if top - low <= limit // PRECISION:
                 break
             asked = (low + top) // 2
-        return self._safe(low), [_solution(path) for path in paths]
+        return self._safe(low), [self._solution(path) for path in paths]
 
     def _paths(self, limit: float) -> Iterator[Path]:
         """Yield all stages with a bound of at most `limit`, none of them twice."""
-        n, k = self.instance.n, self.instance.k
-        latest = self._latest(limit)
-        skips = self.instance.fewer_stages and not self.alike
+        n, latest, final = self.instance.n, self._latest(limit), set(self.final)
+        leaving: dict[int, list[int]] = defaultdict(list)
+        for at, turn in enumerate(self.turns):
+            leaving[turn.source].append(at)
 
-        def on(at: int, first: int, before: float) -> Iterator[Path]:
+        def on(state: int, first: int, before: float) -> Iterator[Path]:
             if first == n:
-                if at == k or self.instance.fewer_stages:
+                if state in final:
                     yield []
                 return
-            if at == k or before > latest[at][first]:
+            if before > latest[state][first]:
                 return
-            own = before + self.passing[at][first]
-            good = (before + self.need[at][first] <= limit) & (own <= latest[at + 1])
-            for end in np.flatnonzero(good).tolist():
-                for rest in on(at + 1, end, float(own[end])):
-                    yield [(at, first, end), *rest]
-            if skips:
-                yield from on(at + 1, first, before)
+            for turn in leaving[state]:
+                _, target, kind, lag = self.turns[turn]
+                if kind == UNUSED:
+                    yield from on(target, first, before)
+                    continue
+                begin = before + self.trips * self.lags[lag][first]
+                own = begin + self.passing[kind][first]
+                good = (begin + self.need[turn][first] <= limit) & (own <= latest[target])
+                for end in np.flatnonzero(good).tolist():
+                    for rest in on(target, end, float(own[end])):
+                        yield [(turn, first, end), *rest]
 
         return on(0, 0, 0.0)
 
-    def _latest(self, limit: float) -> list[Array]:
-        """Return the largest H, before each device and cut, from which the rest is in time."""
-        nothing = np.full(self.instance.n + 1, -np.inf)
-        nothing[-1] = np.inf
-        found = [nothing]
-        for passing, need in zip(reversed(self.passing), reversed(self.need), strict=True):
-            stage = np.isfinite(passing)
-            behind = found[-1][None, :] - np.where(stage, passing, 0)
-            times = np.where(stage, np.minimum(limit - need, behind), -np.inf)
-            latest = times.max(axis=1)
-            if self.instance.fewer_stages:
-                latest = np.maximum(latest, found[-1])
-            found.append(latest)
-        return found[::-1]
+    def _latest(self, limit: float) -> Array:
+        """Return the largest H, by state and cut, from which the rest is in time."""
+        found = np.full((self.states, self.instance.n + 1), -np.inf)
+        found[self.final, -1] = np.inf
+        for turn in range(len(self.turns) - 1, -1, -1):
+            source, target, kind, lag = self.turns[turn]
+            latest = found[target]
+            if kind != UNUSED:
+                stage = np.isfinite(self.passing[kind])
+                behind = latest[None, :] - np.where(stage, self.passing[kind], 0)
+                times = np.where(stage, np.minimum(limit - self.need[turn], behind), -np.inf)
+                latest = times.max(axis=1) - self.trips * self.lags[lag]
+            np.maximum(found[source], latest, out=found[source])
+        return found
 
 
-def _solution(path: Path) -> PipelineSolution:
-    devices = tuple(at for at, _, _ in path)
-    return PipelineSolution((0, *(end for _, _, end in path)), devices)
+def _told_apart(
+    turns: list[Turn], link_of: Mapping[int, int], links: int
+) -> tuple[list[Turn], dict[tuple[int, int], int]]:
+    """Return turns between states that tell the links of the device used last.
+
+    Parameters
+    ----------
+    turns : list of Turn
+        By source.
+    link_of : dict
+        Kind to the number of its links.
+    links : int
+        How many there are.
+
+    Returns
+    -------
+    turns : list of Turn
+    place : dict
+        The numbers of states, by devices in use and the links of the last of them, -1: none.
+    """
+    last_of: dict[int, dict[int, None]] = defaultdict(dict)
+    last_of[0][-1] = None
+    place, found = {(0, -1): 0}, []
+    for source, target, kind, _ in turns:
+        for link in [*last_of[source]]:
+            now = link if kind == UNUSED else link_of[kind]
+            last_of[target][now] = None
+            there = place.setdefault((target, now), len(place))
+            lag = 0 if link < 0 or kind == UNUSED else 1 + link * links + now
+            found.append(Turn(place[source, link], there, kind, lag))
+    return found, place
+
+
+def _any_order(counts: list[int]) -> list[Turn]:
+    """Return the turns of devices in any order, so many of each kind.
+
+    A state counts the devices of each kind in use, as the digits of its number.
+    """
+    turns = []
+    for source in range(math.prod(count + 1 for count in counts)):
+        step = 1
+        for kind, count in enumerate(counts):
+            if source // step % (count + 1) < count:
+                turns.append(Turn(source, source + step, kind))
+            step *= count + 1
+    return turns
 
 
 def ranges(cycles: Array, speed: float) -> Array:

@@ -123,7 +123,7 @@ class Lists:
         """
         n, d = len(self.instance.operations), self.instance.d
         plan = Plan(
-            order=np.zeros(n, dtype=np.int64),
+            order=np.zeros(n, dtype=np.int64),  # a device's part is as long as its operations
             end=np.zeros(n, dtype=np.int64),
             done=np.zeros((self.instance.p, 3), dtype=np.int64),
             met=np.zeros((self.instance.p, 3), dtype=np.int64),
@@ -167,7 +167,7 @@ def search(
     if progress.bound is None:
         with progress.setup("loading kernels"):
             bounds.warm_up()
-        progress.raise_bound(*bounds.bound(instance, effort.asking(progress)))
+        progress.raise_bound(*bounds.shown_bound(instance, effort.asking(progress)))
     with contextlib.suppress(Stopped):
         _search(instance, progress, settings)
 

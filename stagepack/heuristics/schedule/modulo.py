@@ -116,7 +116,7 @@ class _Periods:
         self.instance, self.progress, self.settings = instance, progress, settings
         self.keep_going = effort.asking(progress)
         if progress.bound is None:
-            progress.raise_bound(*bounds.bound(instance, self.keep_going))
+            progress.raise_bound(*bounds.shown_bound(instance, self.keep_going))
         self.lists = Lists(instance, look=effort.looking(progress))
         self.random = np.random.default_rng(settings.seed).integers(1, 1 << 63, 1, np.uint64)
         self.best = None if start is None else int(instance.evaluate(start))

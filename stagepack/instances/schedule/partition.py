@@ -13,7 +13,7 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance, valid_solution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.check import stage_compute, stage_memory
+from stagepack.instances.pipeline.check import host_cycles, stage_compute, stage_memory
 from stagepack.instances.profile import Array, Link
 from stagepack.result import Result
 
@@ -27,7 +27,8 @@ def arguments(
 ) -> JsonObject:
     """Return what describes the stages that `solution` makes, for ``from_arrays`` of schedules.
 
-    F takes the forward cycles of the stage's layers on its device, rounded up.  The backward
+    F takes the forward cycles of the stage's layers on its device, rounded up, and those of the
+    exchange with the host where every device waits for it (:func:`waiting`).  The backward
     cycles, rounded up too, are B; where split, half of them (rounded down) are W.  The latency
     of an edge is the time in which the tensors of its cut leave one device and enter the next,
     the slower of the two, rounded up.  F takes the stashes of the stage's layers and the tensors
@@ -68,7 +69,7 @@ def arguments(
     stages = solution.stages
     forward = _work(partition, "forward", stages)
     derived: JsonObject = {
-        "forward": forward,
+        "forward": [cycles + waiting(partition) for cycles in forward],
         "microbatches": partition.microbatches if microbatches is None else microbatches,
         "latency": [
             max(
@@ -138,6 +139,11 @@ def _work(
     return cycles
 
 
+def waiting(partition: PipelinePartition) -> int:
+    """Return the cycles that every device waits for the host with each microbatch, rounded up."""
+    return math.ceil(host_cycles(partition))
+
+
 def _cycles(partition: PipelinePartition, column: Array, first: int, end: int, device: int) -> int:
     """Return the cycles of the layers [first, end) on `device`, rounded up."""
     if partition.compute_table is not None:
@@ -166,21 +172,38 @@ def least_latencies(partition: PipelinePartition) -> Array:
 
     Integers of shape (n + 1,), as :func:`arguments` counts them.
     """
-    return np.maximum(_least(partition, "send"), _least(partition, "recv"))
+    devices = list(range(partition.k))
+    if all(getattr(partition, name) is None for name in ("send_cycles", "recv_cycles")):
+        known = {(one.recv, one.send): at for at, one in enumerate(partition.cluster.devices)}
+        devices = list(known.values())
+    send, recv = (
+        np.minimum.reduce([transfers(partition, end, at) for at in devices])
+        for end in ("send", "recv")
+    )
+    return np.asarray(np.maximum(send, recv))
 
 
-def _least(partition: PipelinePartition, end: str) -> Array:
-    """Return the least cycles in which any device sends, or receives, what crosses each cut."""
+def transfers(partition: PipelinePartition, end: str, device: int) -> Array:
+    """Return the cycles in which a device sends or receives the tensors of each cut, rounded up.
+
+    Integers of shape (n + 1,), as :func:`arguments` counts them.
+
+    Parameters
+    ----------
+    partition : PipelinePartition
+    end : str
+        "send" or "recv".
+    device : int
+    """
     table = getattr(partition, f"{end}_cycles")
     if table is not None:
-        return np.asarray(np.ceil(table.min(axis=0)), dtype=np.int64)
-    nbytes = partition.in_bytes if end == "recv" else partition.out_bytes
-    links = {getattr(device, end) for device in partition.cluster.devices}
-    if None in links:
+        return np.asarray(np.ceil(table[device]), dtype=np.int64)
+    link: Link | None = getattr(partition.cluster.devices[device], end)
+    if link is None:
         return np.zeros(partition.n + 1, dtype=np.int64)
-    clock = partition.cluster.clock
-    each = [np.ceil(link.idle + nbytes / (link.GBps * 2**30 / clock)) for link in links]
-    return np.asarray(np.minimum.reduce(each)).astype(np.int64)
+    nbytes = partition.in_bytes if end == "recv" else partition.out_bytes
+    cycles = np.ceil(link.idle + nbytes / (link.GBps * 2**30 / partition.cluster.clock))
+    return np.asarray(cycles, dtype=np.int64)
 
 
 def _limits(

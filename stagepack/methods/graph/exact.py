@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from stagepack.evidence import SEARCHED, Evidence, Proof, witness
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph import beam
 from stagepack.heuristics.graph import dp as ideal_dp
 from stagepack.heuristics.graph.baselines import equal_work, work_bound
 from stagepack.heuristics.graph.bounds import objective_bound
+from stagepack.heuristics.graph.everything import MOST_BLOCKS, Everything
+from stagepack.heuristics.graph.frontier import beam
 from stagepack.heuristics.graph.frontier.label_search import LabelSearch
 from stagepack.heuristics.graph.frontier.model import Model, unproved
 from stagepack.heuristics.graph.frontier.sweeps import Sweeps, warm_up
@@ -41,6 +43,8 @@ KEPT = 0.3
 """Part of the time of the run that is kept where work takes far longer than it usually does."""
 AGAIN = 3.0
 """Times as much work as was too little to list all ideals, for which it is worth a second try."""
+REPLAYED = 4_000
+"""Ideals up to which others replay a proof by all of them: some ten seconds at the worst."""
 SWEPT = 1.5e-9
 """Seconds of work about, for each pair of ideals, where stages are added."""
 PREPARED, CHECKED = 1.5e-7, 5e-8
@@ -80,9 +84,10 @@ class CompactSearch:
         reason = impossible(self.compact)
         self.impossible = bool(reason)
         if reason:
-            progress.prove_infeasible(reason)
+            progress.prove_infeasible(reason, witness("work"))
         else:
-            progress.raise_bound(self.compact.bound(work_bound(self.compact)), "work bound")
+            least = self.compact.bound(work_bound(self.compact))
+            progress.raise_bound(least, "work bound", witness("work"))
 
     @functools.cached_property
     def staging(self) -> Staging:
@@ -222,17 +227,22 @@ class CompactSearch:
             if effort.spent() > end or self.progress.remaining < reserve:
                 raise TooManyError("there are too many ideals for the time")
 
+        evidence, replayed = SEARCHED, False
+
         def listed(count: int) -> None:
-            nonlocal end
-            self._unlisted = 0.0
+            nonlocal end, replayed
+            self._unlisted, replayed = 0.0, count <= REPLAYED
             if SWEPT * count**2 < few:
                 end = max(end, effort.spent() + few)
 
-        def bound(ticks: int) -> None:
-            self.raise_bound(ticks, "exhausted search")
+        def bound(ticks: int, light: int) -> None:
+            nonlocal evidence
+            if replayed:
+                evidence = Evidence(Proof.LOG, {"rule": "ideals", "light": light})
+            self.raise_bound(ticks, "exhausted search", evidence)
 
         if not ideal_dp.solve(self.compact, self.known, pause, self._take_best, bound, listed):
-            self.progress.prove_infeasible(explain(self.compact))
+            self.progress.prove_infeasible(explain(self.compact), evidence)
         self._tell_coarse()
 
     def _tell_coarse(self) -> None:
@@ -242,6 +252,28 @@ class CompactSearch:
             self.progress.reason = (
                 f"loads are counted in steps of {step:.2g}, as fine as the largest times allow"
             )
+
+    def try_everything(self) -> bool:
+        """Prove the best partition of a small graph in exact fractions; return whether it did.
+
+        For figures that no common unit of 64 bits tells apart, and rules that ideals do not know.
+        """
+        if self.compact.blocks > MOST_BLOCKS:
+            return False
+
+        def pause(seconds: float) -> None:
+            effort.spend(seconds)
+            self.progress.require_time()
+
+        search = Everything(self.compact, pause)
+        if not search.run():
+            return False
+        if search.best is None:
+            self.progress.prove_infeasible(explain(self.compact))
+            return True
+        self.progress.offer(search.best, "trying everything")
+        self.progress.raise_bound(self.progress.objective, "trying everything")
+        return True
 
     def best_of_ideals(self) -> None:
         """Offer the best partition, and leave the proof to others.
@@ -257,7 +289,7 @@ class CompactSearch:
             self.progress.lending(*LENT),
             effort.lending(*LENT),
         ):
-            ideal_dp.solve(self.compact, self.known, pause, self._take_best, lambda ticks: None)
+            ideal_dp.solve(self.compact, self.known, pause, self._take_best, lambda *_: None)
             return
         pause()
         self.along_orders(*QUICK)
@@ -339,12 +371,19 @@ class CompactSearch:
                 return np.array(places)[stages], model
         raise AssertionError("some order of the devices has all stages")
 
-    def raise_bound(self, ticks: int, source: str) -> None:
-        """Tell of a bound; where it is the value known up to rounding, of that value."""
+    def raise_bound(self, ticks: int, source: str, evidence: Evidence = SEARCHED) -> None:
+        """Tell of a bound; where it is the value known up to rounding, of that value.
+
+        Parameters
+        ----------
+        ticks : int
+        source : str
+        evidence : Evidence, optional
+        """
         bound, objective = self.compact.bound(ticks), self.progress.objective
         if objective is not None and objective < bound <= objective * (1 + 1e-9):
             bound = objective
-        self.progress.raise_bound(bound, source)
+        self.progress.raise_bound(bound, source, evidence)
 
 
 def linear_dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:

@@ -185,6 +185,8 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     given_up = ""
     search.start()
     progress.require_time()
+    if (search.compact.rounding or not supports["dp"]) and search.try_everything():
+        return
     # What is known makes the exact search faster, but most graphs need no more than this.
     for most in (GLANCE, math.inf):
         if supports["dp"] and not search.hopeless(min(most, LOOK * progress.remaining)):

@@ -241,13 +241,14 @@ class _Path:
         if found is not None:
             offer(progress, found, "dp")
         elif self._partition.decided and self._proves:
-            progress.prove_infeasible(explain(self._instance, progress.keep_going))
+            reason = explain(self._instance, progress.keep_going)
+            progress.prove_infeasible(reason, self._partition.evidence())
         self._done = True
         return True
 
     def _bound(self, cycles: int) -> None:
-        if self._proves:
-            self._progress.raise_bound(cycles, "shortest path")
+        if self._proves and self._partition is not None:
+            self._progress.raise_bound(cycles, "shortest path", self._partition.evidence())
 
 
 def milp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
@@ -258,12 +259,18 @@ def milp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings
     _start(instance, progress, settings)
     partition = _partition(instance, progress)
     proves = _intervals_prove(instance)
-    try:
+    found = True
+    with contextlib.suppress(Stopped):
         found = model.solve(partition, engine, progress, settings, proves=proves)
-    except Stopped:
+    if not (partition.decided and proves):
         return
-    if not found and partition.decided and proves:
-        progress.prove_infeasible(explain(instance, progress.keep_going))
+    if not found:
+        partition.shortest()
+        progress.prove_infeasible(explain(instance, progress.keep_going), partition.evidence())
+    elif progress.proved:
+        with contextlib.suppress(Stopped):
+            cycles, _ = partition.shortest()
+            progress.raise_bound(cycles, progress.bound_source, partition.evidence())
 
 
 def dag(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:

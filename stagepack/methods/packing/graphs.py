@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stagepack.evidence import witness
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.bounds import LISTED
 from stagepack.heuristics.packing.constructive import conflicts
@@ -112,7 +113,8 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
 
     graph = conflicts.rows(instance, progress.keep_going)
     around, pair = conflicts.weigh(graph, progress.keep_going)
-    progress.raise_bound(max(pair, int(instance.size.max())), "heaviest pair in conflict")
+    heaviest = max(pair, int(instance.size.max()))
+    progress.raise_bound(heaviest, "heaviest pair in conflict", witness("pair"))
     order = None if name == WITHOUT else conflicts.sides(graph, progress.keep_going)
     if order is None:
         order = np.argsort(-graph.size, kind="stable")
@@ -121,7 +123,8 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
         return False
     peak = run.offer(offsets, name if name == WITHOUT else "first fit")
     weight, members = conflicts.heavy_clique(graph, around, progress.keep_going)
-    progress.raise_bound(weight, "clique of conflicts")
+    why = witness("clique", members=members.tolist())
+    progress.raise_bound(weight, "clique of conflicts", why)
     if instance.ceiling is not None and instance.objective is Objective.FIT:
         run.conclude(weight, members)
     if name == WITHOUT:
@@ -226,7 +229,8 @@ class _Run:
         self.progress.prove_infeasible(
             f"the {len(members):,} buffers {names}{more} that all conflict with one another hold "
             f"{weight:,} bytes, {weight - ceiling:,} more than the capacity of {ceiling:,}; "
-            f"at least {weight:,} are needed"
+            f"at least {weight:,} are needed",
+            witness("clique", members=members.tolist()),
         )
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from stagepack.evidence import Evidence, Proof
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.schedule.rules import RULES, Rule
 from stagepack.instances.schedule import KIND, PipelineSchedule, ScheduleSolution
-from stagepack.methods import Method, Table
+from stagepack.methods import Method, Settings, Table
+from stagepack.methods.evidence import look
+from stagepack.progress import Progress
+
+SMALL = 1_000
+"""Operations up to which evidence is looked for unasked: it takes tenths of a second."""
 
 TABLE: Table[PipelineSchedule, ScheduleSolution] = Table(KIND, __name__)
 
@@ -24,6 +32,18 @@ def _rule(rule: Rule) -> Method[PipelineSchedule, ScheduleSolution]:
         limited_by_work=True,
         unsupported=rule.unsupported,
     )
+
+
+def strengthen(
+    instance: PipelineSchedule,
+    progress: Progress[ScheduleSolution],
+    settings: Settings,
+    keep_going: Callable[[], bool],
+) -> None:
+    """Look for evidence that others can verify, where a proof rests on a search or an engine."""
+    thorough = Evidence(Proof.LOG, {"rule": "orders"}) if settings.proof else None
+    if thorough or len(instance.operations) <= SMALL:
+        look(instance, progress, settings, keep_going, (thorough,))
 
 
 METHODS: tuple[Method[PipelineSchedule, ScheduleSolution], ...] = (

@@ -60,7 +60,9 @@ class Proof:
         self.instance, self.compact = instance, Compact.of(instance)
         self.values: list[float] = []
         self.bounds: list[int] = []
-        self.feasible = dp.solve(self.compact, known, go_on, self._take, self.bounds.append)
+        self.feasible = dp.solve(
+            self.compact, known, go_on, self._take, lambda ticks, _: self.bounds.append(ticks)
+        )
 
     def _take(self, staging: Staging, found: Found) -> bool:
         solution = staging.solution(found)

@@ -17,6 +17,7 @@ from functools import cache
 
 import numpy as np
 
+from stagepack.evidence import SEARCHED, Evidence, witness
 from stagepack.heuristics.schedule.effort import PART, Going, Looks
 from stagepack.heuristics.schedule.lower_bounds import bounds_kernels as kernels
 from stagepack.heuristics.schedule.lower_bounds.ramps import ramp_bound
@@ -28,6 +29,9 @@ from stagepack.progress import Stopped
 
 PAIRS = 4_000_000
 """Operations that all pairs of devices may have together; more, and each device stands alone."""
+TOLD = 2_000
+"""Stages, where devices have several, up to which others look at what memory keeps in order."""
+
 PASSED = 0.33
 """Steps that an operation or an arc costs in the mean: many have no path, and are passed by."""
 
@@ -44,14 +48,27 @@ def bound(instance: PipelineSchedule, keep_going: Going | None = None) -> tuple[
     up to `PAIRS`, else one.  Ramps take O(edges + microbatches of all stages) for each of
     O(log(value)) values.
     """
-    best, source = work_bound(instance), "work bound"
+    return shown_bound(instance, keep_going)[:2]
+
+
+def shown_bound(
+    instance: PipelineSchedule, keep_going: Going | None = None
+) -> tuple[int, str, Evidence]:
+    """Return the same, and what shows it."""
+    best, source, evidence = work_bound(instance), "work bound", witness("machine")
     ramp = ramp_bound(instance, best, keep_going)
-    window = window_bound(instance, keep_going)
+    window, device = _window(instance, Looks(keep_going))
     if window > best:
-        best, source = window, "one-machine bound"
+        seen = witness("machine", device=device)
+        best, source, evidence = window, "one-machine bound", seen if told(instance) else SEARCHED
     if ramp > best:
-        best, source = ramp, "ramp bound"
-    return best, source
+        best, source, evidence = ramp, "ramp bound", witness("ramps")
+    return best, source, evidence
+
+
+def told(instance: PipelineSchedule) -> bool:
+    """Whether others look at what memory keeps in order, and needs."""
+    return instance.d == instance.p or instance.p <= TOLD
 
 
 # ---------------------------------------------------------------------- work
@@ -79,25 +96,23 @@ def window_bound(instance: PipelineSchedule, keep_going: Going | None = None) ->
 
     The paths follow the precedences and, where memory binds, the arcs of :func:`memory_arcs`.
     """
-    try:
-        return _window_bound(instance, Looks(keep_going))
-    except Stopped:
-        return 0
+    return _window(instance, Looks(keep_going))[0]
 
 
-def _window_bound(instance: PipelineSchedule, looks: Looks) -> int:
-    looks.at(0)
-    net = Network.of(instance, looks)
-    operations = instance.operations
-    count, device, after = operations.count, operations.row_device, instance.after
-    best = 0
+def _window(instance: PipelineSchedule, looks: Looks) -> tuple[int, int]:
+    """Return the bound, and of spans the device whose span it is; 0: of the makespan."""
+    best = 0, 0
     with contextlib.suppress(Stopped):
+        looks.at(0)
+        net = Network.of(instance, looks)
+        operations = instance.operations
+        count, device, after = operations.count, operations.row_device, instance.after
         every = Machines(instance)
         if instance.objective is Objective.MAKESPAN:
             head = net.heads(np.zeros(len(operations), dtype=np.int64), looks)
             tail = net.tails(np.repeat(after[device], count), looks)
             for low, high in every.parts():
-                best = max(best, every.least(low, high, head, tail, looks))
+                best = max(best, (every.least(low, high, head, tail, looks), 0))
             return best
         pairs = len(operations) * instance.d <= PAIRS
         for d in range(instance.d):
@@ -105,7 +120,7 @@ def _window_bound(instance: PipelineSchedule, looks: Looks) -> int:
             head = net.heads(np.where(here, 0, -FAR), looks)
             tail = net.tails(np.where(here, after[d], -FAR), looks)
             for low, high in every.parts() if pairs else [(d, d + 1)]:
-                best = max(best, every.least(low, high, head, tail, looks))
+                best = max(best, (every.least(low, high, head, tail, looks), d))
     return best
 
 
@@ -180,7 +195,7 @@ def one_machine(
         order = np.lexsort((head, np.repeat(np.arange(len(first) - 1), np.diff(first))))
     looks.at(SORT * len(head))
     state = np.array([0, 0, 0, -FAR, -FAR, 0])
-    rest, heap = duration.copy(), np.empty_like(head)
+    rest, heap = duration.copy(), np.empty_like(head)  # at most all jobs are there at once
     while not kernels.machines(first, order, head, rest, tail, heap, state, PART):
         looks.at(int(state[5]))
     looks.at(int(state[5]))

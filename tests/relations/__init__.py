@@ -1,0 +1,1 @@
+"""What relaxing, permuting, scaling, splitting and copying instances must do to their answers."""
