@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ def instances() -> Iterator[GraphPartition]:
     yield from structured().values()
     yield from structured(accelerators=3, objective="overlap", empty_devices=True).values()
     for seed in range(4):
-        options = {"objective": "sum", "contiguous": bool(seed % 2), "bandwidth": 1}
+        options: dict[str, Any] = {"objective": "sum", "contiguous": bool(seed % 2), "bandwidth": 1}
         yield random_instance(np.random.default_rng(seed), 5, **options)
 
 
