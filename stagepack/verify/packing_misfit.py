@@ -111,7 +111,15 @@ def _bits(number: int) -> Iterator[int]:
 
 
 class Replay:
-    """What is known of a canonical packing, step by step; `alive` has bits, one number a moment."""
+    """What is known of a canonical packing, step by step.
+
+    Parameters
+    ----------
+    size : list of int
+    capacity : int
+    alive : list of int
+        At each moment, the buffers that are alive, as bits.
+    """
 
     def __init__(self, size: list[int], capacity: int, alive: list[int]) -> None:
         everyone = (1 << len(size)) - 1

@@ -63,14 +63,14 @@ def _path(instance: PhaseData, _: Mapping[str, Any], claimed: Claimed) -> None:
 
 def _groups(
     instance: PhaseData, microbatch: int, io_tiles: int, most: int, claimed: Claimed
-) -> dict[tuple[int, int], Group]:
+) -> dict[tuple[int, int], _Group]:
     """Return the groups whose variables fit, in order."""
-    fixed, found = instance.fixed_boundaries, dict[tuple[int, int], Group]()
+    fixed, found = instance.fixed_boundaries, dict[tuple[int, int], _Group]()
     cuts = fixed or range(instance.n + 1)
     for at, first in enumerate(cuts[:-1]):
         for end in cuts[at + 1 : at + 2] if fixed else cuts[at + 1 :]:
             claimed.step(EACH * len(found))
-            group = Group(instance, microbatch, io_tiles, first, end)
+            group = _Group(instance, microbatch, io_tiles, first, end)
             if group.held > group.room:
                 break
             found[first, end] = group
@@ -79,7 +79,7 @@ def _groups(
     return found
 
 
-def _follow(instance: PhaseData, groups: dict[tuple[int, int], Group], claimed: Claimed) -> None:
+def _follow(instance: PhaseData, groups: dict[tuple[int, int], _Group], claimed: Claimed) -> None:
     """Require that no path over groups ends below what is claimed."""
     n, limit = instance.n, math.inf if claimed.bound is None else math.ceil(claimed.bound)
     behind = [math.inf] * n + [0]  # cycles from a boundary to the end, at least
@@ -114,7 +114,7 @@ def _undominated(labels: list[Any], claimed: Claimed) -> list[Any]:
     return found
 
 
-class Group:
+class _Group:
     """The layers [first, end): what their phases move and take, by the definition."""
 
     def __init__(
