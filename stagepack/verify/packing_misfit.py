@@ -1,13 +1,13 @@
 """Proofs that buffers do not fit into a capacity, replayed step by step.
 
 A proof names some buffers and some moments, and refutes even what is left of the instance then:
-that these buffers keep apart at these moments.  Of what is left, sizes are
-rounded up to the multiple that all alignments share, as in :mod:`.packing`; buffers that conflict
-with all others are put at the bottom, and sizes are counted in units of their common divisor.  Then
-the steps speak of one *canonical* packing within the capacity: one of least sum of size * offset;
-among these one of least sum of size^2 * offset; identical buffers as listed.  For each buffer not
-yet placed, `low` is what its offset is known to be at least, and `base` the highest top of its
-placed neighbours; it is above all of these.
+that these buffers keep apart at these moments.  Of what is left, sizes are rounded up to multiples
+of what all alignments share, as in :mod:`.packing`; buffers that conflict with all others are put
+at the bottom, and sizes are counted in units of their common divisor.  Then the steps speak of one
+*canonical* packing within the capacity: one of least sum of size * offset; among these one of least
+sum of size^2 * offset; identical buffers as listed.  For each buffer not yet placed, `low` is what
+its offset is known to be at least, and `base` the highest top of its placed neighbours; it is above
+all of these.
 
 place i   `low` of i is its base, and no unplaced neighbour fits below: i is there, or higher.  Two
           proofs follow, first of i at its base, then of i above it.
@@ -151,13 +151,7 @@ class Replay:
         self.done = capacity < 0
 
     def run(self, steps: Sequence[int], claimed: Claimed) -> None:
-        """Take all steps.
-
-        Raises
-        ------
-        UnprovedError
-            Where one does not follow, and where cases are left open at the end.
-        """
+        """Take all steps; raise where one does not follow, and where cases are left at the end."""
         for number, step in enumerate(steps):
             claimed.step(EACH * number)
             try:

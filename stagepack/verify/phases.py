@@ -26,15 +26,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from stagepack.evidence import Proof
-from stagepack.instances.phases import liveness, traffic
+from stagepack.instances.phases import liveness, modes, traffic
 from stagepack.instances.phases.data import PhaseData
-from stagepack.instances.phases.modes import (
-    Mode,
-    compute_cycles,
-    link_rate,
-    phase_time,
-    transfer_cycles,
-)
 from stagepack.instances.phases.solution import Phase, PhaseKind
 from stagepack.verify.rules import Claimed, Rules, UnprovedError
 
@@ -70,14 +63,14 @@ def _path(instance: PhaseData, _: Mapping[str, Any], claimed: Claimed) -> None:
 
 def _groups(
     instance: PhaseData, microbatch: int, io_tiles: int, most: int, claimed: Claimed
-) -> dict[tuple[int, int], Group]:
+) -> dict[tuple[int, int], _Group]:
     """Return the groups whose variables fit, in order."""
-    fixed, found = instance.fixed_boundaries, dict[tuple[int, int], Group]()
+    fixed, found = instance.fixed_boundaries, dict[tuple[int, int], _Group]()
     cuts = fixed or range(instance.n + 1)
     for at, first in enumerate(cuts[:-1]):
         for end in cuts[at + 1 : at + 2] if fixed else cuts[at + 1 :]:
             claimed.step(EACH * len(found))
-            group = Group(instance, microbatch, io_tiles, first, end)
+            group = _Group(instance, microbatch, io_tiles, first, end)
             if group.held > group.room:
                 break
             found[first, end] = group
@@ -86,7 +79,7 @@ def _groups(
     return found
 
 
-def _follow(instance: PhaseData, groups: dict[tuple[int, int], Group], claimed: Claimed) -> None:
+def _follow(instance: PhaseData, groups: dict[tuple[int, int], _Group], claimed: Claimed) -> None:
     """Require that no path over groups ends below what is claimed."""
     n, limit = instance.n, math.inf if claimed.bound is None else math.ceil(claimed.bound)
     behind = [math.inf] * n + [0]  # cycles from a boundary to the end, at least
@@ -121,7 +114,7 @@ def _undominated(labels: list[Any], claimed: Claimed) -> list[Any]:
     return found
 
 
-class Group:
+class _Group:
     """The layers [first, end): what their phases move and take, by the definition."""
 
     def __init__(
@@ -150,23 +143,24 @@ class Group:
     def time(self, stashed: int, again: int) -> int:
         """Return the cycles of the phases, each in its best mode."""
         chip, total = self.instance.chip, 0
-        remote = link_rate(chip, chip.remote_bandwidth, self.io_tiles)
-        host = link_rate(chip, chip.host_bandwidth, self.io_tiles)
+        remote = modes.link_rate(chip, chip.remote_bandwidth, self.io_tiles)
+        host = modes.link_rate(chip, chip.host_bandwidth, self.io_tiles)
         for phase, moved, took, work in self.phases:
             load, store = moved.load_bytes, moved.store_bytes
             load += stashed if phase.kind.backward else 0
             store += stashed if phase.kind.forward else 0
             work += again if phase.kind.backward else 0
             step = (
-                transfer_cycles(load, remote) + transfer_cycles(moved.host_load, host),
-                compute_cycles(work, chip.tiles, self.io_tiles),
-                transfer_cycles(store, remote) + transfer_cycles(moved.host_store, host),
+                modes.transfer_cycles(load, remote) + modes.transfer_cycles(moved.host_load, host),
+                modes.compute_cycles(work, chip.tiles, self.io_tiles),
+                modes.transfer_cycles(store, remote)
+                + modes.transfer_cycles(moved.host_store, host),
             )
             narrow = load + moved.host_load + store + moved.host_store > self.buffers
             loops = [
-                phase_time(mode, took.variables + took.gather, *step, self.steps)
+                modes.phase_time(mode, took.variables + took.gather, *step, self.steps)
                 for mode in self.modes
-                if not (narrow and mode == Mode.IO_OVERLAPPED)
+                if not (narrow and mode == modes.Mode.IO_OVERLAPPED)
             ]
             total += chip.startup + min(loops, default=FOREVER) + took.epilogue
             if self.ahead and (self.first or phase.kind == PhaseKind.BACKWARD):
