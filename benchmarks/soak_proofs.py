@@ -17,7 +17,7 @@ import math
 import random
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -74,31 +74,27 @@ def forged(kind: str, instance: Any, draw: random.Random) -> Iterator[tuple[str,
         case "pipeline":
             yield "witness", {"rule": "fill", "transfers": draw.sample(range(99), 5)}
         case "graph":
-            prices = [[draw.choice([0, 1, 2, 0.3, 1e9]) for _ in range(instance.devices)]] * 2
-            yield from (("dual", {"rule": "prices", "prices": prices[:k]}) for k in (1, 2))
-            yield "witness", {"rule": "anchor", "node": draw.randrange(-instance.n, instance.n)}
-            yield "log", {"rule": "ideals", "light": draw.choice([-1, 0, 3, 10, 10**9])}
-        case "schedule":
-            yield "log", {"rule": "orders"}
+            yield "log", {"rule": "ideals"}
+        case "groups":
+            levels: list[Any] = sorted(draw.choice([0, 50, 200, 999]) for _ in range(instance.n))
+            levels[draw.randrange(instance.n)] = draw.choice([None, levels[-1]])
+            yield "witness", {"rule": "potentials", "potentials": [0, *levels]}
 
 
 def _log(instance: Any, draw: random.Random) -> JsonObject:
     """Return steps that follow one from the other, for a capacity that may be enough."""
     which = draw.sample(range(instance.n), instance.n)
-    name, alive = "moments", cast("Any", packing_misfit._alive)
-    parts: list[Any] = sorted({*instance.start.tolist(), *(instance.end - 1).tolist()})
-    if instance.conflicts is not None:
-        name, alive = "cliques", packing_misfit._cliques
-        parts = [[which.index(i) for i in pair] for pair in instance.conflicts.tolist()]
+    moments = sorted({*instance.start.tolist(), *(instance.end - 1).tolist()})
     capacity, steps = draw.randint(int(instance.size.max()), int(instance.size.sum())), []
-    size, room = packing_misfit._rounded(instance, which, capacity)
-    lives = alive(instance, which, parts, Claimed(None, math.inf))
-    replay = packing_misfit.Replay(size, lives, room)
-    for step in (draw.randrange(6 * max(len(which), len(parts))) for _ in range(150)):
-        with contextlib.suppress(UnprovedError):
-            replay.take(step)
-            steps.append(step)
-    return {"rule": "misfit", "capacity": capacity, "buffers": which, name: parts, "steps": steps}
+    if instance.conflicts is None:
+        alive = packing_misfit._alive(instance, which, moments, Claimed(None, math.inf))
+        replay = packing_misfit.Replay(*packing_misfit._rounded(instance, which, capacity), alive)
+        for step in (draw.randrange(6 * max(len(which), len(moments))) for _ in range(150)):
+            with contextlib.suppress(UnprovedError):
+                replay.take(step)
+                steps.append(step)
+    named = {"capacity": capacity, "buffers": which, "moments": moments}
+    return {"rule": "misfit", **named, "steps": steps}
 
 
 def soak(kind: str, number: int, last: dict[str, Any]) -> tuple[int, bool, int]:

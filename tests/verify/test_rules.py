@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from stagepack.instances.graph import GraphPartition
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.verify import verify
@@ -24,5 +23,3 @@ def test_texts_are_no_numbers(huge: str) -> None:
     """Their exponents could be of any size."""
     chain = PipelinePartition.from_arrays([3, 1, 4], devices=2, objective="transfer-bounded")
     assert verify(chain, 9, "witness", {"rule": "fill", "transfers": [huge]}).false
-    nodes = GraphPartition.from_arrays([3, 1, 4], accelerators=2)
-    assert verify(nodes, 9, "dual", {"rule": "prices", "prices": [[1, huge]]}).false
