@@ -17,16 +17,10 @@ WHOLE = ("tests/instances", "tests/heuristics", "tests/methods", "tests/formulat
 KINDS = ("graph", "groups", "packing", "phases", "pipeline", "schedule")
 LANE = (
     "tests/heuristics",
-    "tests/methods",
     "tests/instances/test_compiled.py",
     *(f"tests/instances/{kind}" for kind in KINDS),
-    "--ignore=tests/methods/graph/test_auto.py",
-    "--ignore=tests/methods/groups/test_joint.py",
-    "--ignore=tests/methods/groups/test_searches.py",
-    "--ignore=tests/methods/schedule/test_searches.py",
 )
-"""Those in which kernels run, but for long ones of kernels that others run, too: six and a half
-minutes of CPU, half of it to compile."""
+"""Those of the kernels themselves; methods and models run the same ones."""
 
 
 def main() -> int:

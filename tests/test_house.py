@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from stagepack.kinds import KINDS
+from tests.count_lines import counted
 from tests.imports import PACKAGE, ROOT, imports, modules, wing
 
 FLOORS = {
@@ -120,6 +121,18 @@ def test_nothing_imports_upward(name: str) -> None:
         assert FLOORS[other] <= FLOORS[home], f"{name} imports {imported}"
         if home in MAY_IMPORT:
             assert other in MAY_IMPORT[home], f"{name} imports {imported}"
+
+
+def test_the_verifier_is_small_plain_and_alone() -> None:
+    """Who verifies a proof shares no code with who found it, and can be read in an hour."""
+    home = PACKAGE / "verify"
+    code = sum(counted(path)["code"] for path in home.glob("*.py"))
+    assert code <= 1500
+    for path in home.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            named = node.module if isinstance(node, ast.ImportFrom) else ""
+            named = node.names[0].name if isinstance(node, ast.Import) else named
+            assert (named or "").split(".")[0] not in ("numpy", *HEAVY), path
 
 
 def test_there_are_no_import_circles() -> None:
