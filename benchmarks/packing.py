@@ -278,7 +278,8 @@ def published(limit: float) -> None:
         written = time.process_time()
         known = proof is not None and sp.check_proof(instance, proof).valid
         replayed = time.process_time() - written
-        steps = f"{len(proof['steps'])} steps" if known and proof is not None else "none"
+        log = proof["evidence"].get("steps", []) if known and proof is not None else None
+        steps = "none" if log is None else f"{len(log)} steps"
         best = f"{result.objective:,}" if result.status == "OPTIMAL" else str(result.status)
         print(f"{name:<3}{instance.n:>8}{highest_load(instance):>11,}{best:>12}"
               f"{duration(solved - began):>12}{steps:>9}{duration(replayed):>13}"

@@ -37,6 +37,12 @@ def _lognormal(n: int, rng: np.random.Generator) -> tuple[Any, Any]:
     return start, start + np.clip(rng.lognormal(2.5, 2, n).astype(np.int64), 1, max(1, n // 5))
 
 
+def heavy(n: int, rng: np.random.Generator) -> Columns:
+    """Lognormal lifetimes with a heavy tail: few blocks are alive for nearly all of the time."""
+    start, length = rng.integers(0, n, n), rng.lognormal(3, 2.5, n)
+    return rng.integers(1, 100_000, n), start, start + np.maximum(1, length.astype(np.int64))
+
+
 def uniform(n: int, rng: np.random.Generator) -> Columns:
     """Up to n / 50 of time: thousands alive."""
     start = rng.integers(0, n, n)
@@ -147,6 +153,7 @@ def nested(n: int, rng: np.random.Generator) -> Columns:
 KINDS: dict[str, Callable[[int, np.random.Generator], Columns]] = {
     kind.__name__: kind
     for kind in (
+        heavy,
         uniform,
         chords,
         together,

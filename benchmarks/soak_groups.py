@@ -3,11 +3,12 @@
     python -m benchmarks.soak_groups --instances 500
     python -m benchmarks.soak_groups --instances 0 --relatives 100
 
-Random networks of a few operators of all kinds are solved by trying every group in every cut, too;
-where timesteps are free each by the model of a group alone.  Relatives are networks of the catalog
-with a larger batch, less local memory, or other rules: there what some method proves is what the
-others are held against, and rules are never better.  Limits are of work, so that runs repeat.  One
-line a method with what it proved, and every disagreement.  Exit code 1 if there is any.
+Random networks of a few operators of all kinds, and structured ones, are solved by trying every
+group in every cut, too; where timesteps are free each by the model of a group alone.  Relatives are
+networks of the catalog with a larger batch, less local memory, or other rules: there what some
+method proves is what the others are held against, and rules are never better.  Limits are of work,
+so that runs repeat.  One line a method with what it proved, and every disagreement.  Exit code 1 if
+there is any.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.catalog import NETWORKS
 from stagepack.instances.groups.words import CHIP_NAMES, Order, Timesteps
 from stagepack.result import Result, Status
+from tests import structured
 from tests.formulations.groups.definitions import least, modelled
 from tests.heuristics.groups.definitions import placed
 from tests.instances.groups.networks import CHIP, networks
@@ -172,6 +174,8 @@ def main() -> int:
     given = parser.parse_args()
     soak = Soak()
     small = drawn(given.instances, given.seed) if given.instances else []
+    numbers = range(given.seed, given.seed + given.instances, structured.EVERY)
+    small += [structured.small("groups", number) for number in numbers]
     for number, whole in enumerate(small):
         soak.run(whole, number, optimum)
     for number, whole in enumerate(relatives(given.relatives, given.seed)):

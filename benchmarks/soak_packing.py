@@ -3,12 +3,12 @@
     python -m benchmarks.soak_packing --instances 10000 --seed 0 --jobs 2
 
 Planted packings, tight ones, ones whose optimum exceeds the load, and tiny ones with every option
-(tests/random_packings.py).  Exact methods must agree with one another, with what was planted and,
-where the instance is tiny, with trying everything; heuristics must not be better than the optimum;
-every bound must hold; at the optimum all must fit and a unit below nothing; what is merged where
-there is no room must fit if and only if it fits unmerged; proofs must replay, and none must prove
-more than the optimum.  One line a method with what it proved, every disagreement in full, as Python
-that rebuilds the instance.  Exit code 1 if there is any.
+(tests/random_packings.py), and structured ones.  Exact methods must agree with one another, with
+what was planted and, where the instance is tiny, with trying everything; heuristics must not be
+better than the optimum; every bound must hold; at the optimum all must fit and a unit below
+nothing; what is merged where there is no room must fit if and only if it fits unmerged; proofs must
+replay, and none must prove more than the optimum.  One line a method with what it proved, every
+disagreement in full, as Python that rebuilds the instance.  Exit code 1 if there is any.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.result import Result, Status
 from stagepack.solve import MethodInfo, methods, solve
-from tests.packing_cases import brute_force
+from tests import structured
+from tests.packing_cases import brute_force, sufficient_ceiling
 from tests.random_packings import FAMILIES, Case, as_python, case
 
 CHUNK = 25
@@ -49,6 +50,8 @@ LOCAL = ("anneal", "repair", "dive")
 LOCAL_SECONDS = 0.05
 CONFLICTS_EVERY = 5
 LIMIT = 60.0
+CEILING = 40
+"""Up to which all offsets of a structured instance are tried."""
 
 
 @dataclass
@@ -306,11 +309,18 @@ def searched(component: Component, capacity: int) -> bool:
     raise AssertionError
 
 
+def _lined(number: int) -> Case:
+    """Return a structured case."""
+    instance = structured.small("packing", number)
+    return Case("structured", instance, tiny=sufficient_ceiling(instance) <= CEILING)
+
+
 def trials(numbers: range, *, engines: bool = True) -> Tally:
     """Run the cases of some numbers."""
     tally = Tally()
     for number in numbers:
-        Trial(number, case(number), tally, engines=engines).run()
+        given = _lined(number) if number % structured.EVERY == 0 else case(number)
+        Trial(number, given, tally, engines=engines).run()
     return tally
 
 
@@ -356,7 +366,10 @@ def report(tally: Tally) -> None:
     print(
         f"with windows, unlike colocated buffers or pairs in place: {tally.counts['shapes', 'MET']}"
     )
-    print("families:", ", ".join(f"{name} {tally.families[name]}" for name in FAMILIES))
+    print(
+        "families:",
+        ", ".join(f"{name} {tally.families[name]}" for name in (*FAMILIES, "structured")),
+    )
     print(
         f"windows above the load: {tally.counts['windows', 'BOUNDS']}; irreducible conflicts: "
         f"{tally.counts['conflict', 'IRREDUCIBLE']}, others {tally.counts['conflict', 'FOUND']}, "

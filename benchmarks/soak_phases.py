@@ -2,9 +2,10 @@
 
     python -m benchmarks.soak_phases --instances 2000 --seed 0
 
-Tiny instances with every feature at random (training, policies, skips, modes, I/O tiles, free
-microbatches, sharding, prefetching, budgets, several recomputations); one line a method with what
-it proved, and every disagreement in full.  Exit code 1 if there is any.
+Tiny instances, some of them structured, the others with every feature at random (training,
+policies, skips, modes, I/O tiles, free microbatches, sharding, prefetching, budgets, several
+recomputations); one line a method with what it proved, and every disagreement in full.  Exit code 1
+if there is any.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 from stagepack.errors import StagepackError
 from stagepack.result import Status
 from stagepack.solve import methods, solve
+from tests import structured
 from tests.random_phases import brute_force, random_phases
 
 
@@ -51,6 +53,8 @@ def soak(instances: int, seed: int, layers: int, most: int, engines_every: int) 
     wrong = skipped = 0
     for number in range(seed, seed + instances):
         instance = random_phases(number, layers=(1, layers))
+        if number % structured.EVERY == 0:
+            instance = structured.small("phases", number)
         try:
             best, _ = brute_force(instance, most)
         except OverflowError:

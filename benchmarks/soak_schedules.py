@@ -3,12 +3,12 @@
     python -m benchmarks.soak_schedules --instances 5000 --seed 0 --jobs 2
     python -m benchmarks.soak_schedules --bounds --instances 5000
 
-Instances with every option (tests/random_schedules.py), some with all times multiplied, so that
-units matter.  Exact methods must agree with trying every order of operations; rules and searches
-must not be better than the optimum; bounds must hold, also below the optimum with a start in hand;
-what is infeasible must be called so with a reason, and the limits that the reason names must do.
-One line a method with what it proved, every disagreement in full, as Python that rebuilds the
-instance.  Exit code 1 if there is any.
+Instances with every option (tests/random_schedules.py), and structured ones, some with all times
+multiplied, so that units matter.  Exact methods must agree with trying every order of operations;
+rules and searches must not be better than the optimum; bounds must hold, also below the optimum
+with a start in hand; what is infeasible must be called so with a reason, and the limits that the
+reason names must do.  One line a method with what it proved, every disagreement in full, as Python
+that rebuilds the instance.  Exit code 1 if there is any.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ from stagepack.methods.schedule.explain import sufficient_memory
 from stagepack.progress import Progress
 from stagepack.result import Result, Status, Termination
 from stagepack.solve import MethodInfo, methods, solve
-from tests.random_schedules import best, random_schedule
+from tests import structured
+from tests.random_schedules import best, number_of_orders, random_schedule
 
 CHUNK = 25
 SEARCHES = ("greedy", "modulo")
@@ -53,6 +54,8 @@ SEARCHES = ("greedy", "modulo")
 SEARCH_EVERY = 10
 SEARCH_SECONDS = 0.05
 LIMIT = 60.0
+MOST = 1500
+"""Orders of devices, of a structured instance."""
 WINDOWED = 3.0
 """Seconds of work for windows of an instance whose bounds are attacked."""
 PROVING = 0.3
@@ -78,8 +81,11 @@ class Tally:
 
 
 def case(number: int) -> PipelineSchedule:
-    """Return the instance of a number: a random one, all its times multiplied."""
+    """Return the instance of a number, all its times multiplied: random, or structured."""
     instance = random_schedule(number)
+    if number % structured.EVERY == 0:
+        lined = structured.small("schedule", number)
+        instance = lined if number_of_orders(lined, MOST) <= MOST else instance
     factor = FACTORS[number % len(FACTORS)]
     times = {name: getattr(instance, name) for name in COLUMNS}
     return instance.replace(**{k: v * factor for k, v in times.items() if v is not None})

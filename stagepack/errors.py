@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TypeVar
 
 LONGEST = 500  # characters of one part of a message
 
@@ -52,12 +54,12 @@ LISTED = 40
 """Words that a remedy lists at most."""
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
+def suggest(word: object, known: Iterable[str]) -> str:
     """Return a remedy that names the nearest of the `known` words, or the first of them, if any."""
     known = list(known)
     if not known:
         return "there is none to choose"
-    near = get_close_matches(word, known, n=3, cutoff=0.5)
+    near = get_close_matches(str(word), known, n=3, cutoff=0.5)
     if near:
         return "did you mean " + " or ".join(near) + "?"
     more = [f"... ({len(known):,} in all)"] if len(known) > LISTED else []
@@ -108,5 +110,20 @@ def _rebuild_input_error(problem: str, file: str, field: str, remedy: str) -> In
     return InputError(problem, file=file, field=field, remedy=remedy)
 
 
+ErrorT = TypeVar("ErrorT", bound=BaseException)
+
+
+def carrying(error: ErrorT, found: object) -> ErrorT:
+    """Return an exception that ended a run, with what the run had found as `partial_result`."""
+    error.add_note("what was found by then is the attribute partial_result of this exception")
+    with contextlib.suppress(AttributeError):  # a class may allow no attributes
+        setattr(error, "partial_result", found)  # noqa: B010  exceptions declare none
+    return error
+
+
 class CheckError(StagepackError):
     """A solution fails its check, or bounds contradict each other: a bug in Stagepack."""
+
+
+class ContradictionError(CheckError):
+    """No solution is said to exist although a valid one is known; an engine's word is dropped."""

@@ -59,6 +59,8 @@ class Interruptible:
             raise KeyboardInterrupt
 
     def _signal_after(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()  # it would come after the run
         self._timer = threading.Timer(seconds, signal.raise_signal, (signal.SIGINT,))
         self._timer.daemon = True
         self._timer.start()

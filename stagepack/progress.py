@@ -17,7 +17,8 @@ from typing import Generic, TypeVar
 
 from stagepack import memory
 from stagepack.contracts import Number, SolutionT
-from stagepack.errors import CheckError
+from stagepack.errors import CheckError, ContradictionError
+from stagepack.evidence import SEARCHED, Evidence, Proof
 from stagepack.result import Event, EventKind, Status, Termination, Trace, relative_gap, slack
 
 WholeT = TypeVar("WholeT")
@@ -139,6 +140,11 @@ class Progress(Generic[SolutionT]):
         Of solutions of equal objective the one with the least of this is kept.
     by_clock : bool
         Whether the clock may say when something is told; else equal runs tell, and stop, alike.
+
+    Attributes
+    ----------
+    failure : BaseException or None
+        What `on_incumbent` or `on_bound` raised, which ends the run; nothing is told after it.
     """
 
     def __init__(
@@ -171,6 +177,7 @@ class Progress(Generic[SolutionT]):
         self._interrupted = False
         self._closed = False
         self._stopped: Termination | None = None
+        self.failure: BaseException | None = None
         self._clock: Callable[[], float] | None = None
         self._offered = self._started
         self._checking = 0.0
@@ -180,6 +187,11 @@ class Progress(Generic[SolutionT]):
         self.objective: Number | None = None
         self.bound: Number | None = None
         self.bound_source = ""
+        self.evidence: Evidence | None = None  # why the bound holds, or why nothing is feasible
+        self.contradictions: list[str] = []  # what engines said of it that is known to be false
+        self._sure: tuple[Number | None, str, Evidence | None] = (None, "", None)
+        """The best bound of no engine."""
+        self._distrusted: set[str] = set()
         self.infeasible_reason: str | None = None
         self.reason = ""
         self.engine = ""
@@ -304,14 +316,27 @@ class Progress(Generic[SolutionT]):
                 if objective == self.objective:
                     self._prefer(solution)
                 return False, ()
+            told = self.evidence is not None and self.evidence.proof is Proof.ENGINE
+            if told and self._contradict(objective, self.bound):
+                self.disbelieve(
+                    self.bound_source, f"proved a bound above {objective:,}, a valid one"
+                )
             self._require_consistent(objective, self.bound, source)
             self.solution, self.objective, self._second = solution, objective, None
             self.trace.events.append(Event(self.elapsed, EventKind.INCUMBENT, objective, source))
             bound = self.bound
         log.debug("%.3fs incumbent %s (%s)", self.elapsed, objective, source)
-        if self._on_incumbent is not None:
-            self._on_incumbent(solution, objective, bound)
+        self._tell(self._on_incumbent, solution, objective, bound)
         return True, ()
+
+    def _tell(self, called: Callable[..., None] | None, *news: object) -> None:
+        if called is None or self.failure is not None:
+            return
+        try:
+            called(*news)
+        except BaseException as error:
+            self.failure = error
+            raise
 
     def _prefer(self, solution: SolutionT) -> None:
         """Keep a solution of equal objective if it has less of the secondary one."""
@@ -323,30 +348,58 @@ class Progress(Generic[SolutionT]):
         if second < self._second:
             self.solution, self._second = solution, second
 
-    def raise_bound(self, bound: Number | None, source: str) -> None:
-        """Record that no solution is better than `bound`, if that is news."""
+    def raise_bound(self, bound: Number | None, source: str, evidence: Evidence = SEARCHED) -> None:
+        """Record that no solution is better than a bound, if that is news.
+
+        An equal bound is news where more can be seen of its evidence: then this is kept.  An engine
+        whose word a valid solution contradicts, before or later, is believed no more, and all its
+        bounds are dropped.
+
+        Parameters
+        ----------
+        bound : int or float or None
+            None and infinities are no news.
+        source : str
+            How it was proved.
+        evidence : Evidence
+            What of it can be verified by others.
+        """
         if bound is None or not math.isfinite(bound):
             return
         with self._lock:
-            if self._closed or (self.bound is not None and bound <= self.bound):
+            if self._closed or source in self._distrusted:
+                return
+            claimed = evidence.proof is Proof.ENGINE
+            sure = self._sure[0]
+            if not claimed and (sure is None or bound > sure):
+                self._sure = bound, source, evidence
+            if self.bound is not None and bound < self.bound:
+                return
+            if bound == self.bound:
+                if self.evidence is not None and evidence.rank < self.evidence.rank:
+                    self.bound_source, self.evidence = source, evidence
+                return
+            if claimed and self._contradict(self.objective, bound):
+                self.disbelieve(source, f"proved a bound above {self.objective:,}, a valid one")
                 return
             self._require_consistent(self.objective, bound, source)
-            self.bound, self.bound_source = bound, source
+            self.bound, self.bound_source, self.evidence = bound, source, evidence
             self.trace.events.append(Event(self.elapsed, EventKind.BOUND, bound, source))
         log.debug("%.3fs bound %s (%s)", self.elapsed, bound, source)
-        if self._on_bound is not None:
-            self._on_bound(bound, source)
+        self._tell(self._on_bound, bound, source)
 
     def confirm_warm_start(self, value: Number, source: str) -> None:
         """Record that an engine took the solution it was given, worth `value`, as its first."""
         with self._lock:
             self.trace.events.append(Event(self.elapsed, EventKind.WARM_START, value, source))
 
-    def prove_infeasible(self, reason: str) -> None:
-        """Record that the instance has no solution, and why."""
+    def prove_infeasible(self, reason: str, evidence: Evidence = SEARCHED) -> None:
+        """Record that the instance has no solution, why, and what shows it."""
         if self.solution is not None:
-            raise CheckError(f"called infeasible although a valid solution is known: {reason}")
-        self.infeasible_reason = reason
+            raise ContradictionError(
+                f"called infeasible although a valid solution is known: {reason}"
+            )
+        self.infeasible_reason, self.evidence = reason, evidence
 
     def close(self) -> None:
         """Take nothing more, whatever a late thread still offers: the result is being read."""
@@ -356,17 +409,44 @@ class Progress(Generic[SolutionT]):
     def _require_consistent(
         self, objective: Number | None, bound: Number | None, source: str
     ) -> None:
-        if objective is None or bound is None:
-            return
-        if bound > objective + self._slack(objective):
+        if self._contradict(objective, bound):
             raise CheckError(
                 f"{source}: the bound {bound:,} exceeds the value {objective:,} of a valid solution"
             )
 
+    def _contradict(self, objective: Number | None, bound: Number | None) -> bool:
+        """Whether a bound says that a solution of some value cannot be."""
+        if objective is None or bound is None:
+            return False
+        return bound > objective + self._slack(objective)
+
+    def disbelieve(self, source: str, said: str) -> None:
+        """Report what an engine said that cannot be true, and drop all its bounds.
+
+        Parameters
+        ----------
+        source : str
+            The engine, as it calls itself in :meth:`raise_bound`.
+        said : str
+        """
+        with self._lock:
+            self._distrusted.add(source)
+            self.trace.events = [
+                event
+                for event in self.trace.events
+                if event.kind != EventKind.BOUND or event.source != source
+            ]
+            if self.bound_source == source:
+                self.bound, self.bound_source, self.evidence = self._sure
+            note = f"{source} {said}: it is not believed, and its bounds are dropped"
+            if note not in self.contradictions:
+                self.contradictions.append(note)
+        log.warning("%s", note)
+
     @property
     def interrupted(self) -> bool:
-        """Whether the run was asked to end."""
-        return self._interrupted
+        """Whether the run was asked to end, by an exception of a callback or otherwise."""
+        return self._interrupted or self.failure is not None
 
     def interrupt(self) -> None:
         """Ask the run to end with what it has (Ctrl-C, or a caller's own thread)."""
@@ -390,7 +470,7 @@ class Progress(Generic[SolutionT]):
 
     def stop_reason(self) -> Termination | None:
         """Return why the run should stop now, or None if it should go on."""
-        if self._interrupted:
+        if self.interrupted:
             return Termination.INTERRUPTED
         if self.proved:
             return Termination.PROVED
@@ -435,7 +515,7 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
     ----------
     whole : Progress
         The other one; setup of the part counts as its own.
-    evaluate, check, time_limit, on_bound, secondary
+    evaluate, check, time_limit, tolerance, on_bound, secondary
         As for :class:`Progress`.
     polishing : bool
         Whether it goes on where nothing is left to find of the other one: it ends with its clock
@@ -449,6 +529,7 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
         check: Callable[[SolutionT], tuple[object, ...]],
         *,
         time_limit: float | None = None,
+        tolerance: float = 0.0,
         on_bound: Callable[[Number, str], None] | None = None,
         secondary: Callable[[SolutionT], Number] | None = None,
         polishing: bool = False,
@@ -457,6 +538,7 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
             evaluate,
             check,
             time_limit=time_limit,
+            tolerance=tolerance,
             on_bound=on_bound,
             secondary=secondary,
             by_clock=whole.by_clock,
@@ -480,6 +562,11 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
         """Note that the run starts from what it was given, and so does the whole."""
         super().take_start()
         self.whole.take_start()
+
+    def disbelieve(self, source: str, said: str) -> None:
+        """Report, of the whole run as well, what an engine said that cannot be true."""
+        super().disbelieve(source, said)
+        self.whole.disbelieve(source, said)
 
     def _count_setup(self, seconds: float) -> None:
         super()._count_setup(seconds)

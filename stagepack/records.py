@@ -24,6 +24,7 @@ RECORDS: JsonObject = {
     "runtime": Seconds,
     "setup_time": Seconds,
     "bound_source": str | None,
+    "evidence": JsonObject,
     "reason": str | None,
     "instance_fields": JsonObject,
     "options": JsonObject,

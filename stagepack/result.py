@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 from stagepack import files
 from stagepack.contracts import FoundT, Instance, JsonObject, Number
 from stagepack.errors import InputError
+from stagepack.evidence import Evidence, Proof
 from stagepack.shown import Shown, dataframe, presenter
 
 if TYPE_CHECKING:
@@ -144,6 +145,12 @@ class Result(Shown, Generic[FoundT]):
         A safe lower bound on the objective of every solution.
     bound_source : str
         How the bound was proved.
+    proof : Proof or None
+        What kind of proof that is, or for INFEASIBLE that of there being no solution: `witness`,
+        `dual` and `log` can be verified without the solver, by :func:`stagepack.check_result`;
+        `search` is a search of ours that tried everything, and `engine` the word of an engine.
+    evidence : dict
+        What the verifier needs, as plain JSON data; empty for the last two.
     solution : object or None
         The best solution found; its checker found no violation.  Declared as ``FoundT | Any``,
         so that type checkers know its fields and do not ask for a None check at every use.
@@ -171,6 +178,8 @@ class Result(Shown, Generic[FoundT]):
     objective: Number | None = None
     bound: Number | None = None
     bound_source: str = ""
+    proof: Proof | None = None
+    evidence: JsonObject = field(default_factory=dict)
     solution: FoundT | Any = None
     method: str = ""
     engine: str = ""
@@ -208,6 +217,12 @@ class Result(Shown, Generic[FoundT]):
         Found when asked for, as it costs more than many a run; a pickle keeps it.
         """
         return {} if self.problem is None else dict(self.problem.fingerprints)
+
+    def because(self, evidence: Evidence | None) -> Self:
+        """Take why the bound holds, or why nothing is feasible; return the result."""
+        if evidence is not None:
+            self.proof, self.evidence = evidence.proof, evidence.data
+        return self
 
     def of(self, instance: Instance) -> Self:
         """Attach the instance, for prints, pictures and tables; return the result."""
@@ -252,6 +267,8 @@ class Result(Shown, Generic[FoundT]):
             "objective": self.objective,
             "bound": self.bound,
             "bound_source": self.bound_source or None,
+            "proof": self.proof,
+            "evidence": self.evidence,
             "gap": self.gap,
             "method": self.method,
             "engine": self.engine or None,
@@ -297,6 +314,8 @@ class Result(Shown, Generic[FoundT]):
             solution=solution,
             kind=given["problem"],
             bound_source=given["bound_source"] or "",
+            proof=None if given.get("proof") is None else Proof(given["proof"]),
+            evidence=given.get("evidence") or {},
             engine=given["engine"] or "",
             reason=given["reason"] or "",
             trace=Trace([Event(**event) for event in given["trace"]]),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import importlib.metadata
 import inspect
+import logging
 import math
 import numbers
 import platform
@@ -15,11 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stagepack import kinds, solvers
 from stagepack.contracts import Instance, InstanceOf, JsonObject, Number, Solution, SolutionT
-from stagepack.errors import InputError, suggest
+from stagepack.errors import InputError, carrying, suggest
+from stagepack.evidence import VERIFIABLE
 from stagepack.instances.problem import PROBLEMS
 from stagepack.interrupts import Interruptible
 from stagepack.methods import AnyMethod, Settings
-from stagepack.progress import Progress
+from stagepack.progress import Progress, Stopped
 from stagepack.result import Result, Status, Termination
 from stagepack.shown import Shown, dataframe, some
 
@@ -31,12 +34,15 @@ if TYPE_CHECKING:
     from stagepack.instances.packing import PackingSolution
 
 T = TypeVar("T")
+NumberT = TypeVar("NumberT", bound=float | None)
+
+log = logging.getLogger("stagepack")
 
 REGISTRY: kinds.ByKind[tuple[AnyMethod, ...]] = kinds.ByKind(
     lambda kind: kinds.part(kind, "methods").METHODS
 )
 LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
-OPTIONS = {"deterministic": False}
+OPTIONS = {"deterministic": False, "proof": False}
 NOTHING = {
     Termination.TIME_LIMIT: "time was over before anything that fits was found",
     Termination.INTERRUPTED: "it was interrupted before anything that fits was found",
@@ -142,12 +148,17 @@ def solve(
         For the engines and for what is drawn at random; on one thread equal seeds give equal
         answers.
     on_incumbent : callable, optional
-        Called with (solution, objective, bound) at each improvement.
+        Called with (solution, objective, bound) at each improvement, possibly from another thread.
+        What it raises ends the run and comes out of it, whatever the engine; what was found by then
+        is the attribute `partial_result` of the exception.  KeyboardInterrupt ends it as Ctrl-C
+        does: the result is returned.
     on_bound : callable, optional
-        Called with (bound, source) at each better bound, possibly from another thread.
+        Called with (bound, source) at each better bound; otherwise like `on_incumbent`.
     options : dict, optional
         ``{"deterministic": True}`` limits engines and searches by work (about
         `time_limit` seconds' worth) instead of the clock, so that limited runs repeat exactly.
+        ``{"proof": True}`` spends what is left of the time on evidence that others can verify,
+        where a bound rests on a search or an engine.
 
     Returns
     -------
@@ -161,6 +172,8 @@ def solve(
         For arguments that cannot be used; the message names them.
     CheckError
         When a method's solution fails the instance's checker (a bug).
+    Exception
+        Whatever `on_incumbent` or `on_bound` raises.
     """
     chosen = require_method(_kind(instance), method)
     if objective is not None:
@@ -185,8 +198,15 @@ def solve(
         secondary=getattr(instance, "secondary", None),
         by_clock=not settings.deterministic,
     )
-    with Interruptible(progress):
-        chosen.run(instance, progress, settings)
+    try:
+        with Interruptible(progress):
+            with contextlib.suppress(Stopped):
+                chosen.run(instance, progress, settings)
+            _strengthen(instance, progress, settings)
+    except BaseException as error:
+        if progress.failure is None:
+            raise
+        log.debug("a callback has ended the run: %s", error)
     progress.close()
     run = {
         "method": method,
@@ -200,7 +220,26 @@ def solve(
         "seed": seed,
         "options": dict(options or {}),
     }
-    return _result(instance, progress, run)
+    result = _result(instance, progress, run)
+    if progress.failure is None or isinstance(progress.failure, KeyboardInterrupt):
+        return result
+    raise carrying(progress.failure, result)
+
+
+def _strengthen(
+    instance: InstanceOf[SolutionT], progress: Progress[SolutionT], settings: Settings
+) -> None:
+    """Look for evidence that can be verified, where the proof at hand is none."""
+    found = progress.evidence
+    look = getattr(kinds.part(instance.kind, "methods"), "strengthen", None)
+    if look is None or found is None or found.proof in VERIFIABLE or progress.interrupted:
+        return
+
+    def keep_going() -> bool:
+        return progress.remaining > 0 and not progress.interrupted
+
+    if progress.proved or settings.proof:
+        look(instance, progress, settings, keep_going)
 
 
 def _goal(instance: Instance) -> Number | None:
@@ -220,7 +259,8 @@ def _result(
     reason = progress.infeasible_reason or progress.reason
     if status is Status.UNKNOWN and not reason:
         reason = NOTHING[termination]
-    said = [reason, getattr(instance, "proviso", ""), _unused_start(progress, run)]
+    said = [reason, *progress.contradictions]
+    said += [getattr(instance, "proviso", ""), _unused_start(progress, run)]
     result: Result[SolutionT] = Result(
         status=status,
         termination=termination,
@@ -241,7 +281,7 @@ def _result(
         versions=versions(),
         trace=progress.trace,
     )
-    return result.of(instance)
+    return result.because(progress.evidence).of(instance)
 
 
 def _unused_start(progress: Progress[SolutionT], run: JsonObject) -> str:
@@ -443,10 +483,10 @@ def _settings(
     options: Mapping[str, object] | None,
 ) -> Settings:
     require_time(time_limit)
-    _number(target, "target", "a number, or None")
+    require_number(target, "target", "a number, or None")
     if gap is None:
         raise InputError("None", field="gap", remedy="give a number >= 0")
-    _number(gap, "gap", "a number >= 0", least=0)
+    require_number(gap, "gap", "a number >= 0", least=0)
     for value, name, least in ((threads, "threads", 1), (seed, "seed", 0)):
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**31:
             raise InputError(
@@ -467,6 +507,7 @@ def _settings(
         seed=seed,
         deterministic=measured and by_work,
         time_limit=time_limit,
+        proof=bool((options or {}).get("proof")),
     )
 
 
@@ -501,9 +542,7 @@ def _require_fitting(engine: str, method: AnyMethod) -> None:
 
 def require_time(limit: float | None) -> float | None:
     """Refuse, by name, a time limit that is no positive number of seconds nor None; return it."""
-    own = plain(limit)
-    _number(own, "time_limit", "a positive number of seconds, or None", least=1e-9)
-    return own
+    return require_number(limit, "time_limit", "a positive number of seconds, or None", least=1e-9)
 
 
 def plain(value: T) -> T:
@@ -514,12 +553,26 @@ def plain(value: T) -> T:
     return value
 
 
-def _number(value: object, name: str, wanted: str, least: float = -math.inf) -> None:
-    if value is None:
-        return
-    real = isinstance(value, int | float) and least <= value < math.inf
-    if not real or isinstance(value, bool):
+def require_number(value: NumberT, name: str, wanted: str, least: float = -math.inf) -> NumberT:
+    """Refuse, by name, what is no number of at least `least`, nor None; return it as Python's own.
+
+    Parameters
+    ----------
+    value : object
+    name : str
+    wanted : str
+        What a remedy asks for.
+    least : float
+
+    Raises
+    ------
+    InputError
+    """
+    own = plain(value)
+    real = isinstance(own, int | float) and least <= own < math.inf
+    if own is not None and (not real or isinstance(own, bool)):
         raise InputError(f"{value!r}", field=name, remedy=f"give {wanted}")
+    return own
 
 
 def _require_callable(**callbacks: object) -> None:

@@ -15,12 +15,17 @@ import numpy as np
 
 from stagepack.instances.graph import GraphPartition, Objective
 from stagepack.instances.graph.levels import table_of
+from tests import wide_figures
 
 OBJECTIVES = tuple(Objective)
 
 
-def random_instance(rng: np.random.Generator, nodes: int, **options: Any) -> GraphPartition:
+def random_instance(
+    rng: np.random.Generator, nodes: int, *, wide: bool = False, **options: Any
+) -> GraphPartition:
     """Return a graph of so many nodes; what is not given as an option is drawn.
+
+    `wide`: with figures that strain what engines compute exactly (:mod:`.wide_figures`).
 
     Colours, backward nodes, memory and stashes, CPUs, unlike speeds and links, every objective,
     several consumers, several tensors a node, fractions, fixed orders, no empty devices.
@@ -32,7 +37,12 @@ def random_instance(rng: np.random.Generator, nodes: int, **options: Any) -> Gra
     k, cpus = int(options.get("accelerators", k)), int(options.get("cpus", cpus))
     unit = float(rng.choice([1, 1, 0.25, 0.1, 1 / 7]))  # whole, with and without a common unit
 
+    style = wide_figures.style_of(rng) if wide else ""
+    factor = int(rng.choice([1, 10**3, 10**6, 10**9])) if wide else 1
+
     def figures(high: int, size: Any) -> Any:
+        if wide:
+            return wide_figures.figures(rng, size, style)
         values = rng.integers(0, high, size)
         return values if unit == 1 else values * unit
 
@@ -44,7 +54,7 @@ def random_instance(rng: np.random.Generator, nodes: int, **options: Any) -> Gra
         "contiguous": rng.random() < 0.8,
         "empty_devices": k + cpus > nodes or rng.random() < 0.7,
         "bandwidth": int(rng.choice([1, 1, 2, 3])),
-        "memory": rng.integers(0, 20, nodes),
+        "memory": wide_figures.nbytes(rng, nodes, 20, factor),
         "name": f"random-{nodes}",
     }
     drawn.update(_tensors(rng, nodes, figures))
@@ -58,26 +68,27 @@ def random_instance(rng: np.random.Generator, nodes: int, **options: Any) -> Gra
         drawn["backward"] = np.arange(nodes) >= rng.integers(1, nodes + 1)
         drawn["colour"] = rng.integers(-1, max(1, nodes // 2), nodes)
     if rng.random() < 0.5:
-        drawn["capacity"] = int(rng.integers(15, 20 + 12 * nodes // max(1, k)))
+        drawn["capacity"] = factor * int(rng.integers(15, 20 + 12 * nodes // max(1, k)))
         if rng.random() < 0.5:
-            drawn["stash"] = rng.integers(0, 8, nodes)
+            drawn["stash"] = wide_figures.nbytes(rng, nodes, 8, factor)
             drawn["microbatches"] = int(rng.integers(1, 5))
     if alike:
-        drawn["parameters"] = rng.integers(0, 12, nodes)
+        drawn["parameters"] = wide_figures.nbytes(rng, nodes, 12, factor)
     else:
-        drawn.update(_unlike(rng, k, cpus, "capacity" in drawn))
+        drawn.update(_unlike(rng, k, cpus, factor if "capacity" in drawn else 0, wide))
     return GraphPartition.from_arrays(**{"time": figures(30, nodes), **drawn, **options})
 
 
-def _unlike(rng: np.random.Generator, k: int, cpus: int, limited: bool) -> dict[str, Any]:
-    """Return speeds, memories and links that differ, or not."""
+def _unlike(rng: np.random.Generator, k: int, cpus: int, factor: int, wide: bool) -> dict[str, Any]:
+    """Return speeds, memories (in multiples of `factor`, 0 for none) and links, alike or not."""
     found: dict[str, Any] = {}
     if rng.random() < 0.3:
-        found["speeds"] = rng.choice([1, 2, 0.5], k)
-    if limited and rng.random() < 0.3:
-        found["capacity"] = rng.integers(15, 90, k)
+        found["speeds"] = rng.choice([1, 2, 4, 0.5, 3] if wide else [1, 2, 0.5], k)
+    if factor and rng.random() < 0.3:
+        found["capacity"] = factor * rng.integers(15, 90, k)
     if rng.random() < 0.2:
-        found["bandwidth"] = rng.choice([1, 2, 4], (k + cpus, k + cpus))
+        paces = [1, 2, 4, 8, 0.5] if wide else [1, 2, 4]
+        found["bandwidth"] = rng.choice(paces, (k + cpus, k + cpus))
         if k + cpus > 2 and found["bandwidth"][0, 0] > 1:  # pairs of devices, and pairs of pairs
             found["bandwidth"] = table_of([(2, 4), (2, int(rng.choice([1, 3])))], k + cpus)
     return found

@@ -11,13 +11,27 @@ import numpy as np
 from stagepack.contracts import Number
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, Device, Link
+from tests import wide_figures
 
 OBJECTIVES = tuple(Objective)
 
 
-def random_instance(seed: int, *, largest_n: int = 6, largest_k: int = 3) -> PipelinePartition:
-    """Return an instance of at most `largest_n` layers and `largest_k` devices, options drawn."""
-    draw = np.random.default_rng(seed)
+def random_instance(
+    seed: int, *, largest_n: int = 6, largest_k: int = 3, wide: bool = False
+) -> PipelinePartition:
+    """Return an instance of at most `largest_n` layers and `largest_k` devices, options drawn.
+
+    `wide`: with figures that strain what engines compute exactly (:mod:`.wide_figures`).
+    """
+    draw = np.random.default_rng([seed, 1] if wide else seed)
+    style = wide_figures.style_of(draw) if wide else ""
+    factor = int(draw.choice([1, 10**3, 10**6, 10**9])) if wide else 1
+
+    def nbytes(high: int, size: Any, low: int = 0) -> Any:
+        if not wide:
+            return draw.integers(low, high, size)
+        return np.maximum(low, wide_figures.nbytes(draw, size, high, factor))
+
     n, k = int(draw.integers(1, largest_n + 1)), int(draw.integers(1, largest_k + 1))
     fewer = k > n or draw.random() < 0.4
     floats = draw.random() < 0.15
@@ -26,14 +40,16 @@ def random_instance(seed: int, *, largest_n: int = 6, largest_k: int = 3) -> Pip
         "fewer_stages": fewer,
         "free_order": draw.random() < 0.35,
         "host_transfer": draw.random() < 0.4,
-        "in_bytes": draw.integers(0, 60, n + 1),
-        "out_bytes": draw.integers(0, 60, n + 1),
+        "in_bytes": nbytes(60, n + 1),
+        "out_bytes": nbytes(60, n + 1),
         "name": f"random-{seed}",
     }
     unit = int(draw.choice([1, 1, 6, 1000]))
     divisor = float(draw.choice([8, 7]))  # with and without a common unit
 
     def cycles(shape: Any) -> Any:
+        if wide:
+            return wide_figures.figures(draw, shape, style)
         values = draw.integers(0, 25, shape) * unit
         return values / divisor + 0.1 if floats else values
 
@@ -42,18 +58,18 @@ def random_instance(seed: int, *, largest_n: int = 6, largest_k: int = 3) -> Pip
             training=True,
             microbatches=int(draw.integers(1, 5)),
             backward=cycles(n),
-            stash=draw.integers(0, 12, n),
+            stash=nbytes(12, n),
         )
     if draw.random() < 0.4:
-        options["exclusive"] = {"weights": draw.integers(0, 30, n), "code": draw.integers(0, 9, n)}
+        options["exclusive"] = {"weights": nbytes(30, n), "code": nbytes(9, n)}
     if draw.random() < 0.4:
         options["shared"] = {
-            f"key{q}": (int(draw.integers(1, 40)), draw.choice(n, int(draw.integers(1, n + 1))))
+            f"key{q}": (int(nbytes(40, None, 1)), draw.choice(n, int(draw.integers(1, n + 1))))
             for q in range(int(draw.integers(1, 4)))
         }
     if draw.random() < 0.4:
-        options["temporary"] = draw.integers(0, 30, n)
-        options["carry"] = draw.integers(0, 10, n)
+        options["temporary"] = nbytes(30, n)
+        options["carry"] = nbytes(10, n)
     if draw.random() < 0.25 and n > 2:
         first = int(draw.integers(0, n - 1))
         options["variables"] = [("v", first, int(draw.integers(first, n)))]
@@ -68,26 +84,39 @@ def random_instance(seed: int, *, largest_n: int = 6, largest_k: int = 3) -> Pip
     if draw.random() < 0.15:
         options["compute_table"] = cycles((k, n + 1, n + 1) if per_device else (n + 1, n + 1))
     if draw.random() < 0.12:
-        options["memory_table"] = draw.integers(
-            0, 90, (k, n + 1, n + 1) if per_device else (n + 1, n + 1)
-        )
-    forward, cluster = cycles(n), random_cluster(draw, k)
+        options["memory_table"] = nbytes(90, (k, n + 1, n + 1) if per_device else (n + 1, n + 1))
+    forward, cluster = cycles(n), random_cluster(draw, k, factor, wide)
     if options.get("training"):
         options["backward_transfers"] = draw.random() < 0.5
     return PipelinePartition.from_arrays(forward, cluster=cluster, **options)
 
 
-def random_cluster(draw: np.random.Generator, k: int) -> Cluster:
-    """Return k devices: alike, or of two or three kinds of memory, speed and links."""
+def random_cluster(
+    draw: np.random.Generator, k: int, factor: int = 1, wide: bool = False
+) -> Cluster:
+    """Return k devices: alike, or of two or three kinds of memory, speed and links.
+
+    Parameters
+    ----------
+    draw : Generator
+    k : int
+    factor : int
+        What bytes are multiplied by.
+    wide : bool
+        Whether speeds and links may be far apart.
+    """
+    speeds, links = ([1, 1, 2, 1.5, 0.7], [1.0, 2.5])
+    if wide:
+        speeds, links = ([1, 1, 2, 4, 0.5, 0.1, 3, 1.7], [0.5, 1.0, 2.5, 7.0])
 
     def link() -> Link | None:
         if draw.random() < 0.3:
             return None
-        return Link(GBps=float(draw.choice([1.0, 2.5])), idle=int(draw.integers(0, 12)))
+        return Link(GBps=float(draw.choice(links)), idle=int(draw.integers(0, 12)))
 
     def device() -> Device:
-        memory = None if draw.random() < 0.3 else int(draw.integers(30, 160))
-        speed = draw.choice([1, 1, 2, 1.5, 0.7]).item()
+        memory = None if draw.random() < 0.3 else factor * int(draw.integers(30, 160))
+        speed = draw.choice(speeds).item()
         return Device(memory=memory, speed=speed, recv=link(), send=link())
 
     kinds = [device() for _ in range(int(draw.integers(1, 4)))]

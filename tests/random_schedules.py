@@ -29,7 +29,7 @@ def random_schedule(seed: int, *, most_orders: int = 1500, **fixed: Any) -> Pipe
     draw = np.random.default_rng(seed)
     while True:
         instance = _draw(draw, seed, fixed)
-        if _number_of_orders(instance, most_orders) <= most_orders:
+        if number_of_orders(instance, most_orders) <= most_orders:
             return instance
 
 
@@ -200,7 +200,8 @@ def orders_of(instance: PipelineSchedule, device: int) -> Iterator[tuple[Op, ...
     return extend(0)
 
 
-def _number_of_orders(instance: PipelineSchedule, most: int) -> int:
+def number_of_orders(instance: PipelineSchedule, most: int) -> int:
+    """Return how many orders devices have together; where that is above `most`, more than that."""
     number = 1
     free = instance.replace(limit=None)
     for device in range(instance.d):

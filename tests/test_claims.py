@@ -11,6 +11,7 @@ import pytest
 
 import stagepack as sp
 from stagepack.claims import Verdict
+from stagepack.evidence import VERIFIABLE
 from stagepack.instances.fields import fields_of
 from tests.cli.shell import run
 
@@ -105,7 +106,8 @@ def test_what_solve_writes_is_true(name: str) -> None:
     verdicts = {claim.name: str(claim.verdict) for claim in found.claims}
     for claim in ("digest", "problem", "objective_name", "violations", "objective", "gap"):
         assert verdicts[claim] == "confirmed", claim
-    assert verdicts["bound"] == verdicts["trace"] == "unverified"
+    assert verdicts["trace"] == "unverified"
+    assert (verdicts["bound"] == "confirmed") == (true(name)["proof"] in VERIFIABLE)
     assert found.to_dict()["claims"][0].keys() == {
         "claim", "claimed", "recomputed", "verdict", "detail"
     }  # fmt: skip
@@ -186,14 +188,15 @@ def test_solving_again_judges_bounds_and_proofs() -> None:
     lied = {**sp.solve(loose, "dp").to_dict(), "trace": []}
     lied |= {"solution": {"boundaries": [0, 1, 5], "devices": [0, 1]}, "objective": 14}
     lied |= {"bound": 14, "gap": 0.0, "status": "OPTIMAL"}
+    assert verdict(sp.check_result(loose, lied), "proof") is Verdict.FALSE
+    lied |= {"proof": "search", "evidence": {}}
     file_alone = sp.check_result(loose, lied)
     assert file_alone.valid
     assert verdict(file_alone, "bound") is verdict(file_alone, "status") is Verdict.UNVERIFIED
     again = sp.check_result(loose, lied, prove=True)
     assert {claim.name for claim in again.false} == {"bound", "status", "termination"}
-    assert again.proof is not None
-    assert again.to_dict()["proof"]["objective"] == 9
-    honest = sp.check_result(instance, true("pipeline"), prove=True)
+    assert again.to_dict()["again"][0]["objective"] == 9
+    honest = sp.check_result(instance, true("pipeline"))
     assert verdict(honest, "bound") is verdict(honest, "status") is Verdict.CONFIRMED
 
 
@@ -208,9 +211,18 @@ def test_solving_again_judges_infeasible(capacity: int, word: str) -> None:
         "digest": instance.digest,
     }
     claim |= {"solution": None, "objective": None, "bound": None, "gap": None}
-    assert str(verdict(sp.check_result(instance, claim), "status")) == "unverified"
+    alone = {"confirmed": "confirmed", "false": "unverified"}
+    assert str(verdict(sp.check_result(instance, claim), "status")) == alone[word]
     again = sp.check_result(instance, claim, prove=True)
     assert str(verdict(again, "status")) == str(verdict(again, "termination")) == word
+
+
+def test_no_log_is_called_a_witness() -> None:
+    nodes = sp.GraphPartition.from_arrays([3, 1, 4, 2], accelerators=2)
+    said = {**sp.solve(nodes).to_dict(), "proof": "log", "evidence": {"rule": "ideals"}}
+    assert verdict(sp.check_result(nodes, said), "proof") is Verdict.CONFIRMED
+    for better in ("witness", "dual"):
+        assert verdict(sp.check_result(nodes, said | {"proof": better}), "proof") is Verdict.FALSE
 
 
 def verdict(found: sp.ResultCheck, name: str) -> Verdict:
@@ -295,9 +307,7 @@ def test_check_names_false_claims_and_exits_4(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["valid"]
     done = run("check", instance, result)
-    assert "bound, status, termination, trace: cannot be recomputed from a file" in done.stdout
-    done = run("check", instance, result, "--prove")
-    assert "events: unverified" in done.stdout, "what stays open is told"
+    assert "claims: 10 confirmed, 1 unverified" in done.stdout
     result.write_text(json.dumps({**true("pipeline"), "objective": "\x1b[31mzero", "bound": 12}))
     done = run("check", instance, result)
     assert done.returncode == 4
@@ -306,9 +316,9 @@ def test_check_names_false_claims_and_exits_4(tmp_path: Path) -> None:
     done = run("check", instance, result, "--json", "--prove")
     assert done.returncode == 4
     document = json.loads(done.stdout)
-    assert document["proof"]["status"] == "OPTIMAL"
+    assert document["again"][0]["status"] == "OPTIMAL"
     false = {c["claim"] for c in document["claims"] if c["verdict"] == "false"}
-    assert false == {"objective", "bound", "gap", "trace"}
+    assert false == {"objective", "bound", "proof", "gap", "trace"}
     done = run("check", instance, result, "--capacity", "20")
     assert (done.returncode, "--anyway" in done.stderr) == (2, True)
     result.write_text(json.dumps(true("pipeline")))

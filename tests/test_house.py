@@ -17,11 +17,13 @@ from typing import Any
 import pytest
 
 from stagepack.kinds import KINDS
+from tests.count_lines import counted
 from tests.imports import PACKAGE, ROOT, imports, modules, wing
 
 FLOORS = {
     "contracts": 0,
     "errors": 0,
+    "evidence": 0,
     "files": 0,
     "kinds": 0,
     "linear": 0,
@@ -31,6 +33,7 @@ FLOORS = {
     "result": 0,
     "shown": 0,
     "instances": 1,
+    "verify": 1,
     "heuristics": 2,
     "formulations": 2,
     "solvers": 2,
@@ -52,6 +55,7 @@ FLOORS = {
 GROUND = {
     "contracts",
     "errors",
+    "evidence",
     "files",
     "interrupts",
     "memory",
@@ -65,19 +69,21 @@ GROUND = {
 MAY_IMPORT = {
     "contracts": set(),
     "errors": set(),
+    "evidence": {"contracts"},
     "files": {"errors", "memory"},
     "memory": set(),
     "kinds": {"errors"},
     "linear": set(),
     "interrupts": {"contracts", "errors", "progress"},
-    "progress": {"contracts", "errors", "memory", "result"},
-    "result": {"contracts", "errors", "files", "shown"},
+    "progress": {"contracts", "errors", "evidence", "memory", "result"},
+    "result": {"contracts", "errors", "evidence", "files", "shown"},
     "shown": {"errors", "files"},
     "instances": set(),
+    "verify": {"instances"},
     "heuristics": {"instances"},
     "formulations": {"instances", "heuristics"},
     "solvers": set(),
-    "methods": {"instances", "heuristics", "formulations", "solvers"},
+    "methods": {"instances", "verify", "heuristics", "formulations", "solvers"},
 }
 LONGEST_FILE, LONGEST_FUNCTION = 600, 60  # lines; of functions without what they promise
 MOST_FILES = 20  # of a folder, beside what makes it a package
@@ -100,6 +106,8 @@ HEADLESS = {
     "*/effort.py": "what work costs: no heuristic",
     "*_state.py": "arrays of kernels, whose heads say it",
 }
+OF_ALL = (Path("relations"),)
+"""Folders of tests of what holds between answers, whoever gives them."""
 HEAVY = ("torch", "matplotlib", "numba", "ortools", "pandas", "plotly", "pyomo", "highspy", "scipy")
 
 
@@ -113,6 +121,18 @@ def test_nothing_imports_upward(name: str) -> None:
         assert FLOORS[other] <= FLOORS[home], f"{name} imports {imported}"
         if home in MAY_IMPORT:
             assert other in MAY_IMPORT[home], f"{name} imports {imported}"
+
+
+def test_the_verifier_is_small_plain_and_alone() -> None:
+    """Who verifies a proof shares no code with who found it, and can be read in an hour."""
+    home = PACKAGE / "verify"
+    code = sum(counted(path)["code"] for path in home.glob("*.py"))
+    assert code <= 1500
+    for path in home.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            named = node.module if isinstance(node, ast.ImportFrom) else ""
+            named = node.names[0].name if isinstance(node, ast.Import) else named
+            assert (named or "").split(".")[0] not in ("numpy", *HEAVY), path
 
 
 def test_there_are_no_import_circles() -> None:
@@ -177,8 +197,7 @@ def test_heuristics_ask_whether_to_go_on_under_the_same_names() -> None:
 def test_tests_lie_where_what_they_test_lies() -> None:
     for path in (ROOT / "tests").rglob("test_*.py"):
         folder = path.parent.relative_to(ROOT / "tests")
-        everything = folder == Path("relations")  # between answers, whoever gives them
-        assert everything or (PACKAGE / folder).is_dir() or (ROOT / folder).is_dir(), path
+        assert (PACKAGE / folder).is_dir() or (ROOT / folder).is_dir() or folder in OF_ALL, path
 
 
 def test_every_module_is_of_a_known_wing() -> None:
@@ -188,7 +207,8 @@ def test_every_module_is_of_a_known_wing() -> None:
 def test_nobody_else_names_a_problem() -> None:
     """A problem is its own folders and a line in `kinds.py`; signatures may tell its types."""
     families = "|".join(known.family for known in KINDS.values())
-    own = re.compile(rf"stagepack/(instances|heuristics|formulations|methods|report)/({families})")
+    wings = "instances|verify|heuristics|formulations|methods|report"
+    own = re.compile(rf"stagepack/({wings})/({families})")
     imported = rf"^ *(from|import) stagepack\.\w+\.({families})\b"
     spelt = (f"[\"']{kind}[\"']" for kind in KINDS)
     named = re.compile("|".join((imported, *spelt)), re.MULTILINE)
@@ -202,6 +222,7 @@ def test_nobody_else_names_a_problem() -> None:
         "integrations/executorch/placing.py",  # tensors of programs are buffers
         "integrations/pytorch/__init__.py",  # modules are cut by plans of chains
         "integrations/pytorch/pipelining.py",
+        "planning/claims.py",  # whose steps can be bounded
         "planning/explained.py",  # what is planned anew
         "planning/loading.py",  # phases of stages
         "planning/measured/__init__.py",  # a plan of a chain
@@ -215,6 +236,7 @@ def test_nobody_else_names_a_problem() -> None:
         "planning/tuning.py",
         "plots/__init__.py",  # public pictures
         "solve.py",  # `pack`, which makes an instance of arrays
+        "verify/steps.py",  # of training, whose parts are of several kinds
         *(f"instances/formats/{path.name}" for path in (PACKAGE / "instances/formats").glob("*.py")
           if "FORMAT = Format(" in path.read_text() and path.stem != "native"),
     }  # fmt: skip

@@ -241,6 +241,58 @@ def test_ctrl_c_at_the_first_incumbent_keeps_it_and_a_safe_bound(method: str) ->
     assert result.bound <= optimum <= result.objective
 
 
+class OwnError(Exception):
+    """What a caller's function raises."""
+
+
+@pytest.mark.parametrize("callback", ["on_incumbent", "on_bound"])
+@pytest.mark.parametrize("method", EXACT)
+def test_what_a_callback_raises_comes_out_with_what_was_found(method: str, callback: str) -> None:
+    """The solution was lost, after an hour perhaps."""
+    told: list[Any] = []
+
+    def fail(*news: Any) -> None:
+        told.append(news)
+        raise OwnError("enough")
+
+    given: Any = {callback: fail}
+    with pytest.raises(OwnError, match="enough") as caught:
+        solve(chain(n=60, k=5, objective="bottleneck"), method, **given)
+    assert len(told) == 1
+    result = getattr(caught.value, "partial_result")  # noqa: B009  declared by no class
+    assert isinstance(result, Result)
+    assert result.status in (Status.FEASIBLE, Status.OPTIMAL, Status.UNKNOWN)
+    if callback == "on_incumbent":
+        assert (result.solution, result.objective) == told[0][:2]
+    else:
+        assert (result.bound, result.bound_source) == told[0]
+    assert any("partial_result" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pipeline/vgg-16",
+        "packing/above-load",
+        "schedule/uniform",
+        "phases/six-layers",
+        "groups/examples/balanced-rows",
+        "graph/vgg19",
+    ],
+)
+def test_whatever_a_callback_raises_comes_out(name: str) -> None:
+    """What methods catch themselves, too."""
+    for error in (InputError("mine"), ValueError("mine"), StopIteration("mine"), MemoryError()):
+
+        def fail(*_: object, error: BaseException = error) -> None:
+            raise error
+
+        with pytest.raises(type(error)) as caught:
+            solve(load(name), on_incumbent=fail)
+        assert caught.value is error
+        assert getattr(error, "partial_result").solution is not None  # noqa: B009
+
+
 def test_ctrl_c_waits_where_what_is_raised_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     lost: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lost.append)
@@ -257,6 +309,9 @@ def test_ctrl_c_waits_where_what_is_raised_would_be_lost(monkeypatch: pytest.Mon
         time.sleep(1.5)
         ended = True
     assert (ended, lost) == (False, [])
+    # Nor does any signal come later: one that was put off came two seconds after the run.
+    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    assert all(timer.finished.is_set() for timer in timers)
 
 
 def test_on_incumbent_hears_of_every_improvement() -> None:

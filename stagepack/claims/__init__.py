@@ -8,9 +8,8 @@ by solving again, or by replaying a proof.
 
 from stagepack.claims.check import check_result
 from stagepack.claims.claim import Claim, ResultCheck, Verdict
-from stagepack.claims.proof import check_proof, prove
+from stagepack.claims.proof import ProofCheck, check_proof, prove
 from stagepack.claims.read import read_result
-from stagepack.instances.proof import ProofCheck
 
 __all__ = [
     "Claim",

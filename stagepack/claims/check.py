@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from stagepack.claims.claim import ResultCheck
+from stagepack.claims.again import solved_again
+from stagepack.claims.claim import ResultCheck, is_number
 from stagepack.claims.rules import Case, claims, difference
 from stagepack.contracts import Instance, JsonObject, Solution
 from stagepack.errors import InputError
@@ -17,7 +18,8 @@ from stagepack.instances.answer import require_instance
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.solutions import refuse_instance, solution_in
 from stagepack.instances.problem import PROBLEMS
-from stagepack.result import Result
+from stagepack.result import Result, Status
+from stagepack.verify import Finding, verify
 
 CLAIMS = ("status", "termination", "objective", "bound", "gap", "violations", "digest")
 """Fields that make a document a result."""
@@ -42,9 +44,10 @@ def check_result(
     anyway : bool
         Whether to accept a result for another instance, and to report the differences.
     prove : bool
-        Whether to solve the instance again, to check the bound and the status.
+        Whether to solve the instance again where bound or status cannot be verified by what the
+        document says, by code that shares nothing with what made the claim as far as there is any.
     time_limit : float, optional
-        Seconds for solving it again.
+        Seconds for verifying, and for solving it again.
 
     Returns
     -------
@@ -57,7 +60,10 @@ def check_result(
         If the document contains neither a result nor a solution, if the solution does not fit the
         instance, or, without `anyway`, if the result is for another instance.
     """
+    from stagepack.solve import require_time
+
     require_instance(instance)
+    time_limit = require_time(time_limit)
     place, data = _given(result, instance)
     with strict.located(place):
         document = document_of(data)
@@ -71,15 +77,16 @@ def check_result(
             raise InputError(
                 "has no bound and no status to prove", field="--prove", remedy="give a result"
             )
-    if prove:
-        case.proof = _solved_again(case, time_limit)
+    case.finding = _verified(case, time_limit)
+    if prove and (case.finding is None or not case.finding.shown):
+        case.again = solved_again(case, time_limit)
     return ResultCheck(
         instance=instance.name,
         solution=case.solution,
         violations=case.violations,
         objective=case.objective,
         claims=tuple(claims(case)) if something else (),
-        proof=case.proof,
+        again=tuple(again.result for again in case.again),
         problem=instance,
     )
 
@@ -160,10 +167,12 @@ def _require_same(document: Mapping[str, object], instance: Instance, anyway: bo
     return True
 
 
-def _solved_again(case: Case, time_limit: float | None) -> Result[Solution]:
-    """Solve from the solution in hand, as far as it is valid."""
-    from stagepack.solve import solve
-
-    start = "auto" if case.objective is None else case.solution
-    again: Result[Solution] = solve(case.instance, time_limit=time_limit, warm_start=start)
-    return again
+def _verified(case: Case, time_limit: float | None) -> Finding | None:
+    """Verify the bound of a document, or that nothing is feasible; None where neither is said."""
+    bound, proof, evidence = (case.document.get(name) for name in ("bound", "proof", "evidence"))
+    infeasible = case.document.get("status") == Status.INFEASIBLE
+    if not infeasible and not is_number(bound):
+        return None
+    given = evidence if isinstance(evidence, Mapping) else {}
+    least = None if infeasible or not is_number(bound) else bound
+    return verify(case.instance, least, str(proof), given, time_limit=time_limit)

@@ -14,6 +14,8 @@ from stagepack.files import finite
 from stagepack.result import Result
 from stagepack.shown import Shown
 
+PROVABLE = ("bound", "status")
+"""Claims that need a proof."""
 LONGEST_VALUE = 60  # characters of what a file claims
 
 
@@ -76,8 +78,8 @@ class ResultCheck(Shown):
     objective : int or float or None
         Objective value of a valid solution.
     claims : tuple of Claim
-    proof : Result or None
-        The result of solving again.
+    again : tuple of Result
+        The results of solving again.
     problem : instance of any problem
         The instance itself.
     """
@@ -87,7 +89,7 @@ class ResultCheck(Shown):
     violations: tuple[Violation, ...]
     objective: Number | None
     claims: tuple[Claim, ...] = ()
-    proof: Result[Solution] | None = None
+    again: tuple[Result[Solution], ...] = ()
     problem: Instance | None = None
 
     def _line(self) -> str:
@@ -104,19 +106,34 @@ class ResultCheck(Shown):
         """Whether the solution breaks no rule and no claim is false."""
         return not self.violations and not self.false
 
+    @property
+    def unverified(self) -> tuple[Claim, ...]:
+        """Bound and status, of levels too, as far as neither shown to be true nor false.
+
+        Times and incumbents of a run are never verified, and not among these.
+        """
+        return tuple(
+            claim
+            for claim in self.claims
+            if claim.name.rpartition(": ")[2] in PROVABLE and claim.verdict is Verdict.UNVERIFIED
+        )
+
     def to_dict(self) -> JsonObject:
         """Return everything as plain JSON data."""
         document: JsonObject = {
             "instance": self.instance,
             "valid": self.valid,
+            "verified": self.valid and not self.unverified,
             "objective": self.objective,
             "violations": [{"rule": v.rule, "detail": v.detail} for v in self.violations],
             "claims": [claim.to_dict() for claim in self.claims],
         }
-        if self.proof is not None:
-            found = self.proof.to_dict()
-            keys = ("status", "termination", "objective", "bound", "bound_source", "solution")
-            document["proof"] = {key: found[key] for key in (*keys, "method", "runtime")}
+        if self.again:
+            keys = ("method", "status", "termination", "objective", "bound", "bound_source")
+            document["again"] = [
+                {key: found.to_dict()[key] for key in (*keys, "proof", "solution", "runtime")}
+                for found in self.again
+            ]
         return document
 
 

@@ -1,37 +1,94 @@
-"""Proofs of bounds: written to a file, and replayed independently of the solver."""
+"""Proofs as files: why no solution is better than a bound, or why there is none."""
 
 from __future__ import annotations
 
+import math
+import os
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from stagepack import kinds
+from stagepack.claims.claim import is_number
 from stagepack.contracts import Instance, JsonObject, Number, Solution
 from stagepack.errors import InputError
+from stagepack.evidence import VERIFIABLE, Evidence
+from stagepack.files import finite
 from stagepack.instances.answer import require_instance
-from stagepack.instances.arrays import integer
-from stagepack.instances.problem import PROBLEMS
-from stagepack.instances.proof import ProofCheck
-from stagepack.result import Result
-from stagepack.solve import require_time
+from stagepack.instances.documents import keys, strict
+from stagepack.result import Result, Status
+from stagepack.shown import Shown
+from stagepack.solve import require_time, solve
+from stagepack.verify import verify
+
+VERSION = 2
+
+ANOTHER = "give a proof of this instance, read with the same options"
 
 
-def require_provable(instance: Instance, result: Result[Solution] | None = None) -> None:
-    """Refuse instances, and results, of which nothing can be proved step by step.
+class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A proof as a file holds it; no `bound`: nothing is feasible."""
 
-    Raises
-    ------
-    InputError
+    problem: str
+    version: int
+    instance: str = ""
+    digest: str
+    bound: int | float | None
+    proof: str
+    evidence: JsonObject
+
+
+@dataclass(frozen=True, repr=False)
+class ProofCheck(Shown):
+    """What verifying a proof has come to.
+
+    Attributes
+    ----------
+    instance : str
+        Name of the instance for which it was verified.
+    bound : int or float or None
+        Lower bound on every solution, if the proof is valid; None: there is no solution.
+    rule : str
+        By which it is verified.
+    steps : int
+        Number of steps of a log.
+    fault : str
+        What is wrong with the proof; then nothing is proved.
     """
-    if not PROBLEMS[instance.kind].proofs:
-        proved = ", ".join(kind for kind, problem in PROBLEMS.items() if problem.proofs)
-        raise InputError(
-            f"{instance.kind} has no proofs", field="proof", remedy=f"only {proved} has"
-        )
-    refusal = kinds.part(instance.kind, "methods", "proof").refusal(instance, result)
-    if refusal:
-        raise InputError(refusal, field="proof", remedy="leave out the proof")
+
+    instance: str
+    bound: Number | None
+    rule: str
+    steps: int = 0
+    fault: str = ""
+
+    def _line(self) -> str:
+        return f"{self.instance!r}, {self.claim}: {'proved' if self.valid else 'not proved'}"
+
+    @property
+    def claim(self) -> str:
+        """The claim of the proof, in words."""
+        return "there is no solution" if self.bound is None else f"no solution below {self.bound:,}"
+
+    @property
+    def valid(self) -> bool:
+        """Whether the proof is valid."""
+        return not self.fault
+
+    def to_dict(self) -> JsonObject:
+        """Return everything as plain JSON data."""
+        return {
+            "instance": self.instance,
+            "valid": self.valid,
+            "claim": self.claim,
+            "bound": self.bound if self.valid else None,
+            "rule": self.rule,
+            "steps": self.steps,
+            "fault": self.fault or None,
+        }
 
 
 def prove(
@@ -39,16 +96,15 @@ def prove(
 ) -> JsonObject | None:
     """Return a proof that every solution has an objective of at least `bound`.
 
-    :func:`check_proof` verifies it, with code that the search does not use.
+    :func:`check_proof` verifies it, with code that no solver uses.
 
     Parameters
     ----------
-    instance : instance
-        Of a kind that has proofs: lmem-packing.
-    bound : int or Result
+    instance : instance of any problem
+    bound : int or float or Result
         The bound to prove; or a result with a bound, or one that is INFEASIBLE.
     time_limit : float, optional
-        Seconds of the search for the proof.
+        Seconds of a search for the proof, where the result has none.
 
     Returns
     -------
@@ -58,21 +114,57 @@ def prove(
     Raises
     ------
     InputError
-        If this kind of problem has no proofs, or the result has neither a bound nor the status
-        INFEASIBLE.
+        If `bound` is no number, and no result with a bound or the status INFEASIBLE.
     """
     require_instance(instance)
-    result = bound if isinstance(bound, Result) else None
-    require_provable(instance, result)
     time_limit = require_time(time_limit)
-    writer = kinds.part(instance.kind, "methods", "proof")
-    wanted = integer(bound, "bound") if result is None else writer.bound_of(instance, result)
-    writer.load(instance)
-    until = None if time_limit is None else time.monotonic() + time_limit
-    found: JsonObject | None = writer.prove(
-        instance, wanted, lambda: until is None or time.monotonic() < until
-    )
-    return found
+    known = None
+    if isinstance(bound, Result):
+        infeasible = bound.status is Status.INFEASIBLE
+        if bound.bound is None and not infeasible:
+            raise InputError("has no bound", field="bound", remedy="give one, or a result with one")
+        if bound.proof in VERIFIABLE:
+            known = Evidence(bound.proof, bound.evidence)
+        wanted = None if infeasible else bound.bound
+    elif is_number(bound):
+        wanted = bound
+    else:
+        raise InputError(f"{bound!r} is no number", field="bound", remedy="give a number")
+    known = known or _unaided(instance, wanted) or _found(instance, wanted, time_limit)
+    if known is None:
+        return None
+    return {
+        "problem": instance.kind,
+        "version": VERSION,
+        "instance": instance.name,
+        "digest": instance.digest,
+        "bound": wanted,
+        "proof": str(known.proof),
+        "evidence": known.data,
+    }
+
+
+def _unaided(instance: Instance, bound: Number | None) -> Evidence | None:
+    """Return the rule that shows a bound by itself, if any does."""
+    found = verify(instance, bound, time_limit=1)
+    if not found.shown or found.proof is None:
+        return None
+    return Evidence(found.proof, {"rule": found.detail})
+
+
+def _found(instance: Instance, bound: Number | None, time_limit: float | None) -> Evidence | None:
+    """Search for evidence of a bound: for itself, where the problem can, or by solving."""
+    search = getattr(kinds.part(instance.kind, "methods"), "prove", None)
+    if search is not None:
+        until = math.inf if time_limit is None else time.monotonic() + time_limit
+        found: Evidence | None = search(instance, bound, lambda: time.monotonic() < until)
+        return found
+    result: Result[Solution] = solve(instance, time_limit=time_limit, options={"proof": True})
+    if result.proof not in VERIFIABLE:
+        return None
+    if not verify(instance, bound, result.proof, result.evidence, time_limit=time_limit).shown:
+        return None
+    return Evidence(result.proof, result.evidence)
 
 
 def check_proof(
@@ -81,12 +173,11 @@ def check_proof(
     *,
     time_limit: float | None = None,
 ) -> ProofCheck:
-    """Verify a proof of a bound step by step, with code that the search does not use.
+    """Verify a proof of a bound, with code that no solver uses: :mod:`stagepack.verify`.
 
     Parameters
     ----------
-    instance : instance
-        Of a kind that has proofs: lmem-packing.
+    instance : instance of any problem
     proof : path-like or mapping
         A file, or what :func:`prove` returned.
     time_limit : float, optional
@@ -95,15 +186,42 @@ def check_proof(
     Returns
     -------
     ProofCheck
-        Whether the proof is valid.  Wrong steps are listed in it, and raise no exception.
+        Whether the proof is valid.  What is wrong with it is said there, and raises no exception.
 
     Raises
     ------
     InputError
-        If it is no proof for this instance, or is too large, or the time limit is reached.
+        If it is no proof for this instance, or the time limit is reached.
     """
     require_instance(instance)
-    require_provable(instance)
-    replay = PROBLEMS[instance.kind].part("proof").check_proof
-    found: ProofCheck = replay(instance, proof, time_limit=time_limit)
-    return found
+    time_limit = require_time(time_limit)
+    place: str | Path = ""
+    if isinstance(proof, Mapping):
+        data = msgspec.json.encode(finite(dict(proof)))
+    elif isinstance(proof, str | Path):
+        place, data = os.fspath(proof), strict.load(proof)
+    else:
+        raise InputError(f"{proof!r}", field="proof", remedy="give a file, or its document")
+    with strict.located(place):
+        document = strict.decode(data, Document)
+        keys.require_single(data)
+        for field, said, own in (
+            ("problem", document.problem, instance.kind),
+            ("version", document.version, VERSION),
+            ("digest", document.digest, instance.digest),
+        ):
+            if said != own:
+                raise InputError(f"is {said!r}, not {own!r}", field=field, remedy=ANOTHER)
+        found = verify(
+            instance, document.bound, document.proof, document.evidence, time_limit=time_limit
+        )
+        if not (found.shown or found.false) and document.proof in VERIFIABLE:
+            raise InputError("takes longer to verify than the limit", remedy="raise -t")
+    steps = document.evidence.get("steps")
+    return ProofCheck(
+        instance=instance.name,
+        bound=document.bound,
+        rule=found.detail if found.shown else str(document.evidence.get("rule")),
+        steps=len(steps) if isinstance(steps, list) else 0,
+        fault="" if found.shown else found.detail,
+    )

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from stagepack.claims.claim import Claim, Verdict, is_number, short
 from stagepack.contracts import Instance, JsonObject, Number, Solution, Violation
+from stagepack.evidence import VERIFIABLE, Proof
 from stagepack.records import fault
 from stagepack.result import EventKind, Result, Status, Termination, relative_gap, slack
+from stagepack.verify import Finding
 
 UNPROVED = "cannot be recomputed from a file"
 
@@ -30,8 +32,10 @@ class Case:
         What a valid solution is worth.
     foreign : bool
         Whether the document is of another instance.
-    proof : Result or None
-        What solving again found.
+    finding : Finding or None
+        What verifying the bound, or that nothing is feasible, came to; None where neither is said.
+    again : tuple of Again
+        What solving again came to.
     """
 
     document: JsonObject
@@ -40,7 +44,8 @@ class Case:
     violations: tuple[Violation, ...]
     objective: Number | None
     foreign: bool
-    proof: Result[Solution] | None = None
+    finding: Finding | None = None
+    again: tuple[Again, ...] = ()
 
     def slack(self, value: Number) -> Number:
         """Return by how much another figure may differ from `value`, and be called equal."""
@@ -57,8 +62,31 @@ class Case:
     @property
     def best(self) -> Number | None:
         """The least value of a solution that is known."""
-        values = [self.objective, self.proof.objective if self.proof else None]
+        values = [self.objective, *(again.result.objective for again in self.again)]
         return min((value for value in values if value is not None), default=None)
+
+
+@dataclass(frozen=True)
+class Again:
+    """An instance solved again.
+
+    Attributes
+    ----------
+    result : Result
+    shares : str
+        Which code its method shares with what made the claim, so that it cannot confirm it; "" for
+        none.
+    """
+
+    result: Result[Solution]
+    shares: str
+
+    def proves(self, bound: Number | None, tolerance: float) -> bool:
+        """Whether it has come to a bound, too; None: to there being no solution."""
+        if self.result.status is Status.INFEASIBLE or bound is None:
+            return self.result.status is Status.INFEASIBLE
+        own = self.result.bound
+        return own is not None and bound - own <= slack(own, tolerance)
 
 
 class Judgement(NamedTuple):
@@ -179,17 +207,43 @@ def _bound(case: Case, claimed: object) -> Judgement:
     if best is not None and case.above(claimed, best):
         whose = "the solution is" if best == case.objective else "solving again found one"
         return Judgement(case.wrong(), best, f"no lower bound: {whose} worth {short(best)}")
-    if case.proof is None:
-        return Judgement(Verdict.UNVERIFIED, None, UNPROVED)
-    if case.proof.status is Status.INFEASIBLE:
-        return Judgement(Verdict.CONFIRMED, None, "nothing is feasible")
-    proved = case.proof.bound
-    if proved is not None and not case.above(claimed, proved):
-        detail = f"solving again proved {short(proved)} ({case.proof.bound_source})"
-        return Judgement(Verdict.CONFIRMED, proved, detail)
-    return Judgement(
-        Verdict.UNVERIFIED, proved, f"solving again proved no more than {short(proved)}"
-    )
+    return _shown(case, claimed)
+
+
+def _shown(case: Case, bound: Number | None) -> Judgement:
+    """Judge that nothing is below a bound, or feasible, by who verified it or solved again."""
+    if case.finding is not None and case.finding.shown:
+        return Judgement(Verdict.CONFIRMED, bound, f"verified: {case.finding.how}")
+    why = UNPROVED if case.finding is None else case.finding.detail
+    for again in case.again:
+        by = again.result.method
+        if again.proves(bound, case.instance.tolerance):
+            if not again.shares:
+                return Judgement(Verdict.CONFIRMED, bound, f"{by} proved it, too, by other code")
+            why = f"{by} proved it, too, which verifies nothing: {again.shares}"
+        elif again.result.bound is not None:
+            why = f"{by} proved no more than {short(again.result.bound)}"
+    return Judgement(Verdict.UNVERIFIED, None, f"not verified: {why}")
+
+
+def _proof(case: Case, claimed: object) -> Judgement:
+    """Judge the kind of a proof, by its evidence."""
+    if claimed not in tuple(Proof):
+        return Judgement(Verdict.FALSE, None, "is no kind of proof: " + ", ".join(Proof))
+    finding = case.finding
+    if finding is None:
+        return Judgement(Verdict.FALSE, None, "there is no bound that it proves")
+    if claimed not in VERIFIABLE:
+        if finding.proof is not None:
+            return Judgement(Verdict.CONFIRMED, str(finding.proof), f"even a {finding.proof}")
+        return Judgement(Verdict.UNVERIFIED, None, "leaves nothing to verify")
+    if finding.false:
+        return Judgement(case.wrong(), None, f"its evidence does not show it: {finding.detail}")
+    if finding.proof is None:
+        return Judgement(Verdict.UNVERIFIED, None, finding.detail)
+    if VERIFIABLE.index(Proof(str(claimed))) < VERIFIABLE.index(finding.proof):
+        return Judgement(case.wrong(), str(finding.proof), f"what shows it is a {finding.proof}")
+    return Judgement(Verdict.CONFIRMED, str(finding.proof))
 
 
 def _gap(case: Case, claimed: object) -> Judgement:
@@ -220,7 +274,7 @@ def _status(case: Case, claimed: object) -> Judgement:
             return Judgement(verdict, least, f"the file holds {valid}")
         if claimed == Status.UNKNOWN:
             return Judgement(Verdict.CONFIRMED)
-        return _infeasible(case.proof, case.wrong())
+        return _infeasible(case)
     if case.solution is None:
         return Judgement(Verdict.FALSE, None, "the file holds no solution")
     if case.objective is None:
@@ -230,16 +284,13 @@ def _status(case: Case, claimed: object) -> Judgement:
     return _optimal(case, case.objective, least)
 
 
-def _infeasible(proof: Result[Solution] | None, wrong: Verdict) -> Judgement:
-    if proof is None:
-        return Judgement(Verdict.UNVERIFIED, None, UNPROVED)
-    found = str(proof.status)
-    if proof.solution is not None:
-        value = short(proof.objective)
-        return Judgement(wrong, found, f"solving again found a solution worth {value}")
-    if proof.status is Status.INFEASIBLE:
-        return Judgement(Verdict.CONFIRMED, found, "solving again proved it")
-    return Judgement(Verdict.UNVERIFIED, found, "solving again ended without a proof")
+def _infeasible(case: Case) -> Judgement:
+    for again in case.again:
+        if again.result.solution is not None:
+            value = short(again.result.objective)
+            detail = f"solving again found a solution worth {value}"
+            return Judgement(case.wrong(), str(again.result.status), detail)
+    return _shown(case, None)._replace(recomputed=None)
 
 
 def _optimal(case: Case, objective: Number, least: str | None) -> Judgement:
@@ -249,17 +300,12 @@ def _optimal(case: Case, objective: Number, least: str | None) -> Judgement:
     if case.above(objective, bound):
         detail = f"the bound {short(bound)} is below the value {short(objective)}"
         return Judgement(case.wrong(), least, detail)
-    if case.proof is None:
-        return Judgement(Verdict.UNVERIFIED, None, UNPROVED)
     if case.best is not None and case.above(objective, case.best):
         better = f"solving again found a solution worth {short(case.best)}"
         return Judgement(case.wrong(), least, better)
-    proved = case.proof.bound
-    if proved is not None and not case.above(objective, proved):
-        return Judgement(Verdict.CONFIRMED, str(Status.OPTIMAL), "solving again proved it")
-    return Judgement(
-        Verdict.UNVERIFIED, least, f"solving again proved no more than {short(proved)}"
-    )
+    shown = _shown(case, bound)
+    open_ = shown.verdict is Verdict.UNVERIFIED
+    return shown._replace(recomputed=least if open_ else str(Status.OPTIMAL))
 
 
 def _termination(case: Case, claimed: object) -> Judgement:
@@ -364,6 +410,7 @@ RULES: dict[str, Callable[[Case, object], Judgement | None]] = {
     "violations": _violations,
     "objective": _objective,
     "bound": _bound,
+    "proof": _proof,
     "gap": _gap,
     "status": _status,
     "termination": _termination,

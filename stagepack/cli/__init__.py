@@ -140,11 +140,12 @@ def main() -> NoReturn:
     """Run the command line; every failure becomes one line and an exit code."""
     # Typer has a Click of its own in some versions and the real one in others.
     usage_error: Any = typer.BadParameter.__base__
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    plain_letters()
-    legible_width()
-    left = guarded(_ended)
+    left: Callable[[], None] | None = None
     try:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        plain_letters()
+        legible_width()
+        left = guarded(_ended)
         load_frugally()
         # -q and -v may stand anywhere, before or after the command.
         arguments = sys.argv[1:]
@@ -174,7 +175,8 @@ def main() -> NoReturn:
             code = _fail(f"error: {place}: cannot be used ({why})", EXIT_INPUT)
     except Exception as error:
         code = _no_memory() if memory.ran_out(error) else _internal(error)
-    left()
+    if left is not None:
+        left()
     _leave(code if isinstance(code, int) else 0)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from stagepack.cli.context import instance_of
 from stagepack.cli.options import (
     CLAIMS,
+    EXIT_UNVERIFIED,
     EXIT_VIOLATIONS,
     SOLUTION_HELP,
     AsJson,
@@ -21,10 +22,10 @@ from stagepack.cli.plan import plan_in
 from stagepack.cli.terminal.live import Solving
 from stagepack.cli.terminal.screen import engines_silenced, print_json, say
 from stagepack.contracts import JsonObject
-from stagepack.errors import InputError, shown
+from stagepack.errors import InputError
 
 if TYPE_CHECKING:
-    from stagepack.planning import ModelPlan
+    from stagepack.claims import ProofCheck, ResultCheck
 
 INSTANCE_ITSELF = "Left out where INSTANCE holds one: a .tflite model with a plan, offsets, a plan."
 
@@ -40,7 +41,8 @@ def check(
         bool, option(CLAIMS, "Take a result for another instance: what differs?", "--anyway")
     ] = False,
     prove: Annotated[
-        bool, option(CLAIMS, "Solve again to judge what a file cannot show: bounds.", "--prove")
+        bool,
+        option(CLAIMS, "Solve again, by other code, what cannot be verified.", "--prove"),
     ] = False,
     proof: Annotated[
         Path | None,
@@ -55,13 +57,15 @@ def check(
     ] = 10.0,
     as_json: AsJson = False,
 ) -> None:
-    """Check a solution, a program or a whole result: 0 valid, 4 violations or false claims."""
+    """Check a solution, a program or a whole result: 0 valid, 4 not, 5 bound not verified."""
     from stagepack.claims import check_proof, check_result
-    from stagepack.report.shown import check_lines, proof_lines
+    from stagepack.report.shown import proof_lines
 
-    held = plan_in(instance) if solution is None and proof is None else None
-    if held is not None:
-        raise typer.Exit(_check_plan(held, instance, as_json))
+    if solution is None and proof is None:
+        with engines_silenced():
+            whole = _whole(instance, prove, time_limit or None)
+        if whole is not None:
+            _tell(whole, as_json=as_json)
     problem = instance_of(instance, context)
     replayed = None
     if proof is not None:
@@ -81,26 +85,32 @@ def check(
         found = check_result(
             problem, solution, anyway=anyway, prove=prove, time_limit=time_limit or None
         )
+    _tell(found, replayed, as_json=as_json)
+
+
+def _whole(path: str, prove: bool, time_limit: float | None) -> ResultCheck | None:
+    """Check what needs no instance beside it: a plan of a model, or a tuning; None for others."""
+    from stagepack.planning.claims import check_plan, check_tuning
+    from stagepack.planning.document import is_tuning, read_tuning
+
+    plan = plan_in(path)
+    if plan is not None:
+        return check_plan(plan, path, prove=prove, time_limit=time_limit)
+    return check_tuning(read_tuning(path), path) if is_tuning(path) else None
+
+
+def _tell(found: ResultCheck, replayed: ProofCheck | None = None, *, as_json: bool) -> NoReturn:
+    """Print what a check came to, and end with its exit code."""
+    from stagepack.report.shown import check_lines, proof_lines
+
     valid = found.valid and (replayed is None or replayed.valid)
+    optimal = valid and replayed is not None and found.objective == replayed.bound
     if as_json:
         replay = {} if replayed is None else {"replayed": replayed.to_dict()}
         print_json(found.to_dict() | replay)
     else:
         lines = check_lines(found) + ([] if replayed is None else proof_lines(replayed))
-        if valid and replayed is not None and found.objective == replayed.bound:
-            lines.append("optimal: the proof leaves nothing better")
-        say("\n".join(lines))
-    raise typer.Exit(0 if valid else EXIT_VIOLATIONS)
-
-
-def _check_plan(held: ModelPlan, path: str, as_json: bool) -> int:
-    """Check a plan of a model level by level, and what it says; return the exit code."""
-    from stagepack.planning.claims import check_plan
-
-    violations = check_plan(held, path)
-    if as_json:
-        print_json({"plan": held.name, "violations": list(map(str, violations))})
-    else:
-        lines = list(map(str, violations)) or [f"valid: {held.name}, {len(held.levels)} levels"]
-        say("\n".join(map(shown, lines)))
-    return EXIT_VIOLATIONS if violations else 0
+        say("\n".join([*lines, *(["optimal: the proof leaves nothing better"] if optimal else [])]))
+    if not valid:
+        raise typer.Exit(EXIT_VIOLATIONS)
+    raise typer.Exit(EXIT_UNVERIFIED if found.unverified and not optimal else 0)

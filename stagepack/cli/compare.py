@@ -14,12 +14,12 @@ from stagepack.cli.context import instances_of
 from stagepack.cli.options import (
     EXIT_INPUT,
     EXIT_INTERNAL,
-    EXIT_INTERRUPTED,
     INSTANCE_HELP,
     METHOD,
     OUTPUT,
     AsJson,
     Output,
+    end_code,
     engine_option,
     limit_option,
     method_option,
@@ -276,7 +276,7 @@ def _exit_code(comparison: Comparison, rescue: Rescue) -> int:
     if rescue or comparison.unkept:
         return EXIT_INPUT
     found = any(result.solution is not None for result in comparison.results.values())
-    return EXIT_INTERRUPTED if comparison.interrupted and not found else 0
+    return end_code(found=found, interrupted=True) if comparison.interrupted else 0
 
 
 def _named(source: str, context: JsonObject) -> list[Instance]:

@@ -12,13 +12,14 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 
 from stagepack import memory
 from stagepack.cli.terminal.screen import engines_silenced
 
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG of Linux's <sys/prctl.h>
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def guarded(ended: Callable[[bool], int]) -> Callable[[], None]:
@@ -27,8 +28,8 @@ def guarded(ended: Callable[[bool], int]) -> Callable[[], None]:
     Parameters
     ----------
     ended : callable
-        Tells, in the parent, that the child was ended, and returns the exit code; is told whether
-        it was interrupted.
+        Tells that the run was ended, and returns the exit code; is told whether it was interrupted.
+        Called in the parent, or in a child that was interrupted before it began.
 
     Returns
     -------
@@ -38,10 +39,12 @@ def guarded(ended: Callable[[bool], int]) -> Callable[[], None]:
     if not memory.is_scarce():
         return lambda: None
     watching, told = os.pipe()
+    # A signal waits until both processes know what to do with it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     child = os.fork()
     if child:
         os.close(told)
-        _wait(child, watching, ended)
+        _wait(child, watching, ended, before)
     os.close(watching)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DIED, signal.SIGKILL)
@@ -49,6 +52,12 @@ def guarded(ended: Callable[[bool], int]) -> Callable[[], None]:
     def left() -> None:
         os.write(told, b".")
 
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    except KeyboardInterrupt:
+        code = ended(True)
+        left()
+        os._exit(code)
     return left
 
 
@@ -63,8 +72,8 @@ def load_frugally() -> None:
             importlib.import_module("numpy")
 
 
-def _wait(child: int, watching: int, ended: Callable[[bool], int]) -> None:
-    """Leave as the child does."""
+def _wait(child: int, watching: int, ended: Callable[[bool], int], mask: Iterable[int]) -> None:
+    """Leave as the child does; once signals are passed on to it, none is blocked but by `mask`."""
     interrupted = False
 
     def pass_on(number: int, frame: FrameType | None) -> None:
@@ -73,8 +82,9 @@ def _wait(child: int, watching: int, ended: Callable[[bool], int]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _SIGNALS:
         signal.signal(number, pass_on)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     left = os.read(watching, 1)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     os._exit(code if left and code >= 0 else ended(interrupted))

@@ -14,6 +14,7 @@ from stagepack.errors import InputError
 from stagepack.result import Result, Status, Termination
 
 EXIT_NOTHING, EXIT_INPUT, EXIT_INFEASIBLE, EXIT_VIOLATIONS = 1, 2, 3, 4
+EXIT_UNVERIFIED, EXIT_STOPPED = 5, 6
 EXIT_INTERNAL, EXIT_INTERRUPTED = 70, 130
 
 # Groups of options in the help.
@@ -145,6 +146,12 @@ def exit_code(result: Result[Any]) -> int:
     """Return the exit code of a command that solved something."""
     if result.status is Status.INFEASIBLE:
         return EXIT_INFEASIBLE
-    if result.solution is not None:
-        return 0
-    return EXIT_INTERRUPTED if result.termination is Termination.INTERRUPTED else EXIT_NOTHING
+    stopped = result.termination is Termination.INTERRUPTED
+    return end_code(found=result.solution is not None, interrupted=stopped)
+
+
+def end_code(*, found: bool, interrupted: bool) -> int:
+    """Return the exit code of what ended with something in hand, or nothing, by itself or not."""
+    if found:
+        return EXIT_STOPPED if interrupted else 0
+    return EXIT_INTERRUPTED if interrupted else EXIT_NOTHING

@@ -17,8 +17,6 @@ from stagepack.cli.export import Form, require_exportable
 from stagepack.cli.options import (
     EXIT_INFEASIBLE,
     EXIT_INPUT,
-    EXIT_INTERRUPTED,
-    EXIT_NOTHING,
     METHOD,
     OUTPUT,
     As,
@@ -26,6 +24,7 @@ from stagepack.cli.options import (
     Output,
     Seed,
     Threads,
+    end_code,
     limit_option,
     option,
 )
@@ -143,9 +142,9 @@ def plan(
         (exported, export if made else None),
     )
     failed = answer(found, "the whole plan", output, *files, as_json=as_json)
-    nothing = EXIT_INTERRUPTED if found.interrupted else EXIT_NOTHING
-    nothing = EXIT_INFEASIBLE if found.status == "INFEASIBLE" else nothing
-    raise typer.Exit(EXIT_INPUT if failed else 0 if found.levels else nothing)
+    ended = end_code(found=bool(found.levels), interrupted=found.interrupted)
+    ended = EXIT_INFEASIBLE if found.status == "INFEASIBLE" else ended
+    raise typer.Exit(EXIT_INPUT if failed else ended)
 
 
 def tune(
@@ -225,10 +224,10 @@ def tune(
         )
     files = (found.to_csv, csv), (found.plot, plot)
     failed = answer(found, "the whole tuning", output, *files, as_json=as_json)
-    nothing = EXIT_INTERRUPTED if found.interrupted else EXIT_NOTHING
+    ended = end_code(found=found.best is not None, interrupted=found.interrupted)
     if not found.interrupted and {one.status for one in found.evaluations} == {"INFEASIBLE"}:
-        nothing = EXIT_INFEASIBLE
-    raise typer.Exit(EXIT_INPUT if failed else 0 if found.best is not None else nothing)
+        ended = EXIT_INFEASIBLE
+    raise typer.Exit(EXIT_INPUT if failed else ended)
 
 
 def _values(text: str) -> tuple[str, list[Any]]:

@@ -107,8 +107,8 @@ def solve(
         Path | None,
         option(
             OUTPUT,
-            "Write a proof of the bound, or that nothing fits, for check --proof: packings. Found "
-            "after the answer, within the time limit again.",
+            "Write a proof of the bound, or that nothing is feasible, for check --proof. What is "
+            "left of the time is spent on it; for packings as much again, if need be.",
             metavar="FILE",
         ),
     ] = None,
@@ -135,7 +135,6 @@ def solve(
     ] = False,
 ) -> None:
     """Solve one instance; the answer is checked and carries a proved bound."""
-    from stagepack.claims.proof import require_provable
     from stagepack.instances import formats
     from stagepack.solve import solve as run
 
@@ -150,11 +149,11 @@ def solve(
         require_exportable(problem, export, form)
     if plot is not None:
         require_drawable(problem.kind, plot, "--plot")
-    if proof is not None:
-        require_provable(problem)
     start: Solution | str = warm_start
     if "/" in warm_start or warm_start.endswith((".json", ".csv", ".gz")):
         start = formats.read_solution(warm_start, problem)
+    asked = {"deterministic": deterministic, "proof": proof is not None}
+    options = {name: True for name, wanted in asked.items() if wanted}
     with engines_silenced(), Solving(problem.name, method) as search:
         result = run(
             problem,
@@ -168,7 +167,7 @@ def solve(
             seed=seed,
             on_incumbent=search.incumbent,
             on_bound=search.bound,
-            options={"deterministic": True} if deterministic else None,
+            options=options or None,
         )
     document: JsonObject = {}
     output = apart(output, as_json=as_json)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from stagepack.contracts import Instance, JsonObject, Number, Solution
 from stagepack.errors import InputError
+from stagepack.evidence import VERIFIABLE
 from stagepack.files import finite
 from stagepack.report import format as as_text
 from stagepack.result import Result, Status, slack
@@ -16,7 +17,7 @@ from stagepack.shown import ShownRows
 
 COLUMNS = (
     "instance", "problem", "objective_name", "method", "seed", "status", "termination",
-    "objective", "bound", "bound_source", "gap", "ratio", "best", "runtime", "setup_time",
+    "objective", "bound", "bound_source", "proof", "gap", "ratio", "best", "runtime", "setup_time",
     "engine", "reason", "digest", "secondary",
 )  # fmt: skip
 
@@ -180,11 +181,18 @@ class Outcomes(ShownRows):
         undecided = len(self.instances) - len(solved | proved)
         total = as_text.plural(len(self.instances), "instance")
         parts = [f"{len(proved):,} of {total} decided with proof"]
+        shown = {row["instance"] for row in rows if self._proves(row) and self._shows(row)}
+        if proved:
+            parts.append(f"{len(shown):,} of these with one that can be verified")
         if solved - proved:
             parts.append(f"{len(solved - proved):,} solved without one")
         if undecided:
             parts.append(f"{undecided:,} open")
         return ", ".join(parts)
+
+    def _shows(self, row: JsonObject) -> bool:
+        """Whether others can verify what a row proves: what fits is its own proof."""
+        return row["proof"] in VERIFIABLE or row["status"] not in (Status.OPTIMAL, "INFEASIBLE")
 
     def best(self, instance: Instance | str) -> Result[Solution] | None:
         """Return the best result of an instance (or of its label); None when none has a solution.
@@ -320,6 +328,7 @@ class Outcomes(ShownRows):
             objective=result.objective,
             bound=result.bound,
             bound_source=result.bound_source or None,
+            proof=result.proof,
             gap=result.gap,
             ratio=_ratio(result.objective, best),
             best=result.objective is not None and result.objective == best,

@@ -38,7 +38,7 @@ from stagepack.shown import ShownRows
 
 COLUMNS = (
     "instance", "problem", "digest", "method", "seed", "status", "termination", "objective",
-    "bound", "gap", "runtime", "setup_time", "engine", "primal_integral", "reason",
+    "bound", "proof", "gap", "runtime", "setup_time", "engine", "primal_integral", "reason",
     "arguments",
 )  # fmt: skip
 PROVED = ("OPTIMAL", "INFEASIBLE")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stagepack import files
 from stagepack.compare.cell import Outcome, Unkept
 from stagepack.compare.child import Limits
 from stagepack.compare.comparison import Comparison
@@ -24,6 +25,7 @@ from stagepack.compare.store import Store
 from stagepack.compare.workers import Run
 from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError, a, suggest
+from stagepack.instances.arrays import integer
 
 log = logging.getLogger("stagepack")
 
@@ -43,7 +45,7 @@ def compare(
     threads: int = 1,
     isolate: str = "worker",
     wall_limit: float | None = None,
-    memory_limit: int | None = None,
+    memory_limit: int | str | None = None,
     store: str | Path | None = None,
     on_start: Callable[[Cell, int, int], None] | None = None,
     on_result: Callable[[JsonObject, int, int], None] | None = None,
@@ -80,8 +82,8 @@ def compare(
     wall_limit : float, optional
         Seconds after which the process of a cell is ended in any case; by default twice
         `time_limit` plus ten minutes for the compilation of kernels.
-    memory_limit : int, optional
-        Bytes of data that the process of a cell may hold (Linux).
+    memory_limit : int or str, optional
+        Bytes, or "3GiB", of data that the process of a cell may hold (Linux).
     store : path-like, optional
         A folder in which every result is stored as soon as it is available.  Cells that it contains
         already are not run.  Results that cannot be written (disk full) are still part of the
@@ -101,23 +103,22 @@ def compare(
     """
     from stagepack.solve import plain, require_time, solve
 
-    if not isinstance(seeds, Iterable):
-        raise InputError(f"{seeds!r}", field="seeds", remedy="give one or more in a list")
-    seeds = list(dict.fromkeys(map(plain, seeds)))
-    time_limit, threads = require_time(time_limit), plain(threads)
+    seeds = _several(seeds)
+    time_limit, threads = require_time(time_limit), integer(threads, "threads", 1)
     options = {name: plain(value) for name, value in options.items()}
-    _require_usable(options, methods, seeds, jobs, threads, chunk)
+    jobs = None if jobs is None else integer(jobs, "jobs", 0)
+    chunk = integer(chunk, "chunk", 1)
+    _require_usable(options, executor)
+    given = _named(methods)
     limits = _limits(isolate, wall_limit, memory_limit, time_limit, jobs)
     labelled = _asked(labels(instances), options.get("objective"))
-    if isinstance(methods, str):
-        methods = [methods]
     wanted: dict[str, list[str] | None]
     names: list[str] | None
-    if isinstance(methods, Mapping):
-        wanted = {label: [*methods.get(label, ())] for label in labelled}
-        names = list(dict.fromkeys(name for of in methods.values() for name in of))
+    if isinstance(given, dict):
+        wanted = {label: given.get(label, []) for label in labelled}
+        names = list(dict.fromkeys(name for of in given.values() for name in of))
     else:
-        names = None if methods is None else list(dict.fromkeys(methods))
+        names = given
         wanted = dict.fromkeys(labelled, names)
     cells, failures, engines = _plan(labelled, wanted, seeds)
     if options.get("engine"):
@@ -140,7 +141,7 @@ def compare(
         for cell, failure in failures.items():
             told.finish(cell, failure)
         waiting = [cell for cell in cells if cell not in failures]
-        run.take(_by_turns(waiting) if isinstance(methods, Mapping) else waiting)
+        run.take(_by_turns(waiting) if isinstance(given, dict) else waiting)
         if executor is not None:
             run.on_executor(executor, chunk)
         elif jobs == 0:
@@ -171,56 +172,72 @@ def _asked(instances: dict[str, Instance], objective: object) -> dict[str, Insta
     }
 
 
-def _require_usable(
-    options: Mapping[str, object],
-    methods: object,
-    seeds: Sequence[int],
-    jobs: int | None,
-    threads: int,
-    chunk: int,
-) -> None:
+def _named(
+    methods: Iterable[str] | Mapping[str, Iterable[str]] | str | None,
+) -> list[str] | dict[str, list[str]] | None:
+    """Return methods in lists, each once, those of each instance where a mapping gives them."""
+    if methods is None:
+        return None
+    if isinstance(methods, Mapping):
+        return {label: _names(some) for label, some in methods.items()}
+    names = _names(methods)
+    if names:
+        return names
+    remedy = "give names, or None for those that stagepack.methods marks"
+    raise InputError("no methods", field="methods", remedy=remedy)
+
+
+def _names(methods: object) -> list[str]:
+    given = [methods] if isinstance(methods, str) else methods
+    if not isinstance(given, Iterable):
+        raise InputError(f"{methods!r}", field="methods", remedy="give names of methods")
+    return list(dict.fromkeys(map(str, given)))
+
+
+def _several(seeds: Iterable[int]) -> list[int]:
+    """Return seeds, each once."""
+    found = list(dict.fromkeys(seeds)) if isinstance(seeds, Iterable) else []
+    if not found:
+        raise InputError(f"{seeds!r}", field="seeds", remedy="give one or more in a list")
+    return [integer(seed, "seeds", 0) for seed in found]
+
+
+def _require_usable(options: Mapping[str, object], executor: object) -> None:
     """Refuse arguments of a comparison that cannot be used, by name."""
     from stagepack.solve import require_keywords
 
     require_keywords(options, "compare", ("jobs", "seeds"))
-    if not isinstance(methods, Iterable | None):
-        raise InputError(f"{methods!r}", field="methods", remedy="give names of methods")
-    for name, numbers in (("seeds", seeds), ("jobs", [jobs]), ("threads", [threads])):
-        if not all(isinstance(number, int | None) for number in numbers):
-            raise InputError(f"{numbers[0]!r}", field=name, remedy="give an integer")
-    none = methods is not None and not methods
-    for wrong, name, given, remedy in (
-        (
-            none,
-            "methods",
-            "no methods",
-            "give names, or None for those that stagepack.methods marks",
-        ),
-        (not seeds, "seeds", "no seeds", "give at least one"),
-        (min(seeds, default=0) < 0, "seeds", "a seed below 0", "give integers of at least 0"),
-        (jobs is not None and jobs < 0, "jobs", f"{jobs} jobs", "give 0 for this process alone"),
-        (threads < 1, "threads", f"{threads} threads", "give at least one"),
-        (chunk < 1, "chunk", f"{chunk} cells", "give at least one"),
-    ):
-        if wrong:
-            raise InputError(given, field=name, remedy=remedy or "give a positive number or None")
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise InputError(
+            f"{a(type(executor).__name__)} runs nothing",
+            field="executor",
+            remedy="give an executor of concurrent.futures, Dask or Slurm, or None",
+        )
 
 
 def _limits(
     isolate: str,
     wall: float | None,
-    memory: int | None,
+    memory: int | str | None,
     time_limit: float | None,
     jobs: int | None,
 ) -> Limits | None:
     """Return what a cell may take in a process of its own; None where nothing is watched."""
+    from stagepack.solve import require_number
+
     if isolate not in ISOLATION:
         raise InputError(
             f"unknown {isolate!r}", field="isolate", remedy=suggest(isolate, ISOLATION)
         )
+    wall = require_number(wall, "wall_limit", "a positive number, or None", least=1e-9)
+    if isinstance(memory, str):
+        try:
+            memory = files.size_of(memory)
+        except ValueError as error:
+            remedy = 'give bytes, or "3GiB"'
+            raise InputError(str(error), field="memory_limit", remedy=remedy) from None
+    memory = None if memory is None else integer(memory, "memory_limit", 1)
     for name, given in (("wall_limit", wall), ("memory_limit", memory)):
-        if given is not None and not given > 0:
-            raise InputError(f"is {given}", field=name, remedy="give a positive number or None")
         if given is not None and (isolate == "none" or jobs == 0):
             raise InputError(
                 "needs a process that can be ended",

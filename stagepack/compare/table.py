@@ -31,12 +31,12 @@ STATUS_STYLES = {
     "error": "bold red",
     "skipped": "dim",
 }
-HEADER = ("instance", "method", "status", "objective", "bound", "gap", "time", "ratio")
-WORDS = ("instance", "method", "status")
-SPARE = ("instance", "ratio", "bound", "gap", "time", "status")
+HEADER = ("instance", "method", "status", "objective", "bound", "proof", "gap", "time", "ratio")
+WORDS = ("instance", "method", "status", "proof")
+SPARE = ("proof", "instance", "ratio", "bound", "gap", "time", "status")
 """Columns that narrow terminals do without; instances become headings then.
 
-After the first comes what decides between equal objectives, where that has a name."""
+After instances comes what decides between equal objectives, where that has a name."""
 MOST_ROWS = 200  # of a table in a notebook
 
 
@@ -140,13 +140,14 @@ def _sheet(comparison: Outcomes) -> Sheet:
                 status,
                 as_text.number(row["objective"]),
                 as_text.number(row["bound"]),
+                row["proof"] or as_text.NOTHING,
                 as_text.gap(row["gap"]),
                 as_text.seconds(row["runtime"]),
                 as_text.ratio(row["ratio"]),
                 *([as_text.number(row["secondary"])] if more else []),
             ]
         )
-    spare = (SPARE[0], *more, *SPARE[1:])
+    spare = (*SPARE[:2], *more, *SPARE[2:])
     return Sheet((*HEADER, *more), lines, WORDS, spare, "instance", marks=marks)
 
 

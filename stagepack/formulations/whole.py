@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.formulations.base import LARGEST_FACTOR, UNPRESOLVED
 from stagepack.formulations.program import Program
 from stagepack.linear import Linear
 
@@ -114,6 +115,25 @@ class WholeProgram(Program[int]):
             high=(plain.high + slack) * scale,
         )
 
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """Settings of CP-SAT that the figures need."""
+        return {} if max(self._sums(), self._worth) < LARGEST_FACTOR else UNPRESOLVED
+
+    @property
+    def _worth(self) -> float:
+        """What the objective can be at most, in units of `gain`."""
+        return float(np.dot(np.array(self.cost, float), np.array(self.upper, float))) / self.gain
+
+    def _sums(self) -> float:
+        """Return the largest that the figures of a row can add up to."""
+        if not self.rows:
+            return 0.0
+        reach = np.maximum(np.abs(np.array(self.lower, float)), np.abs(np.array(self.upper, float)))
+        columns = np.array(self._columns, dtype=np.int64)
+        sums = np.abs(np.array(self._values, dtype=np.float64)) * reach[columns]
+        return float(np.add.reduceat(sums, self._ends[:-1]).max())
+
     def cp_sat(self) -> Any:
         """Return the program as a `cp_model.CpModel`, costs in units of `gain`.
 
@@ -124,15 +144,7 @@ class WholeProgram(Program[int]):
         """
         from ortools.sat.python import cp_model
 
-        reach = np.array(
-            [max(abs(a), abs(b)) for a, b in zip(self.lower, self.upper, strict=True)],
-            dtype=np.float64,
-        )
-        values = np.array(self._values, dtype=np.float64)
-        columns = np.array(self._columns, dtype=np.int64)
-        sums = np.add.reduceat(np.abs(values) * reach[columns], self._ends[:-1]) if self.rows else 0
-        worth = float(np.dot(np.abs(np.array(self.cost, dtype=np.float64)), reach)) / self.gain
-        if max(float(np.max(sums, initial=0)), worth) >= LARGEST_SUM:
+        if max(self._sums(), self._worth) >= LARGEST_SUM:
             raise InputError(
                 "the CP-SAT model would count beyond what it computes exactly",
                 field="size",

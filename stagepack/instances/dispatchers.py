@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numba
-from numba.core import event, types
+from numba.core import caching, event, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np import linalg
 
@@ -29,6 +29,13 @@ PATIENCE = 30.0
 """Seconds that a process waits for another one to compile the kernel that it needs."""
 LOOKS = 0.02
 """Seconds between two looks at whether it has."""
+_settings: Any = numba.config
+CHECKED = bool(_settings.BOUNDSCHECK) and not _settings.DISABLE_JIT
+"""Whether machine code checks indices (NUMBA_BOUNDSCHECK); it is then kept in files of its own.
+
+What is interpreted is checked by NumPy.  Indices from -n to -1 count from the end of n entries in
+either: they are no error.
+"""
 
 
 def _spare_blas() -> None:
@@ -68,12 +75,16 @@ def whole(function: Callable[..., object]) -> Any:
         kernel: Any = numba.njit(cache=True, **options)(function)
     except RuntimeError:
         compilation.kept = False
-        kernel = numba.njit(**options)(function)
+        return numba.njit(**options)(function)
     # Numba looks at the function's own file only, but constants and kernels of other files are
     # compiled into it.
-    with contextlib.suppress(AttributeError):
-        file = kernel._cache._cache_file
-        file._source_stamp = (file._source_stamp, sources())
+    with contextlib.suppress(*([] if CHECKED else [AttributeError])):
+        cache = kernel._cache
+        if CHECKED:  # whose code numba would not tell from any other
+            path, base = cache._cache_path, f"{cache._impl.filename_base}.checked"
+            cache._cache_file = caching.IndexDataCacheFile(path, base, None)
+        file = cache._cache_file
+        file._source_stamp = (cache._impl.locator.get_source_stamp(), sources())
         kernel.compile = functools.partial(_alone, kernel.compile, f"{file._index_path}.lock")
     return kernel
 

@@ -157,9 +157,6 @@ class Problem:
     export : Export, optional
     tools : mapping of str to Tool
         Tools that solutions are written for, by name.
-    proofs : bool
-        Whether bounds have proofs: the module ``proof`` of its folder replays them, and the one of
-        its methods writes them.
     becomes : mapping of str to str
         Kinds of which an instance can be made from a solution, and what makes it, among the public
         names of `stagepack` and what they hold: ``(instance, solution) -> instance``.
@@ -177,7 +174,6 @@ class Problem:
     changes: tuple[Change, ...] = ()
     export: Export | None = None
     tools: Mapping[str, Tool] = field(default_factory=dict)
-    proofs: bool = False
     becomes: Mapping[str, str] = field(default_factory=dict)
     public: Mapping[str, str] = field(default_factory=dict)
 

@@ -33,6 +33,8 @@ class Settings:
         Limit work instead of time; of methods that count their work, or leave it to an engine.
     time_limit : float or None
         The limit of the run, for turning it into work.
+    proof : bool
+        Whether evidence that others can verify is worth the time that is left.
     """
 
     engine: str | None = None
@@ -41,6 +43,7 @@ class Settings:
     seed: int = 0
     deterministic: bool = False
     time_limit: float | None = None
+    proof: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

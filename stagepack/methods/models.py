@@ -6,13 +6,14 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from stagepack import solvers
 from stagepack.contracts import Number, SolutionT
-from stagepack.errors import InputError
+from stagepack.errors import ContradictionError, InputError
+from stagepack.evidence import SEARCHED, TOLD
 from stagepack.formulations.base import Formulation
 from stagepack.linear import Array
 from stagepack.methods import Settings
@@ -129,7 +130,7 @@ def run_model(
     settings : Settings
         Of which limits, threads and seed are the engine's.
     start, start_value : solution and its objective value, optional
-        Where the engine starts.
+        Where the engine starts; the value only if it is worth no more than the model's `upper`.
     bound_value : callable
         Turns the model's bounds into objective values.
     work : float, optional
@@ -163,17 +164,7 @@ def run_model(
         return 0.0
     progress.engine = engine.name
     source = f"{engine.name} ({name})"
-
-    def on_solution(values: Array, bound: float | None) -> None:
-        progress.offer(model.decode(values), source)
-        if bound is not None:
-            on_bound(bound)
-
-    def on_bound(raw: float) -> None:
-        if math.isfinite(raw):
-            bound = model.lower_bound(raw, engine.tolerance)
-            progress.raise_bound(bound_value(bound), source)
-
+    words = _Words(engine, model, source, progress, bound_value, start_value)
     if work is None and settings.deterministic and settings.time_limit is not None:
         within: float | None = max(0.0, settings.time_limit - pace * model.loading)
     else:
@@ -183,8 +174,8 @@ def run_model(
         model.model,
         hint=None if start is None else np.asarray(model.hint(start), dtype=np.float64),
         limits=limits,
-        on_solution=on_solution,
-        on_bound=on_bound,
+        on_solution=words.solution,
+        on_bound=words.bound,
         should_stop=over,
         parameters=model.parameters,
     )
@@ -193,15 +184,57 @@ def run_model(
     if start is not None and start_value is not None:
         _record_start(progress, start_value, outcome, source)
     if outcome.status is Status.INFEASIBLE:
-        conclude_infeasible()
+        words.infeasible(conclude_infeasible)
     else:
         if outcome.values is not None:
-            on_solution(outcome.values, outcome.bound)
+            words.solution(outcome.values, outcome.bound)
         elif outcome.bound is not None:
-            on_bound(outcome.bound)
+            words.bound(outcome.bound)
         if progress.keep_going() and work is None:
             _account(engine, outcome, progress, limits)
     return outcome.work / (pace if engine.name == "cp-sat" else 1.0)
+
+
+@dataclasses.dataclass
+class _Words(Generic[InstanceT, SolutionT]):
+    """What an engine says of a model, told to `progress` as far as it can be true."""
+
+    engine: solvers.Engine
+    model: Formulation[InstanceT, SolutionT]
+    source: str
+    progress: Progress[SolutionT]
+    bound_value: Callable[[int], Number | None]
+    start_value: Number | None
+
+    def solution(self, values: Array, bound: float | None) -> None:
+        """Take a solution of the model, and the bound at that time."""
+        solution = self.model.decode(values)
+        if self.model.coarse:
+            self.progress.offer_if_valid(solution, self.source)
+        else:
+            self.progress.offer(solution, self.source)
+        if bound is not None:
+            self.bound(bound)
+
+    def bound(self, raw: float) -> None:
+        """Take a bound, unless it denies what is known."""
+        progress, tolerance = self.progress, self.engine.tolerance
+        if self.start_value is not None and self.model.denies(raw, tolerance):
+            said = f"proved more than {self.start_value:,}, which a valid solution has"
+            progress.disbelieve(self.source, said)
+        elif math.isfinite(raw):
+            bound = self.bound_value(self.model.lower_bound(raw, tolerance))
+            progress.raise_bound(bound, self.source, TOLD)
+
+    def infeasible(self, conclude: Callable[[], None]) -> None:
+        """Take it that there is no solution, unless there is one."""
+        try:
+            conclude()
+        except ContradictionError as error:
+            said = f"finds no solution although there is one ({error})"
+            self.progress.disbelieve(self.source, said)
+        if self.progress.infeasible_reason is not None and self.progress.evidence == SEARCHED:
+            self.progress.evidence = TOLD
 
 
 def _deadline(what: str, progress: Progress[SolutionT], overdue: float) -> Callable[[], bool]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from stagepack import kinds
 from stagepack.contracts import InstanceOf, SolutionT
@@ -13,6 +15,55 @@ from stagepack.progress import Progress
 
 LENT = 0.5, 10.0
 """The part of its time that a run gives to the method it starts from, and the most seconds."""
+
+TURN, FEW = 1 / 32, 0.25
+"""The part of the time left that a search has in its first turn, and the fewest seconds,"""
+MOST = 0.6
+"""and the largest part of the time left that any turn takes."""
+
+
+class Turn(NamedTuple):
+    """A search that takes turns with others.
+
+    Attributes
+    ----------
+    go_on : callable
+        Goes on from where it was when it was called before; returns whether it is done.
+    length : int
+        Of its turns, beside those of others.
+    decides : bool
+        Whether nothing is left to do once it is done.
+    """
+
+    go_on: Callable[[], bool]
+    length: int = 1
+    decides: bool = False
+
+
+def take_turns(progress: Progress[SolutionT], searches: Sequence[Turn]) -> None:
+    """Let several searches go on by turns, so that none takes the time of another.
+
+    In every round turns are twice as long as in the one before.
+
+    Parameters
+    ----------
+    progress : Progress
+        Ends the rounds; each search is stopped by its clock at the end of its turn.
+    searches : sequence of Turn
+        In their order.
+    """
+    left, waiting = progress.remaining, list(searches)
+    seconds = FEW if math.isinf(left) else max(FEW, TURN * left)
+    while waiting and progress.keep_going():
+        for search in tuple(waiting):
+            most, done = seconds * search.length, False
+            with progress.lending(MOST, most), effort.lending(MOST, most):
+                done = search.go_on()
+            if done and search.decides:
+                return
+            if done:
+                waiting.remove(search)
+        seconds *= 2
 
 
 def offer_start(

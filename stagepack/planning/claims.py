@@ -1,24 +1,34 @@
-"""Compares the figures in the document of a plan with what its levels are worth."""
+"""Compares the figures in the document of a plan or a tuning with what can be recomputed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
 from stagepack.claims import check_result
-from stagepack.claims.claim import short
+from stagepack.claims.claim import PROVABLE, Claim, ResultCheck, Verdict, short
 from stagepack.contracts import JsonObject
 from stagepack.instances.documents import strict
+from stagepack.instances.groups import LayerGrouping
+from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.violation import Violation
 from stagepack.planning.model_plan import ModelPlan
+from stagepack.planning.tuned import Tuning
 from stagepack.result import Status
+from stagepack.verify.steps import shortest_step_is
 
 FIGURES = ("objective", "gap", "seconds", "throughput", "bubble", "memory", "binds", "inside")
 """What follows from the levels of a plan."""
+
+DERIVED = ("best", "front", "doubts", "saved", "counted")
+"""What follows from the evaluations of a tuning."""
+
+OPEN = "not verified: it speaks of all stages and all schedules"
 
 ALWAYS = ("objective_name", "violations")
 """What a plan that breaks no rule says, with levels or without."""
@@ -44,30 +54,118 @@ class _Records(msgspec.Struct, frozen=True):
     versions: dict[str, str] | None = None
 
 
-def check_plan(plan: ModelPlan, path: str | Path) -> tuple[Violation, ...]:
-    """Return what is wrong with a plan and with what its document says; () for nothing.
+def check_plan(
+    plan: ModelPlan, path: str | Path, *, prove: bool = False, time_limit: float | None = 10
+) -> ResultCheck:
+    """Check a plan, and what its document says.
 
     Parameters
     ----------
     plan : ModelPlan
         As :func:`.read_plan` reads it.
     path : path-like
-        Where it was read.  Bounds, and that nothing better exists, cannot be recomputed.
+        Where it was read.
+    prove : bool
+        Whether to solve again, by other code, what evidence does not show of a level.
+    time_limit : float, optional
+        Seconds for each level.
+
+    Returns
+    -------
+    ResultCheck
+        What is wrong are its violations.  Bounds and statuses of the levels are verified by the
+        evidence of their results.  That of the whole speaks of all stages and schedules: it is
+        verified as far as the work of a chain shows it, see :mod:`stagepack.verify.steps`.
 
     Raises
     ------
     InputError
         Where a level holds no result of its instance.
     """
-    found = plan.check()
-    if found:
-        return found
+    broken, claims = plan.check(), list[Claim]()
+    if not broken:
+        with strict.located(path):
+            document = strict.decode(strict.load(path), JsonObject)
+        broken = tuple(_false_records(plan, document))
+        if plan.levels:
+            claims = list(_claims_of_levels(plan, document, prove, time_limit))
+            false = (claim for claim in claims if claim.verdict is Verdict.FALSE)
+            broken += tuple(_false(plan, document))
+            broken += tuple(map(_told, false))
+        else:
+            broken += tuple(_false_without_levels(plan, document))
+    claims = [*_of_the_whole(plan), *(one for one in claims if one.verdict is not Verdict.FALSE)]
+    return ResultCheck(plan.name, None, broken, None if broken else plan.objective, tuple(claims))
+
+
+def check_tuning(tuning: Tuning, path: str | Path) -> ResultCheck:
+    """Check what a tuning says of its evaluations; it holds no plans that show these.
+
+    Parameters
+    ----------
+    tuning : Tuning
+        As :func:`.read_tuning` reads it.
+    path : path-like
+        Where it was read.
+    """
     with strict.located(path):
         document = strict.decode(strict.load(path), JsonObject)
-        searched = _false_records(plan, document)
-        if not plan.levels:
-            return (*_false_without_levels(plan, document), *searched)
-        return (*_false(plan, document), *searched, *_false_in_levels(plan, document))
+    known = tuning.to_dict()
+    wrong = [
+        Violation(f"claim: {name}", f"{short(document[name])} is said, {short(known[name])} is so")
+        for name in DERIVED
+        if name in document and not _alike(document[name], known[name])
+    ]
+    for at, one in enumerate(tuning.evaluations):
+        if one.throughput and one.bound and one.throughput > one.bound * (1 + TOLERANCE):
+            detail = f"{one.throughput:,} a second where at most {one.bound:,} can be"
+            wrong.append(Violation(f"claim: evaluations.{at}.bound", detail))
+        if (one.throughput is None) != (one.status not in (Status.OPTIMAL, Status.FEASIBLE)):
+            detail = f"{one.status} is said of {short(one.throughput)} a second"
+            wrong.append(Violation(f"claim: evaluations.{at}.status", detail))
+    best = None if tuning.best is None else tuning.best.throughput
+    held = "a tuning holds figures, and no plans that show them"
+    claims = (Claim("status", "evaluations", None, Verdict.UNVERIFIED, held),)
+    return ResultCheck("tuning", None, tuple(wrong), None if wrong else best, claims)
+
+
+def _told(claim: Claim) -> Violation:
+    """Return the false claim of a level as what is wrong with a plan."""
+    level, _, name = claim.name.rpartition(": ")
+    return Violation(f"{level}: claim: {name}", str(replace(claim, name=name)))
+
+
+def _alike(one: object, other: object) -> bool:
+    """Whether two pieces of JSON data are the same, figures within the tolerance."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    return _same(one, other)
+
+
+def _of_the_whole(plan: ModelPlan) -> Iterator[Claim]:
+    """Yield what a plan claims of all stages and all schedules."""
+    if plan.bound is not None:
+        yield Claim("bound", plan.bound, None, *_shown(plan, plan.bound))
+    if plan.status is Status.OPTIMAL and plan.objective is not None:
+        yield Claim("status", str(plan.status), None, *_shown(plan, plan.objective))
+    elif plan.status is Status.INFEASIBLE:
+        yield Claim("status", str(plan.status), None, Verdict.UNVERIFIED, OPEN)
+
+
+def _shown(plan: ModelPlan, bound: int) -> tuple[Verdict, str]:
+    """Return whether no plan takes fewer cycles a step, as far as the work of a chain shows it."""
+    whole = [level.instance for level in plan.levels[:1]]
+    grouped = any(isinstance(level.instance, LayerGrouping) for level in plan.levels)
+    if grouped or not whole or not isinstance(whole[0], PipelinePartition):
+        return Verdict.UNVERIFIED, OPEN
+    stays = not plan.on_chip
+    if shortest_step_is(
+        whole[0], plan.microbatches, bound, split=plan.schedule.split, resident=stays
+    ):
+        return Verdict.CONFIRMED, "verified: log, labels of all stages"
+    return Verdict.UNVERIFIED, OPEN
 
 
 def _false(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]:
@@ -113,10 +211,14 @@ def _false_records(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]
         yield Violation("claim: attempts", f"one of {short(least)} cycles is said, and {kept}")
 
 
-def _false_in_levels(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]:
+def _claims_of_levels(
+    plan: ModelPlan, document: JsonObject, prove: bool, time_limit: float | None
+) -> Iterator[Claim]:
     for level, said in zip(plan.levels, document["levels"], strict=True):
-        for claim in check_result(level.instance, said["result"]).false:
-            yield Violation(f"{level.name}: claim: {claim.name}", str(claim))
+        found = check_result(level.instance, said["result"], prove=prove, time_limit=time_limit)
+        for claim in found.claims:
+            if claim.name in PROVABLE or claim.verdict is Verdict.FALSE:
+                yield replace(claim, name=f"{level.name}: {claim.name}")
 
 
 def _same(one: object, other: object) -> bool:

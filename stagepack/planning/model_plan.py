@@ -473,4 +473,6 @@ def _picture(given: ModelPlan) -> tuple[str, Axes | None]:
 def _chapter(given: ModelPlan, anchor: str, figures: JsonObject) -> Chapter:
     levels = ((level.name, level.instance, level.result) for level in given.levels)
     title = f"Plan of {given.name or 'a model'}"
-    return Chapter(title, html(given, pictured=False) + answers(levels, anchor, figures))
+    return Chapter(
+        title, html(given, pictured=False) + answers(levels, anchor, figures, given.microbatches)
+    )

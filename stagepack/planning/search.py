@@ -153,7 +153,8 @@ def _planned(
     """Return the plan of what is planned for."""
     if isinstance(given, _Network):
         return Grouped(given.model.name, many, split, limits, **given._asdict()).find()
-    remote = remote_chip(remote) if isinstance(remote, str) else remote
+    if remote is not None and not isinstance(remote, Chip):
+        remote = remote_chip(remote)
     if isinstance(given, GraphPartition):
         if remote is not None:
             return phased_graph(given, many, split, limits, remote)
@@ -180,7 +181,7 @@ def _instance(
     model: object, cluster: Cluster | str | None, options: JsonObject, graph: bool
 ) -> PipelinePartition | GraphPartition | _Network:
     """Return what is planned for: a chain or a graph, with the network that it stands for."""
-    if isinstance(cluster, str):
+    if cluster is not None:
         cluster = clusters.cluster(cluster)
     if isinstance(model, ModelProfile | LayerGrouping):
         if cluster is None:

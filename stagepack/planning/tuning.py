@@ -23,7 +23,7 @@ import itertools
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,9 +32,11 @@ from typing import Any, TypeVar
 
 from stagepack import files
 from stagepack.contracts import JsonObject
-from stagepack.errors import InputError, a, suggest
+from stagepack.errors import InputError, StagepackError, a, carrying, suggest
 from stagepack.heuristics.pipeline.step_stages import least_step
-from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.answer import require_instance
+from stagepack.instances.arrays import integer
+from stagepack.instances.pipeline import KIND, PipelinePartition
 from stagepack.planning.search import plan_model
 from stagepack.planning.tuned import BATCH, Evaluation, Tuning
 from stagepack.solve import require_time, versions
@@ -97,33 +99,49 @@ def tune(
     Raises
     ------
     InputError
-        For unknown names, options without values, a store that cannot be used, and whatever `make`
-        and :func:`plan_model` refuse.
+        For unknown names, options without values, a store that cannot be used, whatever `make` and
+        :func:`plan_model` refuse, and where `make` fails or returns no chain.  What was found by
+        then is the attribute `partial_result` of the exception, a :class:`Tuning`.
     """
     if search not in SEARCHES:
         raise InputError(f"unknown {search!r}", field="search", remedy=suggest(search, SEARCHES))
     if not callable(make):
         remedy = "give a function of the options that returns an instance"
         raise InputError(f"{a(type(make).__name__)} is no function", field="make", remedy=remedy)
-    if not isinstance(width, int) or width < 1:
-        raise InputError(f"{width!r}", field="width", remedy="give an integer of at least 1")
+    width, seed = integer(width, "width", 1), integer(seed, "seed", 0)
     time_limit = require_time(time_limit)
-    values = {name: list(some) for name, some in options.items()}
+    if executor is not None and not callable(getattr(executor, "map", None)):
+        remedy = "give an executor of concurrent.futures, or None"
+        raise InputError(
+            f"{a(type(executor).__name__)} runs nothing", field="executor", remedy=remedy
+        )
+    values = _listed(options)
     empty = [name for name, some in values.items() if not some]
     if empty or not values:
         raise InputError("has no values", field=(empty or ["options"])[0], remedy="give some")
     rising = () if monotone is None else (monotone,) if isinstance(monotone, str) else monotone
-    for name in rising:
-        if name not in values:
+    for name in rising if isinstance(rising, Iterable) else [rising]:
+        if not isinstance(name, str) or name not in values:
             raise InputError(f"unknown {name!r}", field="monotone", remedy=suggest(name, values))
     rising = tuple(dict.fromkeys(rising))
     for name in rising:
         if not _rises(values[name]):
             raise InputError("do not rise", field=name, remedy="give them from small to large")
     kept = None if store is None else files.require_store(store, "plans", VERSION)
-    limits: JsonObject = {"split": split, "time_limit": time_limit, "seed": seed}
+    limits: JsonObject = {"split": bool(split), "time_limit": time_limit, "seed": seed}
     tuner = _Tuner(make, values, rising, limits, kept, executor, width)
     return tuner.run(search)
+
+
+def _listed(options: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """Return the values of each option."""
+    if not isinstance(options, Mapping):
+        remedy = 'give the values of each, such as {"devices": [2, 4]}'
+        raise InputError(f"{options!r}", field="options", remedy=remedy)
+    for name, some in options.items():
+        if not isinstance(some, Iterable) or isinstance(some, str | bytes):
+            raise InputError(f"{some!r}", field=str(name), remedy="give its values in a list")
+    return {str(name): list(some) for name, some in options.items()}
 
 
 @dataclass
@@ -193,13 +211,19 @@ class _Tuner:
         except BrokenExecutor:
             log.warning("a process that made plans died: the search ends with those it has")
             interrupted = True
+        except InputError as error:
+            raise carrying(error, self._found(search, interrupted=True))  # noqa: B904  it is that one
+        return self._found(search, interrupted=interrupted)
+
+    def _found(self, search: str, *, interrupted: bool) -> Tuning:
+        """Return what is known by now."""
         return Tuning(
             options={name: tuple(some) for name, some in self.values.items()},
             monotone=self.monotone,
             search=search,
             evaluations=tuple(self.done),
-            configurations=sum(len(line.configurations) for line in lines),
-            bisection=sum(_bisection(line) for line in lines),
+            configurations=sum(len(line.configurations) for line in self.lines),
+            bisection=sum(_bisection(line) for line in self.lines),
             interrupted=interrupted,
         )
 
@@ -263,16 +287,29 @@ class _Tuner:
         chosen = line.configurations[at]
         key = json.dumps(chosen, sort_keys=True, default=str)
         if key not in self._bounds:
-            instance = self.make(**chosen)
+            instance = self._made(chosen)
             cycles = least_step(instance, instance.microbatches, split=self.limits["split"])
             pace = _samples(chosen, instance) * float(instance.cluster.clock)
             self._bounds[key] = pace / cycles if cycles else math.inf
         return self._bounds[key]
 
+    def _made(self, chosen: Options) -> PipelinePartition:
+        """Return the model with these options; refuse what is none, and say which they were."""
+        call = f"make({', '.join(f'{name}={value!r}' for name, value in chosen.items())})"
+        try:
+            made: PipelinePartition = self.make(**chosen)
+        except StagepackError:
+            raise
+        except Exception as error:
+            problem = f"raised {type(error).__name__}: {error}"
+            raise InputError(problem, field=call, remedy="see the function given") from error
+        require_instance(made, KIND, call, "return the model on a cluster, a PipelinePartition")
+        return made
+
     def _evaluate(self, asked: Sequence[tuple[_Line, int]]) -> None:
         """Plan some configurations, and note what comes of it."""
         given = [line.configurations[at] for line, at in asked]
-        work = [(chosen, self.make(**chosen)) for chosen in given]
+        work = [(chosen, self._made(chosen)) for chosen in given]
         run = partial(_evaluated, limits=self.limits, store=self.store)
         found = list(map(run, work) if self.executor is None else self.executor.map(run, work))
         self.done += found

@@ -152,7 +152,10 @@ def _dark_rules() -> str:
 
 
 def answers(
-    given: Iterable[tuple[str, Instance, Result[Solution]]], anchor: str, figures: JsonObject
+    given: Iterable[tuple[str, Instance, Result[Solution]]],
+    anchor: str,
+    figures: JsonObject,
+    microbatches: int | None = None,
 ) -> str:
     """Return answers one below the other: the levels of a plan, or a single one.
 
@@ -162,26 +165,34 @@ def answers(
         Their names, and what is shown of each.
     anchor, figures
         As for :func:`chapter`.
+    microbatches : int, optional
+        Those of the step that all are about: partitions of a plan count those in flight.
     """
     levels = [
-        _answer(name, instance, result, f"{anchor}level{at}", figures)
+        _answer(name, instance, result, f"{anchor}level{at}", figures, microbatches)
         for at, (name, instance, result) in enumerate(given)
     ]
     return render("report/templates/answers.html", levels=levels)
 
 
 def _answer(
-    name: str, instance: Instance, result: Result[Solution], anchor: str, figures: JsonObject
+    name: str,
+    instance: Instance,
+    result: Result[Solution],
+    anchor: str,
+    figures: JsonObject,
+    microbatches: int | None,
 ) -> JsonObject:
     """Return what the page says of an answer; its figures go to `figures`."""
     kind = view(instance.kind)
     section = kind.section(instance, {result.method: result}, result, anchor)
     figures.update(section.figures)
     standing = as_text.standing(result.status, result.objective, instance)
+    head = kind.headline(instance) if microbatches is None else kind.part(instance, microbatches)
     worth = kind.worth_with_unit(instance, result.objective)
     return {
         "anchor": anchor,
         "name": name,
-        "headline": f"{kind.headline(instance)} · {worth} · {standing}",
+        "headline": f"{head} · {worth} · {standing}",
         "html": section.html,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
 from stagepack.report.canvas import close, target
 from stagepack.report.extra import Axes
@@ -53,6 +54,8 @@ def plot(
         when matplotlib, or plotly for a page, is not installed.
     """
     require_instance(instance)
+    if title is not None and not isinstance(title, str):
+        raise InputError(f"{title!r} is no text", field="title", remedy="give a text, or None")
     kind = view(instance.kind)
     if not kind.drawn:
         raise no_picture(instance.kind, "instance")

@@ -197,9 +197,10 @@ def _(given: ProofCheck, *, whole: bool = False) -> Sequence[Content]:
 
 def proof_lines(found: ProofCheck) -> list[str]:
     """Say what is proved, or what is wrong."""
+    how = as_text.plural(found.steps, "step") + " replayed" if found.steps else found.rule
     if found.valid:
-        return [f"proved: {found.claim}; {as_text.plural(found.steps, 'step')} replayed"]
-    return [*_violations(found), f"not proved: {found.claim}"]
+        return [f"proved: {found.claim}; {how}"]
+    return [shown(found.fault, LONGEST), f"not proved: {found.claim}"]
 
 
 def check_lines(found: ResultCheck) -> list[str]:
@@ -216,25 +217,25 @@ def check_lines(found: ResultCheck) -> list[str]:
         return as_text.number(figure) if kind is None else kind.worth(problem, figure)
 
     if found.valid and found.objective is not None:
-        name = "worth" if problem is None else problem.objective
+        name = f"{shown(found.instance)}, worth" if problem is None else problem.objective
         lines.append(f"valid: {name} {value_of(found.objective)}")
     counts = Counter(claim.verdict for claim in found.claims)
     if counts:
         lines.append("claims: " + ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v]))
-    open_ones = [c for c in found.claims if c.verdict is Verdict.UNVERIFIED]
-    if open_ones and found.proof is None:
-        names = ", ".join(claim.name for claim in open_ones)
-        lines.append(f"{names}: cannot be recomputed from a file; --prove solves again")
-    if found.proof is not None:
-        lines += map(str, open_ones)
-        proof = found.proof
-        value, bound = value_of(proof.objective), value_of(proof.bound)
-        status = as_text.standing(proof.status, proof.objective, problem)
-        lines.append(f"solved again: {status}, objective {value}, bound {bound}")
+    if found.valid and found.unverified:
+        names = " and ".join(claim.name for claim in found.unverified)
+        lines.append(f"solution valid; {names} not verified")
+    lines += map(str, found.unverified)
+    if found.unverified and not found.again and problem is not None:
+        lines.append("--prove solves again, by other code")
+    for again in found.again:
+        value, bound = value_of(again.objective), value_of(again.bound)
+        status = as_text.standing(again.status, again.objective, problem)
+        lines.append(f"solved again by {again.method}: {status}, objective {value}, bound {bound}")
     return lines
 
 
-def _violations(found: ResultCheck | ProofCheck) -> list[str]:
+def _violations(found: ResultCheck) -> list[str]:
     """Return a few violations of every rule, and how many more of it there are."""
     by_rule: dict[str, list[Violation]] = {}
     for violation in found.violations:
@@ -263,7 +264,8 @@ def _headlines(result: Result[Solution]) -> Head:
     figures = []
     if result.objective is not None or result.bound is not None:
         named = f" ({result.objective_name})" if result.objective_name else ""
-        source = f" ({result.bound_source})" if result.bound_source else ""
+        sources = filter(None, (result.bound_source, result.proof))
+        source = f" ({'; '.join(sources)})" if result.bound_source else ""
         figures = [
             f"objective{named} {_worth(result, result.objective)}",
             f"bound {_worth(result, result.bound)}{source}",

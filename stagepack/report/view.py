@@ -100,6 +100,10 @@ class View(Generic[InstanceT, SolutionT]):
         """Return what an instance is, in one line."""
         return f"{instance.kind}, {instance.objective}"
 
+    def part(self, instance: InstanceT, microbatches: int) -> str:
+        """Return what an instance is as part of a step of a plan, in one line."""
+        return self.headline(instance)
+
     def worth(self, instance: InstanceT, value: Number | None) -> str:
         """Return an objective value or bound in words."""
         return as_text.number(value)

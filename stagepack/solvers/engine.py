@@ -553,7 +553,8 @@ class Engine(ABC):
             Polled about every 50 ms in the calling thread; true ends the run, which keeps its
             incumbent and bound.
         parameters : mapping, optional
-            Settings of the engine's own that suit the model, by name; CP-SAT alone has any.
+            Settings of the engine's own that suit the model, by name: any of CP-SAT; of HiGHS,
+            ``tolerance`` for feasibility and integrality.
 
         Raises
         ------

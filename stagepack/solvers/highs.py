@@ -31,8 +31,9 @@ from stagepack.solvers.engine import (
 )
 from stagepack.solvers.mute import muted
 
-TOLERANCE = 1e-9
-"""Feasibility and integrality tolerance asked of HiGHS, tighter than its own 1e-6."""
+TOLERANCE, LOOSE = 1e-9, 1e-6
+"""Feasibility and integrality tolerance asked of HiGHS where a model has no ``tolerance`` of its
+own, and the one of HiGHS."""
 
 NODES_PER_WORK = 20
 """Branch-and-bound nodes that one unit of `Limits.work_limit` pays for."""
@@ -243,6 +244,8 @@ class _Drive:
                 return self._solve()
             except _SolveError as error:
                 trouble = error
+        if self._tolerance >= LOOSE:
+            return Outcome(status=Status.UNKNOWN, message=str(trouble))
         # Bounds of this run are good to 1e-6 only, not to what we state: unheard.
         self.presolves, self.loose = presolves, True
         try:
@@ -284,10 +287,14 @@ class _Drive:
         finally:
             _release(solver)
 
+    @property
+    def _tolerance(self) -> float:
+        return float(self.task.parameters.get("tolerance", TOLERANCE))  # type: ignore[arg-type]
+
     def _loaded(self) -> Highs:
         """Return a solver that holds the program and the options of every run."""
         solver = _import().Highs()
-        tolerance = 1e-6 if self.loose else TOLERANCE
+        tolerance = LOOSE if self.loose else self._tolerance
         for option, value in {
             "output_flag": False,
             "threads": self.limits.threads,

@@ -35,11 +35,18 @@ def tuning() -> JsonObject:
 def test_tunings_are_sent_to_the_command_that_reads_them(tmp_path: Path) -> None:
     path = tmp_path / "tuning.json"
     path.write_text(json.dumps(tuning()))
-    for command in ("check", "show", "solve"):
+    for command in ("show", "solve"):
         done = run(command, path)
         assert done.returncode == 2
         assert "holds a tuning" in done.stderr
         assert "stagepack report FILE" in done.stderr
+    told = run("check", path)
+    assert told.returncode == 5
+    assert "a tuning holds figures, and no plans that show them" in told.stdout
+    better = tuning()
+    better["best"]["throughput"] *= 2
+    path.write_text(json.dumps(better))
+    assert run("check", path).returncode == 4
 
 
 @pytest.mark.parametrize("made", [front, explanation, plan_explanation])

@@ -154,7 +154,7 @@ def test_more_ways_to_go_wrong(chain: Path, tmp_path: Path) -> None:
         (("check", chain, other, "--time-limit", "nan"), "error: -t: nan"),
         (("solve", chain, "--threads", "0"), "error: --threads: 0"),
         (("solve", chain, "--warm-start", "best"), "error: --warm-start: unknown"),
-        (("compare", chain, "--seed", "-1"), "error: --seed: a seed below 0"),
+        (("compare", chain, "--seed", "-1"), "error: --seed: is -1"),
         (("solve", chain, "--set", "devices"), "--set"),
         (("solve", chain, "--nonsense"), "--nonsense"),
         (("solve", chain, "-o", "/nonexistent/out.json"), "/nonexistent/out.json"),
@@ -387,7 +387,7 @@ def test_ctrl_c_prints_the_incumbent_with_its_bound(tmp_path: Path) -> None:
     time.sleep(1.5)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
+    assert process.returncode == 6
     assert "interrupted" in out
     assert "objective" in out
     assert "bound" in out

@@ -57,6 +57,18 @@ def test_a_run_that_a_signal_ends_was_interrupted() -> None:
     assert (done.returncode, done.stderr) == (130, "")
 
 
+@pytest.mark.parametrize("where", ["parent", "child"])
+def test_a_signal_right_behind_the_fork_ends_the_run(where: str) -> None:
+    """It ended the parent alone, or with a traceback, where the handler was not there yet."""
+    at_once = f"os.register_at_fork(after_in_{where}=lambda: os.kill(os.getpid(), 15))\n"
+    code = (
+        f"import os, sys; {at_once}from stagepack.cli import main\n"
+        "sys.argv[1:] = ['solve', 'packing/above-load']\nmain()"
+    )
+    done = shell(LIMITED + shlex.join([sys.executable, "-c", code]))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
 def test_a_large_limit_is_not_little_memory() -> None:
     assert shell("ulimit -v 64000000; " + ended_by("os._exit(3)")[len(LIMITED) :]).returncode == 3
 
@@ -74,7 +86,7 @@ def test_little_memory_is_no_internal_error(tmp_path: Path, arguments: str, kilo
     solution = tmp_path / "solution.json"
     assert shell(f"{STAGEPACK} solve packing/above-load -q -o {solution}").returncode == 0
     said = arguments.format(solution=solution, folder=tmp_path)
-    done = shell(f"ulimit -v {kilobytes}; timeout -s KILL 60 {STAGEPACK} {said}")
+    done = shell(f"ulimit -v {kilobytes}; timeout -s KILL 300 {STAGEPACK} {said}")
     assert done.returncode in (0, 2), done.stderr
     if done.returncode:
         *_, last = done.stderr.splitlines()  # libraries may have warned of what they did not get

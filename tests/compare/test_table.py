@@ -34,7 +34,7 @@ def test_columns_by_width() -> None:
     wide, narrow, tiny = (render(compared, width) for width in (120, 80, 60))
     assert wide.splitlines()[0] == "pipeline-partition: transfer-bounded in cycles"
     assert wide.splitlines()[2].split() == (
-        ["instance", "method", "status", "objective", "bound", "gap", "time", "ratio"]
+        ["instance", "method", "status", "objective", "bound", "proof", "gap", "time", "ratio"]
     )
     assert wide.count("pipeline/network-12-layers  ") == 1
     assert narrow.splitlines()[2] == "pipeline/network-12-layers"

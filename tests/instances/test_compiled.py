@@ -417,6 +417,77 @@ def test_bounds_are_checked_where_a_debugger_asks() -> None:
         kernel(np.array([1, 2]), 2)
 
 
+KERNELS = """
+from stagepack.instances.compiled import compiled, copied, inlined, inner, step, tiered
+
+@inner
+def of_inner(row, at):
+    return (row + 0)[at]
+
+@step
+def of_step(row, at):
+    return row[at]
+
+@inlined
+def of_inlined(row, at):
+    return row[at]
+
+@copied
+def of_copied(row, at):
+    return row[at]
+
+@compiled
+def read(row, way, at):
+    if way == 0:
+        return of_inner(row, at)
+    if way == 1:
+        return of_step(row, at)
+    if way == 2:
+        return of_inlined(row, at)
+    if way == 3:
+        return of_copied(row, at)
+    return row[at]
+
+@tiered(lambda row, at: 0)
+def interpreted(row, at):
+    return row[at]
+"""
+READING = """
+import numpy as np
+import some_kernels as kernels
+
+row, refused = np.arange(12)[4:8], 0
+for at in (-5, 4):
+    for way in range(6):
+        try:
+            kernels.read(row, way, at) if way < 5 else kernels.interpreted(row, at)
+        except IndexError:
+            refused += 1
+assert kernels.read(row, 4, -1) == 7
+assert not kernels.interpreted.dispatcher.overloads
+print(refused, sum(kernels.read.dispatcher.stats.cache_hits.values()))
+"""
+
+
+def test_bounds_are_checked_in_a_cache_of_its_own(tmp_path: Path) -> None:
+    """What numba keeps for one way is not taken for the other, nor written over."""
+    (tmp_path / "some_kernels.py").write_text(KERNELS)
+    root = str(Path(__file__).parents[2])
+    told = []
+    for checks in ("0", "1", "0", "1"):
+        paths = {"PYTHONPATH": os.pathsep.join((root, str(tmp_path)))}
+        own = {"NUMBA_BOUNDSCHECK": checks, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+        done = subprocess.run(
+            [sys.executable, "-c", READING],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **paths, **own},
+        )
+        assert done.returncode == 0, done.stderr
+        told.append(done.stdout.split())
+    assert told == [["2", "0"], ["12", "0"], ["2", "1"], ["12", "1"]]
+
+
 @lean
 def test_arrays_are_counted_only_where_some_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are given belong to the caller; those that are made are freed."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import stagepack as sp
 from stagepack.errors import InputError
+from stagepack.heuristics.effort import counting, spend
+from stagepack.methods.starts import Turn, take_turns
+from stagepack.progress import Progress
 
 CHAIN = sp.PipelinePartition.from_arrays([3, 1, 4, 1, 5], devices=2)
 GRAPH = sp.GraphPartition.from_arrays(
@@ -97,3 +102,36 @@ def test_a_method_that_begins_with_nothing_says_so() -> None:
             result = sp.solve(PACKING, method, warm_start=given)
             assert ("has not used the warm start" in result.reason) == unused
     assert sp.solve(PACKING, "best-fit-area").reason == ""
+
+
+def test_searches_take_turns_until_one_decides() -> None:
+    """One that never ends is stopped, and goes on in its next turn; turns get longer."""
+    turns: dict[str, list[float]] = {"endless": [], "short": [], "exact": []}
+
+    def search(name: str, work: float) -> Callable[[], bool]:
+        def go_on() -> bool:
+            turns[name].append(0.0)
+            while sum(turns[name]) < work:
+                spend(0.01)
+                turns[name][-1] += 0.01
+                progress.require_time()
+            return True
+
+        return go_on
+
+    progress: Progress[Any] = Progress(lambda _: 0, lambda _: ())
+    with counting(40.0) as spent:
+        progress.limit_by(spent, 40.0)
+        take_turns(
+            progress,
+            [
+                Turn(search("endless", math.inf)),
+                Turn(search("short", 0.5)),
+                Turn(search("exact", 6.0), 2, decides=True),
+            ],
+        )
+        assert spent() < 20
+    assert turns["endless"] == pytest.approx([1.25, 2.5], abs=0.05)
+    assert len(turns["short"]) == 1
+    assert turns["exact"] == pytest.approx([2.5, 3.5], abs=0.05)
+    assert progress.keep_going()

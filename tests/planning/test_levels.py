@@ -56,7 +56,7 @@ def test_levels_of_files_without_tensors_are_missed(tmp_path: Path) -> None:
 
     def rules(levels: list[Any]) -> list[str]:
         path.write_text(json.dumps({**document, "levels": levels}))
-        return [one.rule for one in check_plan(read_plan(path), path)]
+        return [one.rule for one in check_plan(read_plan(path), path).violations]
 
     assert rules(whole) == []
     assert rules(whole[:-1]) == ["stage 3"]
@@ -82,9 +82,9 @@ def test_what_tells_of_the_search_is_compared_too(
     document = sp.plan_model(sp.load("pipeline/resnet-50", cluster="ipu-pod4")).to_dict()
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(document))
-    assert check_plan(read_plan(path), path) == ()
+    assert check_plan(read_plan(path), path).violations == ()
     path.write_text(json.dumps({**document, name: said}))
-    assert [one.rule for one in check_plan(read_plan(path), path)] == [f"claim: {rule}"]
+    assert [one.rule for one in check_plan(read_plan(path), path).violations] == [f"claim: {rule}"]
 
 
 def test_no_attempt_is_better_than_the_plan(tmp_path: Path) -> None:
@@ -92,6 +92,6 @@ def test_no_attempt_is_better_than_the_plan(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     better = {**document["attempts"][0], "status": "FEASIBLE", "objective": 1}
     path.write_text(json.dumps({**document, "attempts": [*document["attempts"], better]}))
-    (found,) = check_plan(read_plan(path), path)
+    (found,) = check_plan(read_plan(path), path).violations
     assert found.rule == "claim: attempts"
     assert "one of 1 cycles is said" in found.detail

@@ -142,3 +142,13 @@ def test_the_command_takes_files_of_every_sort(tmp_path: Path) -> None:
         assert (told.returncode, message in told.stderr) == (2, True), told.stderr
         assert told.stderr.count("\n") == 1
     assert not (tmp_path / "no.html").exists()
+
+
+def test_captions_of_a_plan_tell_the_microbatches_of_its_step(tmp_path: Path) -> None:
+    """Those of the partition are what is in flight: "1 microbatch (4 fill the pipeline)"."""
+    plan = sp.plan_model(sp.load("pipeline/vgg-16", training=True), microbatches=12, time_limit=1)
+    (whole, *_) = plan.levels
+    assert whole.instance.microbatches < 12  # type: ignore[attr-defined]
+    text = Page(sp.report(plan, tmp_path / "page.html").read_text()).text
+    assert "training with 12 microbatches, bottleneck without transfers, 1 in flight" in text
+    assert "1 microbatch " not in text

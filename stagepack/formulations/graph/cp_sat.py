@@ -6,22 +6,15 @@ Sets, parameters, variables, objective, constraints, size and source are those o
 
 from __future__ import annotations
 
+from stagepack.formulations.base import LARGEST_FACTOR
 from stagepack.formulations.graph.model import GraphModel
 from stagepack.formulations.graph.placement import Placement
-
-LARGEST = 2**40
-"""Figures of a model are below: their sums are exact wherever CP-SAT writes them as doubles."""
-
-LARGEST_CHOICE = 2**30
-"""Figures where rows hold only if something was chosen.  From 2**34 on, CP-SAT 9.15 was seen to
-call optimal what was not: presolve multiplies coefficients of such rows with one another."""
 
 
 class CpSat(GraphModel):
     """The program as a `cp_model.CpModel`."""
 
-    largest = LARGEST
-    largest_choice = LARGEST_CHOICE
+    largest = LARGEST_FACTOR
 
     def build(self) -> None:
         """Build the model, or find out that there is no place for a block."""

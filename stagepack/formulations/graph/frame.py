@@ -44,9 +44,9 @@ class Frame:
     compact : Compact
     upper : int, optional
         Ticks of a known solution: what is worth more may be left out.
-    largest, largest_choice : int
-        Steps are as coarse as it takes for all figures to be below; the latter where some rows hold
-        only if something was chosen.
+    largest : int
+        Steps, and units of bytes, are as coarse as it takes for all figures and their sums to be
+        below.
 
     Attributes
     ----------
@@ -59,8 +59,6 @@ class Frame:
         Slots are in the order of stages: no block is on an earlier slot than one before it.
     devices : bool
         Slots are devices, whose links are unlike.
-    chosen : bool
-        Some rows hold only if something was chosen.
     leading : bool
         Slots without blocks come before all others.
     roaming : bool
@@ -71,6 +69,8 @@ class Frame:
         How many blocks are larger: they take at most so many of such slots.
     unit : int
         Ticks of a step.
+    coarse : bool
+        Whether bytes are counted in a unit too coarse for them.
     time : ndarray of int64, shape (passes, classes, blocks)
         Steps; 0 where a block must not be.
     cost : ndarray of int64, shape (nets,)
@@ -82,11 +82,9 @@ class Frame:
         When there is too much to state.
     """
 
-    def __init__(
-        self, compact: Compact, upper: int | None, largest: int, largest_choice: int
-    ) -> None:
+    def __init__(self, compact: Compact, upper: int | None, largest: int) -> None:
         self.compact = compact
-        self.upper = upper
+        self.upper, self.largest = upper, largest
         self.shared = compact.objective == Objective.REPLICATED
         self.slots = compact.devices
         if self.slots * max(compact.blocks, len(compact.net)) > MOST_PLACES:
@@ -107,14 +105,15 @@ class Frame:
         empties = not compact.exact_stages or self.shared
         self.leading = empties and not fixed and not self.devices and (chosen or kinds == 1)
         self.roaming = self.devices and ordered and not fixed
-        counted = any(len(self.stashes(s)) > 1 for s in range(self.slots))
-        self.chosen = chosen or counted or self.shared or self.devices
         self._alike = [] if ordered or self.devices else [self._slots_of_class(c) for c in every]
         self.turn = np.zeros(self.slots, dtype=np.int64)
         for like in self._alike:
             self.turn[like] = np.arange(len(like))
-        self._set_steps(largest_choice if self.chosen else largest)
-        self._require_bytes(largest_choice)
+        self._set_steps(largest)
+        held = int(compact.size.sum() + compact.microbatches * compact.stash.sum())
+        common = int(np.gcd.reduce([*compact.size, *compact.stash])) or 1
+        limited = bool((compact.class_memory < UNLIMITED).any())
+        self.coarse = limited and held // common >= largest
 
     def _slots_of_class(self, kind: int) -> Array:
         """Return the slots of a class in the order in which they are taken."""
@@ -178,18 +177,18 @@ class Frame:
                 return unit if fits else 0
         return 0
 
-    def _require_bytes(self, largest: int) -> None:
-        """Refuse bytes that rows which hold only if something was chosen cannot count."""
-        compact = self.compact
-        held = int(compact.size.sum() + compact.microbatches * compact.stash.sum())
-        common = int(np.gcd.reduce([*compact.size, *compact.stash])) or 1
-        limited = bool((compact.class_memory < UNLIMITED).any())
-        if self.chosen and limited and held // common >= largest:
-            raise InputError(
-                f"the model would count {held:,} bytes in units of {common:,}",
-                field="memory",
-                remedy="round sizes up to a coarser unit, or use dp",
-            )
+    def byte_unit(self, nbytes: Array) -> int:
+        """Return the bytes that the rows of a device count as one.
+
+        What all have in common, or more where these would be too many.
+
+        Parameters
+        ----------
+        nbytes : ndarray of int64
+            Of each block.
+        """
+        common, total = int(np.gcd.reduce(nbytes)) or 1, int(nbytes.sum())
+        return common if total // common < self.largest else total // (self.largest - 1) + 1
 
     @cached_property
     def exchanged(self) -> Array:

@@ -1,4 +1,4 @@
-"""MILP: the program of :mod:`.placement`, loads scaled to what engines compute well with.
+"""MILP: the program of :mod:`.placement`, loads in steps that engines count exactly.
 
 Sets, parameters, variables, objective, constraints, size and source are those of
 :mod:`.placement`.
@@ -6,29 +6,21 @@ Sets, parameters, variables, objective, constraints, size and source are those o
 
 from __future__ import annotations
 
+from stagepack.formulations.base import LARGEST_STEPS, InSteps
 from stagepack.formulations.graph.model import GraphModel
 from stagepack.formulations.graph.placement import Placement
-
-LARGEST = 2**50
-LARGEST_COEFFICIENT = 1e2
-"""No sum of loads is more: with 1e4, HiGHS 1.12 was seen to fail for numerical reasons."""
+from stagepack.instances.graph.instance import GraphPartition
+from stagepack.instances.graph.solution import GraphSolution
 
 
-class Milp(GraphModel):
+class Milp(InSteps[GraphPartition, GraphSolution], GraphModel):
     """The program as a `Linear`; T is continuous."""
 
-    largest = largest_choice = LARGEST
+    largest = LARGEST_STEPS
 
     def build(self) -> None:
         """Build the model, or find out that there is no place for a block."""
-        frame = self.frame
-        largest = float(frame.time.max(axis=1).sum())
-        if frame.shared:
-            largest += float(frame.exchanged.sum()) / frame.unit
-        largest = max(largest, float(frame.cost.max(initial=0)))
-        grain = max(1.0, largest / LARGEST_COEFFICIENT)
-        self.placement = Placement(frame, grain)
-        self.scale = 1 / grain
+        self.placement = Placement(self.frame, whole=False)
         self.infeasible = self.placement.program.contradiction
         if not self.infeasible:
             self.model = self.placement.program.arrays()

@@ -29,8 +29,8 @@ class GraphModel(Formulation[GraphPartition, GraphSolution]):
 
     Attributes
     ----------
-    largest, largest_choice : int
-        Figures of the model are below; those of rows that hold only if something was chosen.
+    largest : int
+        Figures of the model, and their sums, are below.
 
     Raises
     ------
@@ -39,12 +39,12 @@ class GraphModel(Formulation[GraphPartition, GraphSolution]):
     """
 
     largest: int
-    largest_choice: int
     placement: Placement
 
     def __init__(self, compact: Compact, *, upper: int | None = None) -> None:
         self.upper = upper
-        self.frame = Frame(compact, upper, self.largest, self.largest_choice)
+        self.frame = Frame(compact, upper, self.largest)
+        self.coarse = self.frame.coarse
         self.build()
 
     @abstractmethod

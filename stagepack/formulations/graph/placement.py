@@ -48,6 +48,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import permutations
+from typing import assert_never
 
 import numpy as np
 
@@ -55,7 +56,7 @@ from stagepack.formulations.graph.frame import Frame
 from stagepack.formulations.program import Program, Sum, total
 from stagepack.instances.graph.words import Objective
 
-Expression = Sum[float] | float
+Expression = Sum[int] | int
 WHOLE = (Objective.SUM, Objective.FORWARD_BACKWARD)
 """Objectives that add what is received to what is sent."""
 
@@ -66,8 +67,8 @@ class Placement:
     Parameters
     ----------
     frame : Frame
-    grain : float
-        Steps of one unit of T; 1: coefficients are integers.
+    whole : bool
+        Whether engines must see to it that T is whole; it is at some optimum.
 
     Attributes
     ----------
@@ -81,11 +82,11 @@ class Placement:
         Columns of T.
     """
 
-    def __init__(self, frame: Frame, grain: float = 1) -> None:
-        self.frame, self.grain = frame, grain
-        self.program: Program[float] = Program()
+    def __init__(self, frame: Frame, *, whole: bool = True) -> None:
+        self.frame, self._whole = frame, whole
+        self.program: Program[int] = Program()
         self.load: list[int] = []
-        self.a: dict[tuple[int, int], Sum[float]] = {}
+        self.a: dict[tuple[int, int], Sum[int]] = {}
         self.m: list[dict[int, int]] = [{} for _ in range(frame.slots)]
         self._places()
         self._order()
@@ -95,7 +96,7 @@ class Placement:
         self._loads()
         self._memory()
 
-    def _flag(self) -> Sum[float]:
+    def _flag(self) -> Sum[int]:
         return self.program.variable()
 
     def _at(self, v: int, s: int) -> Expression:
@@ -192,7 +193,7 @@ class Placement:
     def _fill(self) -> None:
         """Say which slots hold blocks, and which of like slots do so first."""
         frame, program = self.frame, self.program
-        self.used: list[Sum[float] | None] = [None] * frame.slots
+        self.used: list[Sum[int] | None] = [None] * frame.slots
         if program.contradiction:
             return
         on = [[row[s] for row in self.x if s in row] for s in range(frame.slots)]
@@ -222,7 +223,7 @@ class Placement:
         for s, used in enumerate(self.used):
             assert used is not None
             self.m[s] = {j: program.column() for j in range(1, frame.slots + 1)}
-            row: dict[int, float] = dict.fromkeys(self.m[s].values(), 1)
+            row: dict[int, int] = dict.fromkeys(self.m[s].values(), 1)
             program.row({**row, used.index: -1}, low=0, high=0)
         devices = {column: j for row in self.m for j, column in row.items()}
         low = frame.slots if frame.compact.exact_stages else None
@@ -244,7 +245,7 @@ class Placement:
             if frame.devices:
                 self._sent_on_links(n, producer, readers, pays)
                 continue
-            cost = int(frame.cost[n]) / self.grain if self.grain != 1 else int(frame.cost[n])
+            cost = int(frame.cost[n])
             for s in range(frame.slots):
                 if not cost or not pays[s]:
                     continue
@@ -257,8 +258,8 @@ class Placement:
                     self.sent[which][s].append(cost * out)
 
     def _cut(
-        self, s: int, pairs: list[tuple[int, int]], known: Sum[float] | None = None
-    ) -> Sum[float] | None:
+        self, s: int, pairs: list[tuple[int, int]], known: Sum[int] | None = None
+    ) -> Sum[int] | None:
         """Return a variable of slot s that is 1 where u is on it and v is not, for some pair."""
         cut = known
         for u, v in pairs:
@@ -276,11 +277,10 @@ class Placement:
         assert frame.level_cost is not None
         which = int(frame.compact.net_pass[n])
         for s in self.x[producer]:
-            sent: dict[float, Sum[float]] = {}
+            sent: dict[int, Sum[int]] = {}
             for t in range(frame.slots):
                 on = [v for v in readers if t in self.x[v]]
-                cost: float = int(frame.level_cost[level[s, t], n])
-                cost = cost / self.grain if self.grain != 1 else cost
+                cost = int(frame.level_cost[level[s, t], n])
                 if s == t or not on or not cost:
                     continue
                 w = self._flag()
@@ -292,7 +292,7 @@ class Placement:
                     flag = sent.setdefault(cost, self._flag())
                     self.program.at_most(w, flag)
             # What is sent at some pace counts what it is slower than the next faster one.
-            below: float = 0
+            below = 0
             for cost in sorted(sent):
                 self.sent[which][s].append((cost - below) * sent[cost])
                 slower = [flag for pace, flag in sent.items() if pace > cost]
@@ -307,66 +307,62 @@ class Placement:
             return
         limit = frame.limit
         for which in range(compact.passes):
-            highest = float(frame.time[which].max(axis=0).sum() + 2 * frame.cost.sum())
-            highest += 0 if frame.level_cost is None else 2 * float(frame.level_cost.sum())
+            highest = int(frame.time[which].max(axis=0).sum() + 2 * frame.cost.sum())
+            highest += 0 if frame.level_cost is None else 2 * int(frame.level_cost.sum())
             if frame.shared:
-                highest += float(frame.exchanged.sum()) / frame.unit
-            highest += float(frame.stashed.sum()) * compact.microbatches
+                highest += -(-int(frame.exchanged.sum()) // frame.unit)
+            highest += int(frame.stashed.sum()) * compact.microbatches
             high = highest if limit is None else limit
-            load = program.column(
-                1,
-                upper=high / self.grain if self.grain != 1 else int(high),
-                integral=self.grain == 1,
-            )
+            load = program.column(1, upper=high, integral=self._whole)
             self.load.append(load)
             for s, kinds in enumerate(frame.classes):
                 for c in kinds:
                     self._load(which, s, c, load)
         if limit is not None and compact.passes > 1:
-            program.row(
-                dict.fromkeys(self.load, 1), high=limit / self.grain if self.grain != 1 else limit
-            )
+            program.row(dict.fromkeys(self.load, 1), high=limit)
 
     def _load(self, which: int, s: int, c: int, load: int) -> None:
         frame, compact = self.frame, self.frame.compact
         work = self._work(frame.time[which, c], s)
         parts: list[Expression]
-        if compact.objective == Objective.MEMORY:
-            for r in frame.stashes(s):
-                held = total((work, r * self._work(frame.stashed, s)))
-                self._under(held, load, [*self._unless_class(s, c), *self._unless_flying(s, r)])
-            return
         received, sent = total(self.received[which][s]), total(self.sent[which][s])
+        match compact.objective:
+            case Objective.MEMORY:
+                for r in frame.stashes(s):
+                    held = total((work, r * self._work(frame.stashed, s)))
+                    unless = [*self._unless_class(s, c), *self._unless_flying(s, r)]
+                    self._under(held, load, unless)
+                return
+            case Objective.SUM | Objective.FORWARD_BACKWARD:
+                parts = [total((work, received, sent))]
+            case Objective.OVERLAP | Objective.REPLICATED:
+                parts = [work, received, sent]
+            case unknown:
+                assert_never(unknown)
         if not compact.class_pays[c]:
             parts = [work]
-        elif compact.objective in WHOLE:
-            parts = [total((work, received, sent))]
-        else:
-            parts = [work, received, sent]
         if not frame.shared:
             for part in parts:
                 self._under(part, load, self._unless_class(s, c))
             return
         exchanged = self._work(frame.exchanged // frame.unit, s)
         for j, column in self.m[s].items():
-            off = [1 - Sum[float]({column: 1})]
+            off = [1 - Sum[int]({column: 1})]
             self._under(total((j * work, (j - 1) * exchanged)), load, off, j * j)
             for part in parts[1:]:
                 self._under(part, load, off, j)
 
-    def _work(self, steps: Iterable[int], s: int) -> Sum[float]:
+    def _work(self, steps: Iterable[int], s: int) -> Sum[int]:
         """Return the sum of the steps of the blocks on slot s."""
         values = {
-            row[s]: int(step) / self.grain if self.grain != 1 else int(step)
-            for row, step in zip(self.x, steps, strict=True)
-            if s in row and step
+            row[s]: int(step) for row, step in zip(self.x, steps, strict=True) if s in row and step
         }
         return Sum(values)
 
-    def _unless_class(self, s: int, c: int) -> list[Sum[float]]:
-        return [1 - Sum[float]({self.z[s][c]: 1})] if self.z[s] else []
+    def _unless_class(self, s: int, c: int) -> list[Sum[int]]:
+        return [1 - Sum[int]({self.z[s][c]: 1})] if self.z[s] else []
 
-    def _unless_flying(self, s: int, r: int) -> list[Sum[float]]:
+    def _unless_flying(self, s: int, r: int) -> list[Sum[int]]:
         """Return a variable that is 1 unless r slots from s on must be taken to hold blocks."""
         if len(self.frame.stashes(s)) == 1 or r == 1:
             return []
@@ -389,12 +385,10 @@ class Placement:
                 found.append(self.a[s, t])
         return found
 
-    def _under(self, part: Expression, load: int, unless: list[Sum[float]], times: int = 1) -> None:
+    def _under(self, part: Expression, load: int, unless: list[Sum[int]], times: int = 1) -> None:
         """Add part <= times T, unless one of some variables is 1."""
         if not isinstance(part, Sum) or not part.terms:
             return
-        if self.grain != 1:  # rather than multiples of T, which need not be whole
-            part, times = 1 / times * part, 1
         slack = sum(part.terms.values())
         self.program.at_most(part, total([Sum({load: times}), *(slack * off for off in unless)]))
 
@@ -410,7 +404,7 @@ class Placement:
                     continue
                 for r in frame.stashes(s):
                     nbytes = compact.size + r * compact.stash
-                    unit = int(np.gcd.reduce(nbytes)) or 1
+                    unit = self.frame.byte_unit(nbytes)
                     held = {
                         row[s]: int(one) // unit
                         for row, one in zip(self.x, nbytes, strict=True)
@@ -421,6 +415,6 @@ class Placement:
                         continue
                     unless = [*self._unless_class(s, c), *self._unless_flying(s, r)]
                     program.at_most(
-                        Sum[float](dict(held)),
+                        Sum[int](dict(held)),
                         total([room // unit, *(over * off for off in unless)]),
                     )

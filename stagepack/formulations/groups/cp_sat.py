@@ -49,13 +49,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formulations.base import LARGEST_VALUE, Formulation
+from stagepack.formulations.base import LARGEST_VALUE, Formulation, require_objective
 from stagepack.formulations.groups.frame import Frame, Life
 from stagepack.formulations.groups.memory import Memory, Point, at
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.chip import exact
 from stagepack.instances.groups.lmem import in_place
 from stagepack.instances.groups.timesteps import STAGES, Spill, Timetable
+from stagepack.instances.groups.words import Objective
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
         upper: int | None = None,
         place: Callable[[Timetable], tuple[int, ...] | None] | None = None,
     ) -> None:
+        require_objective(instance.objective, Objective.CYCLES)
         self.instance, self.plan, self.group, self.upper = instance, plan, group, upper
         self._place, self.parameters = place, PARAMETERS
         self.table = Timetable(plan.timetable(instance, group).regions)

@@ -28,10 +28,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagepack.formulations.base import Formulation
+from stagepack.formulations.base import Formulation, require_objective
 from stagepack.formulations.whole import WholeProgram
 from stagepack.heuristics.groups.dp import Partition
 from stagepack.heuristics.groups.oracle import NONE
+from stagepack.instances.groups.words import Objective
 from stagepack.instances.profile import Array
 
 CLIQUES = 5.5e-9
@@ -60,6 +61,7 @@ class Milp(Formulation[Partition, tuple[int, ...]]):
     def __init__(
         self, partition: Partition, *, upper: int | None = None, cp_sat: bool = False
     ) -> None:
+        require_objective(partition.instance.objective, Objective.CYCLES)
         self.upper, self.n = upper, partition.instance.n
         self.program = WholeProgram()
         self.groups: list[tuple[int, int]] = []
@@ -77,6 +79,7 @@ class Milp(Formulation[Partition, tuple[int, ...]]):
             self.loading = CLIQUES * len(self.groups) ** 2
         if not self.infeasible:
             self.model = self.program.cp_sat() if cp_sat else self.program.arrays()
+            self.parameters = self.program.settings if cp_sat else {}
 
     def _cover(self) -> None:
         """One group begins at operator 0; where groups end, as many begin."""

@@ -54,12 +54,12 @@ Source
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formulations.base import LARGEST_VALUE
+from stagepack.formulations.base import LARGEST_FACTOR, LARGEST_VALUE
 from stagepack.formulations.packing.frame import Frame, Interval, Item, smaller_item
 from stagepack.formulations.packing.model import PackingModel
 from stagepack.instances.packing.blocks import Blocks
@@ -104,17 +104,24 @@ class CpSat(PackingModel):
 
     def _require_exact(self) -> None:
         frame, instance = self.frame, self.instance
-        largest = frame.height
+        largest, chosen = frame.height, frame.several or bool(frame.sharing)
         match instance.objective:
             case Objective.BANK_CONFLICTS:
                 assert instance.banks is not None
-                pairs = len(instance.banks.pairs)
+                pairs, chosen = len(instance.banks.pairs), True
                 largest = max(largest, (pairs + 1) * instance.conflict_weight // frame.gain)
             case Objective.MOVES:
+                chosen = True
                 largest = max(largest, frame.movable // frame.gain)
             case Objective.SPILL:
                 largest = max(largest, int(frame.spill.max(axis=1).sum()) // frame.gain)
+            case Objective.PEAK | Objective.FIT:
+                pass
+            case unknown:
+                assert_never(unknown)
         area = largest * max(1, frame.blocks.sections)
+        # Rows that hold only if something was chosen have addresses as factors.
+        self._wide = chosen and largest >= LARGEST_FACTOR
         if largest >= LARGEST_VALUE or area >= LARGEST_AREA:
             raise InputError(
                 f"the CP-SAT model would count to {largest:,} (in units of {frame.unit:,} bytes), "
@@ -145,11 +152,13 @@ class CpSat(PackingModel):
                 self._peak()
                 self._banks()
                 self._conflicts()
-            case _:
+            case Objective.PEAK | Objective.FIT:
                 self._peak()
                 self.model.minimize(self.z)
+            case unknown:
+                assert_never(unknown)
         rows = len(self.model.proto.constraints)
-        if self.frame.blocks.pairs > PRESOLVED_PAIRS or rows > PRESOLVED_ROWS:
+        if self._wide or self.frame.blocks.pairs > PRESOLVED_PAIRS or rows > PRESOLVED_ROWS:
             self.parameters["cp_model_presolve"] = False
 
     def _domain(self, runs: list[Interval]) -> Domain:
@@ -394,6 +403,10 @@ class CpSat(PackingModel):
                     values[stay.index] = offsets[i] == at
             case Objective.BANK_CONFLICTS:
                 self._hint_banks(values, offsets)
+            case Objective.SPILL | Objective.PEAK | Objective.FIT:
+                pass
+            case unknown:
+                assert_never(unknown)
         return values
 
     def _hint_banks(self, values: Array, offsets: Array) -> None:

@@ -28,6 +28,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from functools import cached_property
+from typing import assert_never
 
 import numpy as np
 
@@ -193,6 +194,10 @@ class Frame:
                 self.spill = accesses[:, None] * cost[None, :]
                 self.gain = int(np.gcd.reduce(self.spill, axis=None)) or 1
                 self.least = int(self.spill.min(axis=1).sum())
+            case Objective.PEAK | Objective.FIT:
+                pass
+            case unknown:
+                assert_never(unknown)
         if lower is not None:
             self.least = max(self.least, -(-lower // self.gain) * self.gain)
         if instance.objective in (Objective.PEAK, Objective.FIT):

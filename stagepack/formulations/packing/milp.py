@@ -59,7 +59,7 @@ integer and continuous offsets met.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 import numpy as np
 
@@ -203,6 +203,8 @@ class Milp(PackingModel):
                 self._conflicts()
             case Objective.PEAK | Objective.FIT:
                 self._minimise(self.z)
+            case unknown:
+                assert_never(unknown)
         self.infeasible = self.program.contradiction
         if not self.infeasible:
             self.model = self.program.arrays()
@@ -443,6 +445,10 @@ class Milp(PackingModel):
                     values[stay.index] = at[i] == v
             case Objective.BANK_CONFLICTS:
                 self._hint_banks(values, at)
+            case Objective.SPILL | Objective.PEAK | Objective.FIT:
+                pass
+            case unknown:
+                assert_never(unknown)
         return values
 
     def _hint_banks(self, values: Array, at: list[int]) -> None:

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.formulations.base import LARGEST_FACTOR, UNPRESOLVED
 from stagepack.formulations.phases.groups import BACKWARD, FORWARD, GroupModel, Part
 from stagepack.formulations.whole import LARGEST_SUM, WholeProgram
 from stagepack.instances.phases.solution import PhaseSolution
@@ -56,8 +57,9 @@ class CpSat(GroupModel):
         if program.contradiction:
             return
         self.model = program.cp_sat()
-        for part in self.groups.parts:
-            _Clock(self.model, part)
+        clocks = [_Clock(self.model, part) for part in self.groups.parts]
+        wide = max(clock.largest for clock in clocks) >= LARGEST_FACTOR
+        self.parameters = UNPRESOLVED if wide else program.settings
 
     def hint(self, solution: PhaseSolution) -> Array:
         """Return the value of every variable for a plan; NaN for those of the clock."""
@@ -84,6 +86,8 @@ class _Clock:
                 field="size",
                 remedy="give cycles in a coarser unit",
             )
+        held = (max(*o.needs, *o.variables, o.kept) for o in part.options)
+        self.largest = max((self.longest, *held))
         self.compute: list[IntervalVar] = []
         self.io: list[IntervalVar] = []
         self.held: list[tuple[IntervalVar, IntVar]] = []

@@ -47,12 +47,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stagepack.formulations.base import Formulation
+from stagepack.formulations.base import Formulation, require_objective
 from stagepack.formulations.phases.remat import too_many
 from stagepack.formulations.whole import Terms, WholeProgram, add
 from stagepack.instances.phases.data import Figures
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
+from stagepack.instances.phases.words import Objective
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:  # else its kernels would be loaded by whoever asks what the models take
@@ -436,6 +437,7 @@ class GroupModel(Formulation[PhaseSchedule, PhaseSolution]):
         *,
         upper: int | None = None,
     ) -> None:
+        require_objective(instance.objective, Objective.TIME)
         self.instance, self.upper = instance, upper
         self.groups = Groups(tables, upper)
         self.build(self.groups.program)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.formulations.base import Formulation
+from stagepack.formulations.base import Formulation, require_objective
 from stagepack.formulations.phases import remat
 from stagepack.formulations.phases.remat import Step
 from stagepack.formulations.phases.remat_cost import RematProgram
@@ -21,6 +21,7 @@ from stagepack.formulations.phases.remat_stages import RematStages
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.solution import PhaseSolution
+from stagepack.instances.phases.words import Objective
 from stagepack.instances.profile import Array
 
 
@@ -48,6 +49,7 @@ class _Remat(Formulation[PhaseSchedule, PhaseSolution]):
         mode: Mode | str | None = None,
         upper: int | None = None,
     ) -> None:
+        require_objective(instance.objective, Objective.TIME)
         reason = self.unsupported(instance)
         if reason:
             raise ValueError(reason)
@@ -120,5 +122,5 @@ class RematCpSat(_Remat):
 
     def _lowered(self) -> Any:
         # Without the relaxation of all its rows CP-SAT finds no bound at all.
-        self.parameters = {"linearization_level": 2}
+        self.parameters = {"linearization_level": 2, **self.form.program.settings}
         return self.form.program.cp_sat()

@@ -49,12 +49,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formulations.base import LARGEST_VALUE
+from stagepack.formulations.base import LARGEST_FACTOR
 from stagepack.formulations.pipeline.frame import (
     Slot,
     StageValues,
@@ -74,11 +74,6 @@ from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import Constraint, CpModel, IntVar, LinearExpr
-
-LARGEST_CHOICE = 2**31
-"""Costs are kept below this where a class of device is chosen.  There, CP-SAT 9.15 multiplies
-coefficients of enforced constraints with one another in presolve: with costs from 2**33 on it was
-seen to call feasible models infeasible.  Products of two costs below 2**31 fit 64 bits."""
 
 FEW_COSTS = 2_000
 """Stages with so many different costs have the largest of them chosen from a list."""
@@ -144,12 +139,7 @@ class CpSat(PipelineModel):
         return slots
 
     def _set_units(self) -> None:
-        """Choose the unit: the gcd of all costs that count, or a coarser one.
-
-        With a coarser unit lookups are rounded down, so C = p / unit and T = q / unit, rounded
-        up, satisfy every constraint for a solution of largest compute p and transfer q.  The
-        optimum of the model exceeds that of the instance by less than one unit for each.
-        """
+        """Choose the unit: the gcd of all costs that count, or a coarser one."""
         costs, allowed = self.costs, np.flatnonzero(self.costs.allowed)
         if costs.tabular:
             tables = [costs.compute_matrix(c)[np.triu_indices(costs.n + 1, 1)] for c in self._used]
@@ -162,18 +152,8 @@ class CpSat(PipelineModel):
             for rows in (costs.recv, costs.send):
                 divisors += [int(np.gcd.reduce(rows[c, allowed])) for c in self._used]
                 most += int(rows.max())
-        self.unit = max(1, math.gcd(*divisors))
-        largest = LARGEST_CHOICE if self._choice else LARGEST_VALUE
-        self._loss = 0
-        if most // self.unit >= largest:
-            self.unit = most // (largest - 1) + 1
-            self._loss = (self.unit - 1) * (2 if self.bounded else 1)
+        self.set_unit(math.gcd(*divisors), most, LARGEST_FACTOR)
         self._most = -(-most // self.unit)
-
-    @property
-    def exact(self) -> bool:
-        """Whether the model's costs are the instance's, not rounded to a coarser unit."""
-        return self._loss == 0
 
     @property
     def _used(self) -> range:
@@ -261,7 +241,7 @@ class CpSat(PipelineModel):
         model, low = self.model, [-(-ticks // self.unit) for ticks in self.least]
         spare = 2 * self._most
         if self.upper is not None:
-            most = self.upper - constant_ticks(self.costs) + self._loss
+            most = self.upper - constant_ticks(self.costs) + self.loss
             spare = min(spare, most // self.unit)
         tops = [max(low[0], spare - low[1]), max(low[1], spare - low[0])]
         self.C = self._largest("C", low[0], tops[0])
@@ -279,11 +259,11 @@ class CpSat(PipelineModel):
         """
         high = min(high, self._most)
         costs = None
-        if self.values is not None and self.exact:
+        if self.values is not None:
             costs = self.values.compute if name == "C" else self.values.transfer
         if costs is None or len(costs) > FEW_COSTS:
             return self.model.new_int_var(low, high, name)
-        steps = costs // self.unit
+        steps = distinct(-(-costs // self.unit))
         some = steps[(steps >= low) & (steps <= high)].tolist()
         domain = self._cp.Domain.from_values(some or [high])
         return self.model.new_int_var_from_domain(domain, name)
@@ -413,8 +393,10 @@ class CpSat(PipelineModel):
                 return [work + self._recv(i, c) + self._send(i, c)]
             case Objective.OVERLAP:
                 return [work, self._recv(i, c), self._send(i, c)]
-            case _:
+            case Objective.BOTTLENECK | Objective.TRANSFER_BOUNDED:
                 return [work]
+            case unknown:
+                assert_never(unknown)
 
     def _compute(self) -> None:
         """C >= w_(i+1)d - w_id (and what the objective adds) where class d runs slot i."""
@@ -534,4 +516,4 @@ class CpSat(PipelineModel):
 
     def ticks(self, steps: int) -> int:
         """Return the ticks of C + T, which count from 0, less what a coarser unit has added."""
-        return steps * self.unit - self._loss
+        return steps * self.unit - self.loss

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 
@@ -30,7 +31,6 @@ from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array
 
 UNLIMITED = 2**62
-LARGEST_DOUBLE = 2**53
 MOST_CUTS = 5_000_000  # of all slots together
 MOST_VALUES = 4_000_000  # stages whose values are collected
 MOST_SUMMANDS = 200_000  # and how many of them are added up each time
@@ -74,9 +74,11 @@ class StageLimits:
             case Objective.SUM:
                 # Compute and transfer of one stage together stay within the limit.
                 return cls(upper - costs.host, upper - costs.host)
-            case _:
+            case Objective.OVERLAP:
                 # Receive and send count one by one: left to the models.
                 return cls(upper, UNLIMITED)
+            case unknown:
+                assert_never(unknown)
 
 
 def generous(costs: RangeCosts, upper: int | None) -> int | None:
@@ -412,9 +414,11 @@ class StageValues:
                     compute.append(work + recv + send)
                 case Objective.OVERLAP:
                     compute += [work, recv, send]
-                case _:
+                case Objective.BOTTLENECK | Objective.TRANSFER_BOUNDED:
                     compute.append(work)
                     transfer.append(recv + send)
+                case unknown:
+                    assert_never(unknown)
         both = np.concatenate(compute)
         bounded = costs.instance.objective is Objective.TRANSFER_BOUNDED
         return cls(both[both <= most_compute], np.concatenate(transfer) if bounded else None)
@@ -432,28 +436,3 @@ class StageValues:
         if not some.any():
             return ticks
         return int((compute[some] + transfer[at[some]]).min())
-
-
-def require_exact(costs: RangeCosts, steps: int, model: str) -> None:
-    """Refuse integers of which the doubles of a MILP solver would lose the last ones.
-
-    Parameters
-    ----------
-    costs : RangeCosts
-    steps : int
-        The largest coefficient or sum of a row, in units of the greatest common divisor.
-    model : str
-        Its name, for messages.
-
-    Raises
-    ------
-    InputError
-        When it is 2**53 or more; figures that have a tolerance only need to keep within it.
-    """
-    if steps >= LARGEST_DOUBLE and not costs.instance.tolerance:
-        raise InputError(
-            f"cycles of {steps:.3g} steps of their common divisor exceed the 2**53 up to which the "
-            f"{model} model is exact in floating point",
-            field="forward",
-            remedy="use dp, bisect or cp-sat, or a coarser unit",
-        )

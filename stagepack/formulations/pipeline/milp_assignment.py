@@ -53,20 +53,22 @@ import itertools
 import math
 from collections.abc import Iterator
 from functools import cached_property
+from typing import assert_never
 
 import numpy as np
 
+from stagepack.formulations.base import LARGEST_STEPS, InSteps
 from stagepack.formulations.pipeline.frame import (
     UNLIMITED,
     Slot,
     StageValues,
+    constant_ticks,
     furthest_ends,
     reachable,
-    require_exact,
     stashed_microbatches,
     transfers_count,
 )
-from stagepack.formulations.pipeline.model import LARGEST_COEFFICIENT, PipelineModel
+from stagepack.formulations.pipeline.model import PipelineModel
 from stagepack.formulations.program import Program, Sum, total
 from stagepack.instances.arrays import distinct
 from stagepack.instances.pipeline.instance import PipelinePartition
@@ -79,12 +81,12 @@ MOST_REACHES = 8
 """Furthest ends of so many kinds of stages are kept for the next ones."""
 
 
-class MilpAssignment(PipelineModel):
+class MilpAssignment(InSteps[PipelinePartition, PipelineSolution], PipelineModel):
     """The assignment model as a `Linear`, for a fixed order of devices, all used.
 
     Only what the windows W_i leave open becomes a variable; elsewhere y is 0, 1 or the y of an
-    earlier block.  The model's C and T count from P and Q in units of the greatest common divisor
-    of all costs, scaled.
+    earlier block.  The model's C and T count from P and Q in steps.  Bytes are rounded down
+    to units few enough for the engine: `reach` says exactly what fits.
 
     Parameters and other attributes are those of :class:`PipelineModel`.
     """
@@ -132,17 +134,17 @@ class MilpAssignment(PipelineModel):
         return min(self._stashes, self.costs.k - i)
 
     def _set_units(self) -> None:
-        """Choose unit, scale and the blocks' figures in the model's units."""
+        """Choose the unit, and the blocks' figures in steps."""
         costs, k = self.costs, self.costs.k
         prefix = costs.prefix[:, self.places]
         recv, send = costs.recv[:, self.places], costs.send[:, self.places]
         if not transfers_count(costs):
             recv, send = np.zeros_like(recv), np.zeros_like(send)
         gcds = [np.gcd.reduce(row, axis=None) for row in (np.diff(prefix, axis=1), recv, send)]
-        self.unit = max(1, math.gcd(*map(int, gcds)))
-        # C and T are multiples of the unit, so are their lower bounds.
-        unit, (compute, transfer) = self.unit, self.least
-        self.least = -(-compute // unit) * unit, -(-transfer // unit) * unit
+        common = max(1, math.gcd(*map(int, gcds)))
+        # C and T are multiples of what all costs have in common, so are their lower bounds.
+        compute, transfer = (-(-ticks // common) * common for ticks in self.least)
+        self.least = compute, transfer
         rows = [
             sum(
                 int(prefix[self._class[i], self.last[j]] - prefix[self._class[i], self.first[j]])
@@ -156,15 +158,14 @@ class MilpAssignment(PipelineModel):
             for i in range(k)
         ]
         rows.append(max(spans) - compute)
-        self._largest = (max(rows) + int(recv.max()) + int(send.max())) // self.unit
-        require_exact(costs, self._largest, "assignment")
-        self.scale = min(1.0, LARGEST_COEFFICIENT / max(1, self._largest))
-        factor = self.scale / self.unit
-        whole = prefix, recv, send
-        figures = np.diff(prefix, axis=1) * factor, recv * factor, send * factor
+        most = max(rows) + int(recv.max()) + int(send.max())
+        self.set_unit(common, most, LARGEST_STEPS)
+        self._low = [ticks // self.unit for ticks in self.least]
+        whole = [row // self.unit for row in (prefix, recv, send)]
+        figures = np.diff(whole[0], axis=1), *whole[1:]
         # Of every stage; those of one class are one array.
         self.work, self.recv, self.send = ([rows[c] for c in self._class] for rows in figures)
-        self._units = [[row[c] for c in self._class] for row in (rows // unit for rows in whole)]
+        self._units = [[rows[c] for c in self._class] for rows in whole]
 
     def _block_bytes(self) -> None:
         """Sum, or take the largest of, the bytes of each block's layers; collect its keys."""
@@ -182,7 +183,7 @@ class MilpAssignment(PipelineModel):
 
     # ------------------------------------------------------------------ variables
 
-    def y(self, b: int, i: int) -> Sum[float] | int:
+    def y(self, b: int, i: int) -> Sum[int] | int:
         """Return y_bi: a variable, or 0 or 1 where the windows leave no choice."""
         if i == self.costs.k:
             return int(b >= self.blocks)
@@ -196,11 +197,11 @@ class MilpAssignment(PipelineModel):
         """Return for which block y_bi stands: the last one up to b at which stage i may begin."""
         return self.windows[i][bisect.bisect_right(self.windows[i], b) - 1]
 
-    def x(self, b: int, i: int) -> Sum[float]:
+    def x(self, b: int, i: int) -> Sum[int]:
         """Return x_bi: block b is on stage i."""
         return total((self.y(b, i), -1 * self.y(b, i + 1)))
 
-    def s(self, b: int, i: int) -> Sum[float]:
+    def s(self, b: int, i: int) -> Sum[int]:
         """Return s_bi: stage i begins at block b."""
         return total((self.y(b, i), -1 * self.y(b - 1, i) if b else 0))
 
@@ -212,16 +213,16 @@ class MilpAssignment(PipelineModel):
 
     def _build_model(self) -> None:
         self._block_bytes()
-        program = self.program = Program[float]()
+        program = self.program = Program[int]()
         stages = range(self.costs.k)
         self._full = [i for i in stages if self._may_fill(i)]
         self.begins = {(b, i): program.variable() for i in stages for b in self.windows[i][:-1]}
         holds = {(q, i) for i in self._full for b in self._touched(i) for q in self._keys[b]}
         self.u = {key: program.variable(integral=False) for key in sorted(holds)}
-        self.p = {i: program.variable(upper=math.inf, integral=False) for i in self._full}
-        top = math.inf if self.upper is None else max(0, self._spare) * self.scale
+        self.p = {i: program.variable(upper=LARGEST_STEPS, integral=False) for i in self._full}
+        top = LARGEST_STEPS if self.upper is None else max(0, self._spare)
         self.C = program.variable(upper=top, integral=False)
-        self.T: Sum[float] = Sum({})
+        self.T: Sum[int] = Sum({})
         if self.bounded:
             self.T = program.variable(upper=top, integral=False)
         program.minimise(self.C + self.T)
@@ -242,8 +243,10 @@ class MilpAssignment(PipelineModel):
 
     @property
     def _spare(self) -> int:
-        """Units that `upper` leaves above P + Q."""
-        return self.spare // self.unit
+        """Steps that `upper` leaves above P + Q."""
+        assert self.upper is not None
+        most = self.upper - constant_ticks(self.costs) + self.loss
+        return most // self.unit - (sum(self._low) if self.bounded else self._low[0])
 
     def _latest_next(self, i: int, first: int, last: int, most_compute: int) -> list[int]:
         """Return the blocks at which stage i + 1 begins at the latest.
@@ -280,7 +283,7 @@ class MilpAssignment(PipelineModel):
             for b in range(self.first[i + 1], self.last[i] + 1)
         )
 
-    def _rise(self, pairs: Iterator[tuple[Sum[float] | int, Sum[float] | int]]) -> None:
+    def _rise(self, pairs: Iterator[tuple[Sum[int] | int, Sum[int] | int]]) -> None:
         """Let low <= high for pairs (low, high), once each, without those that always hold."""
         seen = set()
         for low, high in pairs:
@@ -293,16 +296,22 @@ class MilpAssignment(PipelineModel):
         """Sum of bytes_ib x_bi + sum of size_q u_qi + p_i <= capacity_i."""
         size = self.costs.instance.shared.nbytes
         for i in self._full:
-            unit = self._byte(i)
-            nbytes = (self._exclusive + self._stash(i) * self._stashed) * unit
-            own = (float(nbytes[b]) * self.x(b, i) for b in self._touched(i) if nbytes[b])
-            keys = (float(size[q] * unit) * u for (q, j), u in self.u.items() if j == i)
-            capacity = float(self.costs.capacity[self._class[i]] or 0) * unit
+            nbytes = self._bytes(i, self._exclusive + self._stash(i) * self._stashed)
+            own = (int(nbytes[b]) * self.x(b, i) for b in self._touched(i) if nbytes[b])
+            sizes = self._bytes(i, size)
+            keys = (int(sizes[q]) * u for (q, j), u in self.u.items() if j == i)
+            capacity = int(self._bytes(i, self._capacity(i)))
             self.program.at_most(total((*own, *keys, self.p[i])), capacity)
 
-    def _byte(self, i: int) -> float:
-        """Return one byte in the units of the memory row of stage i."""
-        return LARGEST_COEFFICIENT / max(1, self.costs.capacity[self._class[i]] or 0)
+    def _capacity(self, i: int) -> int:
+        return self.costs.capacity[self._class[i]] or 0
+
+    def _bytes(self, i: int, nbytes: Array | int) -> Array:
+        """Return bytes as the memory row of stage i counts them, rounded down."""
+        capacity = self._capacity(i)
+        unit = capacity // LARGEST_STEPS + 1
+        # What exceeds the device by itself need not be told apart.
+        return np.minimum(nbytes, capacity + unit) // unit
 
     def _shared(self) -> None:
         """u_qi >= x_bi."""
@@ -314,9 +323,9 @@ class MilpAssignment(PipelineModel):
     def _peak(self) -> None:
         """p_i >= peak_b x_bi."""
         for i in self._full:
+            peaks = self._bytes(i, self._block_peak)
             for b in self._touched(i):
-                if self._block_peak[b]:
-                    peak = float(self._block_peak[b] * self._byte(i))
+                if peak := int(peaks[b]):
                     self.program.at_most(peak * self.x(b, i), self.p[i])
 
     def _reach(self) -> None:
@@ -332,11 +341,11 @@ class MilpAssignment(PipelineModel):
         last = min(self.last[i], self.blocks - 1)
         return self._latest_next(i, self.first[i], last, self.limits.compute)
 
-    def _works(self, i: int) -> Sum[float]:
+    def _works(self, i: int) -> Sum[int]:
         """Return the work of stage i less `_held`: what it holds when both its ends come last."""
         held = self.last[i]
         return total(
-            float(self.work[i][b]) * (self.x(b, i) - int(b >= held)) for b in self._touched(i)
+            int(self.work[i][b]) * (self.x(b, i) - int(b >= held)) for b in self._touched(i)
         )
 
     def _held(self, i: int) -> int:
@@ -344,19 +353,19 @@ class MilpAssignment(PipelineModel):
         prefix = self._units[0][i]
         return int(prefix[self.last[i + 1]] - prefix[min(self.last[i], self.last[i + 1])])
 
-    def _recvs(self, i: int) -> Sum[float]:
+    def _recvs(self, i: int) -> Sum[int]:
         places = range(self.first[i], self.last[i] + 1)
-        return total(float(self.recv[i][b]) * self.s(b, i) for b in places if i)
+        return total(int(self.recv[i][b]) * self.s(b, i) for b in places if i)
 
-    def _sends(self, i: int) -> Sum[float]:
+    def _sends(self, i: int) -> Sum[int]:
         places, inner = range(self.first[i + 1], self.last[i + 1] + 1), i + 1 < self.costs.k
-        return total(float(self.send[i][b]) * self.s(b, i + 1) for b in places if inner)
+        return total(int(self.send[i][b]) * self.s(b, i + 1) for b in places if inner)
 
     def _compute(self) -> None:
         """C >= sum of work_ib x_bi, and what the objective adds."""
-        least, at_most = self.least[0] // self.unit, self.program.at_most
+        least, at_most = self._low[0], self.program.at_most
         for i in range(self.costs.k):
-            works, low = self._works(i), (least - self._held(i)) * self.scale
+            works, low = self._works(i), least - self._held(i)
             match self.costs.instance.objective:
                 case Objective.SUM:
                     at_most(0, self.C + low - works - self._recvs(i) - self._sends(i))
@@ -364,19 +373,21 @@ class MilpAssignment(PipelineModel):
                     at_most(0, self.C + low - works)
                     for row, term in zip(self._units[1:], (self._recvs, self._sends), strict=True):
                         if row[i].max() > least:
-                            at_most(0, self.C + least * self.scale - term(i))
-                case _:
+                            at_most(0, self.C + least - term(i))
+                case Objective.BOTTLENECK | Objective.TRANSFER_BOUNDED:
                     at_most(0, self.C + low - works)
+                case unknown:
+                    assert_never(unknown)
 
     def _transfer(self) -> None:
         """T >= sum of recv_ib s_bi + sum of send_ib s_b(i+1)."""
-        low = self.least[1] // self.unit * self.scale
+        low = self._low[1]
         for i in range(self.costs.k):
             self.program.at_most(0, self.T + low - self._recvs(i) - self._sends(i))
 
     def _cutoff(self) -> None:
         """C + T <= upper, both counted from their lower bounds."""
-        self.program.at_most(0, self._spare * self.scale - self.C - self.T)
+        self.program.at_most(0, self._spare - self.C - self.T)
 
     # ------------------------------------------------------------------ back and forth
 
@@ -410,12 +421,12 @@ class MilpAssignment(PipelineModel):
             values[u.index] = any(q in self._keys[b] for b in range(starts[i], starts[i + 1]))
         for i, p in self.p.items():
             peak = self._block_peak[starts[i] : starts[i + 1]].max()
-            values[p.index] = peak * self._byte(i)
-        for variable, most, least in zip(
-            (self.C, self.T), self.largest(solution), self.least, strict=True
+            values[p.index] = self._bytes(i, peak)
+        for variable, most, low in zip(
+            (self.C, self.T), self.largest(solution), self._low, strict=True
         ):
             if variable.terms:
-                values[variable.index] = (most - least) // self.unit * self.scale
+                values[variable.index] = -(-most // self.unit) - low
         return values
 
     @cached_property
@@ -423,6 +434,7 @@ class MilpAssignment(PipelineModel):
         """What C + T can be."""
         return StageValues.of(self.costs, self.limits.compute)
 
-    def slack(self, raw: float, tolerance: float) -> float:
-        """Return the engine's tolerance times (1 + the largest sum of a row)."""
-        return tolerance * (1 + self._largest * self.scale)
+    def ticks(self, steps: int) -> int:
+        """Return the ticks of C + T, which count from P + Q in whole steps."""
+        low = sum(self._low) if self.bounded else self._low[0]
+        return (low + steps) * self.unit - self.loss

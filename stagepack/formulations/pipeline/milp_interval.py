@@ -39,10 +39,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import assert_never
 
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.formulations.base import LARGEST_STEPS, InSteps
 from stagepack.formulations.pipeline.frame import (
     UNLIMITED,
     StageLimits,
@@ -54,13 +56,13 @@ from stagepack.formulations.pipeline.frame import (
     furthest_ends,
     least_compute,
     min_over_covering,
-    require_exact,
     span,
     starts_before,
     union,
 )
-from stagepack.formulations.pipeline.model import LARGEST_COEFFICIENT, PipelineModel
+from stagepack.formulations.pipeline.model import PipelineModel
 from stagepack.instances.arrays import distinct
+from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.ranges import assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
@@ -95,12 +97,12 @@ class Arcs:
         return Arcs(*(column[mask] for column in vars(self).values()))
 
 
-class MilpInterval(PipelineModel):
+class MilpInterval(InSteps[PipelinePartition, PipelineSolution], PipelineModel):
     """The interval model as a `Linear`; expresses every instance.
 
     Columns: x of every arc, then C, then T (`transfer-bounded` only).  Rows: flow, compute,
-    transfer, cutoff.  The model's C and T count from P and Q in units of the greatest common
-    divisor of all costs, scaled to coefficients of at most `LARGEST_COEFFICIENT`.
+    transfer, cutoff.  The model's C and T count from P and Q in steps; what an arc has above
+    these is rounded down, so that nothing is lost.
 
     Attributes
     ----------
@@ -231,8 +233,10 @@ class MilpInterval(PipelineModel):
                 return compute, recv + send
             case Objective.SUM:
                 return compute + recv + send, none
-            case _:
+            case Objective.OVERLAP:
                 return np.maximum(np.maximum(compute, recv), send), none
+            case unknown:
+                assert_never(unknown)
 
     def _most(self) -> tuple[int, int]:
         """Return what p and q of one arc may be at most."""
@@ -280,20 +284,20 @@ class MilpInterval(PipelineModel):
         return least[0], least[1]
 
     def _set_units(self) -> None:
-        """Choose the unit (gcd of all costs) and the scale of the model's C and T."""
+        """Choose the unit of the model's C and T."""
         arcs = self.arcs
-        self.unit = max(1, math.gcd(*map(int, map(np.gcd.reduce, (arcs.compute, arcs.transfer)))))
         most = [
             max(int(ticks.max()), least)
             for ticks, least in zip((arcs.compute, arcs.transfer), self.least, strict=True)
         ]
-        self._range = [(top - low) // self.unit for top, low in zip(most, self.least, strict=True)]
-        require_exact(self.costs, max(self._range), "interval")
-        self.scale = min(1.0, LARGEST_COEFFICIENT / max(1, *self._range))
+        above = [top - low for top, low in zip(most, self.least, strict=True)]
+        common = math.gcd(*map(int, map(np.gcd.reduce, (arcs.compute, arcs.transfer))))
+        self.set_unit(common, max(above), LARGEST_STEPS)
+        self._range = [ticks // self.unit for ticks in above]
 
     def _lifted(self, ticks: Array, least: int) -> Array:
         """Return max(ticks, least) - least in the model's units."""
-        return np.asarray((np.maximum(ticks, least) - least) // self.unit * self.scale)
+        return np.asarray((np.maximum(ticks, least) - least) // self.unit)
 
     # ------------------------------------------------------------------ the model
 
@@ -306,7 +310,7 @@ class MilpInterval(PipelineModel):
             families.append(self._cutoff())
         offsets = np.cumsum([0, *(len(rows.lower) for rows in families)])
         row = [rows.row + offset for rows, offset in zip(families, offsets, strict=False)]
-        tops = [span * self.scale for span in self._range[:extra]]
+        tops = self._range[:extra]
         self.model = Linear.of(
             cost=np.concatenate([np.zeros(arcs), np.ones(extra)]),
             lower=np.zeros(arcs + extra),
@@ -366,7 +370,7 @@ class MilpInterval(PipelineModel):
             column=np.array([arcs, arcs + 1]),
             value=np.ones(2),
             lower=np.array([-np.inf]),
-            upper=np.array([self.spare // self.unit * self.scale]),
+            upper=np.array([float(self.spare // self.unit)]),
         )
 
     # ------------------------------------------------------------------ back and forth
@@ -431,10 +435,6 @@ class MilpInterval(PipelineModel):
     def values(self) -> StageValues:
         """What C + T can be: the costs of arcs."""
         return StageValues(self.arcs.compute, self.arcs.transfer if self.bounded else None)
-
-    def slack(self, raw: float, tolerance: float) -> float:
-        """Return the engine's tolerance times (1 + the largest coefficient)."""
-        return tolerance * (1 + max(self._range) * self.scale)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 Quantities
     n, k             layers and devices; cut c lies between layers c - 1 and c
     P, Q             lower bounds on the largest compute and transfer
-    unit             the greatest common divisor of all ticks that count
+    unit             the greatest common divisor of all ticks that count, or more: steps of the
+                     objective must be few enough for the engine to count them exactly
 Objective
     C + T            largest compute and transfer (T for `transfer-bounded` only); C holds transfer,
                      too, for `sum`, and is the largest of compute, receive and send for `overlap`
@@ -24,10 +25,6 @@ from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
 
-LARGEST_COEFFICIENT = 1e4
-"""Ticks are scaled down until no coefficient or sum of a MILP's row is more: far above the engine's
-tolerances, and well conditioned."""
-
 
 class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):
     """A model of a partition, in ticks.
@@ -47,6 +44,8 @@ class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):
         P and Q in ticks.
     unit : int
         Ticks of one step of the objective.
+    loss : int
+        By how many ticks rounding to steps may have raised C + T, less than a step for each.
 
     Raises
     ------
@@ -56,6 +55,7 @@ class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):
 
     least: tuple[int, int]
     unit: int
+    loss = 0
 
     def __init__(self, costs: RangeCosts, *, upper: int | None = None) -> None:
         reason = self.unsupported(costs.instance)
@@ -69,6 +69,32 @@ class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):
     @abstractmethod
     def build(self) -> None:
         """Build the model, or find out that the ends of the chain do not meet."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the model's costs are the instance's, not rounded to a coarser unit."""
+        return self.loss == 0
+
+    def set_unit(self, common: int, most: int, largest: int) -> None:
+        """Choose the ticks of a step: a common divisor, or more where the most is too many.
+
+        Running sums of costs are then rounded down, so that those of a stage, rounded up, satisfy
+        every row: the optimum of the model exceeds that of the instance by less than a step for
+        each of C and T.
+
+        Parameters
+        ----------
+        common : int
+            Of all ticks that count, 0 for none.
+        most : int
+            Ticks of the largest figure of the model.
+        largest : int
+            Steps are to be fewer.
+        """
+        self.unit, self.loss = max(1, common), 0
+        if most // self.unit >= largest:
+            self.unit = most // (largest - 1) + 1
+            self.loss = (self.unit - 1) * (2 if self.bounded else 1)
 
     @property
     def floor(self) -> int:

@@ -62,7 +62,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formulations.base import LARGEST_VALUE, Formulation
+from stagepack.formulations.base import (
+    LARGEST_FACTOR,
+    LARGEST_VALUE,
+    UNPRESOLVED,
+    Formulation,
+)
 from stagepack.formulations.schedule.frame import Frame
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import (
@@ -113,7 +118,10 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
         stretches: Mapping[int, int] | None = None,
     ) -> None:
         self.instance, self.upper, self._stretches = instance, upper, stretches or {}
-        self.parameters = {"linearization_level": 0, "use_objective_lb_search": True}
+        self.parameters: dict[str, object] = {
+            "linearization_level": 0,
+            "use_objective_lb_search": True,
+        }
         self.frame = Frame(instance, upper=upper, lower=lower)
         self.loading = LOADING * len(instance.operations)
         self._origins_free = instance.objective is Objective.SPAN
@@ -125,6 +133,7 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
     def _require_exact(self) -> None:
         limit = self.instance.limit
         most = self.frame.horizon if limit is None else max(self.frame.horizon, int(limit.max()))
+        self._most = most
         if most >= LARGEST_VALUE:
             raise InputError(
                 f"the CP-SAT model would count to {most:,}, beyond what it computes exactly",
@@ -149,6 +158,8 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
         self._release()
         self._memory()
         self._objective()
+        if (self.y or self.lengths) and self._most >= LARGEST_FACTOR:
+            self.parameters |= UNPRESOLVED
 
     def _starts(self) -> None:
         """t_v from its longest path in to its longest one out; where known, first ones at 0.

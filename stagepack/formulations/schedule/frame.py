@@ -23,6 +23,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import assert_never
 
 import numpy as np
 
@@ -246,7 +247,11 @@ def _unit(instance: PipelineSchedule, times: Array) -> int:
     devices, a multiple of a k-th of the divisor, rounded up to whole cycles.
     """
     divisor = int(np.gcd.reduce(times))
-    if instance.objective is Objective.MAKESPAN:
-        return divisor
-    parts = math.lcm(*range(1, instance.d + 1))
-    return divisor // parts if divisor % parts == 0 else 1
+    match instance.objective:
+        case Objective.MAKESPAN:
+            return divisor
+        case Objective.SPAN:
+            parts = math.lcm(*range(1, instance.d + 1))
+            return divisor // parts if divisor % parts == 0 else 1
+        case unknown:
+            assert_never(unknown)

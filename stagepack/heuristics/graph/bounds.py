@@ -35,10 +35,10 @@ def objective_bound(staging: Staging) -> int:
     alone: list[int] = blocks.work.min(axis=1).max(axis=1).tolist()
     if staging.mode == kernels.FORWARD_BACKWARD:
         return max(first, alone[0]) + max(value, alone[1])
-    return max(value, alone[0], _anchored(staging) if staging.mode == kernels.SUM else 0)
+    return max(value, alone[0], anchored(staging) if staging.mode == kernels.SUM else 0)
 
 
-def _anchored(staging: Staging) -> int:
+def anchored(staging: Staging) -> int:
     """Return what the stage of some block costs at least."""
     blocks, pays = staging.blocks, staging.blocks.pays
     if not pays.any():

@@ -46,7 +46,7 @@ def solve(
         ``found(staging, partition)``, of a better partition, that may need too much memory:
         returns whether it does not.
     bound : callable
-        Told what no partition is under, in ticks.
+        ``bound(ticks)``: no partition is under so many ticks.
     listed : callable
         Told how many ideals there are, before they are swept.
 

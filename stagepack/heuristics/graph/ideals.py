@@ -124,6 +124,8 @@ class Lattice:
         """List all ideals."""
         staging, kernels, n = self.staging, self._kernels, self.staging.n
         rooms = len(staging.rooms.limit)
+        # More than n blocks that may come next, for the first ideal; others are begun where there
+        # is room for one more and as many blocks, and `_larger` makes it.
         room, more = FIRST_ROOM, FIRST_ROOM * 4 + 2 * n
         ideals = self._ideals = kernels.Ideals(
             parent=np.empty(room, np.int32),
@@ -227,7 +229,7 @@ class Lattice:
             return None
         cells.value[0] = 0
         state = np.array([-1, -1, limit, first_limit, staging.most_devices, 0, 0, 0, 0], np.int64)
-        branch = kernels.Branch(*np.zeros((6, n + 2), dtype=np.int64))
+        branch = kernels.Branch(*np.zeros((6, n + 2), dtype=np.int64))  # ideals of 0 to n blocks
         states = np.zeros((2, staging.automaton.states), dtype=np.int64)
         work = np.zeros(staging.columns - WORK, dtype=np.int64)
         ahead = kernels.Ahead(*states, limits, work)
@@ -301,7 +303,7 @@ class Lattice:
         staging, done = self.staging, False
         n, nets, classes = staging.n, len(staging.blocks.cost), len(staging.blocks.pays)
         held = np.diff(cells.first) > 0
-        rows = int(held.sum()) + 1
+        rows = int(held.sum()) + 1  # of ideals with cells, and of the one at hand
         words = [1 + bits // spans_kernels.BITS for bits in (n, nets)]
         net_first, net = staging.nets
         spans = spans_kernels.Spans(

@@ -47,6 +47,9 @@ from stagepack.instances.profile import Array
 class Ideals(NamedTuple):
     """The ideals of a graph, with room for more.
 
+    An ideal is only begun where there is room for it, for where the next one would begin, and for n
+    blocks that may come next: else :func:`enumerate_ideals` returns `FULL`.
+
     Attributes
     ----------
     parent, last : ndarray of int32, shape (room,)
@@ -156,7 +159,8 @@ def enumerate_ideals(
     Parameters
     ----------
     state : ndarray of int64
-        See above.
+        See above; zero at first: the empty ideal is set up where there is none (`COUNT`).  A call
+        ends before an ideal is begun, or between two that are linked.
     budget : int
     after_first, after : ndarray of int32
         Blocks to be placed after each.
@@ -166,7 +170,8 @@ def enumerate_ideals(
     cut, rows
         Of the ideal of the branch, as if it were a stage; `rows` has n + 1 rows.
     branch, cursor : ndarray of int64, shape (n + 1,)
-        The ideals of the branch, and which block to look at next in each.
+        The ideals of the branch, each a block larger than the one before, and which block to look
+        at next in each.
     ideals : Ideals
     """
     n, whole = len(missing), budget
@@ -286,6 +291,8 @@ class Cells(NamedTuple):
 class Branch(NamedTuple):
     """The stage that is grown, block by block, and the ideal that it is added to.
 
+    Ideals of a branch, and of a path, are each a block larger than the one before: n + 1 at most.
+
     Attributes
     ----------
     ideal, joined, begin, cursor, end : ndarray of int64, shape (n + 2,)
@@ -309,7 +316,7 @@ class Ahead(NamedTuple):
     Attributes
     ----------
     live, reached : ndarray of int64, shape (states,)
-        Cells of the ideal that stages are added to, and their states.
+        Cells of the ideal that stages are added to, and their states, which differ.
     limits : ndarray of int64, shape (3,)
         Of the loads.
     least_work : ndarray of int64, shape (columns,)
@@ -496,7 +503,9 @@ def sweep(
     Parameters
     ----------
     state : ndarray of int64, shape (9,)
-        Its entries are named above: `IDEAL`, `BRANCH`, ...
+        Its entries are named above: `IDEAL` and `BRANCH` are -1 at first, when it is written what
+        is beyond ideals: the same call goes on to ideal 0.  A call ends between two blocks that are
+        looked at; stage and branch are as they were when the next one begins.
     budget, count : int
         Elementary steps after which to return; number of ideals.
     blocks, ways, rooms, ideals, cells

@@ -60,7 +60,7 @@ class Line:
         from stagepack.heuristics.graph import linear_kernels
 
         self.staging = staging
-        self.arrange = linear_kernels.arrange
+        self.arrange, self.unordered = linear_kernels.arrange, linear_kernels.BEFORE
         self._kernels = linear_kernels
         self._pause = pause
         blocks = staging.blocks
@@ -95,7 +95,8 @@ class Line:
         """
         kernels_ = self._kernels
         most = self.staging.most_devices
-        state = np.array([0, limit, first_limit, most, 0, grain], dtype=np.int64)
+        begin = kernels_.BEFORE
+        state = np.array([begin, limit, first_limit, most, 0, grain], dtype=np.int64)
         self._clear(1 - (-len(order) // grain))
         table = self.table
         for array in self._segments.cut:
@@ -268,13 +269,14 @@ class Hunt:
         """Return an order in which blocks of lower rank come first."""
         staging = self._staging
         n, nets = staging.n, len(staging.blocks.cost)
-        order, ready = np.empty((2, n), dtype=np.int32)
+        order, ready = np.empty((2, n), dtype=np.int32)  # each block becomes ready once
         lower = np.concatenate(([0], np.cumsum(np.bincount(rank))[:-1]))
         missing, placed = staging.missing.copy(), np.zeros(nets, dtype=np.int32)
         noise, end = (random or self._random).random(n), lower.copy()
         weights = np.array([taste[0], taste[1], taste[2] / self._unit])
         self._pause()
-        state, done, chunk = np.zeros(2, dtype=np.int64), False, min(effort.SHORT, CHUNK)
+        state = np.array([self._line.unordered, 0], dtype=np.int64)
+        done, chunk = False, min(effort.SHORT, CHUNK)
         while not done:
             done = self._line.arrange(
                 state,

@@ -32,13 +32,15 @@ from stagepack.instances.profile import Array
 
 # The fields of a search's state, an array of int64:
 (
-    AT,  # the segment's begin with which it goes on
+    AT,  # the segment's begin with which it goes on; `BEFORE` until sums are written
     LIMIT,  # partitions must be better
     FIRST_LIMIT,  # and their first loads at most this
     MOST_DEVICES,  # that a stage is replicated on
     STEPS,  # elementary ones since the last call
     GRAIN,  # segments begin and end at multiples of this
 ) = range(6)
+BEFORE = -1
+"""The first entry of states before the first call: what that one sets up, no other does again."""
 JOINED, PRICED = 8, 2
 """Elementary steps of a block that joins a stage and leaves it, beside nets and further classes,
 and of a stage that is priced, beside that it is looked at."""
@@ -62,7 +64,7 @@ class Segments(NamedTuple):
     limits : ndarray of int64, shape (3,)
         See :func:`.stage_kernels.possible`.
     live : ndarray of int64, shape (states,)
-        The states that the segment may be added to.
+        The states that the segment may be added to, each once.
     least_work : ndarray of int64, shape (passes * classes,)
         See :func:`.stage_kernels.least_price`.
     """
@@ -164,10 +166,12 @@ def _steps_of_cutting(state: Array, budget: int, order: Array, line: Segments, t
 def cut_order(state: Array, budget: int, order: Array, line: Segments, table: Table) -> bool:
     """Go on placing segments of `order`; return whether all are placed, else call again.
 
+    A call ends between two begins of segments, where the cut is that of the blocks before.
+
     Parameters
     ----------
     state : ndarray of int64
-        See above.
+        See above; `AT` is `BEFORE` at first.
     budget : int
         Elementary steps after which to return.
     order : ndarray of int32, shape (n,)
@@ -178,7 +182,8 @@ def cut_order(state: Array, budget: int, order: Array, line: Segments, table: Ta
     n, a, whole, grain = len(order), state[AT], budget, state[GRAIN]
     blocks, ways, rooms, states = line.blocks, line.ways, line.rooms, table.value.shape[1]
     columns = blocks.work.shape[0] * blocks.work.shape[1]
-    if a == 0:
+    if a == BEFORE:
+        a = 0
         _sum_up(order, line)
         budget -= (JOINED + columns) * n + 2 * len(blocks.of)  # each block joins, and leaves
     while a < n and budget > 0:
@@ -272,11 +277,13 @@ def arrange(
     """Go on writing a topological order: of the ready blocks of least rank, the best by `taste`.
 
     Return whether it is written, else call again.  O(n * `MOST_SCORED` * nets of a block) steps.
+    A call ends between two blocks, and the least rank of those that are ready is found anew.
 
     Parameters
     ----------
     state : ndarray of int64, shape (2,)
-        How many places are filled, and the elementary steps since the call began.
+        How many places are filled (`BEFORE` at first: then those that nothing comes before become
+        ready), and the elementary steps since the call began.
     budget : int
         Elementary steps after which to return.
     order : ndarray of int32, shape (n,)
@@ -288,7 +295,8 @@ def arrange(
     placed : ndarray of int32, shape (nets,)
         Zeros.
     ready : ndarray of int32, shape (n,)
-        Where the kernel writes: blocks of rank r that are ready are ready[begin[r]:end[r]].
+        Where the kernel writes: blocks of rank r that are ready are ready[begin[r]:end[r]].  Each
+        block becomes ready once, so those of a rank never go beyond its part.
     begin, end : ndarray of int64, shape (ranks,)
         At first how many blocks are of lower rank, both.
     rank : ndarray of int32, shape (n,)
@@ -298,7 +306,8 @@ def arrange(
         How much noise, depth first, and little traffic across the cut count.
     """
     filled, steps, least = state[0], 0, 0
-    if filled == 0:
+    if filled == BEFORE:
+        filled = 0
         for v in range(len(order)):
             if missing[v] == 0:
                 ready[end[rank[v]]] = v

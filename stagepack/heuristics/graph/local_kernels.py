@@ -73,7 +73,8 @@ class Placed(NamedTuple):
     held, blocks : ndarray, shape (stages,)
         Bytes and blocks.
     queue, origin : ndarray, shape (MOST_MOVED,)
-        Blocks that move together, and where they were.
+        Blocks that move together, and where they were; where there is no room for another one they
+        are too many to move.
     mark : ndarray, shape (blocks,)
         The last move for which each was looked at.
     state : ndarray, shape (4,)
@@ -364,7 +365,7 @@ def anneal(
     blocks : Blocks
         Shapes and meaning of its arrays are said in its class.
     placed : Placed
-        Likewise; changed.
+        Likewise; changed.  A call ends between two moves, and the energy is that of `placed`.
     """
     count, stages, tried = len(placed.stage), len(placed.blocks), 0
     nets, loads = len(blocks.cost), 3 * len(blocks.time) * stages

@@ -8,8 +8,9 @@ on from stage to stage, and some are counted although all of their readers have 
 If the links have levels (GPUs within machines), the best pipeline of each range of states on the
 devices of one level is used as a single device on the next level.  Memory is counted as by the
 authors: weights and activations of a stage, multiplied by the number of later devices, where
-replicas count separately; the last stage therefore fits into any memory.  This is PipeDream's
-model, not this package's.  Its partitions are evaluated here like all others.
+replicas count separately; the last stage therefore fits into any memory.  What the first stage
+sends is counted by those that receive it alone: where these are more replicas, it takes less time.
+This is PipeDream's model, not this package's.  Its partitions are evaluated here like all others.
 
 Cost: O(states**2 * devices), more with replicas and levels, see :meth:`Recurrence.best`.
 Source: Narayanan et al., *PipeDream: Generalized Pipeline Parallelism for DNN Training*, SOSP 2019;

@@ -103,7 +103,7 @@ def _rooms(blocks: Blocks) -> Iterator[_Room]:
         limit = kernels.VALUE if last else kernels.FIRST
         kind = p if blocks.mode in (kernels.SUM, kernels.FORWARD_BACKWARD) else -1
         time = np.where(blocks.work[p] < FORBIDDEN, blocks.work[p], np.inf)
-        first, second = _prices(time)
+        first, second = prices_of(time)
         if pays.all():
             yield _Room(limit, _weights(time, first), first, kind)
         else:
@@ -117,8 +117,14 @@ def _rooms(blocks: Blocks) -> Iterator[_Room]:
             yield _Room(kernels.VALUE, np.zeros(n), np.where(pays, 1.0, np.inf), kind)
 
 
-def _prices(time: Array) -> tuple[Array, Array]:
-    """Return the two choices of prices of the classes, from their times (infinite: forbidden)."""
+def prices_of(time: Array) -> tuple[Array, Array]:
+    """Return the two choices of prices of the classes.
+
+    Parameters
+    ----------
+    time : ndarray of float, shape (classes, n)
+        Of each block on a device of each class; infinite: forbidden.
+    """
     classes = len(time)
     first, second = np.ones(classes), np.ones(classes)
     for c in range(1, classes):

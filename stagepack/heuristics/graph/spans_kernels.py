@@ -116,14 +116,14 @@ def write_rows(
     Parameters
     ----------
     state : ndarray of int64
-        See above.
+        See above; zero at first.  A call ends between two ideals.
     budget, count : int
         Elementary steps after which to return; number of ideals.
     blocks, ideals, cells
     spans : Spans
-        Where the kernel writes.
+        Where the kernel writes: each ideal with cells has a row, and the last row is not one.
     path : ndarray of int64, shape (n + 1,)
-        Ideals on the way from the empty one to the one at hand.
+        Ideals on the way from the empty one to the one at hand, each a block larger.
     """
     at = len(spans.size) - 1
     while state[NEXT] < count and budget > 0:
@@ -258,7 +258,8 @@ def sweep_spans(
     Parameters
     ----------
     state : ndarray of int64
-        That of :func:`.ideals_kernels.sweep`; `IDEAL` is the last one that is done with.
+        That of :func:`.ideals_kernels.sweep`; `IDEAL` is the last one that is done with: a call
+        ends between two.
     budget, count : int
         Elementary steps after which to return; number of ideals.
     blocks, ways, rooms, ideals, cells, spans

@@ -43,10 +43,8 @@ def step_bound(instance: GraphPartition, microbatches: int, cycles: int = 1) -> 
     path = longest_path(instance.edges, least)
     total, heaviest, longest = map(float, (least.sum(), least.max(), least[path].sum()))
     if instance.whole and (instance.speeds == 1).all() and total * cycles < EXACT:
-        share = microbatches * max(
-            -(-int(total) * cycles // instance.devices), int(heaviest) * cycles
-        )
-        return max(share, int(longest) * cycles)
+        whole = max(-(-int(total) * cycles // instance.devices), int(heaviest) * cycles)
+        return max(microbatches * whole, int(longest) * cycles)
     share = microbatches * max(total / instance.devices, heaviest)
     return max(0, math.floor(max(share, longest) * cycles * (1 - SLACK)))
 

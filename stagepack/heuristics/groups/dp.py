@@ -24,6 +24,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from stagepack.evidence import SEARCHED, Evidence, witness
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups.oracle import ALONE, NONE, Ends, Oracle
 from stagepack.heuristics.groups.placement import Place, Placements, place
@@ -42,6 +43,9 @@ CLUSTERED = 50
 @dataclass
 class Partition:
     """Groups of consecutive operators, and what is known of them.
+
+    A search that the clock has stopped may be called again with the same ones: it goes on from what
+    is known by then.
 
     Parameters
     ----------
@@ -70,6 +74,7 @@ class Partition:
         self._ends: dict[int, Ends] = {}
         self._stops: Sequence[int] | None = None
         self._known = 0
+        self._clusters: Partition | None = None
         self._reach = np.full(self.instance.n + 1, FAR, np.int64)
         self._reach[0] = 0
         self._before = np.zeros(self.instance.n + 1, np.int64)
@@ -81,6 +86,18 @@ class Partition:
     def decided(self) -> bool:
         """Whether every placement asked for was found, or proved impossible."""
         return self._placements.decided
+
+    def clusters(self, longest: int) -> Partition:
+        """Return the groups of so many operators at most; the same ones when asked again."""
+        if self._clusters is None:
+            self._clusters = Partition(
+                self.instance,
+                self.keep_going,
+                eager=True,
+                before_search=self.before_search,
+                longest=longest,
+            )
+        return self._clusters
 
     def look(self) -> None:
         """Raise :class:`.Stopped` once the clock says no."""
@@ -142,6 +159,17 @@ class Partition:
         low, end = max(0, self._known + 1 - self._oracle.longest), self._known + 1
         reach, behind = self._reach[low:end], self._oracle.behind[low:end]
         return int(np.where(reach < FAR, reach + behind, FAR).min())
+
+    def evidence(self) -> Evidence:
+        """Return what shows the shortest path: how far every boundary is.
+
+        Where a cut was banned a search of ours says that its buffers cannot be placed.
+        """
+        whole = self._known == self.instance.n and self._stops is None
+        if not whole or self.eager or self._oracle.bans:
+            return SEARCHED
+        reach = [None if cycles >= FAR else cycles for cycles in self._reach.tolist()]
+        return witness("potentials", potentials=reach)
 
     def stands(self, a: int, b: int) -> bool:
         """Whether the buffers of [a, b) can be placed; if not, that cut is banned."""
@@ -259,12 +287,5 @@ def clustered(partition: Partition) -> GroupingSolution | None:
     size = n // CLUSTERED
     if size <= 1:
         return solve(partition)
-    clusters = Partition(
-        partition.instance,
-        partition.keep_going,
-        eager=True,
-        before_search=partition.before_search,
-        longest=size,
-    )
-    inner = solve(clusters)
+    inner = solve(partition.clusters(size))
     return None if inner is None else solve(partition, stops=inner.boundaries)

@@ -33,6 +33,7 @@ class FreeOracle(Oracle):
             Cycles that are of no use, nor are any more.
         """
         found = np.full((len(steps), len(self.cuts)), NONE)
+        # Loads of weights and of tensors, and stores.
         net, moves = self._net, len(self._net.weights) + 2 * len(self._net.tensors)
         prices = kernels.PRICES
         shapes = [

@@ -90,7 +90,8 @@ class Falling(NamedTuple):
     rows : ndarray of int64, shape (rows,)
         Compute, the longest first.
     moves, every : ndarray of int64, shape (moves,)
-        Transfers of one kind, and of both, the longest first.
+        Transfers of one kind, and of both, the longest first.  A group loads each weight and each
+        tensor once at most, and stores each tensor once at most.
     head : ndarray of int64, shape (rows,)
         What cannot hide of the loads that operators up to each row need.
     known : ndarray of int64, shape (tensors,)

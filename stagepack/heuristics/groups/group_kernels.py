@@ -140,7 +140,8 @@ class Rows(NamedTuple):
     cycles : ndarray of int64, shape (rows, 7)
         `COMPUTE`, `MOVING` and `ONCE` by stage.
     alive : ndarray of int64, shape (3 * rows + 2,)
-        Changes of the bytes that are alive.
+        Changes of the bytes that are alive, and not any more in the position after: what is stored
+        last goes in the first position of the third stage.
     """
 
     cycles: Array

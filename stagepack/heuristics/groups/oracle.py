@@ -103,6 +103,7 @@ class Oracle:
         self.longest = min(instance.n, instance.max_group, longest or instance.n)
         known = self._net.operators
         inputs = np.sort(known[:, END_EDGE] - known[:, FIRST_EDGE])
+        # What the operators of a group read and write at most: those that read most, and as many.
         edges = int(inputs[-self.longest :].sum()) + self.longest
         slots = min(edges, len(instance.tensors))
         member, of = np.zeros(self.longest, np.int64), np.full(len(instance.tensors), -1)

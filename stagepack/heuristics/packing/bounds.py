@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stagepack.evidence import Evidence, witness
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -128,10 +129,16 @@ def load_bound(blocks: Blocks) -> int:
     so that of what is alive at one time only the block on top leaves less than it is rounded up to.
     Blocks that may share their offsets are counted as they are.
     """
-    bound = max(int(blocks.load.max()), int(blocks.size.max()))
+    return _heaviest(blocks)[0]
+
+
+def _heaviest(blocks: Blocks) -> tuple[int, int]:
+    """Return the load bound and the section that shows it; -1: the largest block does."""
+    section = int(blocks.load.argmax())
+    bound, section = max((int(blocks.size.max()), -1), (int(blocks.load[section]), section))
     step = math.gcd(int(np.gcd.reduce(blocks.alignment)), int(np.gcd.reduce(blocks.low)))
     if step == 1:
-        return bound
+        return bound, section
     alone = np.ones(blocks.b, dtype=bool)
     alone[blocks.may_share] = False
     slack = (blocks.low - blocks.high) % step
@@ -141,7 +148,8 @@ def load_bound(blocks: Blocks) -> int:
     rounded = blocks.load + np.cumsum(more)[:-1].astype(np.int64)
     heaviest = int(rounded.argmax())
     alive = (blocks.first <= heaviest) & (heaviest < blocks.end)
-    return max(bound, int(rounded[heaviest]) - int(slack[alive].max()))
+    raised = int(rounded[heaviest]) - int(slack[alive].max())
+    return (raised, heaviest) if raised > bound else (bound, section)
 
 
 def placed_bound(blocks: Blocks) -> int:
@@ -153,8 +161,8 @@ def placed_bound(blocks: Blocks) -> int:
 
 def objective_bound(
     instance: LmemPacking, blocks: Blocks, keep_going: Callable[[], bool] = lambda: True
-) -> int:
-    """Return a lower bound on the instance's objective that holds whatever is chosen.
+) -> tuple[int, Evidence]:
+    """Return a lower bound on the instance's objective that holds whatever is chosen, and why.
 
     Parameters
     ----------
@@ -165,16 +173,43 @@ def objective_bound(
         Asked now and then; once it says no, what is known by then is returned.
     """
     if instance.objective is Objective.MOVES:
-        return 0
+        return 0, witness("floor")
     if instance.objective is Objective.SPILL:
-        return int(instance.accesses.sum()) * min(memory.cost for memory in instance.memories)
-    return max(peak_bound(blocks), heavy_clique(instance, blocks, keep_going)[0])
+        cheapest = min(memory.cost for memory in instance.memories)
+        return int(instance.accesses.sum()) * cheapest, witness("floor")
+    (bound, section), placed = _heaviest(blocks), placed_bound(blocks)
+    weight, clique = heavy_clique(instance, blocks, keep_going)
+    if clique and weight > max(bound, placed):
+        return weight, _of_clique(blocks, np.array(clique))
+    if placed > bound or section < 0:
+        return max(bound, placed), witness("place")
+    return bound, of_section(instance, blocks, section)
 
 
-def overload(instance: LmemPacking, blocks: Blocks) -> str:
-    """Return why the capacity cannot do, from one look at each section and block; '' if unknown.
+def of_section(instance: LmemPacking, blocks: Blocks, section: int) -> Evidence:
+    """Return what shows how much a section holds.
 
-    Nothing here says that the capacity will do.
+    Parameters
+    ----------
+    instance : LmemPacking
+    blocks : Blocks
+        Of the instance.
+    section : int
+    """
+    if instance.conflicts is None:
+        return witness("load", moment=int(blocks.time[section]))
+    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+    return _of_clique(blocks, owner[(blocks.first <= section) & (section < blocks.end)])
+
+
+def _of_clique(blocks: Blocks, members: Array) -> Evidence:
+    return witness("clique", members=np.flatnonzero(np.isin(blocks.block, members)).tolist())
+
+
+def overload(instance: LmemPacking, blocks: Blocks) -> tuple[str, Evidence] | None:
+    """Return why the capacity cannot do, from one look at each section and block, in words.
+
+    None where nothing is known against it, which does not say that it will do.
     """
     ranged = np.flatnonzero(np.diff(blocks.range_ptr))
     first = blocks.range_ptr[ranged]
@@ -182,22 +217,27 @@ def overload(instance: LmemPacking, blocks: Blocks) -> str:
     nowhere = ranged[room < blocks.size[ranged]]
     if len(nowhere):
         buffer = instance.buffer_id(int(np.flatnonzero(blocks.block == nowhere[0])[0]))
-        return f"buffer {buffer} fits in none of its ranges; widen them or free reserved ones"
+        why = f"buffer {buffer} fits in none of its ranges; widen them or free reserved ones"
+        return why, witness("place")
     skew = np.flatnonzero((blocks.fixed >= 0) & (blocks.fixed % blocks.alignment != 0))
     if len(skew):
         names = [instance.buffer_id(int(i)) for i in np.flatnonzero(blocks.block == skew[0])]
-        return (
+        why = (
             f"colocated buffers {', '.join(names)} are fixed at {blocks.fixed[skew[0]]:,}, no "
             f"multiple of their alignments ({blocks.alignment[skew[0]]:,}); correct one of them"
         )
+        return why, witness("place")
     ceiling = instance.ceiling
     if instance.objective is Objective.SPILL:
         limits = [memory.capacity for memory in instance.memories]
         if None in limits:
-            return ""
+            return None
         ceiling = sum(limit for limit in limits if limit is not None)
-    if ceiling is None:
-        return ""
+    return None if ceiling is None else _over(instance, blocks, ceiling)
+
+
+def _over(instance: LmemPacking, blocks: Blocks, ceiling: int) -> tuple[str, Evidence] | None:
+    """Return why a number of bytes cannot do."""
     limit = f"the capacity of {ceiling:,}"
     if instance.objective is not Objective.SPILL and ceiling != instance.capacity:
         limit = f"the {ceiling:,} bytes of all banks"
@@ -209,23 +249,28 @@ def overload(instance: LmemPacking, blocks: Blocks) -> str:
         when = f"alive at time {blocks.time[heaviest]:,}"
         if instance.conflicts is not None:
             when = "that all conflict with one another"
-        return (
+        why = (
             f"{_listed(instance, blocks, alive)} {when} hold {blocks.load[heaviest]:,} bytes, "
             f"{excess:,} more than {limit}; at least {load_bound(blocks):,} are needed"
         )
+        return why, of_section(instance, blocks, heaviest)
     if instance.objective is Objective.SPILL:
-        return ""
+        return None
     if placed_bound(blocks) > ceiling:
-        return (
+        why = (
             f"a fixed or limited buffer must end at {placed_bound(blocks):,}, beyond {limit}; "
             "move it or raise the limit"
         )
-    if load_bound(blocks) > ceiling:
-        return (
+        return why, witness("place")
+    least, section = _heaviest(blocks)
+    if least > ceiling:
+        why = (
             f"rounded up to their alignment, the buffers alive together need "
-            f"{load_bound(blocks):,} bytes, {load_bound(blocks) - ceiling:,} more than {limit}"
+            f"{least:,} bytes, {least - ceiling:,} more than {limit}"
         )
-    return ""
+        at = of_section(instance, blocks, section) if section >= 0 else witness("place")
+        return why, at
+    return None
 
 
 def _listed(instance: LmemPacking, blocks: Blocks, members: Array) -> str:

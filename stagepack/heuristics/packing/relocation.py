@@ -169,6 +169,7 @@ def _clashing(
     events: Array, low: Array, size: Array, weight: Array, keep_going: KeepGoing | None
 ) -> Array | None:
     """Return which rectangles are to go so that the others do not intersect; None: no time."""
+    # All may be alive together, each once.
     dropped, alive = np.zeros(len(low), dtype=bool), np.empty(len(low), dtype=np.int64)
     at = np.zeros(2, dtype=np.int64)
     while True:

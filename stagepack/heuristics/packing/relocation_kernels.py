@@ -38,9 +38,11 @@ def sieve(
     dropped : ndarray of bool, shape (n,)
         Set for those that go.
     alive : ndarray of int64, shape (n,)
-        The sorted ones.
+        The sorted ones.  Each rectangle is there at most once: it is put in at its birth, which
+        comes before its death, and taken out at its death or when it is dropped.
     at : ndarray of int64, shape (2,)
-        How many events were played and how many rectangles are alive.  It goes on from there.
+        How many events were played and how many rectangles are alive, zero at first.  It goes on
+        from there: calls end between two events.
     budget : int
         Steps after which it returns at the next event.
 

@@ -125,6 +125,9 @@ def _triggers(layers: Layers, a: int, b: int, policy: Array) -> Array:
 
     As late as possible: before the first backward pass that needs what was dropped.  A layer whose
     output is retained is computed again for its tape, before its own.
+
+    The stack is empty before each layer.  Then come what it reads and itself, and what each layer
+    reads that is given its trigger, which happens once: twice all reads, and one, at most.
     """
     tape = layers.tape
     trigger = _never(b - a)
@@ -150,7 +153,7 @@ def _triggers(layers: Layers, a: int, b: int, policy: Array) -> Array:
 def touched(layers: Layers, a: int, b: int) -> Array:
     """Return the tensors that the layers [a, b) read or write, each once.
 
-    O(reads log(readers)).
+    O(reads log(readers)); room for all that they read and for what each of them writes.
 
     Parameters
     ----------
@@ -210,7 +213,10 @@ def _count(layers: Layers, group: Group, found: Array) -> None:
 
 @inner
 def _phase(group: Group, runs_forward: bool, runs_backward: bool, repeated: bool) -> Phase:
-    """Return the moments of a phase, nothing being live yet."""
+    """Return the moments of a phase, nothing being live yet.
+
+    Each layer runs forward once, again once at most, and backward once: 3 moments for each.
+    """
     a, m, trigger = group.first, group.end - group.first, group.trigger
     forward, again, backward = _never(m), _never(m), _never(m)
     layer_at = np.empty(3 * m, np.int64)
@@ -497,7 +503,7 @@ def heads(
     """
     n = len(layers.tape)
     capacity, steps, budget = limits
-    ends = np.empty(n - at, np.int64)
+    ends = np.empty(n - at, np.int64)  # a group has one layer at least
     count = 0
     while at < n and budget > 0:
         low, high, size, held = at, reach[at] + 1, 1, 0

@@ -434,7 +434,7 @@ class _Walk:
         """Return the policies of all rows, one after the other."""
         if not len(self.rows):
             return self.codes[:0]
-        ends = np.cumsum(self.rows[:, 0] - self.first)
+        ends = np.cumsum(self.rows[:, 0] - self.first)  # a node for each layer of a group
         effort.spend(EXAMINED * int(ends[-1]))
         nodes = np.ascontiguousarray(self.rows[:, 6])
         parents, choices = np.concatenate(self._parents), np.concatenate(self._choices)
@@ -451,7 +451,7 @@ def best_labels(labels: Array, keep_going: Callable[[], bool]) -> Array | None:
     total = labels[::-1].sum(axis=1, dtype=np.float64)
     order = len(labels) - 1 - np.argsort(total, kind="stable")
     rows = np.ascontiguousarray(labels[order])
-    front, kept = np.empty_like(rows), np.empty(len(rows), np.int64)
+    front, kept = np.empty_like(rows), np.empty(len(rows), np.int64)  # perhaps all are kept
     count = low = 0
     while low < len(rows):
         if low and not keep_going():

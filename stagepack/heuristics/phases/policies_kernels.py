@@ -219,6 +219,7 @@ def grow(labels: Array, allowed: Array, layers: Layers, visit: Visit) -> tuple[A
     came, chose : ndarray of int64, shape (r,)
         The label before and the policy taken.
     """
+    # A row for every label and policy, whether it fits or not.
     new = np.empty((len(labels) * len(allowed), COLUMNS), np.int64)
     came = np.empty(len(new), np.int64)
     chose = np.empty(len(new), np.int64)
@@ -253,9 +254,9 @@ def unbeaten(rows: Array, front: Array, kept: Array, count: int, low: int, high:
     rows : ndarray of int64, shape (r, columns)
         By rising sum, so that none beats an earlier one.
     front : ndarray of int64, shape (r, columns)
-        The rows kept so far, `count` of them; grows.
+        The rows kept so far, `count` of them; grows, by one at most for each row.
     kept : ndarray of int64, shape (r,)
-        Their numbers; grows.
+        Their numbers; grows likewise.
     count : int
         How many are kept so far.
     low, high : int
@@ -303,7 +304,8 @@ def unroll(parents: Array, choices: Array, nodes: Array, ends: Array) -> Array:
         The policy with which each node was entered.
     nodes : ndarray of int64, shape (nodes,)
     ends : ndarray of int64, shape (nodes,)
-        Where the policies of each node end in the answer.
+        Where the policies of each node end in the answer: as far behind those of the node before
+        as nodes lead to it.
     """
     found = np.zeros(ends[-1] if len(ends) else 0, np.int64)
     for k in range(len(nodes)):

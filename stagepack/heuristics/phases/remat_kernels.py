@@ -102,7 +102,7 @@ def _without_run(layer: int, figures: Figures, least: Completions) -> None:
         dropped[layer, held] = best
         if figures.retaining:
             dropped[layer, held] = min(best, cycles + runs[1, 1, layer + 1, held])
-        if figures.outputs[layer - 1] == 0:
+        if layer > 0 and figures.outputs[layer - 1] == 0:
             dropped[layer, held] = kept[layer, held]
 
 
@@ -201,7 +201,7 @@ def grow(
     target, held, again, label, arc, least : ndarray
         `least`: cycles of any plan that goes on from there.
     """
-    total = 0
+    total = 0  # each arc gives each label of its source once at most
     for arc in range(len(arcs)):
         total += starts[arcs[arc, 0] + 1] - starts[arcs[arc, 0]]
     found = np.empty((6, total), np.int64)
@@ -243,7 +243,7 @@ def undominated(order: Array, target: Array, held: Array, again: Array) -> Array
     target, held, again : ndarray of int64, shape (labels,)
         Target, bytes and cycles of each label.
     """
-    found = np.empty(len(order), np.int64)
+    found = np.empty(len(order), np.int64)  # perhaps all
     count = 0
     last, best = -1, 0
     for label in order:

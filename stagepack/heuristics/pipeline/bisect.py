@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from stagepack.heuristics.effort import spend
-from stagepack.heuristics.pipeline.bounds import objective_bound
+from stagepack.heuristics.pipeline.bounds import filled, objective_bound
 from stagepack.heuristics.pipeline.fill_kernels import fill, load_fill
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -55,7 +55,7 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
         boundaries = (0, *cuts[probe.ends].tolist())
         return PipelineSolution(boundaries, tuple(probe.devices.tolist()))
 
-    floor = objective_bound(costs)
+    floor, evidence = objective_bound(costs), filled(costs)
     first = within(int(costs.prefix[:, -1].max()))
     if first is None:
         return False
@@ -69,11 +69,11 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
             middle = (low + high) // 2
             value = within(middle)
             low, high = (middle + 1, high) if value is None else (low, max(low, value))
-            progress.raise_bound(costs.bound(low), "exhausted search")
+            progress.raise_bound(costs.bound(low), "exhausted search", evidence)
     finally:
         within(high)
         progress.offer(solution(), "bisect")
-    progress.raise_bound(costs.bound(high), "exhausted search")
+    progress.raise_bound(costs.bound(high), "exhausted search", evidence)
     return True
 
 

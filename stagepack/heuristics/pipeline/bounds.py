@@ -7,13 +7,50 @@ usual bounds of chains-on-chains partitioning; spans and cuts are own work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
+from fractions import Fraction
 
 import numpy as np
 
+from stagepack.evidence import SEARCHED, Evidence, witness
 from stagepack.instances.pipeline import Objective
+from stagepack.instances.pipeline.order import StageOrder
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
+
+MOST_WAYS, MOST_STAGES, MOST_TIMES = 100_000, 1_000_000, 20_000_000
+"""Transitions of devices, stages, and these for all limits, that are verified in plain Python."""
+
+
+def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
+    """Return the evidence that devices, filled up to a bound, end too early.
+
+    Parameters
+    ----------
+    costs : RangeCosts
+    transfers : iterable of int
+        Of the transfer-bounded objective, in ticks: where another limit on compute suffices.
+    """
+    instance, limits = costs.instance, list(transfers)
+    if StageOrder.refusal(instance) is not None or len(costs.order.source) > MOST_WAYS:
+        return SEARCHED
+    stashing = instance.training and bool(instance.stash.any())
+    alike = not stashing and (instance.fewer_stages or costs.classes == 1)
+    # Then stages that each take all they can suffice, one after the other.
+    if costs.tabular or not alike or instance.objective is not Objective.BOTTLENECK:
+        stages = costs.classes * int(costs.allowed.sum()) ** 2
+        stages *= min(costs.k, instance.microbatches) if stashing else 1
+        if stages > MOST_STAGES or stages * len(limits) > MOST_TIMES:
+            return SEARCHED
+    if instance.objective is not Objective.TRANSFER_BOUNDED:
+        return witness("fill")
+    if instance.tolerance == 0:  # transfers are whole
+        return witness("fill", transfers=[math.ceil(Fraction(t) / costs.scale) for t in limits])
+    # A little less, within the tolerance, however ticks and the float are rounded.
+    share, work = Fraction(instance.tolerance) / 1000, costs.compute_bound()
+    less = (Fraction(t) - share * max(t, work) for t in limits)
+    return witness("fill", transfers=[float(t / costs.scale) for t in less])
 
 
 def objective_bound(costs: RangeCosts) -> int:

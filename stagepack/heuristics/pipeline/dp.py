@@ -14,7 +14,12 @@ from __future__ import annotations
 
 from stagepack.errors import InputError
 from stagepack.heuristics.pipeline import staircase
-from stagepack.heuristics.pipeline.bounds import cheap_cuts, dearest_span, objective_bound
+from stagepack.heuristics.pipeline.bounds import (
+    cheap_cuts,
+    dearest_span,
+    filled,
+    objective_bound,
+)
 from stagepack.heuristics.pipeline.prober import MANY_CELLS, LeastLimit, load_kernels
 from stagepack.instances.pipeline import Objective, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -53,7 +58,7 @@ def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
     else:
         known = _known(costs, progress)
         search = LeastLimit(costs, floor, progress, known)
-    offered = None
+    offered, evidence = None, filled(costs, [rest])
     if two_limits and known is not None and search.begins_with_more(staircase.MANY_CELLS):
         # Compute does not narrow the windows down, limits on transfer may.
         staircase.descend(search, floor, progress)
@@ -66,7 +71,7 @@ def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
             if search.best != offered and progress.stale:
                 offered = search.best
                 progress.offer(search.best_partition(), "dp")
-            progress.raise_bound(costs.bound(search.bound + rest), "exhausted search")
+            progress.raise_bound(costs.bound(search.bound + rest), "exhausted search", evidence)
             progress.require_time()
         if two_limits:
             offered = search.best  # by the descent, unless that finds a better one at once
@@ -88,7 +93,7 @@ def _from_few_cuts(
     """Return the search for the least sum; where it is a large one a chain of few cuts is first."""
     bound, *around = dearest_span(costs, progress.require_time)
     floor = max(floor, bound)
-    progress.raise_bound(costs.bound(floor), "work bound")
+    progress.raise_bound(costs.bound(floor), "work bound", filled(costs))
     search, most = LeastLimit(costs, floor, progress, _known(costs, progress)), 4 * costs.k
     most = max(FEW, most)
     if not search.begins_with_more(MANY_CELLS) or 2 * most > costs.allowed.sum():

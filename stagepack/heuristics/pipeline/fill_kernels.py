@@ -30,7 +30,7 @@ def fill(
     fewer : bool
         Devices may stay unused.
     found : ndarray of int64, shape (2, k)
-        Written: end and device of each stage.
+        Written: end and device of each stage, of which a device has one at most.
 
     Returns
     -------
@@ -65,5 +65,6 @@ def load_fill() -> Callable[..., tuple[int, int]]:
     from stagepack.instances.compiled import compiled
 
     kernel, one = compiled(fill), np.zeros((1, 2), dtype=np.int64)
-    kernel(1, one, np.ones((1, 1), dtype=np.int64), one[0], True, np.zeros_like(one))
+    # Two devices: two entries of `classes`, two columns of `found`.
+    kernel(1, one, np.ones((1, 1), dtype=np.int64), one[0], True, np.zeros((2, 2), np.int64))
     return kernel

@@ -18,8 +18,7 @@ layers, and stores cells for these windows only.  (In mode SUM, the transfers of
 nearby are part of these ticks.)  And a probe that fails also returns the limits up to which no
 further tail could be placed, so that bisection skips them.
 
-Only one function, :func:`search`, is called from outside: each further entry point would be
-compiled separately.  For the same reason rows are written in loops instead of slice assignments.
+Only :func:`search` is called from outside: every further way in would be compiled separately.
 
 Cost: O(transitions * n) steps and bytes a probe at most, with tables O(transitions * n^2).  Source:
 own work, after the recurrence of *Auto Pipeline* (:mod:`.reference`).
@@ -383,7 +382,8 @@ def _place_by_window(
     """Follow one transition of a chain whose costs add up.
 
     Both ends of the window of feasible stage ends fall with the first layer, so a monotone queue
-    gives the cheapest send (or compute plus send) in it.
+    gives the cheapest send (or compute plus send) in it.  Every end enters the queue once, n + 1 at
+    most.  Nothing is placed before `behind`, where a state's cells begin.
     """
     q0, q, c, row = chain.source[t], chain.target[t], chain.device_class[t], chain.window[t]
     prefix, send, recv, queue = chain.prefix, chain.send, chain.recv, scratch.queue
@@ -468,7 +468,8 @@ def _read_partition(state: Array, budget: int, chain: Chain, scratch: Scratch) -
     """Read a partition off the cells, from the first layer on, into `ends` and `classes`.
 
     Goes on from `reading`, which says in the end what limits the partition needs, for about
-    `budget` elementary steps, and returns what is left of them.
+    `budget` elementary steps, and returns what is left of them.  A path has fewer stages than there
+    are states, of which it meets none twice: `ends` has room for them.
     """
     reading, cells = scratch.reading, scratch.cells
     compute_limit, transfer_limit = state[COMPUTE], state[TRANSFER]

@@ -71,6 +71,7 @@ class Prober:
         self._mode = kernels.BOTTLENECK if costs.tabular else chain.mode
         self._cuts = np.arange(costs.n + 1, dtype=np.int32)
         self._chains = {UNLIMITED: (chain, self._cuts)}
+        # Of partitions, too: a stage leads from each state to another, and never back.
         (lowest, highest, ahead, behind, offset, *partitions) = np.empty(
             (9, costs.order.states), dtype=np.int64
         )
@@ -78,7 +79,7 @@ class Prober:
         self._modest: dict[tuple[int, int], int] = {}
         self._scratch = kernels.Scratch(
             np.empty(0, dtype=np.bool_),
-            np.empty(costs.n + 2, dtype=np.int64),
+            np.empty(costs.n + 2, dtype=np.int64),  # every end queues once
             np.empty(2, dtype=np.int64),
             lowest,
             highest,

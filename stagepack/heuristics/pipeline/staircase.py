@@ -17,6 +17,7 @@ from __future__ import annotations
 import bisect
 import heapq
 
+from stagepack.heuristics.pipeline.bounds import filled
 from stagepack.heuristics.pipeline.prober import LeastLimit
 from stagepack.instances.pipeline import PipelineSolution
 from stagepack.progress import Progress
@@ -48,6 +49,22 @@ class _Floor:
         self._transfers[begin:end] = [transfer]
         self._computes[begin:end] = [compute]
 
+    def steps(self, transfer: int, total: int) -> list[int]:
+        """Return transfers from each of which up to the next compute alone makes up for `total`.
+
+        Parameters
+        ----------
+        transfer : int
+            No partition has less.
+        total : int
+            What C(T) + T is known to be at least, whatever T.
+        """
+        found = [transfer]
+        for last, compute in zip(self._transfers, [*self._computes, self._least][1:], strict=True):
+            if last >= found[-1] and found[-1] + compute < total:
+                found.append(last + 1)
+        return found
+
 
 class _Descent:
     """Closes intervals of transfers until none is left that may hold a better sum."""
@@ -66,7 +83,7 @@ class _Descent:
         self.best = min(known)
         self._pending = found if self.best < known[0] or progress.solution is None else None
         # Open intervals by their bound: (bound, first, last, compute that suffices at last).
-        first = costs.transfer_bound() + costs.host
+        first = self._least = costs.transfer_bound() + costs.host
         self._open = [(first + least, first, self.best - 1 - least, self.best)]
 
     @property
@@ -84,7 +101,11 @@ class _Descent:
                     self.offer()
                 if self.bound > told:
                     told = self.bound
-                    self._progress.raise_bound(self._costs.bound(told), "exhausted search")
+                    steps = self._floor.steps(self._least, told)
+                    evidence = filled(self._costs, steps)
+                    self._progress.raise_bound(
+                        self._costs.bound(told), "exhausted search", evidence
+                    )
                 self._progress.require_time()
         finally:
             self.offer()

@@ -41,7 +41,8 @@ class Walk(NamedTuple):
         The orders, and longest paths.
     stage, kind, microbatch : ndarray, shape (n,)
     swapped : ndarray, shape (n,)
-        Places in the order of operations that changed places with the next one, in turn.
+        Places in the order of operations that changed places with the next one, in turn: no more
+        do than there is room for.
     best : ndarray, shape (n,)
         The orders of least value met.
     value : ndarray, shape (2,)

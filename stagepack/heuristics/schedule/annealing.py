@@ -160,6 +160,7 @@ def _walk(timing: Timing, order: Array, seed: int, least: int, weight: float) ->
     span = values.copy() if spans else np.zeros_like(ends)
     excess = np.maximum(0, span[device] + early - late - least)
     total, value = excess.sum(keepdims=True), np.full(2, values.max())
+    # An operation is at most once in the heap, and noted at most once in a move.
     heap, key, swapped = np.zeros((3, n), dtype=np.int64)
     noted, before, stamp = np.zeros((3, 2, n), dtype=np.int64)
     paths = Paths(

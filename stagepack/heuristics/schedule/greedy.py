@@ -41,8 +41,11 @@ ROUND = 2.0
 FIRST_ROUND = 1.5
 """Seconds of work for lists, and a first cooling, where there is a solution."""
 
-MERGED, FIRST_COOLED = 0.25, 0.4
-"""Parts of it for lists with fixed sequences, and for the cooling."""
+MERGED, FIRST_TRIED, FIRST_COOLED = 0.25, 0.1, 0.4
+"""Parts of it for lists with fixed sequences, for the first policies, and for the cooling."""
+
+COOLED = 400
+"""Operations up to which cooling takes less time than to load what the first policies need."""
 
 CLIMBED = 5
 """Coolings of a turn before its climb."""
@@ -120,7 +123,7 @@ class Lists:
         """
         n, d = len(self.instance.operations), self.instance.d
         plan = Plan(
-            order=np.zeros(n, dtype=np.int64),
+            order=np.zeros(n, dtype=np.int64),  # a device's part is as long as its operations
             end=np.zeros(n, dtype=np.int64),
             done=np.zeros((self.instance.p, 3), dtype=np.int64),
             met=np.zeros((self.instance.p, 3), dtype=np.int64),
@@ -228,28 +231,39 @@ class OrderSearch:
 
         The very first one is tried to its end where there is no solution yet, unless the run is
         interrupted.  Once there is a solution, lists with fixed sequences and a cooling come
-        before, and policies that `work` does not suffice for, in seconds, are left for climbs.
+        before all policies, or all but the first where it is large, and those that `work` does not
+        suffice for, in seconds, are left for climbs.
         """
         spans = self.instance.objective is Objective.SPAN
         with self.progress.setup("loading kernels"):
             timing.warm_up(spans)
-        end = spent() + work
+        end, opened = spent() + work, False
         self._merge(spent() + MERGED * work)
+        large = self.progress.solution is not None and len(self.instance.operations) > COOLED
+        if large and self.progress.keep_going():
+            opened = True
+            self._open(careful=True)
+            self._try_all(spent() + FIRST_TRIED * work)
         with contextlib.suppress(Stopped), lending(1, FIRST_COOLED * work):
             self.anneal()
         if self.progress.solution is not None and not self.progress.keep_going():
             return
-        with self.progress.setup("loading kernels"):  # where fixed sequences do not suffice
-            warm_up(spans)
-        lower = self.progress.bound
-        known = None if lower is None else int(lower)
         for careful in (True, False):
-            if not careful:
-                self.lists = Lists(self.instance, careful=False, look=self._looked)
-            self._untried = policies(self.instance, known, Looks(self._look))
+            if not (careful and opened):
+                self._open(careful=careful)
             self._try_all(end, first=careful and self.progress.solution is None)
             if self.policy is not None or not self.progress.keep_going():
                 return
+
+    def _open(self, *, careful: bool) -> None:
+        """Begin with the policies that are known to be good."""
+        with self.progress.setup("loading kernels"):  # where fixed sequences do not suffice
+            warm_up(self.instance.objective is Objective.SPAN)
+        if not careful:
+            self.lists = Lists(self.instance, careful=False, look=self._looked)
+        lower = self.progress.bound
+        known = None if lower is None else int(lower)
+        self._untried = policies(self.instance, known, Looks(self._look))
 
     def _try_all(self, end: float, *, first: bool = False) -> None:
         """Try the policies that are left, until work comes to `end` and there is a solution."""

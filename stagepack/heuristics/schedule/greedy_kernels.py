@@ -71,7 +71,8 @@ class Plan(NamedTuple):
     Attributes
     ----------
     order, end : ndarray, shape (n,)
-        What each device runs: order[ptr[d] : ptr[d + 1]], and the end of each operation.
+        What each device runs: order[ptr[d] : ptr[d + 1]], and the end of each operation.  There
+        is a place for each: `done` counts what is placed, and stops at the microbatches.
     done : ndarray, shape (p, 3)
         Operations that have been placed, by stage and kind.
     met, latest : ndarray, shape (p, 3)

@@ -49,9 +49,9 @@ class Paths(NamedTuple):
         The sum of these.
     noted, before, stamp : ndarray, shape (2, n)
         Operations whose `early`, or `late`, has changed in a move, what it was, and the last move
-        in which it has.
+        in which it has: none is noted twice in a move, so that there is a place for each.
     heap, key : ndarray, shape (n,)
-        Operations to be looked at, a heap, and what it goes by.
+        Operations to be looked at, a heap, and what it goes by: `inside` lets none in twice.
     inside : ndarray of int8, shape (n,)
         0: not in the heap; `MAYBE` or `SURELY` their starts have changed.
     counts : ndarray, shape (4,)

@@ -124,6 +124,7 @@ def _unrolled(runs: tuple[Array, ...], n: int, look: Look) -> Array:
     """Return the n operations of runs, the first arguments of :func:`.rule_kernels.unroll`."""
     from stagepack.heuristics.schedule.rule_kernels import unroll  # loaded when used
 
+    # No column runs an operation of another one: there are n places for n of them.
     found, state = np.empty(n, dtype=np.int64), np.zeros(3, dtype=np.int64)
     rounds, first, line, begin, count = runs
     while not unroll(rounds, first, line, begin, count, found, state, PART):

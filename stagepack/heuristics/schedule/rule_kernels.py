@@ -31,7 +31,7 @@ def unroll(
         Round i of a column is operation ``line + begin + i``, and none where begin + i is not below
         `count`.
     order : ndarray of int64, shape (n,)
-        Where the operations go.
+        Where the operations go: each once, as columns of a line begin where those before end.
     state : ndarray of int64, shape (3,)
         Run, round and place in `order` to go on from: 0, 0, 0 at first.
     most : int
@@ -63,7 +63,8 @@ def grouped(
 ) -> int:
     """Write from `place` on `size` F's, then B (and W) of each, and again, of stage after stage.
 
-    Return the place behind.
+    Return the place behind: as much further as the stages have operations, each of which is
+    written once.
 
     Parameters
     ----------

@@ -37,6 +37,8 @@ class Merging(NamedTuple):
     free, held, place : ndarray, shape (d,)
         When each device is free, its memory, where its next operation goes in `order`.
     order : ndarray, shape (n,)
+        A place for every operation of a device: F's and B's are taken while `counts` has more, W's
+        while fewer have run than B's.
     """
 
     forward: Array

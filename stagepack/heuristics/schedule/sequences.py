@@ -169,7 +169,7 @@ def _merging(timing: Timing, forward: Array, backward: Array) -> Merging:
         free=np.zeros(timing.d, dtype=np.int64),
         held=np.zeros(timing.d, dtype=np.int64),
         place=timing.ptr[:-1].copy(),
-        order=np.zeros(timing.n, dtype=np.int64),
+        order=np.zeros(timing.n, dtype=np.int64),  # from `place` on as many as a device has
     )
 
 

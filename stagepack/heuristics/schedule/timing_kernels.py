@@ -91,7 +91,8 @@ def begin(
     start : ndarray of int64, shape (n,)
         Becomes 0, where :func:`advance` begins.
     visit : ndarray of int64, shape (n,)
-        Operations that wait for none follow from `write` on.
+        Operations that wait for none follow from `write` on: each once at most, here where it
+        waits for none, or in :func:`advance` when it no longer does.
     waits : ndarray of int64, shape (n,)
         Becomes the number of operations that v waits for.
     low, high : int

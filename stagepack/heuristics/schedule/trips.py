@@ -261,6 +261,7 @@ class Trips:
         return int(self._chain.rest[count])
 
     def _scratch(self, columns: int) -> Array:
+        # More than a row for each F on the way to the next B: see `kernels.expand`.
         return np.zeros((2 * self._p * self._chain.ahead + 64, columns), dtype=np.int64)
 
     @property
@@ -573,7 +574,7 @@ class Trips:
         label = self._first()
         columns = label.shape[1]
         wide = columns + 2 + 2 * (self._p * self._chain.ahead + 2)
-        out = np.zeros((max(turns) + 3, wide), dtype=np.int64)
+        out = np.zeros((max(turns) + 3, wide), dtype=np.int64)  # room for one more than wanted
         stack, state = self._scratch(wide), np.zeros(3, dtype=np.int64)
         whose = np.zeros(len(out), dtype=np.int32)
         for (i, s), turn in zip(self._turns(), reversed(turns), strict=True):

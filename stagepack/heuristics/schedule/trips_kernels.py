@@ -200,7 +200,10 @@ def _arriving(chain: Chain, i: int, s: int, label: Array) -> int:
 def _backward(
     chain: Chain, i: int, s: int, arrival: int, upper: int, label: Array, out: Array, made: int
 ) -> int:
-    """Write what becomes of a label when B of microbatch i runs on stage s; return how many."""
+    """Write what becomes of a label when B of microbatch i runs on stage s; return how many.
+
+    Two rows at most: B comes after the fewest W's or after one more.
+    """
     p = len(chain.lag)
     j, free, length = label[s], label[2 * p + s], chain.weight[s]
     pending = _pending(chain, label, i, s)
@@ -255,7 +258,9 @@ def _expand(
 ) -> tuple[int, int]:
     """Write what becomes of a label that has B of i on all stages after s; and how many steps.
 
-    The first is -1 where `out` is full.
+    The first is -1 where `out` is full, which is asked before two rows are written.  What is taken
+    from the stack leaves two on it at most, each with one more of the up to `ahead` F's of a stage:
+    it needs a row for each F, one to begin with, and its last row for what was taken.
     """
     p = len(chain.lag)
     hop = 3 * p + chain.ahead
@@ -316,8 +321,9 @@ def expand(
     most : int
         Steps after which to return.
     stack : ndarray of int64, shape (places, columns)
-        Scratch.
+        Scratch: ``p * ahead + 2`` places are enough, see :func:`_expand`.
     out : ndarray of int64, shape (room, columns)
+        Never filled beyond its room, which must be for two rows: it is said to be full before.
     parent, child : ndarray of int32, shape (room,)
         Whose child each row of `out` is, and which of them.
 
@@ -389,7 +395,7 @@ def undominated(
     keep : ndarray of bool, shape (n,)
         Written.
     kept : ndarray of int64, shape (n,)
-        Scratch.
+        Scratch, a place for each label; stays as it is from call to call.
     state : ndarray of int64, shape (3,)
         Labels looked at, those kept of the key at hand, and steps; updated.
     most : int

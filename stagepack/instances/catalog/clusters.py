@@ -107,7 +107,16 @@ def of_file(path: str) -> Cluster:
 
 def cluster(name: str | Cluster) -> Cluster:
     """Return the cluster called `name`, see :func:`preset`; one that is given itself as it is."""
-    return preset(name).cluster if isinstance(name, str) else name
+    if isinstance(name, Cluster):
+        return name
+    if isinstance(name, str):
+        return preset(name).cluster
+    many = f"Cluster.uniform({name})" if isinstance(name, int) else "a Cluster"
+    raise InputError(
+        f"{name!r} is no cluster",
+        field="cluster",
+        remedy=f"give {many} or a name of the catalog, such as generic-4",
+    )
 
 
 def changed(

@@ -73,10 +73,9 @@ def decode(data: bytes, shape: type[T]) -> T:
         decoded: T = msgspec.json.decode(data, type=shape)
     except msgspec.ValidationError as error:
         raise _mismatch(str(error), shape, lambda: msgspec.json.decode(data)) from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        text(data)  # what is no text is refused as such
         raise _malformed(str(error), data) from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"is not UTF-8 text ({error.reason})", remedy="save it as UTF-8") from None
     except RecursionError:
         raise InputError("is nested too deeply", remedy="give a flat document") from None
     except (ValueError, OverflowError) as error:
@@ -327,7 +326,7 @@ def text(data: bytes) -> str:
     except UnicodeDecodeError as error:
         raise InputError(
             f"is not UTF-8 text (byte 0x{data[error.start]:02x} at {_place(data, error.start)})",
-            remedy="give a text file",
+            remedy="save it as UTF-8",
         ) from None
 
 

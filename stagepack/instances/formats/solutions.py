@@ -57,6 +57,8 @@ def read_solution(
     InputError
         Naming file and field: not JSON, no solution inside, an unknown field, another instance.
     """
+    if instance is not None:
+        require_instance(instance)
     data = strict.load(path, max_bytes)
     with strict.located(path):
         return solution_in(data, instance)
@@ -268,7 +270,7 @@ def require_tool(instance: Instance, tool: str, options: Iterable[str] = ()) -> 
         For a tool that reads no such solutions, and for an option that it does not know.
     """
     known = PROBLEMS[instance.kind].tools
-    if tool not in known:
+    if tool not in tuple(known):  # whatever it is, a list even
         raise InputError(
             f"a {instance.kind} cannot be written for {tool!r}",
             field="as_",

@@ -14,7 +14,8 @@ UNSEEN = -1
 def strong_components(after_ptr: Array, after: Array) -> Array:
     """Return the strong component of each node; components are numbered topologically.
 
-    Tarjan's algorithm with a path of its own in place of recursion, O(nodes + edges).
+    Tarjan's algorithm with a path of its own in place of recursion, O(nodes + edges).  The path and
+    the nodes that wait hold n entries: a node enters either when it is first seen, which is once.
 
     Parameters
     ----------

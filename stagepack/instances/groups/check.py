@@ -140,7 +140,7 @@ def check(instance: GroupingData, solution: GroupingSolution) -> tuple[Violation
             found.append(
                 Violation("group", f"{where}: {played.rows:,} operators of {instance.max_group:,}")
             )
-        found += [Violation("slices", f"{where}: {why}") for why in _slicing(played)]
+        found += [Violation("slices", f"{where}: {why}") for why in cut_wrongly(played)]
         found += [Violation("positions", f"{where}: {why}") for why in _positions(played)]
         spills = [Violation("spills", f"{where}: {why}") for why in _spills(played)]
         offsets = solution.offsets[group] if solution.offsets else ()
@@ -174,7 +174,7 @@ def _moved(instance: GroupingData, solution: GroupingSolution) -> Iterator[str]:
                 yield f"group {group}: {names[0]} runs before {names[1]}, given after it"
 
 
-def _slicing(played: Replay) -> Iterator[str]:
+def cut_wrongly(played: Replay) -> Iterator[str]:
     """Yield what is wrong with the way a group is cut."""
     instance, cut = played.instance, played.cut
     if instance.slicing == Slicing.N_THEN_H:

@@ -12,7 +12,7 @@ import numpy as np
 
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing import cover_kernels as kernels
-from stagepack.instances.packing.cover_kernels import BEGIN, COUNT, FILLED, Cover, Rows
+from stagepack.instances.packing.cover_kernels import BEGIN, COUNT, FILLED, SPARE, Cover, Rows
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.profile import Array
 
@@ -70,11 +70,13 @@ def clique_cover(
     n, m = len(weight), len(low)
     order = np.argsort(-weight, kind="stable")
     candidate, gain = np.empty((2, n), dtype=np.int64)
+    # One for each node and two for each edge: `Cover` says why no more are written.
     node, clique = np.empty((2, n + 2 * m), dtype=np.int32)
-    found = Cover(np.zeros(m, bool), candidate, gain, node, clique, np.zeros(6, np.int64))
+    found = Cover(np.zeros(m, bool), candidate, gain, node, clique, np.zeros(7, np.int64))
     rows = _rows(low, high, order, keep_going)
     whole = False
     if rows is not None:
+        found.state[SPARE] = np.count_nonzero(np.diff(rows.ptr))
         while not (whole := kernels.cover(order, weight, rows, found, PART)) and keep_going():
             pass
     begin, end, count = found.state[[BEGIN, FILLED, COUNT]].tolist()
@@ -141,6 +143,7 @@ def _rows(low: Array, high: Array, order: Array, keep_going: Callable[[], bool])
     n, m = len(order), len(low)
     degree = np.bincount(low, minlength=n) + np.bincount(high, minlength=n)
     ptr = np.concatenate([[0], np.cumsum(degree)])
+    # Each edge is in the rows of both its ends, once.
     other, edge, back, ranked = np.empty((4, 2 * m), dtype=np.int32)
     rows = Rows(ptr, other, edge, back, ranked)
     cursor, above = ptr[:-1].copy(), np.empty(m, dtype=np.int32)

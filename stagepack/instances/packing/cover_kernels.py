@@ -15,10 +15,10 @@ from stagepack.instances.compiled import compiled, step
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-INDEX, AT, BEGIN, FILLED, COUNT, LEFT = range(6)
+INDEX, AT, BEGIN, FILLED, COUNT, LEFT, SPARE = range(7)
 """Entries of the state of a cover: which node of the order cliques start from, and its next
 position; where the clique at hand begins and all members end; cliques that are complete;
-candidates for the one at hand."""
+candidates for the one at hand; places left for members that cover no new edge."""
 
 
 class Rows(NamedTuple):
@@ -45,14 +45,21 @@ class Rows(NamedTuple):
 class Cover(NamedTuple):
     """Cliques so far; see :func:`cover`.
 
+    Calls may end after any member: the clique at hand, its candidates and what they would cover
+    are all here, and nothing is set up by a first call.
+
     Attributes
     ----------
     covered : ndarray of bool, shape (m,)
     candidate, gain : ndarray of int64, shape (n,)
-        What may join the clique at hand, and how many new edges each would cover.
+        What may join the clique at hand, and how many new edges each would cover.  Candidates are
+        different nodes.
     node, clique : ndarray of int32, shape (n + 2 m,)
-        Members, clique by clique; a node alone is one.
-    state : ndarray of int64, shape (6,)
+        Members, clique by clique; a node alone is one.  Of n + 2 m places each node without edges
+        takes one, and each edge that is covered for the first time gives two: enough for the two
+        that a clique begins with, and for each that joins and covers a new edge.  Others join
+        while places are left over (`SPARE`: at first one for each node with edges).
+    state : ndarray of int64, shape (7,)
     """
 
     covered: Array
@@ -79,7 +86,7 @@ def add_lower_neighbours(
     above : ndarray of int32, shape (m,)
         Written: where each edge stands in the row of its higher end.
     rows : Rows
-        Written.
+        Written.  A row is as long as its node has edges, each of which is written there once.
     """
     for e in range(begin, end):
         at = above[e] = cursor[high[e]]
@@ -124,7 +131,7 @@ def rank(order: Array, begin: int, most: int, cursor: Array, rows: Rows) -> int:
     cursor : ndarray of int64, shape (n,)
         The next free position of each row.
     rows : Rows
-        `ranked` is written.
+        `ranked` is written: every node writes one entry into the row of each of its neighbours.
     """
     steps = 0
     while begin < len(order) and steps < most:
@@ -154,7 +161,10 @@ def _position(node: int, row: int, rows: Rows) -> int:
 
 @step
 def _open(i: int, at: int, rows: Rows, found: Cover) -> int:
-    """Begin a clique with an edge of node i; return the steps that took."""
+    """Begin a clique with an edge of node i; return the steps that took.
+
+    Its two ends take the two places that the edge gives (see :class:`Cover`).
+    """
     ptr, state = rows.ptr, found.state
     best = rows.other[rows.ranked[at]]
     found.covered[rows.edge[rows.ranked[at]]] = True
@@ -176,7 +186,10 @@ def _open(i: int, at: int, rows: Rows, found: Cover) -> int:
 
 @step
 def _grow(weight: Array, rows: Rows, found: Cover) -> int:
-    """Add the best candidate to the clique at hand; return the steps that took."""
+    """Add the best candidate to the clique at hand; return the steps that took.
+
+    One that covers no new edge joins while there are places to spare; else the clique is complete.
+    """
     candidate, gain, state = found.candidate, found.gain, found.state
     left, top = state[LEFT], 0
     for r in range(1, left):
@@ -189,6 +202,10 @@ def _grow(weight: Array, rows: Rows, found: Cover) -> int:
             better = c < b
         if better:
             top = r
+    if gain[top] == 0 and state[SPARE] == 0:
+        state[LEFT] = 0
+        return int(left)
+    state[SPARE] += 2 * gain[top] - 1
     best = candidate[top]
     for r in range(state[BEGIN], state[FILLED]):
         found.covered[rows.edge[_position(found.node[r], best, rows)]] = True
@@ -219,7 +236,7 @@ def cover(order: Array, weight: Array, rows: Rows, found: Cover, most: int) -> b
     weight : ndarray of int64, shape (n,)
     rows : Rows
     found : Cover
-        Changed.
+        Changed; its class says why all members have room, and what calls go on with.
     most : int64
     """
     ptr, state, steps = rows.ptr, found.state, 0
@@ -265,7 +282,8 @@ def rest(low: Array, high: Array, begin: int, end: int, found: Cover, alone: Arr
         The ends of each edge.
     begin, end : int64
     found : Cover
-        Members and their number are written.
+        Members and their number are written.  An edge that is not covered has not given its two
+        places yet; these are what it takes.
     alone : ndarray of bool, shape (n,)
         Written: false for the ends of these edges.
     """
@@ -318,7 +336,7 @@ def enter_pieces(
     cursor : ndarray of int64, shape (blocks,)
         The next free position of each row.
     piece : tuple of two ndarrays of int64, shape (members,)
-        Clique and size, by row: written.
+        Clique and size, by row: written.  Rows are as long as :func:`count_pieces` counted.
     load : ndarray of int64, shape (cliques,)
         Sizes are added.
     """

@@ -40,7 +40,7 @@ def meetings(
     owner : ndarray of int64, shape (pieces,)
         Block of each piece.
     first, end : ndarray of int64, shape (pieces,)
-        It is alive in the sections [first, end).
+        It is alive in the sections [first, end), at least one.
     b : int
         Number of blocks.
     pause : callable, optional
@@ -60,7 +60,7 @@ def met(owner: Array, low: Array, high: Array, b: int, pause: Pause) -> tuple[Ar
     owner : ndarray of int64, shape (pieces,)
         Block of each piece.
     low, high : ndarray of int64, shape (pieces,)
-        Piece p meets the pieces low[p] .. high[p] - 1, and those that say so of it.
+        Piece p meets the pieces low[p] .. high[p] - 1, and those that say so of it; low <= high.
     b : int
         Number of blocks.
     pause : callable
@@ -71,6 +71,7 @@ def met(owner: Array, low: Array, high: Array, b: int, pause: Pause) -> tuple[Ar
     told = np.zeros(len(owner) + 1, dtype=np.int64)
     np.add.at(told, low, 1)
     np.subtract.at(told, high, 1)
+    # A row has room for those that its pieces name, and those that name them.
     count = np.zeros(b, dtype=np.int64)
     np.add.at(count, owner, high - low + np.cumsum(told)[:-1])
     ptr = np.concatenate([[0], np.cumsum(count)])

@@ -24,7 +24,8 @@ def scatter(
     top : ndarray of int64, shape (blocks,)
         Where each row ends so far; moved on.
     other : ndarray of int32
-        The rows.
+        The rows; that of a block has room for each q that its pieces p name and each p that names
+        one of its pieces: nothing else is written.
     """
     for p in range(begin, end):
         i = owner[p]
@@ -52,7 +53,8 @@ def transpose(
     ends : ndarray of int64, shape (blocks,)
         Where each mirrored row ends so far, having begun at `ptr`; moved on.
     mirrored : ndarray of int64
-        The rows that are written.
+        The rows that are written, of the same lengths: :func:`scatter` wrote each pair into both
+        rows, so that no more entries name a block than its own row has.
     """
     for i in range(begin, end):
         for r in range(ptr[i], top[i]):
@@ -72,7 +74,7 @@ def close_up(ptr: Array, ends: Array, other: Array) -> tuple[Array, Array]:
     ptr, ends : ndarray of int64, shape (blocks + 1,), (blocks,)
         Row i is other[ptr[i] : ends[i]].
     other : ndarray of int64
-        Written over.
+        Written over, from the begin on: no row moves up.
     """
     own = np.zeros(len(ptr), dtype=np.int64)
     used = 0

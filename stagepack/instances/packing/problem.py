@@ -48,7 +48,6 @@ PROBLEM = Problem(
             ending=".tflite",
         ),
     },
-    proofs=True,
     public=dict.fromkeys(
         ("Allowed", "Banks", "Gap", "LmemPacking", "Memory", "PackingSolution", "measure"), ""
     ),

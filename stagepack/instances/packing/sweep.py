@@ -22,7 +22,8 @@ NOTHING = -(2**63)
 """How high a node without anything alive reaches."""
 
 DEEPEST = 64
-"""Nodes that a descent keeps for later, at most: one a level."""
+"""Nodes that a descent keeps for later, at most: each step down takes one node and leaves its two
+children, so that there is one a level and one more, of 62 levels at most."""
 
 WORD = 6
 """A word of a set holds 2 ** WORD bits."""
@@ -114,7 +115,10 @@ def _exempt(exempt: Array, one: int, other: int, buffers: int) -> bool:
 def _meet(
     given: Rectangles, tree: Tree, item: int, exempt: Array, buffers: int, found: Array, count: int
 ) -> int:
-    """Append (alive, newcomer) to `found` wherever they intersect; return the new count."""
+    """Append (alive, newcomer) to `found` wherever they intersect; return the new count.
+
+    Once `found` is full it ends.
+    """
     leaves = len(tree.reach) // 2
     bottom, owner = given.low[item], given.owner[item]
     waiting = np.empty(DEEPEST, np.int64)

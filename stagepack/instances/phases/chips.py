@@ -58,7 +58,7 @@ def preset(name: str) -> Chip:
     InputError
         For an unknown one.
     """
-    if name not in CHIPS:
+    if name not in tuple(CHIPS):  # whatever it is, a list even
         raise InputError(f"unknown chip {name!r}", field="remote", remedy=suggest(name, CHIPS))
     return CHIPS[name]
 

@@ -45,7 +45,7 @@ class Window(NamedTuple):
     inside : ndarray, shape (keys,)
         Uses of each key in the range.
     queue : ndarray, shape (n,)
-        Layers of the range by falling peak.
+        Layers of the range by falling peak: each enters once, when the range's end passes it.
     """
 
     state: Array

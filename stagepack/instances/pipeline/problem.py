@@ -42,7 +42,10 @@ PROBLEM = Problem(
             requires="module_names",
         ),
         "accelerate": Tool(
-            "tools.modules.accelerate", "device_map of Accelerate", requires="module_names"
+            "tools.modules.accelerate",
+            "device_map of Accelerate",
+            {"inside": "true where parts of layers.3, say, may be on several devices"},
+            requires="require_items",
         ),
         "vllm": Tool(
             "tools.serving.vllm", "VLLM_PP_LAYER_PARTITION", LETTERS, requires="require_layers"

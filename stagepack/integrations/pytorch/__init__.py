@@ -12,7 +12,7 @@ from stagepack.instances.graph import GraphSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, ModelProfile
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.result import Result
+from stagepack.result import Result, Status
 
 if TYPE_CHECKING:
     from torch import nn
@@ -158,7 +158,10 @@ def build_stages(
 
     solution = plan.solution if isinstance(plan, Result) else plan
     if solution is None:
-        raise InputError("holds no solution", field="plan", remedy="solve it for longer")
+        infeasible = isinstance(plan, Result) and plan.status is Status.INFEASIBLE
+        why = f" ({plan.status}: {plan.reason})" if isinstance(plan, Result) else ""
+        remedy = "change what makes it infeasible" if infeasible else "solve it for longer"
+        raise InputError(f"holds no solution{why}", field="plan", remedy=remedy)
     traced = trace(module, sample_inputs, kwargs or {}, depth, basic_blocks)
     if isinstance(solution, GraphSolution):
         return staged(*rearranged(traced, solution.assignment.tolist(), solution.order))

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from stagepack.evidence import Evidence, Proof
 from stagepack.heuristics.graph.metis import unavailable
 from stagepack.instances.graph import KIND, GraphPartition, GraphSolution
 from stagepack.instances.graph.levels import levels_of
-from stagepack.methods import Method, Table
+from stagepack.methods import Method, Settings, Table
+from stagepack.methods.evidence import look
+from stagepack.progress import Progress
+
+SMALL = 4_000
+"""Nodes and readers of tensors up to which evidence is looked for unasked: tenths of a second."""
 
 TABLE: Table[GraphPartition, GraphSolution] = Table(KIND, __name__)
 
@@ -53,12 +61,24 @@ def _only_bounds(instance: GraphPartition) -> str:
     return model.unproved(instance)
 
 
+def strengthen(
+    instance: GraphPartition,
+    progress: Progress[GraphSolution],
+    settings: Settings,
+    keep_going: Callable[[], bool],
+) -> None:
+    """Look for evidence that others can verify, where a proof rests on a search or an engine."""
+    thorough = Evidence(Proof.LOG, {"rule": "ideals"}) if settings.proof else None
+    if thorough or instance.n + len(instance.consumers) <= SMALL:
+        look(instance, progress, settings, keep_going, (thorough,))
+
+
 METHODS: tuple[GraphMethod, ...] = (
     TABLE.method(
         "auto",
         exact=True,
         description="linear-dp and dp; then metis, local-search and frontier for large graphs, "
-        "cp-sat for small ones and where dp does not apply",
+        "cp-sat for small ones and where dp does not apply; of a few blocks, every partition",
         limited_by_work=True,
         default=False,
     ),

@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from stagepack.evidence import SEARCHED, witness
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph import beam
 from stagepack.heuristics.graph import dp as ideal_dp
 from stagepack.heuristics.graph.baselines import equal_work, work_bound
 from stagepack.heuristics.graph.bounds import objective_bound
+from stagepack.heuristics.graph.everything import MOST_BLOCKS, Everything
+from stagepack.heuristics.graph.frontier import beam
 from stagepack.heuristics.graph.frontier.label_search import LabelSearch
 from stagepack.heuristics.graph.frontier.model import Model, unproved
 from stagepack.heuristics.graph.frontier.sweeps import Sweeps, warm_up
@@ -29,6 +31,7 @@ from stagepack.methods.graph.explain import explain, impossible
 from stagepack.methods.graph.improve import Annealing
 from stagepack.methods.starts import LENT, offer_start
 from stagepack.progress import Progress
+from stagepack.verify.graph import OBJECTIVES
 
 GraphProgress = Progress[GraphSolution]
 
@@ -79,10 +82,12 @@ class CompactSearch:
         effort.spend(PREPARED * self._size)
         reason = impossible(self.compact)
         self.impossible = bool(reason)
+        evidence = witness("work") if instance.objective.value in OBJECTIVES else SEARCHED
         if reason:
-            progress.prove_infeasible(reason)
+            progress.prove_infeasible(reason, evidence)
         else:
-            progress.raise_bound(self.compact.bound(work_bound(self.compact)), "work bound")
+            least = self.compact.bound(work_bound(self.compact))
+            progress.raise_bound(least, "work bound", evidence)
 
     @functools.cached_property
     def staging(self) -> Staging:
@@ -243,6 +248,28 @@ class CompactSearch:
                 f"loads are counted in steps of {step:.2g}, as fine as the largest times allow"
             )
 
+    def try_everything(self) -> bool:
+        """Prove the best partition of a small graph in exact fractions; return whether it did.
+
+        For figures that no common unit of 64 bits tells apart, and rules that ideals do not know.
+        """
+        if self.compact.blocks > MOST_BLOCKS:
+            return False
+
+        def pause(seconds: float) -> None:
+            effort.spend(seconds)
+            self.progress.require_time()
+
+        search = Everything(self.compact, pause)
+        if not search.run():
+            return False
+        if search.best is None:
+            self.progress.prove_infeasible(explain(self.compact))
+            return True
+        self.progress.offer(search.best, "trying everything")
+        self.progress.raise_bound(self.progress.objective, "trying everything")
+        return True
+
     def best_of_ideals(self) -> None:
         """Offer the best partition, and leave the proof to others.
 
@@ -257,7 +284,7 @@ class CompactSearch:
             self.progress.lending(*LENT),
             effort.lending(*LENT),
         ):
-            ideal_dp.solve(self.compact, self.known, pause, self._take_best, lambda ticks: None)
+            ideal_dp.solve(self.compact, self.known, pause, self._take_best, lambda *_: None)
             return
         pause()
         self.along_orders(*QUICK)
@@ -340,7 +367,13 @@ class CompactSearch:
         raise AssertionError("some order of the devices has all stages")
 
     def raise_bound(self, ticks: int, source: str) -> None:
-        """Tell of a bound; where it is the value known up to rounding, of that value."""
+        """Tell of a bound; where it is the value known up to rounding, of that value.
+
+        Parameters
+        ----------
+        ticks : int
+        source : str
+        """
         bound, objective = self.compact.bound(ticks), self.progress.objective
         if objective is not None and objective < bound <= objective * (1 + 1e-9):
             bound = objective

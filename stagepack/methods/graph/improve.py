@@ -13,7 +13,7 @@ from stagepack.heuristics.graph.local_search import PartitionSearch
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.methods import Settings
 from stagepack.methods.graph.explain import explain
-from stagepack.methods.models import PACE, load_engine, paced, run_model
+from stagepack.methods.models import load_engine, paced, run_model
 from stagepack.progress import Progress
 from stagepack.solvers import Engine
 
@@ -21,8 +21,9 @@ GraphProgress = Progress[GraphSolution]
 
 FRUITLESS = 6
 """Rounds of local search in a row that find nothing better before it ends."""
-SMALL_PACE = 0.25
-"""Work of CP-SAT in a second, in the models of small graphs."""
+PACE, SMALL_PACE = 0.6, 0.25
+"""Work of CP-SAT in a second (0.6 to 1.05, once it has loaded a model); within other methods, which
+give it a share that was measured so, in the models of small graphs."""
 OVERDUE = 1.8
 """Of CPU seconds to seconds of work, after which an engine is ended by the clock."""
 

@@ -163,6 +163,12 @@ def _pipedream(instance: GraphPartition, progress: GraphProgress, settings: Sett
     solution = search.compact.assignment(stages, classes, found.replicas if replicated else ())
     for violation in progress.offer_if_valid(solution, "pipedream"):
         progress.reason = f"pipedream: its stages break {violation}"
+    own = search.compact.value(math.ceil(found.value))
+    same = instance.objective in (Objective.OVERLAP, Objective.REPLICATED)
+    if same and progress.objective is not None and own < progress.objective:
+        progress.reason = (
+            f"PipeDream itself counts {own:,.10g} for these stages: not what the first one sends"
+        )
 
 
 def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
@@ -179,6 +185,8 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     given_up = ""
     search.start()
     progress.require_time()
+    if (search.compact.rounding or not supports["dp"]) and search.try_everything():
+        return
     # What is known makes the exact search faster, but most graphs need no more than this.
     for most in (GLANCE, math.inf):
         if supports["dp"] and not search.hopeless(min(most, LOOK * progress.remaining)):

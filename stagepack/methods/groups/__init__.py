@@ -86,3 +86,8 @@ METHODS: tuple[GroupingMethod, ...] = (
         engines=("cp-sat",),
     ),
 )
+
+
+def shared(_: LayerGrouping) -> str:
+    """Return which code all methods share on which a proof rests."""
+    return "all methods ask the same code what a group costs"

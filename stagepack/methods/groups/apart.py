@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack import solvers
-from stagepack.errors import CheckError, InputError
+from stagepack.errors import ContradictionError, InputError
 from stagepack.formulations.packing.cp_sat import CpSat
 from stagepack.heuristics.effort import counting, spend, spent
 from stagepack.heuristics.groups.placement import Offsets, place_apart
@@ -205,7 +205,7 @@ def _exactly(
     inner = Fewest(problem, progress)
 
     def infeasible() -> None:
-        raise CheckError("the banks of a group have no addresses, although some are known")
+        raise ContradictionError("the banks of a group have no addresses, although some are known")
 
     with contextlib.suppress(InputError, Stopped):  # figures beyond what the engine counts to
         took = run_model(

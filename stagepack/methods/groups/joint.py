@@ -23,7 +23,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from stagepack.errors import CheckError, InputError
+from stagepack.errors import ContradictionError, InputError
 from stagepack.formulations.groups import CpSat
 from stagepack.formulations.groups.frame import Frame
 from stagepack.heuristics.effort import spend
@@ -244,7 +244,7 @@ class Joint:
 
         def infeasible() -> None:
             if group.high <= upper:
-                raise CheckError("the model of a group has no solution, although one is known")
+                raise ContradictionError("the model of a group has no solution: one is known")
             group.low = useful
 
         try:

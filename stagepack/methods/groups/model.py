@@ -12,6 +12,7 @@ from functools import partial
 from itertools import pairwise
 
 from stagepack.contracts import Number
+from stagepack.evidence import TOLD
 from stagepack.formulations.groups import Milp
 from stagepack.heuristics.groups.dp import Partition
 from stagepack.instances.groups import GroupingSolution
@@ -48,7 +49,7 @@ class Relaxed(Part[Boundaries, GroupingSolution]):
 
     def _pass_on(self, bound: Number, source: str) -> None:
         if self._proves and self.partition.decided:
-            self.whole.raise_bound(bound, source)
+            self.whole.raise_bound(bound, source, TOLD)
 
 
 def solve(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
+from stagepack.heuristics import effort
 from stagepack.heuristics.effort import counting, spend
 from stagepack.heuristics.groups import dag as convex
 from stagepack.heuristics.groups import dp as search
@@ -23,10 +24,10 @@ from stagepack.methods.effort import counted
 from stagepack.methods.groups.apart import spread
 from stagepack.methods.groups.explain import explain
 from stagepack.methods.groups.joint import Joint
-from stagepack.methods.groups.offering import ALONE, offer
+from stagepack.methods.groups.offering import ALONE, GROUP, GROUPED, checking, offer
 from stagepack.methods.models import find_engine, load_engine
 from stagepack.methods.packing.attempt import warm_up
-from stagepack.methods.starts import offer_start
+from stagepack.methods.starts import LENT, Turn, offer_start, take_turns
 from stagepack.progress import Progress, Stopped
 from stagepack.solvers import Engine
 
@@ -45,8 +46,12 @@ RULES: dict[str, tuple[Rule, bool, int | None]] = {
 PLACING: dict[str, Place] = {"seed-order": place_in_order}
 """Rules that place buffers by a rule, too, and leave them there."""
 
+QUICK, OTHERS, MAIN = {"greedy-tail": 1, "dp-first-fit": 2}, ("layerwise", "seed-order"), 3
+"""Rules that take turns with the exact search: those that have theirs before it, and how long these
+are, those that have them behind it; and how long its own are."""
+
 CHECKED = 0.3
-"""Part of the time that is kept to check what a rule finds: of many operators it takes so long."""
+"""Part of the time that is kept, at most, to check what a rule finds."""
 
 KNOWN = 1.2e-5
 """Seconds to bring an operator into its normal form."""
@@ -98,9 +103,43 @@ def _found(
 ) -> GroupingSolution | None:
     """Return what a rule finds; with enough time left to check it."""
     rule, eager, longest = RULES[name]
-    with progress.reserving(CHECKED):
+    with progress.reserving(_checking_groups(instance, progress)):
         placing = PLACING.get(name, place)
         return rule(_partition(instance, progress, eager, longest, placing))
+
+
+class _Turns:
+    """Rules that take turns: each goes on with what it knows from the turn before.
+
+    Those that take the first cut that fits know the same groups.
+
+    Parameters
+    ----------
+    instance : LayerGrouping
+    progress : Progress
+        Is offered what they find, and what they have found where a turn ends before they do.
+    """
+
+    def __init__(self, instance: LayerGrouping, progress: GroupingProgress) -> None:
+        self._instance, self._progress = instance, progress
+        self._known: dict[tuple[bool, int | None, Place], Partition] = {}
+
+    def of(self, name: str) -> Callable[[], bool]:
+        """Return the turns of a rule; they say whether it is done."""
+        return lambda: self._turn(name)
+
+    def _turn(self, name: str) -> bool:
+        progress = self._progress
+        rule, eager, longest = RULES[name]
+        with progress.reserving(_checking_groups(self._instance, progress)):
+            known = eager, longest, PLACING.get(name, place)
+            if known not in self._known:
+                self._known[known] = _partition(self._instance, progress, *known)
+            found = rule(self._known[known])
+            done = progress.keep_going()
+        if found is not None and (done or checking(found) <= progress.remaining):
+            offer(progress, found, name)
+        return done
 
 
 def _follow(name: str, instance: LayerGrouping, progress: GroupingProgress) -> None:
@@ -116,6 +155,11 @@ def _checking(instance: LayerGrouping, progress: GroupingProgress) -> float:
     return min(1.0, max(CHECKED, ALONE * instance.n / max(progress.remaining, ALONE)))
 
 
+def _checking_groups(instance: LayerGrouping, progress: GroupingProgress) -> float:
+    """Return the part of the time left that it takes to check what a rule finds, within reason."""
+    return min(CHECKED, (GROUPED + GROUP) * instance.n / max(progress.remaining, GROUP))
+
+
 def _stands(instance: LayerGrouping) -> bool:
     """Whether every operator may run by itself."""
     return all(map(instance.stands, range(instance.n)))
@@ -129,14 +173,38 @@ def _bound(instance: LayerGrouping, progress: GroupingProgress) -> None:
     progress.raise_bound(int(least[0]), "compute, or transfers, of all operators")
 
 
-def _start(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
-    """Offer the plan without groups, where there is one, a bound, and what the settings want."""
+def _start(
+    instance: LayerGrouping,
+    progress: GroupingProgress,
+    settings: Settings,
+    main: Callable[[], bool] | None = None,
+) -> None:
+    """Offer the plan without groups, where there is one, a bound, and what the settings want.
+
+    Parameters
+    ----------
+    instance, progress, settings
+        Of the run.
+    main : callable, optional
+        What takes turns with the rules, see :class:`.Turn`; None: they have half of the time.
+    """
     given = settings.warm_start
     if isinstance(given, str | None) and _stands(instance):
         offer(progress, GroupingSolution.from_global_memory(instance.n), "global memory")
     _bound(instance, progress)
+    turns = _Turns(instance, progress)
+
+    def every() -> None:
+        quick = [Turn(turns.of(name), length) for name, length in QUICK.items()]
+        others = [Turn(turns.of(name)) for name in OTHERS]
+        if main is not None:
+            take_turns(progress, [*quick, Turn(main, MAIN, decides=True), *others])
+            return
+        with progress.lending(*LENT), effort.lending(*LENT):
+            take_turns(progress, [*quick, *others])
+
     starts = {name: lambda name=name: _follow(name, instance, progress) for name in RULES}
-    offer_start(instance, progress, settings, {"auto": starts["greedy-tail"], **starts})
+    offer_start(instance, progress, settings, {"auto": every, **starts})
 
 
 def _intervals_prove(instance: LayerGrouping) -> bool:
@@ -147,22 +215,40 @@ def _intervals_prove(instance: LayerGrouping) -> bool:
 
 def dp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
     """Prove the least cycles of groups of consecutive operators, loads and stores by the rule."""
-    _start(instance, progress, settings)
-    partition = _partition(instance, progress)
-    proves = _intervals_prove(instance)
+    turn = _Path(instance, progress).turn
+    _start(instance, progress, settings, turn)
+    with contextlib.suppress(Stopped):
+        turn()
 
-    def bound(cycles: int) -> None:
-        if proves:
-            progress.raise_bound(cycles, "shortest path")
 
-    try:
-        found = search.solve(partition, bound)
-    except Stopped:
-        return
-    if found is not None:
-        offer(progress, found, "dp")
-    elif partition.decided and proves:
-        progress.prove_infeasible(explain(instance, progress.keep_going))
+class _Path:
+    """The shortest path over groups of consecutive operators, known further after every turn."""
+
+    def __init__(self, instance: LayerGrouping, progress: GroupingProgress) -> None:
+        self._instance, self._progress = instance, progress
+        self._proves = _intervals_prove(instance)
+        self._partition: Partition | None = None
+        self._done = False
+
+    def turn(self) -> bool:
+        """Go on; return True once the path is offered, or known not to be there."""
+        progress = self._progress
+        if self._done:
+            return True
+        if self._partition is None:
+            self._partition = _partition(self._instance, progress)
+        found = search.solve(self._partition, self._bound)
+        if found is not None:
+            offer(progress, found, "dp")
+        elif self._partition.decided and self._proves:
+            reason = explain(self._instance, progress.keep_going)
+            progress.prove_infeasible(reason, self._partition.evidence())
+        self._done = True
+        return True
+
+    def _bound(self, cycles: int) -> None:
+        if self._proves and self._partition is not None:
+            self._progress.raise_bound(cycles, "shortest path", self._partition.evidence())
 
 
 def milp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
@@ -173,12 +259,18 @@ def milp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings
     _start(instance, progress, settings)
     partition = _partition(instance, progress)
     proves = _intervals_prove(instance)
-    try:
+    found = True
+    with contextlib.suppress(Stopped):
         found = model.solve(partition, engine, progress, settings, proves=proves)
-    except Stopped:
+    if not (partition.decided and proves):
         return
-    if not found and partition.decided and proves:
-        progress.prove_infeasible(explain(instance, progress.keep_going))
+    if not found:
+        partition.shortest()
+        progress.prove_infeasible(explain(instance, progress.keep_going), partition.evidence())
+    elif progress.proved:
+        with contextlib.suppress(Stopped):
+            cycles, _ = partition.shortest()
+            progress.raise_bound(cycles, progress.bound_source, partition.evidence())
 
 
 def dag(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:

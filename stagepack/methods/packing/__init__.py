@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
 from functools import partial
 
+from stagepack.contracts import Number
+from stagepack.evidence import Evidence
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing.constructive.rules import BANKS, RULES, Rule
 from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
-from stagepack.methods import Method, Table
+from stagepack.methods import Method, Settings, Table
+from stagepack.progress import Progress
 
 TABLE: Table[LmemPacking, PackingSolution] = Table(KIND, __name__)
 
@@ -152,3 +157,40 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         engines=("cp-sat",),
     ),
 )
+
+
+def strengthen(
+    instance: LmemPacking,
+    progress: Progress[PackingSolution],
+    settings: Settings,
+    keep_going: Callable[[], bool],
+) -> None:
+    """Look for evidence that others can verify; see :mod:`.proof`."""
+    importlib.import_module(f"{__name__}.proof").strengthen(
+        instance, progress, settings, keep_going
+    )
+
+
+def prove(
+    instance: LmemPacking, bound: Number | None, keep_going: Callable[[], bool]
+) -> Evidence | None:
+    """Search for evidence of a bound, or that nothing fits; see :mod:`.proof`.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+    bound : int or float or None
+        None: that nothing fits.
+    keep_going : callable
+    """
+    proof = importlib.import_module(f"{__name__}.proof")
+    proof.load(instance)
+    found: Evidence | None = proof.prove(instance, bound, keep_going)
+    return found
+
+
+def shared(instance: LmemPacking) -> str:
+    """Return which code all methods share on which a proof rests; "" for none."""
+    if instance.conflicts is None:
+        return ""
+    return "all methods see conflicts through the same cover by cliques"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stagepack.evidence import SEARCHED, Evidence
 from stagepack.heuristics.packing import bounds, effort, relocation
 from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.constructive import dive, greedy, spill, valleys
@@ -21,6 +22,7 @@ from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Event, EventKind
+from stagepack.verify import verify
 
 PackingProgress = Progress[PackingSolution]
 
@@ -32,6 +34,9 @@ OVERDUE = 1.8
 """Part of the seconds that work stands for after which an engine that counts too little is ended:
 what models cost is within a factor of 2 of what is counted, of all but the strangest."""
 
+
+ACCEPTED = 1.0
+"""Seconds in which evidence is looked at before it is told."""
 
 LARGEST_PAIRS = 10_000_000
 """Pairs of blocks alive together that a search holds in memory: 16 bytes each."""
@@ -56,12 +61,12 @@ class Attempt:
         made = effort.ITEM * instance.n + effort.ROW * rows
         effort.spend(MADE + made / 3)
         self._check = CHECK + made + examined(instance)
-        reason = bounds.overload(instance, self.blocks)
-        if reason:
-            progress.prove_infeasible(reason)
+        over = bounds.overload(instance, self.blocks)
+        if over is not None:
+            progress.prove_infeasible(over[0], accepted(instance, None, over[1]))
             raise Stopped
-        bound = bounds.objective_bound(instance, self.blocks, self.keep_going)
-        progress.raise_bound(bound, "load bound")
+        bound, why = bounds.objective_bound(instance, self.blocks, self.keep_going)
+        progress.raise_bound(bound, "load bound", accepted(instance, bound, why))
 
     @property
     def keep_going(self) -> Callable[[], bool]:
@@ -150,6 +155,25 @@ class Attempt:
             return effort.spent() < until and self.progress.keep_going()
 
         return go_on
+
+
+def accepted(instance: LmemPacking, bound: int | None, evidence: Evidence) -> Evidence:
+    """Return evidence that its rule accepts: of groups of one offset the blocks know more.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+    bound : int or None
+        What it is to show; None: that nothing fits.
+    evidence : Evidence
+    """
+    if not instance.colocated:
+        return evidence
+    found = verify(instance, bound, evidence.proof, evidence.data, time_limit=ACCEPTED)
+    if found.proof is None:
+        return SEARCHED
+    rule = found.detail
+    return evidence if rule == evidence.data["rule"] else Evidence(found.proof, {"rule": rule})
 
 
 def examined(instance: LmemPacking) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stagepack.evidence import witness
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.bounds import LISTED
 from stagepack.heuristics.packing.constructive import conflicts
@@ -21,11 +22,15 @@ from stagepack.methods.packing.attempt import CHECK, PackingProgress, examined, 
 from stagepack.methods.starts import offer_start
 from stagepack.result import Termination
 
-MANY, LARGE = 3_000_000, 20_000
-"""Conflicts, or buffers, from which on they are placed before cliques are looked for."""
+MANY, LARGE = 200_000, 20_000
+"""Conflicts, or buffers, from which on they are placed before cliques are looked for: these take
+half a second, and a placement a fiftieth of that."""
 
 STARTED = ("auto", "exact", "portfolio")
 """Methods that begin so, if nobody says how they should; rules where there is no time for them."""
+
+WITHOUT = "first-fit-size"
+"""The rule that needs no cliques: its order is known without them."""
 
 LEAST, SCATTERED = 7.5e-8, 2.5e-7
 """Seconds of a conflict in a first placement, the check of it included; and where buffers lie
@@ -70,7 +75,7 @@ def placed_first(
     given = isinstance(settings.warm_start, str) and settings.warm_start != "auto"
     late = progress.remaining < COVERED * len(graph)
     return (
-        (name in STARTED or (late and name in RULES))
+        (name in STARTED or name == WITHOUT or (late and name in RULES))
         and not given
         and settings.engine is None
         and instance.objective in (Objective.PEAK, Objective.FIT)
@@ -107,21 +112,25 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
         return progress.keep_going() or not progress.interrupted
 
     graph = conflicts.rows(instance, progress.keep_going)
-    around, pair = conflicts.weigh(graph, progress.keep_going)
-    progress.raise_bound(max(pair, int(instance.size.max())), "heaviest pair in conflict")
-    order = conflicts.sides(graph, progress.keep_going)
+    around, heaviest, pair = conflicts.weigh(graph, progress.keep_going)
+    progress.raise_bound(heaviest, "heaviest pair in conflict", witness("clique", members=pair))
+    order = None if name == WITHOUT else conflicts.sides(graph, progress.keep_going)
     if order is None:
         order = np.argsort(-graph.size, kind="stable")
     offsets = conflicts.first_fit(graph, order, whatever_the_time)
     if offsets is None:
         return False
-    peak = run.offer(offsets, "first fit")
+    peak = run.offer(offsets, name if name == WITHOUT else "first fit")
     weight, members = conflicts.heavy_clique(graph, around, progress.keep_going)
-    progress.raise_bound(weight, "clique of conflicts")
+    why = witness("clique", members=members.tolist())
+    progress.raise_bound(weight, "clique of conflicts", why)
     if instance.ceiling is not None and instance.objective is Objective.FIT:
         run.conclude(weight, members)
+    if name == WITHOUT:
+        return False
     later = progress.remaining - COVERED * m
-    until = _for_a_while(progress, SHARE * later if later > COVERED * m else math.inf)
+    lowering = min(SHARE * later, COVERED * m) if later > COVERED * m else math.inf
+    until = _for_a_while(progress, lowering)
     by_conflicts = np.argsort(-around, kind="stable")
     other = conflicts.first_fit(graph, by_conflicts, until)
     if other is not None and run.offer(other, "first fit by conflicts") < peak:
@@ -162,6 +171,32 @@ def place_as_listed(instance: LmemPacking, progress: PackingProgress, settings: 
         _Run(instance, progress).offer(offsets, "first fit, as listed")
 
 
+def first_fit_takes(instance: LmemPacking) -> float:
+    """Return the seconds that :func:`offer_first_fit` takes; infinite where it does not apply."""
+    graph = instance.conflicts
+    placeable = instance.objective in (Objective.PEAK, Objective.FIT)
+    if graph is None or not placeable or conflicts.unsupported(instance):
+        return math.inf
+    return least(instance.n) * len(graph)
+
+
+def offer_first_fit(instance: LmemPacking, progress: PackingProgress) -> None:
+    """Offer first fit by size straight from the conflicts, whether or not there is time.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+        One for which :func:`first_fit_takes` seconds that are left.
+    progress : PackingProgress
+    """
+    with progress.setup("loading kernels"), effort.counting():
+        _warm_up()
+    graph = conflicts.rows(instance, progress.keep_going)
+    offsets = conflicts.first_fit(graph, np.argsort(-graph.size, kind="stable"), lambda: True)
+    if offsets is not None:
+        _Run(instance, progress).offer(offsets, "first fit")
+
+
 class _Run:
     """Offers placements that are lower than all before, where they respect the capacity."""
 
@@ -193,7 +228,8 @@ class _Run:
         self.progress.prove_infeasible(
             f"the {len(members):,} buffers {names}{more} that all conflict with one another hold "
             f"{weight:,} bytes, {weight - ceiling:,} more than the capacity of {ceiling:,}; "
-            f"at least {weight:,} are needed"
+            f"at least {weight:,} are needed",
+            witness("clique", members=members.tolist()),
         )
 
 
@@ -215,7 +251,7 @@ def _warm_up() -> None:
     """Run all kernels on a triangle, so that they are compiled or loaded."""
     triangle = LmemPacking.from_arrays([1, 2, 3], conflicts=[(0, 1), (0, 2), (1, 2)])
     graph: Graph = conflicts.rows(triangle, lambda: True)
-    around, _ = conflicts.weigh(graph, lambda: True)
+    around, *_ = conflicts.weigh(graph, lambda: True)
     conflicts.sides(graph, lambda: True)
     conflicts.heavy_clique(graph, around, lambda: True)
     conflicts.first_fit(graph, np.arange(3), lambda: True)

@@ -1,4 +1,4 @@
-"""Writes proofs that buffers do not fit: windows of time that are refuted, and the document."""
+"""Finds proofs that buffers do not fit: a moment, a clique, or a window of time that is refuted."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from stagepack.contracts import JsonObject
+from stagepack.contracts import JsonObject, Number
+from stagepack.evidence import Evidence, Proof, witness
 from stagepack.heuristics.packing import bounds
 from stagepack.heuristics.packing.refutation.refuting import Refutation, Window
 from stagepack.heuristics.packing.refutation.refuting_kernels import FITS, REFUTED, RUNNING
-from stagepack.instances.packing import KIND, LmemPacking, Objective
+from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.proof import MISFIT, MOST_BUFFERS, MOST_MOMENTS, VERSION
 from stagepack.instances.profile import Array
-from stagepack.result import Result, Status
+from stagepack.instances.words import LARGEST
+from stagepack.methods import Settings
+from stagepack.methods.packing.attempt import PackingProgress
+from stagepack.methods.unaided import strengthened, take
+from stagepack.verify.packing_misfit import MOST_BUFFERS, MOST_MOMENTS
 
 NARROWEST = 4
 """Sections of the first windows: what is alive in up to three always packs into the load."""
@@ -24,25 +28,41 @@ NARROWEST = 4
 HEAVIEST = 16
 """How many windows of each width are tried."""
 
+LOOKED, LOOK = 2_000, 1.0
+"""Buffers up to which moments are looked at unasked, and the seconds that this may take."""
+
 NODES = 1000
 """Nodes of each search in the first round; eightfold in every further one."""
 
 
-def refusal(instance: LmemPacking, result: Result[object] | None) -> str:
-    """Return why bounds of an instance, or that of a result, have no proofs; '' if they have."""
-    if instance.objective is Objective.SPILL:
-        return "there are no step-by-step proofs for several memories"
-    peak = instance.objective in (Objective.PEAK, Objective.FIT)
-    if result is not None and result.status is not Status.INFEASIBLE and not peak:
-        return f"a bound on {instance.objective} is none on the peak, which proofs speak of"
-    return ""
+def strengthen(
+    instance: LmemPacking,
+    progress: PackingProgress,
+    settings: Settings,
+    keep_going: Callable[[], bool],
+) -> None:
+    """Look for evidence of what is known that others can verify.
 
-
-def bound_of(instance: LmemPacking, result: Result[object]) -> int:
-    """Return the peak that a result says is needed at least."""
-    if result.status is Status.INFEASIBLE and instance.ceiling is not None:
-        return instance.ceiling + 1
-    return math.ceil(result.bound or 0)
+    Parameters
+    ----------
+    instance : LmemPacking
+    progress : PackingProgress
+        With a bound, or the reason why nothing fits.
+    settings : Settings
+        Without `proof` only the heaviest moment is looked at.
+    keep_going : callable
+        Asked between chunks of work.
+    """
+    if (instance.n <= LOOKED or settings.proof) and strengthened(instance, progress, LOOK):
+        return
+    if not settings.proof:
+        return
+    with progress.setup("loading kernels"):
+        load(instance)
+    bound = None if progress.infeasible_reason is not None else progress.bound
+    found = prove(instance, bound, keep_going)
+    if found is not None:
+        take(progress, found)
 
 
 def load(instance: LmemPacking) -> None:
@@ -52,26 +72,32 @@ def load(instance: LmemPacking) -> None:
         Blocks.of(LmemPacking.from_arrays([1, 1, 1], conflicts=[(0, 1), (1, 2)]))
 
 
-def prove(instance: LmemPacking, bound: int, keep_going: Callable[[], bool]) -> JsonObject | None:
-    """Return a proof that every packing has at least a peak; None where there is none.
+def prove(
+    instance: LmemPacking, bound: Number | None, keep_going: Callable[[], bool]
+) -> Evidence | None:
+    """Return what shows that every packing has at least a peak; None where there is nothing.
 
     That is once told to stop, and if what proofs speak of has a lower packing.
 
     Parameters
     ----------
     instance : LmemPacking
-    bound : int
-        That peak.
+    bound : int or None
+        That peak; None: beyond what there is.
     keep_going : callable
         Asked between chunks of work.
     """
+    most = instance.ceiling if bound is None else math.ceil(bound) - 1
+    if most is None or instance.objective in (Objective.MOVES, Objective.SPILL):
+        return None
+    if most >= LARGEST:  # more than all buffers together
+        return None
     which = _apart(instance)
-    relaxed, capacity = _relaxed(instance, which, bound - 1)
+    relaxed, capacity = _relaxed(instance, which, most)
     blocks = Blocks.of(relaxed)
     weight, clique = bounds.heavy_clique(relaxed, blocks, keep_going)
     if weight > capacity and clique:
-        document = _document(instance, which[clique], bound - 1, [])
-        return document | {"cliques": [list(range(len(clique)))]}
+        return witness("clique", members=which[clique].tolist())
     fitting: list[tuple[int, int]] = []  # windows that fit, so that all within them do
     for limit in (NODES * 8**number for number in itertools.count()):
         undecided = 0
@@ -83,17 +109,19 @@ def prove(instance: LmemPacking, bound: int, keep_going: Callable[[], bool]) -> 
             members, alive = _alive(blocks, first, end)
             window = Window(relaxed.size[members], alive, capacity)
             if window.overfull:
-                steps, outcome = list[int](), REFUTED
-            elif len(members) > MOST_BUFFERS or end - first > MOST_MOMENTS:
-                continue
-            else:
-                steps, outcome = _refuted(window, limit, keep_going)
-            if outcome == REFUTED:
-                document = _document(instance, which[members], bound - 1, steps)
+                heavy = int((window.size @ alive).argmax())
                 if relaxed.conflicts is None:
-                    return document | {"moments": blocks.time[first:end].tolist()}
-                cliques = [np.flatnonzero(column).tolist() for column in alive.T]
-                return document | {"cliques": cliques}
+                    return witness("load", moment=int(blocks.time[first + heavy]))
+                return witness("clique", members=which[members[alive[:, heavy]]].tolist())
+            large = len(members) > MOST_BUFFERS or end - first > MOST_MOMENTS
+            if large or relaxed.conflicts is not None:
+                continue
+            steps, outcome = _refuted(window, limit, keep_going)
+            if outcome == REFUTED:
+                spoken: JsonObject = {"rule": "misfit", "capacity": most, "steps": steps}
+                spoken["buffers"] = which[members].tolist()
+                spoken["moments"] = blocks.time[first:end].tolist()
+                return Evidence(Proof.LOG, spoken)
             if outcome == RUNNING:
                 return None
             if outcome == FITS:
@@ -191,16 +219,3 @@ def _alive(blocks: Blocks, first: int, end: int) -> tuple[Array, Array]:
         begin = max(0, int(blocks.first[piece]) - first)
         alive[at, begin : int(blocks.end[piece]) - first] = True
     return members, alive
-
-
-def _document(instance: LmemPacking, which: Array, capacity: int, steps: list[int]) -> JsonObject:
-    """Return a proof as its file holds it, but for moments."""
-    return {
-        "problem": KIND,
-        "proof": MISFIT,
-        "version": VERSION,
-        "instance": instance.name,
-        "capacity": capacity,
-        "buffers": [instance.buffer_id(i) for i in which.tolist()],
-        "steps": steps,
-    }

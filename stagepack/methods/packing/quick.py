@@ -14,6 +14,7 @@ from stagepack.heuristics.packing.constructive.stack import stack
 from stagepack.heuristics.packing.local_search import hotspots, repair
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
+from stagepack.methods.packing import graphs
 from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
 from stagepack.progress import Stopped
 
@@ -37,6 +38,10 @@ MOST_CONFLICTS = 100_000
 
 EACH = 3e-6
 """Seconds that a first placement and its check take, of each block in each turn of time."""
+
+LATE = 0.1
+"""Part of its time, beside :data:`.graphs.LATE`, that a run may be late with first fit over its
+conflicts in place of a stack."""
 
 _placed: weakref.WeakSet[PackingProgress] = weakref.WeakSet()
 """Runs that have made the first placement: it would be the same again."""
@@ -69,6 +74,8 @@ def place_first(attempt: Attempt) -> Quick:
     progress, key = attempt.progress, valleys.KEYS[0]
     began, best = progress.spent, None
     attempt.keep_going()  # the normal form of a million buffers took its time
+    if progress.solution is None and _tangled(attempt.instance):
+        graphs.offer_first_fit(attempt.instance, progress)
     spans = valleys.Spans(attempt.blocks.rounded)
     _placed.add(progress)
     if attempt.instance.objective is not Objective.SPILL:
@@ -81,9 +88,18 @@ def place_first(attempt: Attempt) -> Quick:
     return Quick(spans, progress.spent - began, offsets, key)
 
 
+def _tangled(instance: LmemPacking) -> bool:
+    """Whether first fit over conflicts comes first: valleys over cliques may be a stack."""
+    graph = instance.conflicts
+    many = graph is not None and len(graph) > MOST_CONFLICTS
+    return many and not math.isinf(graphs.first_fit_takes(instance))
+
+
 def before_it_is_too_late(attempt: Attempt) -> Callable[[], bool]:
     """Return a `keep_going` that leaves the time for a first placement, should it be needed."""
     seconds = EACH * attempt.blocks.b * (1 if attempt.blocks.linear else 2)
+    if _tangled(attempt.instance):
+        seconds += graphs.first_fit_takes(attempt.instance)
 
     def go_on() -> bool:
         return attempt.keep_going() and attempt.progress.remaining > seconds
@@ -189,6 +205,9 @@ def last_resort(instance: LmemPacking, progress: PackingProgress) -> None:
     if progress not in _placed and (graph is None or len(graph) <= MOST_CONFLICTS):
         with contextlib.suppress(Stopped):
             place_first(Attempt(instance, progress))
+    late = graphs.LATE + LATE * progress.spent
+    if progress.solution is None and graphs.first_fit_takes(instance) < late:
+        graphs.offer_first_fit(instance, progress)
     if progress.solution is None and progress.infeasible_reason is None:
         offsets = stack(instance)
         if offsets is not None:

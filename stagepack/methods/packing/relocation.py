@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import math
 
-from stagepack.errors import CheckError, InputError
+from stagepack.errors import ContradictionError, InputError
+from stagepack.evidence import witness
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing import effort, relocation
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
@@ -86,7 +87,7 @@ class MovingLittle:
         self.instance = attempt.instance.replace(objective=Objective.MOVES, capacity=ceiling)
         self.ceiling = ceiling
         self.progress = _Second(self.instance, attempt.progress)
-        self.progress.raise_bound(0, "nothing moves")
+        self.progress.raise_bound(0, "nothing moves", witness("floor"))
         self.infeasible_by = ""
         self.asked = False  # whether a model was
 
@@ -158,7 +159,7 @@ class MovingLittle:
 
     def _conclude_infeasible(self, source: str) -> None:
         if self.progress.solution is not None:
-            raise CheckError(f"{source} calls moves infeasible that a valid placement makes")
+            raise ContradictionError(f"{source} calls moves impossible that a placement makes")
         self.infeasible_by = source
 
     def remark(self) -> str:

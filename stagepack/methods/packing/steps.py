@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing import bounds, effort, frontier_bounds, relocation, window_bounds
 from stagepack.heuristics.packing.beam_search import beam
@@ -559,16 +560,22 @@ def solve_model(
             f"{formulation} would take about {building:,.0f} s to build, more than is left"
         )
         return
-    seconds = run_model(
-        engine,
-        effort.carried(lambda: model(instance, upper=upper, lower=lower, spend=effort.spend)),
-        formulation,
-        progress,
-        paced(settings, engine, progress.remaining),
-        start=progress.solution,
-        start_value=upper,
-        work=work,
-        overdue=attempt.overdue(settings.deterministic),
-        conclude_infeasible=lambda: conclude_infeasible(attempt, low, engine.name),
-    )
+    try:
+        seconds = run_model(
+            engine,
+            effort.carried(lambda: model(instance, upper=upper, lower=lower, spend=effort.spend)),
+            formulation,
+            progress,
+            paced(settings, engine, progress.remaining),
+            start=progress.solution,
+            start_value=upper,
+            work=work,
+            overdue=attempt.overdue(settings.deterministic),
+            conclude_infeasible=lambda: conclude_infeasible(attempt, low, engine.name),
+        )
+    except InputError as error:  # figures that the engine cannot hold
+        if progress.solution is None:
+            raise
+        progress.reason = str(error)  # what is known stays known
+        return
     effort.spend(seconds)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 
 from stagepack.errors import InputError
+from stagepack.evidence import witness
 from stagepack.heuristics.packing import effort
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
@@ -69,7 +70,7 @@ def _hasty(instance: LmemPacking, progress: PackingProgress, least: float) -> bo
         "than is left: a longer limit gives a lower placement and a higher bound"
     )
     if instance.objective in (Objective.PEAK, Objective.FIT):
-        progress.raise_bound(int(instance.size.max(initial=0)), "largest buffer")
+        progress.raise_bound(int(instance.size.max()), "largest buffer", witness("place"))
     return True
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from stagepack.errors import InputError
+from stagepack.evidence import TOLD
 from stagepack.formulations import phases as formulations
 from stagepack.heuristics.phases import baselines, dp, effort
 from stagepack.heuristics.phases.cycles import UNLIMITED
@@ -32,6 +34,10 @@ Run = Callable[[PhaseSchedule, PhaseProgress, Settings], None]
 BUILT, SOLVED = 1e-6, {"highs": 1e-5, "cp-sat": 4e-6}
 """Seconds of work for a term of a model: to build it; to presolve it on an engine, which leaves
 that out of the work it counts."""
+
+PACE, OVERDUE = 0.6, 1.8
+"""Work of CP-SAT in a second (0.65 to 0.85); of CPU seconds to seconds of work, after which an
+engine is ended by the clock."""
 
 SHARE, LONGEST = 0.2, 10.0
 """The part of the time, and the seconds, that the search for a model's start may take."""
@@ -268,7 +274,7 @@ class Choices:
         def without() -> None:
             if safe:
                 value = self.raised(choice, UNLIMITED if upper is None else upper)
-                progress.raise_bound(value, f"{progress.engine or name} ({name})")
+                progress.raise_bound(value, f"{progress.engine or name} ({name})", TOLD)
 
         try:
             seconds = run_model(
@@ -276,10 +282,12 @@ class Choices:
                 lambda: build(upper),
                 name,
                 progress,
-                paced(settings, engine, progress.remaining),
+                paced(settings, engine, progress.remaining, PACE),
                 start=start,
                 start_value=None if start is None else upper,
                 bound_value=lambda bound: self.raised(choice, bound) if safe else None,
+                pace=PACE,
+                overdue=OVERDUE * progress.remaining if settings.deterministic else math.inf,
                 conclude_infeasible=without,
             )
         except InputError as error:  # figures that the engine cannot hold

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
+
 from stagepack.formulations import pipeline as formulations
 from stagepack.heuristics.pipeline import bisect, reference
 from stagepack.instances.pipeline import KIND, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.order import StageOrder
-from stagepack.methods import Method, Table
+from stagepack.methods import Method, Settings, Table
+from stagepack.progress import Progress
 
 TABLE: Table[PipelinePartition, PipelineSolution] = Table(KIND, __name__)
 
@@ -90,3 +94,15 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         engines=("cp-sat",),
     ),
 )
+
+
+def strengthen(
+    instance: PipelinePartition,
+    progress: Progress[PipelineSolution],
+    settings: Settings,
+    keep_going: Callable[[], bool],
+) -> None:
+    """Look for evidence that others can verify; see :mod:`.evidence`."""
+    importlib.import_module(f"{__name__}.evidence").strengthen(
+        instance, progress, settings, keep_going
+    )

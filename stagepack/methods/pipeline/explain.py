@@ -12,7 +12,9 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from stagepack.errors import CheckError, InputError
+from stagepack.errors import ContradictionError, InputError
+from stagepack.evidence import SEARCHED, TOLD
+from stagepack.heuristics.pipeline.bounds import filled
 from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.instances.pipeline import PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -38,7 +40,7 @@ def conclude_infeasible(
 
     Raises
     ------
-    CheckError
+    ContradictionError
         When there is one.
     """
     try:
@@ -47,8 +49,9 @@ def conclude_infeasible(
     except InputError:  # too large to look into: free order of many unlike devices
         found, reason = None, f"{engine} proves that no partition fits the devices' memory"
     if found is not None:
-        raise CheckError(f"{engine} calls an instance infeasible that has a valid partition")
-    progress.prove_infeasible(reason)
+        raise ContradictionError(f"{engine} calls infeasible what has a valid partition")
+    evidence = filled(costs)
+    progress.prove_infeasible(reason, TOLD if engine and evidence == SEARCHED else evidence)
 
 
 def explain(costs: RangeCosts, progress: Progress[PipelineSolution] | None = None) -> str:

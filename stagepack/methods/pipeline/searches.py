@@ -13,7 +13,7 @@ from stagepack.heuristics.effort import spend
 from stagepack.heuristics.pipeline import baselines, reference, repair
 from stagepack.heuristics.pipeline import bisect as bisection
 from stagepack.heuristics.pipeline import dp as search
-from stagepack.heuristics.pipeline.bounds import objective_bound
+from stagepack.heuristics.pipeline.bounds import filled, objective_bound
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts, load_kernels, needs_kernels
 from stagepack.methods import Settings
@@ -159,7 +159,8 @@ def _costs(instance: PipelinePartition, progress: PipelineProgress) -> RangeCost
     progress.require_time()
     costs = RangeCosts.of(instance, progress.require_time)
     progress.require_time()
-    progress.raise_bound(costs.bound(objective_bound(costs)), "work bound")
+    evidence = filled(costs, [costs.transfer_bound() + costs.host])
+    progress.raise_bound(costs.bound(objective_bound(costs)), "work bound", evidence)
     return costs
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.schedule.rules import RULES, Rule
 from stagepack.instances.schedule import KIND, PipelineSchedule, ScheduleSolution
-from stagepack.methods import Method, Table
+from stagepack.methods import Method, Settings, Table
+from stagepack.methods.evidence import look
+from stagepack.progress import Progress
+
+SMALL = 1_000
+"""Stages up to which evidence is looked for unasked: it takes tenths of a second."""
 
 TABLE: Table[PipelineSchedule, ScheduleSolution] = Table(KIND, __name__)
 
@@ -24,6 +31,17 @@ def _rule(rule: Rule) -> Method[PipelineSchedule, ScheduleSolution]:
         limited_by_work=True,
         unsupported=rule.unsupported,
     )
+
+
+def strengthen(
+    instance: PipelineSchedule,
+    progress: Progress[ScheduleSolution],
+    settings: Settings,
+    keep_going: Callable[[], bool],
+) -> None:
+    """Look for evidence that others can verify, where a proof rests on a search or an engine."""
+    if settings.proof or instance.p <= SMALL:
+        look(instance, progress, settings, keep_going, (None,))
 
 
 METHODS: tuple[Method[PipelineSchedule, ScheduleSolution], ...] = (

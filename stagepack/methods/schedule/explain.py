@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from stagepack.evidence import SEARCHED, Evidence
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import (
     PipelineSchedule,
@@ -55,6 +56,7 @@ def conclude_infeasible(
     progress: Progress[ScheduleSolution],
     source: str,
     found: Sequence[str] = (),
+    evidence: Evidence = SEARCHED,
 ) -> None:
     """Report that no schedule keeps within the memory: who needs how much, and what would do.
 
@@ -67,6 +69,8 @@ def conclude_infeasible(
         Who says so.
     found : sequence of str
         The :func:`.reasons.reasons`, if there are any.
+    evidence : Evidence, optional
+        What shows it.
 
     Raises
     ------
@@ -94,7 +98,7 @@ def conclude_infeasible(
             f"limits of {_named(instance, enough, np.flatnonzero(enough > limit))} would do, "
             "one microbatch after the other"
         )
-    progress.prove_infeasible("; ".join(said))
+    progress.prove_infeasible("; ".join(said), evidence)
 
 
 def _named(instance: PipelineSchedule, memory: Array, devices: Array) -> str:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
+from stagepack.evidence import SEARCHED, witness
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.effort import left, lending, spend
 from stagepack.heuristics.schedule import (
@@ -82,13 +83,14 @@ def _begin(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
     """
     lacking = reasons(instance, progress.keep_going)
     if lacking:
-        conclude_infeasible(instance, progress, "memory", lacking)
+        evidence = witness("memory") if instance.d == instance.p else SEARCHED
+        conclude_infeasible(instance, progress, "memory", lacking, evidence)
         raise Stopped
     with progress.setup("loading kernels"):
         bounds.warm_up(instance.training and instance.d == instance.p)
         timing.warm_up(instance.objective is Objective.SPAN)
         rules.warm_up()
-    progress.raise_bound(bounds.work_bound(instance), "work bound")
+    progress.raise_bound(bounds.work_bound(instance), "work bound", witness("machine"))
     look = effort.looking(progress)
     look(len(instance.order))  # both are found here, once for all that follows
     look(len(instance.operations.count))
@@ -305,7 +307,7 @@ def _model(
     work: float | None = None,
     fewer: stretches.Stretches | None = None,
 ) -> None:
-    pace = PACE if fewer is None else stretches.PACE
+    pace = stretches.PACE
     upper, lower = progress.objective, progress.bound
     run_model(
         engine,

@@ -137,6 +137,12 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
             f"{mode}, {self.goal(instance)}"
         )
 
+    def part(self, instance: PipelinePartition, microbatches: int) -> str:
+        """Return what an instance is as part of a step: its own microbatches are in flight."""
+        whole = self.headline(instance.replace(microbatches=microbatches))
+        own = self.headline(instance)
+        return own if own == whole else f"{whole}, {instance.microbatches:,} in flight at most"
+
     def goal(self, instance: PipelinePartition) -> str:
         """Return the objective; of the bottleneck, whether it leaves out transfers."""
         moved = any(map(np.any, (instance.in_bytes, instance.out_bytes)))

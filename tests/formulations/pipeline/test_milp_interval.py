@@ -19,7 +19,7 @@ from tests.random_pipelines import optimum, random_instance
 def relaxed_value(formulation: MilpInterval) -> float:
     """Return the value of the relaxation in ticks."""
     answer = solve_lp(lowered(formulation), relaxed=True)
-    return answer.objective / formulation.scale * formulation.unit + sum(formulation.least)
+    return answer.objective * formulation.unit + sum(formulation.least)
 
 
 def test_three_unit_layers_on_two_devices() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -36,7 +37,7 @@ def go_on() -> None:
     """Let searches run as long as they take."""
 
 
-def drawn(seed: int, **options: object) -> GraphPartition:
+def drawn(seed: int, **options: Any) -> GraphPartition:
     rng = np.random.default_rng(seed)
     return random_instance(rng, int(rng.integers(1, 7)), **options)
 
@@ -232,7 +233,7 @@ def test_idle_blocks_that_follow_others_leave_the_optimum(seed: int, objective: 
     rng = np.random.default_rng(seed)
     nodes = int(rng.integers(2, 7))
     busy = rng.random(nodes) < 0.4
-    options: dict[str, object] = {
+    options: dict[str, Any] = {
         "objective": objective,
         "time": rng.integers(1, 9, nodes) * busy,
         "memory": rng.integers(0, 9, nodes) * (busy | (rng.random() < 0.5)),
@@ -352,7 +353,7 @@ def test_pairs_of_ideals_and_stages_that_grow_give_the_same(seed: int, grown: in
     from stagepack.heuristics.graph import ideals
 
     rng = np.random.default_rng(seed)
-    options = {"objective": Objective.SUM, "contiguous": True, "bandwidth": 1}
+    options: dict[str, Any] = {"objective": Objective.SUM, "contiguous": True, "bandwidth": 1}
     instance = random_instance(rng, int(rng.integers(4, 12)), **options)
     compact = Compact.of(instance)
     staging = Staging.of(compact)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import stagepack as sp
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph import local_search
+from stagepack.heuristics.graph import local_kernels, local_search
 from stagepack.heuristics.graph.local_search import PartitionSearch
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
+from tests.heuristics.graph.structured import structured
 from tests.random_graphs import brute_force, random_instance
 
 
@@ -99,6 +102,45 @@ def test_the_same_seed_gives_the_same_stages_however_often_it_is_asked(
         search.round(lambda: None)
         runs.append(search._placed.stage.tolist())
     assert runs[0] == runs[1] == runs[2]
+
+
+@pytest.mark.parametrize("objective", ["sum", "overlap", "memory"])
+def test_pauses_after_any_work_change_nothing(
+    objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_search, "MOVES", 0)
+    monkeypatch.setattr(local_search, "LEAST_MOVES", 100)
+    monkeypatch.setattr(local_search, "COOLINGS", 2)
+    for instance in structured(objective=objective, empty_devices=True).values():
+        compact = Compact.of(instance)
+        nowhere = np.zeros(compact.blocks, dtype=int)
+        runs = []
+        for chunk in (10**6, *range(1, 8), 50):
+            monkeypatch.setattr(local_search, "CHUNK", chunk)
+            search = PartitionSearch(compact, nowhere, np.zeros(1, dtype=int))
+            search.round(lambda: None)
+            placed = search._placed
+            runs.append((placed.stage.tolist(), search.stages.tolist(), placed.state[:3].tolist()))
+        assert runs == runs[:1] * len(runs)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_more_blocks_than_may_move_together_stay(most: int) -> None:
+    """Interpreted: an array that is too short is an error."""
+    n = 6
+    chain = GraphPartition.from_edges(
+        n, [(i, i + 1) for i in range(n - 1)], time=[1] * n, accelerators=3, bandwidth=1
+    )
+    with mock.patch.object(local_kernels, "MOST_MOVED", most):
+        search = PartitionSearch(
+            Compact.of(chain), np.zeros(n, dtype=int), np.zeros(1, dtype=int), seed=2
+        )
+        placed = search._placed
+        short = placed._replace(queue=placed.queue[:most], origin=placed.origin[:most])
+        anneal = inspect.unwrap(local_kernels.anneal)
+        anneal(local_kernels.SUM, 300, 10**6, 1.0, 10.0, False, search._blocks, short)
+    assert sorted(np.unique(short.stage)) != [0]
+    assert placed.blocks.sum() == n
 
 
 def test_work_is_counted_and_limits_are_asked_about_by_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,19 @@ def test_replicas_by_hand() -> None:
     assert result.solution.replicas == (3, 1)
 
 
+def test_what_the_first_stage_sends_is_counted_here_and_told() -> None:
+    """It sends 8 alone; the recurrence counts what each of three replicas receives of them."""
+    instance = chain(
+        [2, 6], accelerators=4, traffic=[8, 0], parameters=[9, 0], objective="replicated"
+    )
+    plan = Recurrence(Compact.of(instance)).best(True)
+    assert plan is not None
+    assert plan.replicas == [1, 3]
+    result = sp.solve(instance, "pipedream")
+    assert result.objective == 8
+    assert "PipeDream itself counts 2.666666667 for these stages" in result.reason
+
+
 def plain(
     time: Sequence[int], out: Sequence[int], stash: Sequence[int],
     levels: Sequence[tuple[int, int]], room: float, fewer: bool,

@@ -37,6 +37,22 @@ def test_an_old_placement_that_still_fits_is_kept_whole() -> None:
     assert (relocation.returned(blocks, old, above) == old).all()
 
 
+def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(2)
+    for n in (1, 2, 5, 30):
+        blocks = Blocks.of(random_plain(random, n))
+        events = relocation._events(blocks, np.arange(n))
+        for spread in (1, 50, 500):
+            low = random.integers(0, spread, n)
+            found = []
+            for budget in (10**6, *range(1, 6), 60, 200):
+                monkeypatch.setattr(relocation, "STEP_BUDGET", budget)
+                dropped = relocation._clashing(events, low, blocks.size, blocks.size * 1.0, None)
+                assert dropped is not None
+                found.append(dropped.tolist())
+            assert found == found[:1] * len(found)
+
+
 def test_new_buffers_go_around_the_old_ones() -> None:
     instance = random_plain(np.random.default_rng(2), 300, longest=60)
     blocks = Blocks.of(instance)

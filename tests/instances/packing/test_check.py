@@ -33,6 +33,22 @@ def packing(**options: Any) -> LmemPacking:
     return LmemPacking.from_arrays(**{**given, **options})
 
 
+@pytest.mark.parametrize("features", [(), ("circular",), ("gaps", "in-place")])
+def test_events_are_played_in_any_parts(
+    features: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(3)
+    for n in (3, 7):
+        for _ in range(5):
+            instance = random_packing(random, n=n, features=features)
+            offsets = random.integers(0, 60, instance.n)
+            found = []
+            for at_once in (50_000, *range(1, 6)):
+                monkeypatch.setattr(checking, "AT_ONCE", at_once)
+                found.append(broken(instance, offsets.tolist()))
+            assert found == found[:1] * len(found)
+
+
 def broken(instance: LmemPacking, offsets: list[int], memory: Any = None) -> list[str]:
     found = instance.check(PackingSolution.of(instance, offsets, memory))
     return [str(violation) for violation in found]

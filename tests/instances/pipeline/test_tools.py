@@ -232,10 +232,40 @@ def test_modules_go_where_their_layers_are(tmp_path: Path) -> None:
     names.write_text("\n".join(LLAMA))
     assert written("torchtitan", chain(LLAMA, 2), [0, 4, 9], modules=str(names)) == text
     leaves = ["emb", "h.0.a", "h.0.b", "h.1.a", "h.1.b", "head"]
-    assert json.loads(written("accelerate", chain(leaves, 2), [0, 4, 6])) == {
+    assert json.loads(written("accelerate", chain(leaves, 2), [0, 3, 6])) == {
+        "emb": 0, "h.0": 0, "h.1": 1, "head": 1,
+    }  # fmt: skip
+    assert json.loads(written("accelerate", chain(leaves, 2), [0, 4, 6], inside=True)) == {
         "emb": 0, "h.0": 0, "h.1.a": 0, "h.1.b": 1, "head": 1,
     }  # fmt: skip
     assert json.loads(written("accelerate", chain(leaves, 1), [0, 6])) == {"": 0}
+
+
+def test_accelerate_keeps_items_of_lists_whole() -> None:
+    """What a transformer layer adds to its parts stays where it is: a forward pass ended there."""
+    parts = [f"model.layers.{at}.{part}" for at in range(3) for part in ("self_attn.q_proj", "mlp")]
+    instance = chain(["model.embed", *parts, "model.norm", "head"], 2)
+    words = "'model.layers.1.mlp' is on another device than 'model.layers.1.self_attn.q_proj'"
+    with pytest.raises(InputError, match=words):
+        written("accelerate", instance, [0, 4, 9])
+    for cut in (1, 3, 5, 7, 8):
+        assert written("accelerate", instance, [0, cut, 9])
+    deep = [f"layers.{at}.blocks.{part}" for at in range(2) for part in range(3)]
+    with pytest.raises(InputError, match=r"of the same 'layers\.0'"):
+        written("accelerate", chain(deep, 2), [0, 2, 6])
+    with pytest.raises(InputError, match="devices: 2 modules that must stay whole for 3 devices"):
+        require_expressible(chain(deep, 3), "accelerate", {})
+    require_expressible(chain(deep, 3), "accelerate", {"inside": "true"})
+
+
+def test_accelerate_calls_devices_by_the_names_of_pytorch() -> None:
+    devices = [sp.Device(name=name) for name in ("first", "cpu", "second", "cuda:3")]
+    names = ["a", "b", "c", "d"]
+    instance = sp.PipelinePartition.from_arrays(
+        [1] * 4, layer_names=names, cluster=sp.Cluster(devices=tuple(devices))
+    )
+    found = json.loads(written("accelerate", instance, [0, 1, 2, 3, 4]))
+    assert found == {"a": 0, "b": "cpu", "c": 1, "d": "cuda:3"}
 
 
 class ModuleDict:
@@ -281,7 +311,9 @@ def test_accelerate_finds_every_parameter() -> None:
               for _ in range(2)]  # fmt: skip
     model = torch.nn.ModuleDict({"h": torch.nn.ModuleList(layers), "head": torch.nn.Linear(2, 2)})
     instance = chain(["h.0.a", "h.0.b", "h.1.a", "h.1.b", "head"], 2)
-    accelerate.utils.check_device_map(model, json.loads(written("accelerate", instance, [0, 3, 5])))
+    accelerate.utils.check_device_map(
+        model, json.loads(written("accelerate", instance, [0, 3, 5], inside=True))
+    )
 
 
 def pp_indices(text: str, layers: int, rank: int, ranks: int) -> tuple[int, int]:

@@ -64,6 +64,15 @@ def test_stages_together_are_the_module(name: str) -> None:
         torch.testing.assert_close(value, moved[key])
 
 
+def test_a_plan_without_solution_says_why_there_is_none() -> None:
+    """It told to solve for longer what is proved to have none."""
+    chain = sp.PipelinePartition.from_arrays([1, 2], devices=2, exclusive=[4, 9]).replace(
+        cluster=sp.Cluster.uniform(2, memory=8)
+    )
+    with pytest.raises(InputError, match=r"no solution \(INFEASIBLE: .*; change what makes it"):
+        sp.build_stages(torch.nn.Linear(2, 2), sp.solve(chain), (torch.ones(1, 2),))
+
+
 @pytest.mark.parametrize("make", [models.Tied, lambda: models.ResNet(blocks=2)])
 def test_the_state_goes_there_and_back(make: Any) -> None:
     module = make()

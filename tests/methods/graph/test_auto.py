@@ -16,6 +16,7 @@ from stagepack.heuristics.graph.staging import Staging
 from stagepack.instances.graph import Compact, GraphSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
+from stagepack.methods.graph import exact
 from stagepack.methods.graph.exact import CompactSearch as Exact
 from stagepack.progress import Progress
 from tests.random_graphs import brute_force, random_instance
@@ -158,7 +159,10 @@ def test_loads_of_blocks_that_wait_for_none_are_balanced_by_cp_sat() -> None:
     assert (result.status, result.objective) == ("OPTIMAL", 841)
 
 
-def test_why_a_model_proves_nothing_is_told_rather_than_that_there_is_no_local_search() -> None:
+def test_why_a_model_proves_nothing_is_told_rather_than_that_there_is_no_local_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(exact, "MOST_BLOCKS", 0)
     # Stages on several devices take thirds of what has no common unit, so that bounds are rounded.
     rng = np.random.default_rng([5008, 4])
     n = int(rng.integers(4, 7))

@@ -262,7 +262,9 @@ def test_times_far_below_the_largest_traffic_are_answered_and_why_nothing_is_pro
         cpus=1,
     )
     result = sp.solve(instance, method, warm_start=start)
-    assert result.status is sp.Status.FEASIBLE
+    # Where there are few blocks, `auto` tries everything in fractions.
+    tried = method == "auto"
+    assert result.status is (sp.Status.OPTIMAL if tried else sp.Status.FEASIBLE)
     assert result.objective is not None
     assert result.objective < 2
-    assert result.reason
+    assert bool(result.reason) is not tried

@@ -11,6 +11,7 @@ import pytest
 from msgspec import structs
 
 import stagepack as sp
+from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups.dp import Partition
 from stagepack.instances.catalog import best_known, suite
 from stagepack.instances.groups import GroupingSolution, OperatorKind
@@ -423,3 +424,35 @@ def test_best_known_values_of_the_suite(monkeypatch: pytest.MonkeyPatch) -> None
         if whole.order == "given" and whole.timesteps == "nearest":
             result = sp.solve(whole, "dp", time_limit=None)
             assert (result.status, result.objective) == (sp.Status.OPTIMAL, known.value)
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("order", ["given", "free"])
+def test_no_rule_takes_the_time_of_another(
+    name: str, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that never ends leaves the others, and the exact search, enough."""
+    whole = sp.load("groups/squeezenet", chip="cv184x", order=order)
+    known = sp.solve(whole)
+    _, *rest = searches.RULES[name]
+
+    def endless(partition: Partition) -> None:
+        while True:
+            spend(1e-3)
+            partition.look()
+
+    monkeypatch.setitem(searches.RULES, name, (endless, *rest))
+    result = sp.solve(whole, time_limit=4, options={"deterministic": True})
+    assert (result.status, result.objective) == (known.status, known.objective)
+
+
+@pytest.mark.parametrize("limit", [0.1, 0.4, 1.6])
+@pytest.mark.parametrize("name", RULES)
+def test_auto_is_not_above_what_a_rule_finds_in_a_part_of_the_time(name: str, limit: float) -> None:
+    for whole in map(sp.load, ("groups/densenet121", "groups/inception-v1")):
+        deterministic = {"deterministic": True}
+        rule = sp.solve(whole, name, time_limit=limit / 4, options=deterministic).objective
+        best = sp.solve(whole, time_limit=limit, options=deterministic).objective
+        assert rule is not None
+        assert best is not None
+        assert best <= rule

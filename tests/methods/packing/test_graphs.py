@@ -12,7 +12,8 @@ from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive import conflicts
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.methods.packing import graphs, whole
+from stagepack.methods.packing import graphs, quick, whole
+from stagepack.progress import Progress
 from stagepack.result import Status, Termination
 from stagepack.solve import solve
 
@@ -200,3 +201,37 @@ def test_what_lies_outside_of_the_cache_counts_more(monkeypatch: pytest.MonkeyPa
     with effort.counting():
         conflicts.first_fit(graph, np.arange(instance.n), lambda: True)
         assert effort.spent() > 10 * near
+
+
+@pytest.mark.parametrize("capacity", [None, 900])
+def test_first_fit_by_size_needs_no_cliques(
+    monkeypatch: pytest.MonkeyPatch, capacity: int | None
+) -> None:
+    """It is the same placement: cliques took ten seconds of 1.5 million conflicts."""
+    for n in (30, 60, 90):
+        instance = drawn(n).replace(alignment=[1, 2, 4] * (n // 3), capacity=capacity)
+        with monkeypatch.context() as patched:
+            patched.setattr(graphs, "MANY", 10**9)
+            known = solve(instance, "first-fit-size")
+        with monkeypatch.context() as patched:
+            patched.setattr(Blocks, "_of", lambda *_: pytest.fail("made a normal form"))
+            result = solve(instance, "first-fit-size")
+        assert result.objective == known.objective
+        assert result.trace.events[-1].source in ("first-fit-size", "clique of conflicts")
+
+
+@pytest.mark.parametrize("method", ["best-fit-lifetime", "anneal", "cp-sat", "beam"])
+def test_where_time_is_over_first_fit_comes_in_place_of_a_stack(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Valleys over cliques, and stacks, were 50 times the bound."""
+    monkeypatch.setattr(graphs, "MANY", 10**9)
+    monkeypatch.setattr(quick, "MOST_CONFLICTS", 0)
+    instance = drawn(90)
+    progress_over = iter([True] * 2)
+    monkeypatch.setattr(Progress, "keep_going", lambda _: next(progress_over, False))
+    result = solve(instance, method)
+    known = solve(instance, "first-fit-size")
+    assert result.objective is not None
+    assert known.objective is not None
+    assert result.objective <= known.objective

@@ -214,7 +214,7 @@ def test_a_first_placement_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(quick, "compile_kernels", lambda *_: None)  # it places, too
     monkeypatch.setattr(valleys, "first", over)
-    monkeypatch.setattr(bounds, "overload", lambda *_: "")
+    monkeypatch.setattr(bounds, "overload", lambda *_: None)
     progress: Any = Progress(instance.evaluate, instance.check, time_limit=0)
     quick.place_first(attempts.Attempt(instance, progress))
     quick.last_resort(instance, progress)

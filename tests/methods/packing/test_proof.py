@@ -19,8 +19,8 @@ from stagepack.heuristics.packing import bounds
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.catalog import evolved
-from stagepack.instances.packing.proof import DROP, FULL, LIFT, PLACE, QUEUE, SWAP, Replay
-from stagepack.instances.profile import Array
+from stagepack.verify import UnprovedError, verify
+from stagepack.verify.packing_misfit import DROP, FULL, LIFT, PLACE, QUEUE, SWAP, Replay
 from tests.cli.shell import run
 from tests.packing_cases import brute_force, random_packing, tight
 
@@ -39,6 +39,10 @@ def proof_of(instance: LmemPacking, bound: int) -> JsonObject:
     return found
 
 
+def with_evidence(proof: JsonObject, **changes: object) -> JsonObject:
+    return {**proof, "evidence": {**proof["evidence"], **changes}}
+
+
 @given(seed=st.integers(0, 10**6), feature=st.sampled_from(WITHIN))
 @settings(max_examples=12, deadline=None)
 def test_what_is_proved_is_true_and_replays(seed: int, feature: str) -> None:
@@ -51,7 +55,7 @@ def test_what_is_proved_is_true_and_replays(seed: int, feature: str) -> None:
         proof = sp.prove(instance, bound, time_limit=None)
         if proof is not None:
             replayed = sp.check_proof(instance, proof)
-            assert (replayed.valid, replayed.bound) == (True, bound), replayed.violations
+            assert (replayed.valid, replayed.bound) == (True, bound), replayed.fault
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -60,7 +64,7 @@ def test_bounds_above_the_load_have_proofs(seed: int) -> None:
     best = evolved.optimum(12 + 8 * seed, seed)
     proof = proof_of(instance, best)
     assert sp.check_proof(instance, proof).valid
-    assert len(proof["steps"]) > 0
+    assert len(proof["evidence"]["steps"]) > 0
     assert sp.prove(instance, best + 1) is None
 
 
@@ -69,19 +73,22 @@ CHANGES = ("capacity", "alter", "delete", "exchange", "insert", "cut", "rename",
 
 def altered(proof: JsonObject, change: str, draw: Any) -> JsonObject:
     """Return a proof in which one thing is changed."""
-    changed = copy.deepcopy(proof)
+    whole = copy.deepcopy(proof)
+    changed = whole["evidence"]
     steps = changed["steps"]
     at, other = draw(st.integers(0, len(steps) - 1)), draw(st.integers(0, len(steps) - 1))
     if change == "capacity":
-        changed["capacity"] += draw(st.integers(1, 3))
+        more = draw(st.integers(1, 3))
+        changed["capacity"] += more
+        whole["bound"] += draw(st.sampled_from([0, more]))
     elif change == "alter":
-        steps[at] = draw(st.integers(0, 6 * len(proof["buffers"]) - 1))
+        steps[at] = draw(st.integers(0, 6 * len(changed["buffers"]) - 1))
     elif change == "delete":
         del steps[at]
     elif change == "exchange":
         steps[at], steps[other] = steps[other], steps[at]
     elif change == "insert":
-        steps.insert(at, draw(st.integers(0, 6 * len(proof["buffers"]) - 1)))
+        steps.insert(at, draw(st.integers(0, 6 * len(changed["buffers"]) - 1)))
     elif change == "cut":
         del steps[at:]
     elif change == "rename":
@@ -90,7 +97,7 @@ def altered(proof: JsonObject, change: str, draw: Any) -> JsonObject:
         names[at], names[other] = names[other], names[at]
     else:
         del changed["moments"][draw(st.integers(0, len(changed["moments"]) - 1))]
-    return changed
+    return whole
 
 
 @given(data=st.data(), change=st.sampled_from(CHANGES), number=st.integers(0, 8))
@@ -103,6 +110,7 @@ def test_what_is_changed_is_refused_or_true(data: Any, change: str, number: int)
         PROOFS.setdefault(number, proof_of(instance, core.optimum)), change, data.draw
     )
     replayed = sp.check_proof(instance, changed)
+    assert replayed.bound is not None
     assert not replayed.valid or replayed.bound <= core.optimum
 
 
@@ -112,22 +120,30 @@ PROOFS: dict[int, JsonObject] = {}
 def test_buffers_that_live_at_no_moment_named_do_not_queue() -> None:
     instance = LmemPacking.from_arrays([4, 4], [0, 5], [2, 7])
     queue, drop = 6 * 1 + QUEUE, 6 * 1 + DROP
-    proof = proof_of(instance, 4) | {"capacity": 8, "buffers": ["0", "1"], "moments": [100]}
-    (wrong,) = sp.check_proof(instance, {**proof, "steps": [queue, drop]}).violations
-    assert "no identical buffer" in wrong.detail
+    log = {"rule": "misfit", "capacity": 8, "buffers": [0, 1], "moments": [100]}
+    found = verify(instance, 9, "log", {**log, "steps": [queue, drop]})
+    assert found.false
+    assert "no identical buffer" in found.detail
 
 
-def play(size: list[int], alive: Array, capacity: int, rng: random.Random) -> bool:
+def play(size: list[int], alive: list[int], capacity: int, rng: random.Random) -> bool:
     """Take what steps are let through, those first that end a case: do they prove a misfit?"""
-    replay = Replay(size, alive, capacity)
-    buffers, moments = alive.shape
+    replay = Replay(size, capacity, alive)
+
+    def follows(step: int) -> bool:
+        try:
+            replay.take(step)
+        except UnprovedError:
+            return False
+        return True
+
     for _ in range(60):
-        steps = [6 * t + FULL for t in range(moments)]
-        steps += [6 * i + rule for i in range(buffers) for rule in (DROP, SWAP)]
-        more = [6 * i + rule for i in range(buffers) for rule in (LIFT, QUEUE, PLACE)]
+        steps = [6 * t + FULL for t in range(len(alive))]
+        steps += [6 * i + rule for i in range(len(size)) for rule in (DROP, SWAP)]
+        more = [6 * i + rule for i in range(len(size)) for rule in (LIFT, QUEUE, PLACE)]
         rng.shuffle(steps)
         rng.shuffle(more)
-        if all(replay.take(step) for step in steps + more) or replay.done:
+        if not any(follows(step) for step in steps + more) or replay.done:
             break
     return replay.done
 
@@ -138,8 +154,13 @@ def test_no_play_proves_what_is_false() -> None:
     for _ in range(300):
         buffers, moments = rng.randint(2, 5), rng.randint(1, 4)
         size = [rng.randint(1, 4) for _ in range(buffers)]
-        alive = np.array([[rng.random() < 0.5 for _ in range(moments)] for _ in range(buffers)])
-        pairs = [(i, j) for i in range(buffers) for j in range(i) if (alive[i] & alive[j]).any()]
+        alive = [rng.randrange(2**buffers) for _ in range(moments)]
+        pairs = [
+            (i, j)
+            for i in range(buffers)
+            for j in range(i)
+            if any(members >> i & members >> j & 1 for members in alive)
+        ]
         best = optimum(LmemPacking.from_arrays(size, conflicts=pairs))
         assert not play(size, alive, best, rng)
         proved += play(size, alive, best - 1, rng)
@@ -147,12 +168,14 @@ def test_no_play_proves_what_is_false() -> None:
 
 
 def test_a_clique_of_conflicts_is_a_proof() -> None:
-    instance = LmemPacking.from_arrays([3, 4, 5, 9], conflicts=[(0, 1), (0, 2), (1, 2), (2, 3)])
+    instance = LmemPacking.from_arrays([5, 4, 5, 9], conflicts=[(0, 1), (0, 2), (1, 2), (2, 3)])
+    assert proof_of(instance, 14)["evidence"] == {"rule": "clique", "members": [2, 3]}
+    instance = instance.replace(size=[5, 4, 5, 7])
     proof = proof_of(instance, 14)
     assert sp.check_proof(instance, proof).valid
-    proof["cliques"] = [[0, 1, 2, 3]]
-    proof["buffers"] = ["0", "1", "2", "3"]
-    assert sp.check_proof(instance, proof).violations[0].rule == "cliques"
+    assert proof["evidence"] == {"rule": "clique", "members": [0, 1, 2]}
+    wrong = with_evidence(proof, members=[0, 1, 2, 3])
+    assert "do not conflict" in sp.check_proof(instance, wrong).fault
 
 
 def test_a_clique_that_no_section_holds_is_a_proof() -> None:
@@ -167,7 +190,7 @@ def test_a_clique_that_no_section_holds_is_a_proof() -> None:
         above += bound > blocks.load.max()
         proof = proof_of(instance, bound)
         assert sp.check_proof(instance, proof).valid
-        assert proof["steps"] == []
+        assert proof["evidence"]["rule"] == "clique"
     assert above > 0
 
 
@@ -176,21 +199,17 @@ def test_a_proof_speaks_of_thousands_of_buffers_at_one_moment() -> None:
     instance = LmemPacking.from_arrays(size, np.zeros(5000, int), np.ones(5000, int))
     load = int(size.sum())
     assert sp.check_proof(instance, proof_of(instance, load)).valid
-    assert sp.check_proof(instance, {**proof_of(instance, load), "capacity": load}).violations
+    assert not sp.check_proof(instance, {**proof_of(instance, load), "bound": load + 1}).valid
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"version": 2}, "version: is 2, not 1"),
-        ({"proof": "fit"}, "proof: is 'fit'"),
-        ({"buffers": ["nobody"]}, "no buffer is called nobody"),
-        ({"buffers": ["0", "0"]}, "names a buffer twice"),
-        ({"moments": [0] * 5000}, "moments: 5,000 where 4,096 may be"),
-        ({"cliques": [[0]]}, "cliques: 1 where 0 may be"),
-        ({"steps": [-1]}, "steps"),
-        ({"steps": ["place"]}, "steps"),
-        ({"steps": [2**70]}, "steps[0]"),
+        ({"version": 3}, "version: is 3, not 2"),
+        ({"problem": "graph-partition"}, "problem: is 'graph-partition'"),
+        ({"digest": "another"}, "digest: is 'another'"),
+        ({"bound": "17"}, "bound"),
+        ({"evidence": []}, "evidence"),
         ({"more": 1}, "more"),
     ],
 )
@@ -201,11 +220,33 @@ def test_what_is_no_proof_is_one_clear_error(changes: JsonObject, told: str) -> 
     assert told in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"buffers": [100]},
+        {"buffers": [0, 0]},
+        {"buffers": ["0"]},
+        {"moments": [0] * 5000},
+        {"moments": None},
+        {"capacity": 15},
+        {"capacity": None},
+        {"steps": [-1]},
+        {"steps": ["place"]},
+        {"steps": [2**70]},
+    ],
+)
+def test_malformed_evidence_proves_nothing(changes: JsonObject) -> None:
+    proof = proof_of(tight(), 17)
+    assert sp.check_proof(tight(), proof).valid
+    assert not sp.check_proof(tight(), with_evidence(proof, **changes)).valid
+
+
 def test_steps_must_follow_and_end_where_all_is_proved() -> None:
     proof = proof_of(tight(), 17)
+    log = proof["evidence"]["steps"]
     for steps, told in (
-        ([*proof["steps"], 0], "all was proved before"),
-        (proof["steps"][:-1], "left open"),
+        ([*log, 0], "all was proved before"),
+        (log[:-1], "left open"),
         ([1], "it may lie at its base"),
         ([2], "no identical buffer"),
         ([3], "may fit"),
@@ -213,22 +254,34 @@ def test_steps_must_follow_and_end_where_all_is_proved() -> None:
         ([0, 0], "it is placed"),
         ([600], "none of this number"),
     ):
-        (violation,) = sp.check_proof(tight(), {**proof, "steps": steps}).violations
-        assert told in violation.detail
+        assert told in sp.check_proof(tight(), with_evidence(proof, steps=steps)).fault
 
 
 def test_replaying_asks_the_clock() -> None:
-    with pytest.raises(sp.InputError, match="longer to replay"):
-        sp.check_proof(tight(), proof_of(tight(), 17), time_limit=0)
+    with pytest.raises(sp.InputError, match="longer to verify"):
+        sp.check_proof(tight(), proof_of(tight(), 17), time_limit=1e-9)
 
 
-def test_what_has_no_proofs_says_so() -> None:
-    with pytest.raises(sp.InputError, match="pipeline-partition has no proofs"):
-        sp.prove(sp.PipelinePartition.from_arrays([1, 2], devices=2), 2)
-    spilling = LmemPacking.from_arrays([1], [0], [1], memories=[("a", 1, 1), ("b", None, 2)],
-                                       accesses=[1], objective="spill")  # fmt: skip
-    with pytest.raises(sp.InputError, match="several memories"):
-        sp.check_proof(spilling, {})
+def test_a_log_of_one_memory_says_nothing_of_several() -> None:
+    memories = [("a", 1, 1), ("b", 15, 2)]
+    given = {"accesses": [1] * 8, "memories": memories, "objective": "spill"}
+    spilling = tight().replace(**given)
+    log = proof_of(tight(), 17)["evidence"]
+    assert verify(spilling, None, "log", log).false
+    assert not verify(spilling, None).shown
+
+
+def test_a_result_carries_the_log() -> None:
+    found = sp.solve(tight(), options={"proof": True})
+    assert found.evidence is not None
+    assert (found.proof, found.evidence["rule"]) == ("log", "misfit")
+    assert proof_of(tight(), 17)["evidence"] == found.evidence
+    small = tight().replace(capacity=16, objective="fit")
+    none = sp.solve(small, options={"proof": True})
+    assert (none.status, none.proof) == ("INFEASIBLE", "log")
+    proof = sp.prove(small, none)
+    assert proof is not None
+    assert sp.check_proof(small, proof).valid
 
 
 def test_the_shell_writes_and_replays(tmp_path: Path) -> None:
@@ -240,11 +293,13 @@ def test_the_shell_writes_and_replays(tmp_path: Path) -> None:
     alone = run("check", "packing/above-load", "--proof", proof, "--json")
     assert json.loads(alone.stdout)["bound"] == 17
     document = json.loads(proof.read_text())
-    proof.write_text(json.dumps({**document, "capacity": 17}))
+    proof.write_text(json.dumps({**document, "bound": 18}))
     wrong = run("check", "packing/above-load", "--proof", proof)
     assert wrong.returncode == 4
-    assert "not proved: no packing within 17 bytes" in wrong.stdout
-    assert run("solve", "pipeline/alexnet", "--proof", proof).returncode == 2
+    assert "not proved: no solution below 18" in wrong.stdout
     fit = run("solve", "packing/above-load", "--set", "capacity=16", "--proof", proof)
     assert fit.returncode == 3
-    assert "no packing within 16" in run("check", "packing/above-load", "--proof", proof).stdout
+    none = run("check", "packing/above-load", "--set", "capacity=16", "--proof", proof)
+    assert none.returncode == 0
+    assert "proved: there is no solution" in none.stdout
+    assert run("check", "packing/above-load", "--proof", proof).returncode == 2

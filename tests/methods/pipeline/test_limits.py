@@ -69,7 +69,8 @@ def test_models_that_take_too_long_to_build_are_given_up(
 
     monkeypatch.setattr(model, "__init__", build)
     monkeypatch.setattr(searches, "OVERDUE", 0.0)
-    method = {MilpInterval: "milp-interval", MilpAssignment: "milp-assignment"}.get(model, "cp-sat")
+    names = {"MilpInterval": "milp-interval", "MilpAssignment": "milp-assignment"}
+    method = names.get(model.__name__, "cp-sat")
     result = solve(chain(20, 4), method, time_limit=9, options={"deterministic": True})
     assert result.status is Status.FEASIBLE
     assert result.termination is Termination.TIME_LIMIT

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import stagepack
 from stagepack.errors import InputError
 from stagepack.heuristics import effort
 from stagepack.heuristics.schedule import greedy, modulo, programs, rules
@@ -247,6 +248,15 @@ def test_a_run_goes_on_where_its_part_of_fewer_microbatches_is_proved() -> None:
     result = solve(instance, time_limit=2, options={"deterministic": True})
     assert result.termination in (Termination.PROVED, Termination.TIME_LIMIT)
     assert result.objective == 77_100
+
+
+def test_auto_tries_the_first_list_before_it_anneals() -> None:
+    """It is the optimum here, and was tried once a cooling had taken half of the time."""
+    instance = stagepack.load("schedule/zero-bubble/measured-8x32")
+    for limit in (0.2, 0.4):
+        rule = solve(instance, "greedy", time_limit=limit, options={"deterministic": True})
+        result = solve(instance, time_limit=limit, options={"deterministic": True})
+        assert (result.status, result.objective) == (Status.OPTIMAL, rule.objective)
 
 
 def test_auto_searches_a_period_once(monkeypatch: pytest.MonkeyPatch) -> None:

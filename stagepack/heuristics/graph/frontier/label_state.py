@@ -173,6 +173,10 @@ class Question(NamedTuple):
 class Labels(NamedTuple):
     """Labels before and after a step; int64 arrays unless stated otherwise.
 
+    A label is added, to the side that is written, where there is room for it, else the kernel
+    returns FULL before it tries the stage; a step is logged where the log has room for all alive,
+    else it returns OVERFLOW, and the step is closed by the next call.
+
     Attributes
     ----------
     words : ndarray, shape (2, capacity, words)

@@ -71,13 +71,15 @@ def greedy(
     random : ndarray of uint64, shape (1,)
         State of the generator.
     order : ndarray of int64, shape (n,)
-        Begins with the blocks that wait for none.
+        Begins with the blocks that wait for none; each of the others is added once, when it lacks
+        none any more.
     seen : ndarray of int64, shape (nets,)
         Swept members; 0 at first.
     waiting, lacks : ndarray of int64, shape (n,)
         Successors and predecessors to come.
     state : ndarray of int64, shape (3,)
-        How many are in order, how many are or may be next, and the steps since the call began.
+        How many are in order, how many are or may be next (at first those that wait for none), and
+        the steps since the call began.  A call ends between two blocks.
     live : ndarray of float64, shape (2,)
         Live fields, and the sum over blocks of 2 to the power of them; 0 at first.
     most : int

@@ -378,6 +378,7 @@ class Sweep:
             elif status == state.WIDE:
                 self._thin()
             elif status == state.OVERFLOW:
+                # A step logs no more labels than the beam is wide.
                 self._grow(len(self._labels.next), 2 * len(self._labels.log_entry) + self._ask.beam)
             elif status == state.FULL and not self._make_room():
                 return state.FULL

@@ -360,7 +360,7 @@ def _absorbed(plan: Plan, ask: Question, labels: Labels, control: Array, key: in
 
 @step
 def _insert(plan: Plan, labels: Labels, control: Array, key: int, value: int) -> None:
-    """Append the label in scratch."""
+    """Append the label in scratch, for which :func:`sweep` has seen that there is room."""
     side, new = 1 - control[SIDE], control[NEW]
     for y in range(plan.words):
         labels.words[side, new, y] = labels.word[y]
@@ -471,7 +471,7 @@ def _note(plan: Plan, ask: Question, labels: Labels, control: Array) -> None:
 
 @step
 def _log(labels: Labels, control: Array) -> None:
-    """Write down where the labels of this step come from."""
+    """Write down where the labels of this step come from: the log has room for those alive."""
     side = 1 - control[SIDE]
     for x in range(control[NEW]):
         if labels.alive[side, x] == 1:
@@ -535,7 +535,9 @@ def sweep(plan: Plan, ask: Question, labels: Labels, control: Array, most: int) 
     labels : Labels
         Those alive, and room for what comes of them.
     control : ndarray of int64, shape (13,)
-        Where the sweep is, and why the kernel returned.
+        Where the sweep is, and why the kernel returned: between two labels, before a stage of one
+        that has no room, or before a step is closed, which PAUSED, WIDE and OVERFLOW leave to the
+        next call; `RESUMED` tells that one that it need not pause again.
     most : int
         Labels for whose work it goes on, about.
     """

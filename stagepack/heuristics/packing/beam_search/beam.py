@@ -345,6 +345,7 @@ class BeamSearch:
         return Beam(
             given=self._given,
             pool=pool,
+            # As many as wait, for the proposals of a level; nodes for two levels a block: `Beam`.
             proposals=np.empty((self._rows, WAITING * width), dtype=PROPOSAL),
             waiting=np.zeros(self._rows, dtype=np.int64),
             kept=np.empty((1, width), dtype=PROPOSAL),

@@ -501,6 +501,7 @@ def proceed(capacity: int, work: int, beam: Beam) -> int:
     work : int
         Return to the caller after so many elementary steps.
     beam : Beam
+        Its class says how large its arrays are, and what calls go on with.
 
     Returns
     -------

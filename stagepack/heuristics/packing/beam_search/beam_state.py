@@ -124,7 +124,8 @@ class Pool(NamedTuple):
         What each section has still to hold.
     facts : ndarray of FACTS, shape (slots,)
     free : ndarray of int64, shape (slots,)
-        Slots that are free, the first ``control[FREE]``.
+        Slots that are free, the first ``control[FREE]``: each once, as it is added when the count
+        `used` of what needs it falls to 0, and taken out before that is 1 again.
     """
 
     base: Array
@@ -140,25 +141,32 @@ class Pool(NamedTuple):
 class Beam(NamedTuple):
     """A beam search under way.
 
+    A call ends between two steps of a phase, all that it goes on with is in `control`.  The first
+    state is made by whoever begins the search, and judged in the phase `BEGIN`, which comes once.
+
     Attributes
     ----------
     given : Given
     pool : Pool
     proposals : ndarray of PROPOSAL, shape (rows, most)
-        Of each level to come, in turn, a heap with the worst at its top.
+        Of each level to come, in turn, a heap with the worst at its top, which makes room for
+        another one where the heap is full.  A placement takes a state up to `rows` - 1 levels on.
     waiting : ndarray of int64, shape (rows,)
         How many each holds.
     kept : ndarray of PROPOSAL, shape (1, width)
         The states of the level, a heap as above.
     seen : ndarray of int64, shape (a power of two,)
-        Codes of the states of the level; 0: none.
-    nodes : ndarray of NODE
-        The tree of placements.
+        Codes of the states of the level; 0: none.  More than twice `most`, so that places stay
+        empty: every proposal of a level enters one at most.
+    nodes : ndarray of NODE, shape (2 * (b + 1) * width + 2,)
+        The tree of placements: its root, `width` at most for each level, and the last placement of
+        a packing.  A state of j blocks is at level b + j - 1 at most (levels are those of its area,
+        up to b, or the next one), so that there are fewer than 2 * b with states.
     excluded : ndarray of int64, shape (b,)
-        Scratch.
+        Scratch: each block once.
     candidates, met : ndarray of int64, shape (b,)
     barred : ndarray of bool, shape (b,)
-        Scratch of what may be placed next.
+        Scratch of what may be placed next, each block once.
     control : ndarray of int64, shape (16,)
     """
 

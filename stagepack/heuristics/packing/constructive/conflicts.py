@@ -74,6 +74,7 @@ def rows(instance: LmemPacking, keep_going: KeepGoing) -> Graph:
     pairs = instance.conflicts
     assert pairs is not None
     n, m = instance.n, len(pairs)
+    # Each pair enters the rows of both.
     ptr, other = np.zeros(n + 2, dtype=np.int64), np.empty(2 * m, dtype=np.int32)
     for begin in range(0, m, STEPS):
         keep_going()
@@ -87,8 +88,8 @@ def rows(instance: LmemPacking, keep_going: KeepGoing) -> Graph:
     return Graph(ptr[:-1].copy(), other, size, alignment)
 
 
-def weigh(graph: Graph, keep_going: KeepGoing) -> tuple[Array, int]:
-    """Return the size of all neighbours of each buffer, and that of the heaviest pair; O(n + m).
+def weigh(graph: Graph, keep_going: KeepGoing) -> tuple[Array, int, list[int]]:
+    """Return the size of all neighbours of each buffer, and the heaviest pair; O(n + m).
 
     Parameters
     ----------
@@ -98,15 +99,16 @@ def weigh(graph: Graph, keep_going: KeepGoing) -> tuple[Array, int]:
 
     Returns
     -------
-    ndarray of int64, shape (n,), int
+    ndarray of int64, shape (n,), int, list of int
+        The size of that pair, and its members; a single buffer may be heavier than any pair.
     """
     n, at = len(graph.size), 0
-    around = np.zeros(n + 1, dtype=np.int64)
+    around = np.zeros(n + 3, dtype=np.int64)
     while at < n:
         keep_going()
         at = kernels.weigh(graph, at, around, STEPS)
     effort.spend(effort.LOOK + WEIGHED * len(graph.other))
-    return around[:-1], int(around[-1])
+    return around[:n], int(around[n]), sorted({*around[n + 1 :].tolist()})
 
 
 def sides(graph: Graph, keep_going: KeepGoing) -> Array | None:
@@ -147,6 +149,7 @@ def first_fit(graph: Graph, order: Array, keep_going: KeepGoing) -> Array | None
     """
     n, at = len(order), 0
     offsets = np.full(n, -1, dtype=np.int64)
+    # An interval for each neighbour of the buffer that has most.
     heap_low, heap_high = np.empty((2, int(np.diff(graph.ptr).max(initial=0)) + 1), dtype=np.int64)
     effort.spend(effort.LOOK + ALONE * n)
     each = PLACED * effort.scattered(n)
@@ -178,6 +181,7 @@ def listed_fit(instance: LmemPacking, keep_going: KeepGoing) -> Array | None:
     """
     pairs, n = instance.conflicts, instance.n
     assert pairs is not None
+    # An interval for each later buffer: fewer than n.
     offsets, (heap_low, heap_high) = np.zeros(n, dtype=np.int64), np.empty((2, n), dtype=np.int64)
     state = np.array([len(pairs) - 1, n - 1])
     each = LISTED * effort.scattered(n) + SORTED * (len(pairs) // n + 2).bit_length()
@@ -215,7 +219,7 @@ def heavy_clique(graph: Graph, around: Array, keep_going: KeepGoing) -> tuple[in
         Asked several times a second; once it says no, the heaviest so far is returned.
     """
     n, most = len(graph.size), int(np.diff(graph.ptr).max(initial=0)) + 1
-    candidate, chosen, best = np.empty((3, most), dtype=np.int32)
+    candidate, chosen, best = np.empty((3, most), dtype=np.int32)  # a buffer and its neighbours
     state = np.zeros(3, dtype=np.int64)
     found = Cliques(candidate, chosen, np.zeros(n, dtype=np.int32), best, state)
     order = np.argsort(-around, kind="stable")

@@ -39,7 +39,8 @@ class Cliques(NamedTuple):
     Attributes
     ----------
     candidate, chosen : ndarray of int32, shape (most neighbours + 1,)
-        Who may join the clique at hand, and who has.
+        Who may join the clique at hand, and who has: the first one and neighbours of it, each once,
+        as who joins is no candidate any more.
     mark : ndarray of int32, shape (n,)
         Who meets the last one chosen: those with the number of the look at hand.
     best : ndarray of int32, shape (most neighbours + 1,)
@@ -81,7 +82,7 @@ def enter_neighbours(pairs: Array, begin: int, end: int, ptr: Array, other: Arra
     ptr : ndarray of int64, shape (n + 2,)
         Changed.
     other : ndarray of int32, shape (2 m,)
-        Written.
+        Written: rows are as long as :func:`count_neighbours` counted, given the same pairs.
     """
     for e in range(begin, end):
         i, j = pairs[e, 0], pairs[e, 1]
@@ -99,19 +100,22 @@ def weigh(graph: Graph, begin: int, around: Array, most: int) -> int:
     ----------
     graph : Graph
     begin : int64
-    around : ndarray of int64, shape (n + 1,)
-        Written; the last entry becomes the heaviest pair.
+    around : ndarray of int64, shape (n + 3,)
+        Written; the last entries become the size of the heaviest pair, and its members.
     most : int64
         Steps after which to stop.
     """
     size, n, i = graph.size, len(graph.size), begin
     while i < n and most > 0:
-        total = largest = 0
+        total, largest, with_it = 0, 0, i
         for r in range(graph.ptr[i], graph.ptr[i + 1]):
-            total += size[graph.other[r]]
-            largest = max(largest, size[graph.other[r]])
+            j = graph.other[r]
+            total += size[j]
+            if size[j] > largest:
+                largest, with_it = size[j], j
         around[i] = total
-        around[n] = max(around[n], size[i] + largest)
+        if size[i] + largest > around[n]:
+            around[n], around[n + 1], around[n + 2] = size[i] + largest, i, with_it
         most -= ROW + graph.ptr[i + 1] - graph.ptr[i]
         i += 1
     return i
@@ -127,9 +131,10 @@ def part_sides(graph: Graph, side: Array, queue: Array, state: Array, most: int)
     side : ndarray of int8, shape (n,)
         0 or 1; -1 where not known.
     queue : ndarray of int32, shape (n,)
-        Buffers in the order in which they were reached.
+        Buffers in the order in which they were reached: each once, when it gets its side.
     state : ndarray of int64, shape (3,)
-        How many of the queue are done, how many are in it, and the next buffer to begin with.
+        How many of the queue are done, how many are in it, and the next buffer to begin with; zero
+        at first.  Calls end between two buffers.
     most : int64
         Steps after which to stop.
     """
@@ -171,6 +176,7 @@ def fill(
     offsets : ndarray of int64, shape (n,)
         -1 for those not placed; written.
     heap : tuple of two ndarrays of int64, shape (most neighbours + 1,)
+        One interval for each entry of the row of the buffer at hand.
     most : int64
         Steps after which to stop.
     """
@@ -217,7 +223,8 @@ def fill_listed(
         The last pair and the last buffer that are not done yet; changed.
     offsets : ndarray of int64, shape (n,)
         Written.
-    heap : tuple of two ndarrays of int64, shape (most neighbours + 1,)
+    heap : tuple of two ndarrays of int64, shape (n,)
+        One interval for each later buffer with which the one at hand conflicts: pairs differ.
     most : int64
         Steps after which to stop.
     """

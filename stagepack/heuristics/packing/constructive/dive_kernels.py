@@ -24,7 +24,7 @@ class Dive(NamedTuple):
         itself, so that the height of a section is the greatest `whole` on the way to the root.
     base, rank : ndarray, shape (b,)
         Heap of the blocks to come, by (base, rank): an offset the block cannot go below, and its
-        place in the order.
+        place in the order.  All are there at first, and it only gets shorter.
     left : ndarray, shape (1,)
         How many are in the heap.
     """
@@ -63,7 +63,7 @@ def proceed(
     Parameters
     ----------
     dive : Dive
-        Heap and skyline; goes on from call to call.
+        Heap and skyline, of :func:`begin`; goes on from call to call, which end between two steps.
     order : ndarray of int64, shape (b,)
         Blocks by rank: of those that can go equally low the first one is placed.
     first, end : ndarray of int64, shape (b,)

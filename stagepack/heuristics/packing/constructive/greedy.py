@@ -355,11 +355,13 @@ def _lists(blocks: Blocks, pause: effort.Pause) -> Lists:
     pause()
     change[1:] -= np.bincount(right, minlength=slabs + 1)[:-1]
     pause()
+    # The list of a slab has room for all pieces that touch it.
     ptr = np.concatenate([[0], np.cumsum(np.cumsum(change))])
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
     pause()
     met = Measures(blocks).met(pause)
     pause()
+    # Of a heap: two intervals a piece that is met, one a range, and the last.
     room = int((2 * met + np.diff(blocks.range_ptr)).max(initial=0)) + 2
     return Lists(
         ptr=ptr,

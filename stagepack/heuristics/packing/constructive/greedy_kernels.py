@@ -69,7 +69,8 @@ class Whole(NamedTuple):
 def make_slabs(placed: Array, todo: Array, blocks: Whole, offsets: Array, shift: int) -> Slabs:
     """Return slabs that hold the blocks `placed` and have room for the blocks `todo`.
 
-    O(slabs + entries).
+    O(slabs + entries).  The list of a slab is as long as there are blocks of either that touch it,
+    each of which :func:`fill_slabs` or this enters there once.
 
     Parameters
     ----------
@@ -189,7 +190,7 @@ def fill_slabs(
         Address that no block may exceed.
     blocks : Whole
     slabs : Slabs
-        What is placed, by slab.
+        What is placed, by slab; with room for `todo`, see :func:`make_slabs`.
     offsets : ndarray of int64, shape (b,)
         Set for blocks that are placed.
     budget : int
@@ -200,7 +201,8 @@ def fill_slabs(
     Returns
     -------
     int
-        Where to go on in `todo` (its length: all are placed); -1 when a block does not fit.
+        Where to go on in `todo` (its length: all are placed), between two blocks; -1 when a block
+        does not fit.
     """
     work = 0
     for at in range(begin, len(todo)):
@@ -262,11 +264,14 @@ class Lists(NamedTuple):
     ptr, length : ndarray of int64
         As in :class:`Slabs`.
     entry : ndarray of int64
-        Pieces of placed blocks, in no order.
+        Pieces of placed blocks, in no order.  The list of a slab has room for all pieces that touch
+        it, and each is entered once, when its block is placed.
     owner : ndarray of int64, shape (pieces,)
         Block of each piece.
     heap_low, heap_high : ndarray of int64
-        Offsets [low, high) that the block at hand may not take; a heap by `low`.
+        Offsets [low, high) that the block at hand may not take; a heap by `low`.  Two for each
+        placed piece that one of its pieces meets (of a partner both sides of its offset; of those
+        that share several slabs the first counts), one below each of its ranges and one above all.
     shift : int
     """
 
@@ -290,7 +295,7 @@ def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: 
     filled : int
         Length of the heap.
     heap_low, heap_high : ndarray of int64
-        A heap by `low`.
+        A heap by `low`, longer than `filled`: callers say of how many intervals.
     """
     if high <= low or high <= 0:
         return filled

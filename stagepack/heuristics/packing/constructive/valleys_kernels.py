@@ -244,6 +244,7 @@ def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> int:
     offsets : ndarray of int64, shape (entries,)
         Receives the offset of every entry that is placed.
     steps : int
+        After which to return: the skyline is whole again after each.
 
     Returns
     -------

@@ -136,6 +136,7 @@ def places(blocks: Blocks, which: Array, pause: Pause, beside: Beside | None = N
     ptr = np.zeros(len(which) + 1, dtype=np.int64)
     if not most:
         return Places(ptr, near_low, near_low)
+    # A span a range, another one a fixed neighbour, and one more for each block.
     low, high = np.empty((2, most + len(which)), dtype=np.int64)
     for begin, end in shares((range_ptr + near_ptr)[1:]):
         pause()
@@ -173,6 +174,7 @@ def common_holes(given: kernels.Spans, pause: Pause) -> tuple[Array, Array]:
     groups = len(given.member_ptr) - 1
     most = int((given.end - given.begin)[given.members].sum()) + groups
     control, ptr = np.zeros(3, dtype=np.int64), np.zeros(groups + 1, dtype=np.int64)
+    # However long these are: groups that need more get no holes.
     holes = np.empty((min(most, MOST_HOLES), 2), dtype=np.int64)
     scratch = np.empty((min(most, LONGEST), 2), dtype=np.int64)
     while not kernels.common_holes(AT_ONCE, given, control, ptr, holes, scratch):

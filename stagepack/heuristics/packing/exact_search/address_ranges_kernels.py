@@ -57,7 +57,8 @@ def permitted(begin: int, end: int, rules: Rules, ptr: Array, low: Array, high: 
         Where rows begin; those of blocks of which nothing is said stay empty.
     low, high : ndarray of int64
         Offsets, as many as ranges, fixed neighbours and blocks; a block without any place gets
-        one out of reach.
+        one out of reach.  A range gives a span, and another one for each fixed neighbour that is
+        passed by, in it or in ranges before, but none twice; a block without ranges counts as one.
     """
     for i in range(begin, end):
         used = ptr[i]
@@ -150,11 +151,11 @@ def common_holes(
         Return to the caller after about this many spans and holes.
     given : Spans
     control : ndarray of int64, shape (3,)
-        Where the last call ended; zero at first.
+        Where the last call ended, between two members; zero at first.
     hole_ptr : ndarray of int64, shape (groups + 1,)
         Rows of `holes`, to be written.
     holes, scratch : ndarray of int64, shape (., 2)
-        Addresses [low, high), ascending.
+        Addresses [low, high), ascending; of any length, as no write goes beyond.
     """
     done = 0
     while control[AT] < len(hole_ptr) - 1:

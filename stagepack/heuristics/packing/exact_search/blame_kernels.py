@@ -76,7 +76,11 @@ def blame_reason(start: int, state: SearchState) -> None:
 
 @step
 def note_reason(state: SearchState) -> None:
-    """Note what is blamed as the reason of the exclusion that comes next, in the frame at work."""
+    """Note what is blamed as the reason of the exclusion that comes next, in the frame at work.
+
+    It takes `REASON` entries and one for each frame before, of which there are fewer than blocks:
+    so much is free in `reasons` (:func:`.exact_kernels.search`).
+    """
     control, blamed, reasons = state.control, state.blamed, state.reasons
     start, count = control[REASONS], 0
     for d in range(control[DEPTH]):
@@ -91,7 +95,7 @@ def note_reason(state: SearchState) -> None:
 
 @step
 def _explain_row(row: int, state: SearchState) -> None:
-    """Put a row of the trail on the agenda, if it was not there."""
+    """Put a row of the trail on the agenda, if it was not there, so that it has room for all."""
     if state.trail[row].stamp != state.control[STAMP]:
         state.trail[row].stamp = state.control[STAMP]
         state.agenda[state.control[AGENDA]] = row
@@ -240,7 +244,7 @@ def _need_height(at: int, count: int, state: SearchState) -> None:
     """Ask why excluded blocks, the first of the queue, cannot lie below `at`.
 
     What they might lie on there was excluded, too, or lies higher; and so on, but of some blocks
-    one must be the lowest.
+    one must be the lowest.  Blocks are labelled when they enter the queue, which they do once.
     """
     blocks, neighbours, queue = state.blocks, state.neighbours, state.queue
     head, tail = 0, count

@@ -127,6 +127,7 @@ class CanonicalSearch(PausedSearch):
             holes=component.holes,
             blocks=component.blocks.copy(),
             sections=component.sections.copy(),
+            # From the trail on more than a turn takes: after FULL, twice as much has room for one.
             frames=np.zeros(b + 2, dtype=FRAME),
             trail=np.zeros(64 * (b + sections) + 256, dtype=CHANGE),
             lists=np.zeros(64 * (b + sections), dtype=np.int64),

@@ -77,7 +77,7 @@ def least_peak(blocks: Array, sections: Array, holes: Array) -> int:
 
 @copied
 def remember(control: Array, trail: Array, what: int, index: int, a: int, b: int, c: int) -> None:
-    """Note values that are about to change.
+    """Note values that are about to change; callers say why the trail has room.
 
     Parameters
     ----------
@@ -138,8 +138,9 @@ def label_runs(frame: Record, state: SearchState) -> int:
 def label_connected(frame: Record, state: SearchState) -> int:
     """Label what a part falls into after its choice was placed; return how many parts.
 
-    Conflicts are searched from the neighbours of the choice, one of which is in every part.
-    Returns 1, without labels, when nothing falls apart.
+    Conflicts are searched from the neighbours of the choice, one of which is in every part.  Blocks
+    get the label of their part when they enter the queue, which they do once.  Returns 1, without
+    labels, when nothing falls apart.
     """
     blocks, sections, members = state.blocks, state.sections, state.members
     lists, queue, neighbours = state.lists, state.queue, state.neighbours
@@ -190,7 +191,8 @@ def divide(frame: Record, state: SearchState) -> None:
     """Write what a part falls into after its choice was placed, and rank blocks of several anew.
 
     The new rank is by descending weight times the largest load unplaced in a section of the
-    block, then by the old rank.
+    block, then by the old rank.  Every part has a block, so that there are no more of them, and
+    takes its own blocks and sections of `lists`.
     """
     blocks, sections, lists, parts = state.blocks, state.sections, state.lists, state.parts
     section_of, trail, control = state.section_of, state.trail, state.control

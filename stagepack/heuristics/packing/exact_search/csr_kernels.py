@@ -15,6 +15,8 @@ from stagepack.instances.profile import Array
 def transposed(ptr: Array, column: Array, columns: int) -> tuple[Array, Array]:
     """Return the rows of each column of a CSR structure, ascending.  O(entries + columns).
 
+    Entries are counted by column first; each is then written once.
+
     Parameters
     ----------
     ptr : ndarray of int64, shape (rows + 1,)

@@ -33,7 +33,9 @@ def forbidden(
     share_ptr, share : ndarray of int64
         Rows of the blocks that may share an offset.
     ptr, low, high : ndarray of int64
-        To be written: rows of runs, at most as many as pairs of pieces that meet, and as `share`.
+        To be written: rows of runs, at most as many as pairs of pieces that meet, in either order,
+        and as `share`: a pair writes one run before runs are joined, which makes them fewer, and
+        the offset that two blocks may share parts one of their runs.
 
     Returns
     -------

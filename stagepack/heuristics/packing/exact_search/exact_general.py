@@ -253,6 +253,7 @@ def forbidden(
     ptr, spans : ndarray
         Spans of entry e: spans[ptr[e] : ptr[e + 1]].
     """
+    # A run for each pair of pieces that meet, in either order, and one more for each in `share`.
     first, end = np.sort(pieces[:, 0]), np.sort(pieces[:, 1])
     meeting = np.searchsorted(first, end, side="left") - np.arange(1, len(end) + 1)
     most = 2 * int(meeting.sum()) + len(share) + 1
@@ -308,6 +309,7 @@ class GeneralSearch(PausedSearch):
             blocks=shapes.blocks.copy(), sections=shapes.sections.copy(), order=shapes.order.copy()
         )
         self._frames = np.zeros((b + 1, 9), dtype=np.int64)
+        # More than a node takes (the kernel says how much): FULL, and then twice as long, will do.
         self._trail = np.zeros((16 * b + 64, 3), dtype=np.int64)
         self._lists = np.zeros(8 * b, dtype=np.int64)
         self._parts = np.zeros((4 * b, 2), dtype=np.int64)

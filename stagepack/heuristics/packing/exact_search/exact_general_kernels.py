@@ -402,7 +402,10 @@ def _chosen(begin: int, end: int, focus: int, shapes: Shapes, lists: Array) -> i
 
 @step
 def _divide(frame: Array, shapes: Shapes, lists: Array, parts: Array, control: Array) -> None:
-    """Write the connected parts of a frame's unplaced blocks to `lists` and `parts`."""
+    """Write the connected parts of a frame's unplaced blocks to `lists` and `parts`.
+
+    Each block is written once, when it is labelled, and begins a part at most.
+    """
     blocks = shapes.blocks
     first, end = frame[BEGIN], frame[BEGIN] + frame[COUNT]
     together = frame[COUNT] > SMALL and frame[COUNT] % SOMETIMES != 0
@@ -464,10 +467,13 @@ def search(
         All blocks in the queue and all sections touched, to begin with; on FOUND the offsets of
         the blocks are a packing.
     frames : ndarray of int64, shape (b + 1, 9)
-        The first one in the state BEGUN, with all unplaced blocks.
+        The first one in the state BEGUN, with all unplaced blocks; then one for each placed block.
     trail : ndarray of int64, shape (rows, 3)
+        A turn takes at most two rows for the choice, `RAISES` for each block of the part and one
+        more, after which nothing enters the queue, and one for each block that still waits there.
     lists : ndarray of int64
     parts : ndarray of int64, shape (rows, 2)
+        See :func:`_divide`.
     control : ndarray of int64, shape (12,)
 
     Returns

@@ -85,6 +85,9 @@ SECTION = record(
 class Shapes(NamedTuple):
     """Blocks of any shape over sections, in units.
 
+    Calls of :func:`.exact_general_kernels.search` end between two turns of its loop, when `queue`
+    and `touched` are empty, but for the first turn, which is given all.
+
     Attributes
     ----------
     blocks, near, members, sections : ndarray of BLOCK, NEAR, MEMBER, SECTION
@@ -97,9 +100,9 @@ class Shapes(NamedTuple):
     order : ndarray of int64, shape (members,)
         The members of each section, nearly ascending in address.
     queue : ndarray of int64, shape (b,)
-        Blocks whose place is to be looked at.
+        Blocks whose place is to be looked at: each once, as its `waiting` tells.
     touched : ndarray of int64, shape (sections,)
-        Sections to be looked at.
+        Sections to be looked at: each once, as its `stamp` tells.
     """
 
     blocks: Array

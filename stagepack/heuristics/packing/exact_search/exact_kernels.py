@@ -164,7 +164,7 @@ def _undo(mark: int, state: SearchState) -> None:
 def _raise(i: int, effective: int, cause: int, state: SearchState) -> int:
     """Raise the effective offset of a block and of its later twins; return the highest top.
 
-    What causes it is as in a row of the trail.
+    What causes it is as in a row of the trail, of which each of them takes one.
     """
     blocks, spans, trail, control = state.blocks, state.spans, state.trail, state.control
     top = effective
@@ -456,7 +456,7 @@ def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int
         RUNNING, FOUND, EXHAUSTED, LIMIT or FULL.
     """
     control, blocks, sections = state.control, len(state.blocks), len(state.sections)
-    most = 4 * blocks + 3 * sections + 8  # rows of the trail: every bound, floor and rank once
+    most = 4 * blocks + 3 * sections + 8  # rows of the trail: see `SearchState`
     control[SPENT] = 0
     while control[SPENT] < work:
         if control[DEPTH] < 0:
@@ -478,9 +478,9 @@ def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int
             _leave(FOUND, control)
             continue
         if frame.state == SELECT:
-            control[NODES] += 1
-            if control[NODES] > node_limit:
+            if control[NODES] >= node_limit:
                 return LIMIT
+            control[NODES] += 1
             control[SPENT] += frame.count + 8
             if frame.count == 0:
                 _leave(FOUND, control)

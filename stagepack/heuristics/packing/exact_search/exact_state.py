@@ -113,6 +113,16 @@ twin.  Others from 0 up: the block that was placed; below 0: an exclusion, whose
 class SearchState(NamedTuple):
     """A search under way: a component, which does not change, and what is known so far.
 
+    A call of :func:`search` ends between two turns of its loop, each of which begins with enough
+    room left in `trail`, `lists`, `parts` and `reasons` (else it returns FULL, with nothing
+    changed).  A turn adds at most
+
+    - to `trail` a row for each bound, twice for each section, for each base that is lifted and for
+      each rank, and one for the block placed.  Of identical blocks the first, which comes first
+      among neighbours, too, raises all others high enough, so that no bound is raised twice;
+    - to `lists` each block and section of a part, to `parts` at most one for each of its blocks;
+    - to `reasons` one reason: of the frames at work, of which there is one for each placed block.
+
     Attributes
     ----------
     linear : bool
@@ -130,7 +140,7 @@ class SearchState(NamedTuple):
     blocks : ndarray of BLOCK, shape (b,)
     sections : ndarray of SECTION, shape (sections,)
     frames : ndarray of FRAME, shape (b + 2,)
-        The stack: a frame for every block that is placed or excluded on the way to this node.
+        The stack: a frame for every block that is placed on the way to this node, and its own.
     trail : ndarray of CHANGE
         What to take back when a frame is left.
     lists : ndarray of int64
@@ -138,7 +148,7 @@ class SearchState(NamedTuple):
     parts : ndarray of int64, shape (., 4)
         Where in `lists` the blocks and the sections of each part are.
     queue : ndarray of int64, shape (b + 1,)
-        Scratch.
+        Scratch: each block of a part once, when it is labelled.
     failures : ndarray of float64, shape (sections,)
         How often something had no place there, in this search and those before, which fade.
     latest : ndarray of int64, shape (b,)
@@ -151,7 +161,7 @@ class SearchState(NamedTuple):
     reasons : ndarray of int64
         What failed where an exclusion was made: see :mod:`.blame_kernels`.
     agenda : ndarray of int64, as long as the trail
-        Rows of the trail that are still to be explained.
+        Rows of the trail that are still to be explained: each once, as its stamp tells.
     control : ndarray of int64, shape (11,)
     """
 

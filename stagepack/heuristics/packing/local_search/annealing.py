@@ -154,7 +154,7 @@ def _search(blocks: Blocks, offsets: Array, free: Array, unit: int, seed: int) -
     order = order[np.argsort(offsets[order], kind="stable")]
     place = np.full(blocks.b, -1, dtype=np.int64)
     place[order] = np.arange(len(order))
-    room = int(np.diff(ptr).max(initial=0)) + 1
+    room = int(np.diff(ptr).max(initial=0)) + 1  # an interval for each of the longest row
     small = int((offsets + blocks.size).max()) <= 64 * WORDS * unit
     return Annealing(
         ptr=ptr,

@@ -37,11 +37,12 @@ class Annealing(NamedTuple):
     excess : ndarray, shape (sections,)
         Height above the target in each section, of the trial under way.
     undo_block, undo_offset : ndarray, shape (b,)
-        Blocks moved in the trial under way, and where they were.
+        Blocks moved in the trial under way, and where they were: each once, in their order.
     heap_low, heap_high : ndarray, shape (most neighbours + 1,)
-        Offsets a block may not take.
+        Offsets a block may not take: one interval for each entry of its row.
     bits : ndarray of uint64
-        One bit a byte of memory; empty: memory is too large, use the heap.
+        One bit a byte of memory; empty: memory is too large, use the heap.  Tops beyond the last
+        bit are noticed before a bit is written.
     random : ndarray of uint64, shape (1,)
         State of the generator.
     state : ndarray, shape (3,)
@@ -86,7 +87,8 @@ REORDERED, RETARGETED = -1, -2
 def meetings(first: Array, end: Array, order: Array, wanted: Array) -> tuple[Array, Array]:
     """Return who meets each wanted block, as rows (ptr, other); those of others are empty.
 
-    O(b + pairs), in memory only the rows.
+    O(b + pairs), in memory only the rows: pairs are gone through twice, to count what they write,
+    then to write it.
 
     Parameters
     ----------
@@ -361,7 +363,7 @@ def anneal(search: Annealing, temperature: float, budget: int) -> int:
     Parameters
     ----------
     search : Annealing
-        Order, offsets and generator, which go on from call to call.
+        Order, offsets and generator, which go on from call to call: calls end between two moves.
     temperature : float
         Energy: what is worse by as much is accepted with probability 1 / e.
     budget : int

@@ -118,7 +118,7 @@ def _search(blocks: Blocks, unit: int, seed: int, keep_going: KeepGoing) -> Over
     """Return a search, in units, that has not begun."""
     ptr, other = blocks.neighbours(effort.pausing(keep_going))
     effort.spend(ENTRY * len(other))
-    room = 4 * int(np.diff(ptr).max(initial=0)) + 2
+    room = 4 * int(np.diff(ptr).max(initial=0)) + 2  # bends: four a neighbour, and both ends
     return Overlaps(
         ptr=ptr,
         other=other,

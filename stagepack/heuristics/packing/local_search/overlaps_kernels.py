@@ -28,10 +28,11 @@ class Overlaps(NamedTuple):
     clashes : ndarray, shape (b,)
         How many others each block overlaps.
     listed, place : ndarray, shape (b,)
-        The blocks that overlap any, first `many[0]` entries; where each is there.
+        The blocks that overlap any, first `many[0]` entries; where each is there.  A block is added
+        when its `clashes` leave 0, and taken out when they return to it, so it is there once.
     many : ndarray, shape (1,)
     bend, slope : ndarray, shape (4 * most neighbours + 2,), the latter of float
-        Where what a place costs bends, and by how much.
+        Where what a place costs bends, and by how much: at both ends, and four times a neighbour.
     random : ndarray of uint64, shape (1,)
         State of the generator.
     """
@@ -62,6 +63,7 @@ def separate(ceiling: int, steps: int, search: Overlaps) -> int:
         No block ends above it.
     steps : int
     search : Overlaps
+        Listed by :func:`begin`; calls end between two moves.
     """
     while steps > 0 and search.many[0] > 0:
         i = search.listed[draw(search.random, search.many[0])]

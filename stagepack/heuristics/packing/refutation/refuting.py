@@ -1,7 +1,7 @@
 """Proofs that buffers do not fit into a capacity, found by search and written step by step.
 
-The search is that of :mod:`..exact_search.exact`, in terms of the rules by which the checker
-(`instances/packing/proof.py`) replays a proof.  It records its steps, without those that turned out
+The search is that of :mod:`..exact_search.exact`, in terms of the rules by which the verifier
+(`verify/packing_misfit.py`) replays a proof.  It records its steps, without those that turned out
 to be unnecessary.  Cost: O(blocks + conflicts) a node.  Source: own work.
 """
 
@@ -90,12 +90,13 @@ class Refutation:
             low=np.zeros(n, dtype=np.int64),
             base=np.zeros(n, dtype=np.int64),
             at=np.full(n, -1),
+            # More than a node takes: then there is room for it once both are twice as long.
             past=np.zeros((256 * n + 64, 3), dtype=np.int64),
             steps=np.zeros(512 * n + 64, dtype=np.int64),
             frames=np.zeros((n + 2, 7), dtype=np.int64),
             part=np.full((n + 2, n), -1),
             active=np.ones((n + 2, n), dtype=bool),
-            queue=np.zeros(n + 1, dtype=np.int64),
+            queue=np.zeros(n, dtype=np.int64),
             control=np.zeros(7, dtype=np.int64),
         )
         self._tree.control[kernels.LOWEST_SECTION] = lowest_section

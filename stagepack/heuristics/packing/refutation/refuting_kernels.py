@@ -48,14 +48,17 @@ class Tree(NamedTuple):
     past : ndarray of int64, shape (., 3)
         Blocks that were changed, with what they had.
     steps : ndarray of int64
-        What is proved so far.
+        What is proved so far.  Of either there is room for a node (`most` in :func:`refute`) before
+        it begins: in each of `ROUNDS` a block is queued and lifted at most once, which takes two
+        rows and steps; then come fewer than n + 8 rows, of neighbours and the choice, and 3 steps.
     frames : ndarray of int64, shape (n + 2, 7)
+        One for each block placed on the way to a node, and the one at work.
     part : ndarray of int64, shape (n + 2, n)
         In which part of its frame each block is; -1: in none.
     active : ndarray of bool, shape (n + 2, n)
         The blocks of a frame.
     queue : ndarray of int64, shape (n,)
-        Scratch.
+        Scratch: each block once, when it gets its part.
     control : ndarray of int64, shape (7,)
     """
 
@@ -290,6 +293,8 @@ def _exclude(depth: int, tree: Tree) -> None:
 def refute(node_limit: int, work: int, tree: Tree) -> int:
     """Go on until it ends, `work` steps are done or an array is too short.
 
+    A call ends between two nodes; one that has no room for the next does not count it.
+
     Parameters
     ----------
     node_limit : int
@@ -326,12 +331,12 @@ def refute(node_limit: int, work: int, tree: Tree) -> int:
                 continue
             control[DEPTH] -= 1  # all parts fit
             continue
-        control[NODES] += 1
-        if control[NODES] > node_limit:
+        if control[NODES] >= node_limit:
             return LIMIT
         most = (2 * ROUNDS + 1) * n + 8
         if control[STEPS] + most > len(tree.steps) or control[PAST] + most > len(tree.past):
             return LONG
+        control[NODES] += 1
         _raise_all(depth, tree)
         if _ends(depth, tree):
             control[ANSWER] = REFUTED

@@ -28,6 +28,7 @@ from stagepack.progress import Stopped
 
 PAIRS = 4_000_000
 """Operations that all pairs of devices may have together; more, and each device stands alone."""
+
 PASSED = 0.33
 """Steps that an operation or an arc costs in the mean: many have no path, and are passed by."""
 
@@ -79,19 +80,12 @@ def window_bound(instance: PipelineSchedule, keep_going: Going | None = None) ->
 
     The paths follow the precedences and, where memory binds, the arcs of :func:`memory_arcs`.
     """
-    try:
-        return _window_bound(instance, Looks(keep_going))
-    except Stopped:
-        return 0
-
-
-def _window_bound(instance: PipelineSchedule, looks: Looks) -> int:
-    looks.at(0)
-    net = Network.of(instance, looks)
-    operations = instance.operations
-    count, device, after = operations.count, operations.row_device, instance.after
-    best = 0
+    best, looks = 0, Looks(keep_going)
     with contextlib.suppress(Stopped):
+        looks.at(0)
+        net = Network.of(instance, looks)
+        operations = instance.operations
+        count, device, after = operations.count, operations.row_device, instance.after
         every = Machines(instance)
         if instance.objective is Objective.MAKESPAN:
             head = net.heads(np.zeros(len(operations), dtype=np.int64), looks)
@@ -180,7 +174,7 @@ def one_machine(
         order = np.lexsort((head, np.repeat(np.arange(len(first) - 1), np.diff(first))))
     looks.at(SORT * len(head))
     state = np.array([0, 0, 0, -FAR, -FAR, 0])
-    rest, heap = duration.copy(), np.empty_like(head)
+    rest, heap = duration.copy(), np.empty_like(head)  # at most all jobs are there at once
     while not kernels.machines(first, order, head, rest, tail, heap, state, PART):
         looks.at(int(state[5]))
     looks.at(int(state[5]))

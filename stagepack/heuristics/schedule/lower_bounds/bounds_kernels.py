@@ -36,7 +36,7 @@ def by_source(before: Array, place: Array, by: Array, low: int, high: int) -> No
     before : ndarray of int64, shape (arcs,)
         The operation that each arc leaves.
     place : ndarray of int64, shape (n,)
-        Where the next arc of each operation goes.
+        Where the next arc of each operation goes: at first how many leave the operations before.
     by : ndarray of int64, shape (arcs,)
         The arcs by the operation they leave.
     low, high : int
@@ -104,7 +104,7 @@ def machines(
     rest : ndarray of int64, shape (n,)
         Durations at first; what is left of them.
     heap : ndarray of int64, shape (n,)
-        Of the jobs that are there, by tail.
+        Of the jobs that are there, by tail: each comes once.
     state : ndarray of int64, shape (6,)
         The machine, jobs in the heap, jobs looked at, the time, the longest of the least
         makespans, and the steps of the last call; 0, 0, 0, -FAR, -FAR, 0 at first.  The longest

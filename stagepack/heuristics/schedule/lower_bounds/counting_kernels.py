@@ -181,7 +181,8 @@ def idle(
         The operations of a device, those of least head first.
     head : ndarray of int64, shape (n,)
     moment, least : ndarray of int64, shape (k + 1,)
-        Moments, in order, and idle cycles before them; 0 and 0 come first.
+        Moments, in order, and idle cycles before them; 0 and 0 come first, then one for each
+        operation at most.  The heap within holds operations before one: fewer than k.
     """
     k = len(own)
     moment[0] = least[0] = 0

@@ -119,7 +119,8 @@ def require_plain(
         number above 0.
     """
     found = valid_solution(instance, solution, "partition")
-    if not (isinstance(cycles, int | float) and math.isfinite(cycles) and cycles > 0):
+    number = isinstance(cycles, int | float) and not isinstance(cycles, bool)
+    if not (number and math.isfinite(cycles) and cycles > 0):
         raise InputError(f"{cycles!r} is no number of cycles", field="cycles", remedy="give 1000")
     shared = next((at for at, m in enumerate(found.replicas) if m > 1), None)
     if shared is not None:

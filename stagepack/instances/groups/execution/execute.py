@@ -10,7 +10,7 @@ which the program was written, nor on its slices, timesteps and lifetimes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import index
 from typing import NamedTuple
@@ -91,7 +91,7 @@ def check_group_program(
     InputError
         For what is no program, or cannot be run for lack of a part.
     """
-    if program.get("program") != "groups":
+    if not isinstance(program, Mapping) or program.get("program") != "groups":
         raise InputError(
             "no program of layer groups",
             field="program",

@@ -98,7 +98,8 @@ def check_program(
     InputError
         For what is no program, or cannot be run for lack of a part.
     """
-    if program.get("program") != "phases" or program.get("version") != 1:
+    named = isinstance(program, Mapping) and program.get("program") == "phases"
+    if not named or program.get("version") != 1:
         raise InputError(
             "no program of phases", field="program", remedy="give a file that solve --export wrote"
         )

@@ -25,10 +25,14 @@ from stagepack.instances.pipeline.tools.roles import (
     require_ranks,
     skipping,
 )
+from stagepack.instances.words import Parameter
 
 log = logging.getLogger("stagepack")
 
 NAME = re.compile(r"\w+(\.\w+)*")
+PLACES = re.compile("cpu|disk|mps|(cuda|xpu|npu|mlu|musa|hpu)(:[0-9]+)?")
+"""What Accelerate calls devices beside their numbers."""
+INSIDE = Parameter("inside", bool, "whether items of lists of modules may be on several devices")
 Modules = Mapping[str, object] | Iterable[str] | str | Path | None
 """Names of a model's modules, perhaps with the modules, or a file with a name a line."""
 LISTS = frozenset({"ModuleDict", "ModuleList"})
@@ -151,15 +155,31 @@ def _require_all(homes: Collection[str], modules: list[str], listed: set[str] | 
             )
 
 
-def accelerate(instance: PipelinePartition, solution: PipelineSolution) -> str:
+def accelerate(
+    instance: PipelinePartition, solution: PipelineSolution, *, inside: bool | str = False
+) -> str:
     """Return ``device_map`` as JSON: a device for each module, the largest that are whole there.
+
+    Accelerate moves what modules are given to their devices.  What a module adds to the results of
+    its own parts, as transformer layers add the residual, it does not move.  Devices that the
+    cluster calls ``cpu``, ``disk``, ``mps`` or ``cuda:1`` keep their names, the others are counted.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+    solution : PipelineSolution
+        A valid one.
+    inside : bool
+        Whether parts of one item of a list of modules, such as ``layers.3``, may be on different
+        devices.
 
     Raises
     ------
     InputError
-        For a module that runs on two devices.
+        For a module that runs on two devices, or a cut within an item of a list.
     """
     device: dict[str, int] = {}
+    within: dict[str, dict[int, str]] = {}
     for names, own in zip(_stages(instance, solution), solution.devices, strict=True):
         for name in names:
             if device.setdefault(name, own) != own:
@@ -168,15 +188,65 @@ def accelerate(instance: PipelinePartition, solution: PipelineSolution) -> str:
                     field="boundaries",
                     remedy="keep its runs in one stage (variables)",
                 )
-    inside: dict[str, set[int]] = {}
-    for name, own in device.items():
-        for above in _above(name):
-            inside.setdefault(above, set()).add(own)
+            for above in _above(name):
+                within.setdefault(above, {}).setdefault(own, name)
+    if not INSIDE.of(inside):
+        _require_whole(within)
+    called = _called(instance)
     found = {}
     for name, own in device.items():
-        whole = next(above for above in _above(name) if len(inside[above]) == 1)
-        found[whole] = own
+        whole = next(above for above in _above(name) if len(within[above]) == 1)
+        found[whole] = called[own]
     return _json(found)
+
+
+def require_items(instance: PipelinePartition, *, inside: bool | str = False) -> None:
+    """Refuse what no cut could mend: names of no modules, and too few places to cut.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+    inside : bool
+        As for :func:`accelerate`.
+    """
+    names = module_names(instance)
+    if INSIDE.of(inside) or instance.fewer_stages:
+        return
+    whole = len({_above(name)[_numbered(name)] for name in names})
+    if whole < instance.k:
+        raise InputError(
+            f"{whole:,} modules that must stay whole for {instance.k:,} devices",
+            field="devices",
+            remedy="give fewer, allow empty ones (--fewer-stages), or say accelerate:inside=true",
+        )
+
+
+def _require_whole(within: Mapping[str, Mapping[int, str]]) -> None:
+    """Refuse an item of a list of modules of which parts are on several devices."""
+    for item, parts in within.items():
+        if len(parts) > 1 and item.rpartition(".")[2].isdigit():
+            one, other, *_ = parts.values()
+            raise InputError(
+                f"{other!r} is on another device than {one!r} of the same {item!r}, whose sums of "
+                "both, such as a residual, Accelerate would not move",
+                field="boundaries",
+                remedy="forbid the cuts within (--forbid-cut), profile it as one layer (depth=, "
+                "basic_blocks=), or say accelerate:inside=true",
+            )
+
+
+def _numbered(name: str) -> int:
+    """Return of how many parts the outermost item of a list is that a module is in; -1: of none."""
+    return next((at for at, part in enumerate(name.split("."), 1) if part.isdigit()), -1)
+
+
+def _called(instance: PipelinePartition) -> list[int | str]:
+    """Return what Accelerate calls each device: its name if it is one of PyTorch's, or a number."""
+    found: list[int | str] = []
+    for device in instance.cluster.devices:
+        counted = sum(isinstance(name, int) for name in found)
+        found.append(device.name if PLACES.fullmatch(device.name) else counted)
+    return found
 
 
 def _above(name: str) -> list[str]:

@@ -25,7 +25,7 @@ from tests.random_graphs import brute_force, random_instance
 REPEATING = {"deterministic": True}
 
 
-def drawn(seed: int, nodes: int, **options: object) -> GraphPartition:
+def drawn(seed: int, nodes: int, **options: Any) -> GraphPartition:
     return random_instance(np.random.default_rng(seed), nodes, **options)
 
 
@@ -191,7 +191,11 @@ def test_little_room_for_labels_weakens_but_never_breaks_bounds() -> None:
 def test_beams_find_what_is_best_where_graphs_are_small(objective: str) -> None:
     asked = 0
     for seed in range(12):
-        options = {"objective": objective, "contiguous": True, "empty_devices": True}
+        options: dict[str, Any] = {
+            "objective": objective,
+            "contiguous": True,
+            "empty_devices": True,
+        }
         instance = drawn(seed, 3 + seed % 4, **options)
         best = brute_force(instance)
         if unsupported(instance) or instance.stash.any() or best is None:
@@ -251,7 +255,7 @@ def test_edges_that_others_imply_are_left_out() -> None:
         ({"time": [1] * 10_001}, "10,001 nodes"),
     ],
 )
-def test_says_what_it_cannot_answer(options: dict[str, object], reason: str) -> None:
+def test_says_what_it_cannot_answer(options: dict[str, Any], reason: str) -> None:
     given: dict[str, Any] = {"accelerators": 2, "objective": "sum", **options}
     instance = GraphPartition.from_arrays(**{"time": [1, 2, 3], **given})
     assert reason in unsupported(instance)

@@ -6,9 +6,12 @@ import pytest
 
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph.frontier import orders, plan
+from stagepack.heuristics.graph.frontier.model import Model
 from stagepack.heuristics.graph.frontier.orders import narrow_order
 from stagepack.heuristics.graph.frontier.plan import Network, Passes
+from stagepack.instances.graph import Compact
 from stagepack.progress import Stopped
+from tests.heuristics.graph.structured import structured
 
 SIDE = 12
 
@@ -38,6 +41,18 @@ def test_orders_do_not_depend_on_how_often_the_clock_is_asked(
     assert sorted(order) == list(range(2 * SIDE))
     assert all(x < SIDE for x in order[:SIDE])
     assert len(parts) > 2 * len(whole)
+
+
+def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orders, "TRIES", 4)
+    monkeypatch.setattr(orders, "FEW", 4)
+    for instance in structured().values():
+        network, found = Model.all_of(Compact.of(instance))[0].network, []
+        for part in (10**6, *range(1, 30, 3)):
+            monkeypatch.setattr(orders, "PART", part)
+            found.append(narrow_order(network, 1, lambda: None).tolist())
+        assert found == found[:1] * len(found)
+        assert sorted(found[0]) == list(range(len(network.before)))
 
 
 def test_plans_count_what_they_look_at_and_end_when_told() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -53,7 +55,8 @@ def test_stages_of_the_best_partition_are_reached(block: int) -> None:
         rng = np.random.default_rng([seed, 7])
         objective = ("sum", "overlap", "forward+backward")[seed % 3]
         unlike = seed % 5 < 3  # speeds, memories and CPUs, in one order or in any
-        more = {"objective": objective, "contiguous": True, "accelerators": 3 - unlike}
+        more: dict[str, Any] = {"objective": objective, "contiguous": True}
+        more |= {"accelerators": 3 - unlike}
         more |= {"cpus": int(unlike)}
         instance = random_instance(rng, 4 + seed % 3 // 2, **more)
         if unsupported(instance):

@@ -17,6 +17,7 @@ from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from tests.heuristics.packing.oracle import KINDS, least_peak, planted, random_instance
+from tests.heuristics.packing.structured import structured
 from tests.packing_cases import random_packing
 
 CEILING = 40
@@ -109,6 +110,24 @@ def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             reached.append((outcome, search.reached))
     half = len(reached) // 2
     assert reached[:half] == reached[half:]
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_pauses_after_any_work_change_nothing(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for instance in structured().values():
+        for component in Packing(Blocks.of(instance)).components:
+            capacity = component.capacity(component.bound)
+            expected = None
+            for work in (beam.WORK, *range(2, 30, 3), 100, 1000):
+                monkeypatch.setattr(beam, "WORK", work)
+                search = beam.BeamSearch(component)
+                search.start(capacity, beam.FIRST[0], width)
+                while (outcome := search.run()) == state.RUNNING:
+                    pass
+                units = search.units.tolist() if outcome == state.FOUND else []
+                found = outcome, search.reached, units
+                expected = expected or found
+                assert found == expected, work
 
 
 def test_states_that_leave_the_cache_count_as_longer_steps(monkeypatch: pytest.MonkeyPatch) -> None:

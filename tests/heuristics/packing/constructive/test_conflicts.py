@@ -11,6 +11,7 @@ from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive import conflicts, conflicts_kernels
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.profile import Array
+from tests.heuristics.packing.structured import structured
 
 
 def going() -> bool:
@@ -101,7 +102,8 @@ def test_no_clique_is_heavier_than_the_heaviest(seed: int) -> None:
     instance = drawn(seed, n=9)
     assert instance.conflicts is not None
     graph = conflicts.rows(instance, going)
-    around, pair = conflicts.weigh(graph, going)
+    around, pair, two = conflicts.weigh(graph, going)
+    assert int(instance.size[two].sum()) == pair
     met = {frozenset(ends) for ends in instance.conflicts.tolist()}
     heaviest = {
         k: max(
@@ -122,7 +124,7 @@ def test_where_all_conflict_the_clique_is_everybody() -> None:
         np.arange(1, 13), conflicts=np.stack(np.triu_indices(12, 1), axis=1)
     )
     graph = conflicts.rows(instance, going)
-    around, _ = conflicts.weigh(graph, going)
+    around, *_ = conflicts.weigh(graph, going)
     weight, members = conflicts.heavy_clique(graph, around, going)
     assert (weight, len(members)) == (78, 12)
 
@@ -147,16 +149,37 @@ def test_an_odd_cycle_has_no_two_sides() -> None:
 def test_parts_of_the_work_make_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = drawn(1)
 
-    def made() -> list[list[int]]:
+    def made(instance: LmemPacking) -> list[list[int] | None]:
         graph = conflicts.rows(instance, going)
-        around, _ = conflicts.weigh(graph, going)
+        around, *_ = conflicts.weigh(graph, going)
         found = conflicts.first_fit(graph, np.arange(instance.n), going)
+        listed, sides = conflicts.listed_fit(instance, going), conflicts.sides(graph, going)
         assert found is not None
-        return [graph.other.tolist(), around.tolist(), found.tolist()]
+        assert listed is not None
+        parts = graph.other, around, found, listed
+        return [*(part.tolist() for part in parts), None if sides is None else sides.tolist()]
 
-    at_once = made()
-    monkeypatch.setattr(conflicts, "STEPS", 3)
-    assert made() == at_once
+    every = [one for one in structured().values() if not conflicts.unsupported(one)]
+    for one in (instance, *every):
+        monkeypatch.setattr(conflicts, "STEPS", 10**6)
+        at_once = made(one)
+        for steps in range(1, 12):
+            monkeypatch.setattr(conflicts, "STEPS", steps)
+            assert made(one) == at_once
+
+
+def test_cliques_grow_in_any_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for one in (drawn(3), *structured().values()):
+        if conflicts.unsupported(one):
+            continue
+        graph, found = conflicts.rows(one, going), []
+        around, *_ = conflicts.weigh(graph, going)
+        monkeypatch.setattr(conflicts, "CLIQUES", 10**6)
+        for steps in (10**6, *range(1, 12)):
+            monkeypatch.setattr(conflicts, "STEPS", steps)
+            weight, members = conflicts.heavy_clique(graph, around, going)
+            found.append((weight, members.tolist()))
+        assert found == found[:1] * len(found)
 
 
 def test_asks_several_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

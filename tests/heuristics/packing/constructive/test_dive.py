@@ -9,6 +9,7 @@ from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from tests.heuristics.packing.constructive.test_greedy import random_plain
+from tests.heuristics.packing.structured import structured
 
 
 def skyline(blocks: Blocks, order: Array) -> list[int]:
@@ -36,6 +37,20 @@ def test_dive_does_what_the_definition_says(name: str) -> None:
         assert offsets is not None
         assert instance.check(PackingSolution(offsets)) == ()
         assert offsets.tolist() == skyline(blocks, order)
+
+
+def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for instance in structured().values():
+        blocks = Blocks.of(instance)
+        if dive.unsupported(blocks):
+            continue
+        found = []
+        for steps in (dive.STEPS, *range(1, 8)):
+            monkeypatch.setattr(dive, "STEPS", steps)
+            offsets = dive.place(blocks, np.arange(blocks.b))
+            assert offsets is not None
+            found.append(offsets.tolist())
+        assert found == found[:1] * len(found)
 
 
 def test_dive_returns_none_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

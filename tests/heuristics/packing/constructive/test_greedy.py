@@ -11,6 +11,7 @@ from stagepack.heuristics.packing.constructive.rules import BEST, FIRST, RULES, 
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
+from tests.heuristics.packing.structured import structured
 from tests.packing_cases import FEATURES, random_packing
 
 PLAIN_RULES = [rule for rule in RULES.values() if rule.name != "bank-aware"]
@@ -96,6 +97,21 @@ def test_slabs_and_lists_do_what_the_definition_says(rule: str, tightest: bool) 
         offsets = greedy.place_in_order(ranged, order, policy=policy)
         assert offsets is not None
         assert offsets.tolist() == expected
+
+
+def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    instances = list(structured().values())
+    random = np.random.default_rng(4)
+    instances += [random_packing(random, features=[feature], n=9) for feature in FEATURES]
+    for instance in instances:
+        blocks = Blocks.of(instance)
+        for rule in PLAIN_RULES:
+            found = []
+            for budget in (greedy.STEP_BUDGET, *range(8), 20, 50):
+                monkeypatch.setattr(greedy, "STEP_BUDGET", budget)
+                offsets = greedy.place(blocks, rule)
+                found.append(None if offsets is None else offsets.tolist())
+            assert found == found[:1] * len(found)
 
 
 def test_ceiling_and_time_end_a_rule_without_an_answer() -> None:

@@ -8,6 +8,7 @@ from stagepack.instances.packing import Gap, LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from tests.heuristics.packing.constructive.test_greedy import random_plain
+from tests.heuristics.packing.structured import structured
 from tests.packing_cases import FEATURES, random_packing
 
 
@@ -66,6 +67,18 @@ def test_valleys_take_buffers_of_every_kind(features: tuple[str, ...]) -> None:
             broken = instance.check(PackingSolution.of(instance, whole))
             assert {violation.rule for violation in broken} <= {"capacity", "bank"}
     assert placed
+
+
+def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for instance in structured().values():
+        spans = valleys.Spans(Blocks.of(instance))
+        for key in valleys.KEYS:
+            found = []
+            for steps in (valleys.STEPS, *range(1, 8)):
+                monkeypatch.setattr(valleys, "STEPS", steps)
+                offsets = valleys.place(spans, valleys.classes_by(key, spans))
+                found.append(None if offsets is None else offsets.tolist())
+            assert found == found[:1] * len(found)
 
 
 def test_fine_classes_waste_less_than_powers_of_two() -> None:

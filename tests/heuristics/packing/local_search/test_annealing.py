@@ -5,9 +5,11 @@ import pytest
 
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.constructive.rules import RULES
+from stagepack.heuristics.packing.constructive.stack import pile
 from stagepack.heuristics.packing.local_search import annealing
 from stagepack.heuristics.packing.local_search.annealing_kernels import (
     ENERGY,
+    REORDERED,
     RETARGETED,
     TARGET,
     TRIALS,
@@ -17,6 +19,7 @@ from stagepack.heuristics.packing.local_search.annealing_kernels import (
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from tests.heuristics.packing.constructive.test_greedy import random_plain, stack_one_by_one
+from tests.heuristics.packing.structured import structured
 from tests.packing_cases import random_packing, tight
 
 
@@ -63,6 +66,31 @@ def test_marks_and_heap_place_alike(monkeypatch: pytest.MonkeyPatch, words: int)
         np.maximum(part, search.offsets[i] + blocks.size[i], out=part)
     excess = np.maximum(top - blocks.load.max(), 0)
     assert search.state[ENERGY] == excess.sum() + 3 * excess.max()
+
+
+@pytest.mark.parametrize("words", [1, 512])
+def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch, words: int) -> None:
+    """Where a search pauses after every move, it has made the same moves in the end."""
+    monkeypatch.setattr(annealing, "WORDS", words)
+    for instance in structured().values():
+        blocks = Blocks.of(instance)
+        if annealing.unsupported(blocks):
+            continue
+        free = blocks.fixed < 0
+        stacked = pile(blocks.size, blocks.alignment, int((blocks.fixed + blocks.size).max()))
+        assert stacked is not None
+        start = np.where(free, stacked, blocks.fixed)
+        states: list[tuple[int, list[int], int]] = []
+        for budget in (5_000, *range(1, 12)):
+            search = annealing._search(blocks, start, free, 1, 0)
+            search.state[:] = int(blocks.load.max()) - 1, REORDERED, 0
+            while search.state[TRIALS] < (states[0][0] if states else 1):
+                anneal(search, 1.0, budget)
+            states.append(
+                (int(search.state[TRIALS]), search.offsets.tolist(), int(search.random[0]))
+            )
+        assert states == states[:1] * len(states)
+        assert states[0][0] > 1
 
 
 def test_a_new_target_alone_moves_nothing_but_the_energy() -> None:

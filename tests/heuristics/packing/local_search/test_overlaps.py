@@ -14,6 +14,7 @@ from stagepack.instances import catalog
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
+from tests.heuristics.packing.structured import structured
 from tests.packing_cases import tight
 
 
@@ -62,6 +63,23 @@ def test_counts_and_list_stay_true() -> None:
     assert np.array_equal(count, search.clashes)
     assert sorted(listed) == np.flatnonzero(count).tolist()
     assert (search.weight > 1).any()
+
+
+def test_pauses_change_nothing() -> None:
+    for instance in structured().values():
+        blocks = Blocks.of(instance)
+        if overlaps.unsupported(blocks):
+            continue
+        ceiling, states = int(blocks.load.max()), []
+        for steps in (3_000, *range(1, 20)):
+            search = overlaps._search(blocks, 1, 0, lambda: True)
+            search.offsets[:], search.weight[:] = 0, 1.0
+            begin(search)
+            left = 3_000
+            while left > 0 and search.many[0] > 0:
+                left -= min(steps, left) - separate(ceiling, min(steps, left), search)
+            states.append((left, search.offsets.tolist(), search.weight.tolist()))
+        assert states == states[:1] * len(states)
 
 
 def test_packings_get_lower_and_repeat() -> None:

@@ -1,6 +1,6 @@
 """Beam search: places blocks along a narrow order and keeps the most promising partial partitions.
 
-A label is a partial partition as in :mod:`.frontier.sweeps`.  It is promising if much of the limit
+A label is a partial partition as in :mod:`.sweeps`.  It is promising if much of the limit
 on the loads remains, after the expected cost of its live nets.  For each width of the beam, in both
 directions, the limit is moved by bisection between the bound and the best partition.
 

@@ -1,0 +1,294 @@
+"""Proofs of graph partitions: why no assignment is better, or none fits.
+
+All figures become whole ticks.  Rules that are left out allow more partitions only: that devices
+have an order, or must all be used; that earlier stages keep more stashes; and where links are
+unlike, all count as the fastest.  For the objective `memory` the times are bytes.
+
+**work**: a block, the nodes of one colour, takes its time on whatever device holds it, and its
+bytes.  So some load is at least that of any block, and at least an equal share of all.
+
+**ideals**: stages are laid out from the last one to the first.  What the last stages hold together
+is an ideal: all that must not be before any of it is in it, too.  All ideals that can be had with
+loads below the limit are listed; if the set of all blocks is not among them, nothing is better than
+claimed.  An ideal that was had with no more devices of any kind need not be listed again: whatever
+follows it can follow there.  Those whose rest exceeds the limit times the devices left are passed
+over.  Blocks that must neither be before nor after one another share a stage, and count as one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from stagepack.evidence import Proof
+from stagepack.instances.graph.data import GraphData
+from stagepack.verify.rules import Claimed, Rules, UnprovedError
+
+FEW, MANY = 30_000, 2_000_000
+"""Stages up to which they are looked at where no evidence speaks of them, and where some does."""
+MOST = 2_000
+"""Blocks up to which ideals are looked at."""
+OBJECTIVES = ("sum", "overlap", "memory")
+
+
+class _Kind(NamedTuple):
+    """Devices that are alike: accelerators, which pay for traffic, or CPUs."""
+
+    pays: bool
+    speed: Fraction
+    room: float
+
+
+class _Net(NamedTuple):
+    """A tensor: the block of its producer and all that share it, as bits, and its ticks."""
+
+    producer: int
+    members: int
+    cost: int
+
+
+class _Form:
+    """Blocks of nodes that share a device, tensors between them, and kinds of devices, in ticks.
+
+    Parameters
+    ----------
+    instance, claimed
+    block : list of int
+        That of each node.
+    """
+
+    def __init__(self, instance: GraphData, claimed: Claimed, block: list[int]) -> None:
+        self.instance, self.block, self.n = instance, block, max(block) + 1
+        objective = instance.objective.value
+        if objective not in OBJECTIVES:
+            raise UnprovedError(f"the objective {objective} is not looked at")
+        self.added, self.by_memory = objective == "sum", objective == "memory"
+        # A stage of whatever place keeps one stash or more.
+        memory, stash = instance.memory.tolist(), instance.stash.tolist()
+        self.size = self._sums(map(sum, zip(memory, stash, strict=True)))
+        rooms: list[float] = [math.inf] * instance.accelerators
+        if instance.capacity is not None:
+            rooms = instance.capacity.tolist()
+        devices = [
+            _Kind(True, Fraction(str(speed)), room)
+            for speed, room in zip(instance.speeds.tolist(), rooms, strict=True)
+        ] + [_Kind(False, Fraction(1), math.inf)] * instance.cpus
+        self.kinds = list(dict.fromkeys(devices))
+        self.count = [devices.count(kind) for kind in self.kinds]
+        self.room = sum(kind.room for kind in devices)
+        times, costs = [self._times(kind) for kind in self.kinds], self._traffic()
+        figures = [figure for row in [*times, costs.values()] for figure in row]
+        scale = math.lcm(*{figure.denominator for figure in figures})
+        barred = [
+            {b for b, may in zip(block, mays.tolist(), strict=True) if not may}
+            for mays in (instance.cpu, instance.accelerator)
+        ]
+        self.time: list[list[int | None]] = [
+            [
+                None if b in barred[kind.pays] or self.size[b] > kind.room else int(figure * scale)
+                for b, figure in enumerate(row)
+            ]
+            for kind, row in zip(self.kinds, times, strict=True)
+        ]
+        self.nets = [(*key, int(cost * scale)) for key, cost in costs.items()]
+        self.limit = math.inf if claimed.bound is None else _least_ticks(claimed.bound, scale)
+        columns = zip(*self.time, strict=True)
+        self.least = [min((t for t in c if t is not None), default=math.inf) for c in columns]
+
+    def _sums(self, values: Iterable[Any]) -> list[Any]:
+        """Return the exact sum of each block."""
+        found: list[Any] = [0] * self.n
+        for b, value in zip(self.block, values, strict=True):
+            found[b] += value if isinstance(value, int) else Fraction(value)
+        return found
+
+    def _times(self, kind: _Kind) -> list[Fraction]:
+        if self.by_memory:
+            return [Fraction(size) for size in self.size]
+        column = self.instance.time if kind.pays else self.instance.cpu_time
+        return [Fraction(total) / kind.speed for total in self._sums(column.tolist())]
+
+    def _traffic(self) -> dict[tuple[int, frozenset[int]], Fraction]:
+        """Return the times of tensors by the block of their producer and those that read them."""
+        instance, found = self.instance, dict[tuple[int, frozenset[int]], Fraction]()
+        bandwidth: Any = instance.bandwidth
+        fastest = Fraction(str(bandwidth if instance.uniform else bandwidth.max().item()))
+        ends, readers = instance.consumer_ptr.tolist(), instance.consumers.tolist()
+        rows = zip(instance.producer.tolist(), instance.traffic.tolist(), strict=True)
+        for t, (node, amount) in enumerate(rows if not self.by_memory else ()):
+            others = frozenset(self.block[v] for v in readers[ends[t] : ends[t + 1]])
+            key = self.block[node], others - {self.block[node]}
+            if key[1]:
+                found[key] = found.get(key, Fraction(0)) + Fraction(amount) / fastest
+        return found
+
+    @property
+    def pairs(self) -> set[tuple[int, int]]:
+        """Blocks (u, v) of which the stage of u must not be after that of v."""
+        if not self.instance.contiguous:
+            return set()
+        ends = [[self.block[v] for v in pair] for pair in self.instance.precedence.tolist()]
+        return {(u, v) for u, v in ends if u != v}
+
+
+def _least_ticks(bound: Fraction, scale: int) -> int:
+    """Return the least ticks that, told as a float where they are not whole, are not below."""
+    if bound.denominator > 1 and Fraction(float(bound)) == bound:
+        middle = (bound + Fraction(math.nextafter(float(bound), -math.inf))) / 2
+        return math.floor(middle * scale) + 1
+    return math.ceil(bound * scale)
+
+
+def _numbered(names: list[Any]) -> list[int]:
+    """Return a number for each name, the same for the same."""
+    number: dict[Any, int] = {}
+    return [number.setdefault(name, len(number)) for name in names]
+
+
+def _coloured(instance: GraphData, claimed: Claimed) -> _Form:
+    """Return the form in which all nodes of a colour are a block."""
+    colours = enumerate(instance.colour.tolist())
+    return _Form(instance, claimed, _numbered([(c, -1 if c >= 0 else v) for v, c in colours]))
+
+
+def work(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+    """Show that all devices together cannot hold all blocks, or no device one of them."""
+    form = _coloured(instance, claimed)
+    crowded = not instance.empty_devices and instance.devices > form.n
+    if crowded or sum(form.size) > form.room or math.inf in form.least:
+        return
+    if max(*form.least, -(-sum(form.least) // instance.devices)) < form.limit:
+        raise UnprovedError("devices may hold their share of the work")
+
+
+# ---------------------------------------------------------------------- all ideals
+
+
+class _Ideals:
+    """The sets of blocks that the last stages may hold, as bits."""
+
+    def __init__(self, form: _Form, claimed: Claimed, most: int) -> None:
+        self._form, self._claimed, self._most, self._steps = form, claimed, most, 0
+        self._each = 1 << min(12, form.n.bit_length() // 2)  # a set is looked at bit by bit
+        self._needs = [0] * form.n
+        for u, v in form.pairs:
+            self._needs[u] |= 1 << v
+        self._of = [list[_Net]() for _ in range(form.n)]
+        for producer, readers, cost in form.nets:
+            net = _Net(1 << producer, sum(1 << b for b in {producer, *readers}), cost)
+            for b in {producer, *readers}:
+                self._of[b].append(net)
+        self._known: dict[int, tuple[list[int], float]] = {}
+
+    def refute(self) -> None:
+        """Raise an error if some partition is better."""
+        form, every = self._form, (1 << self._form.n) - 1
+        start = (0,) * len(form.kinds)
+        # How many devices of each kind the last stages took, for each ideal.
+        listed: dict[int, list[tuple[int, ...]]] = {0: [start]}
+        layer = [(0, start)]
+        for left in reversed(range(form.instance.devices)):
+            then = []
+            for ideal, used in layer:
+                for c, count in enumerate(form.count):
+                    if used[c] == count:
+                        continue
+                    now = (*used[:c], used[c] + 1, *used[c + 1 :])
+                    for more in self._stages(ideal, c):
+                        if more == every:
+                            raise UnprovedError("some partition is better")
+                        others = listed.setdefault(more, [])
+                        if any(all(map(int.__le__, o, now)) for o in others):
+                            continue
+                        others.append(now)
+                        if self._seen(more)[1] < left * form.limit:
+                            then.append((more, now))
+            layer = then
+
+    def _stages(self, ideal: int, c: int) -> Iterator[int]:
+        """Yield what is held with one more stage on a device of a kind."""
+        form, kind, row = self._form, self._form.kinds[c], self._form.time[c]
+        stack = [(ideal, b, 0, 0, 0, 0) for b in self._seen(ideal)[0]]
+        seen = set()
+        while stack:
+            held, b, time, size, sent, received = stack.pop()
+            more, taken = held | 1 << b, row[b]
+            if more in seen or taken is None:
+                continue
+            seen.add(more)
+            self._steps += 1
+            self._claimed.step(self._steps * self._each)
+            if self._steps > self._most:
+                raise UnprovedError("there are too many ideals")
+            time, size = time + taken, size + form.size[b]
+            if time >= form.limit or size > kind.room:
+                continue
+            for net in self._of[b] if kind.pays else ():
+                was, now = _crossing(net, held & ~ideal), _crossing(net, more & ~ideal)
+                sent, received = sent + now[0] - was[0], received + now[1] - was[1]
+            load = time + sent + received if form.added else max(time, sent, received)
+            if load < form.limit:
+                yield more
+            stack += [(more, o, time, size, sent, received) for o in self._seen(more)[0]]
+
+    def _seen(self, held: int) -> tuple[list[int], float]:
+        """Return which blocks may follow a set next, and the least time of all outside it."""
+        if held not in self._known:
+            needs = enumerate(self._needs)
+            rest = [(b, need) for b, need in needs if not held >> b & 1]
+            ready = [b for b, need in rest if not need & ~held]
+            self._known[held] = ready, sum(self._form.least[b] for b, _ in rest)
+        return self._known[held]
+
+
+def _crossing(net: _Net, stage: int) -> tuple[int, int]:
+    """Return for how long a stage sends a tensor, and receives it."""
+    if not net.members & stage or not net.members & ~stage:
+        return 0, 0
+    return (net.cost, 0) if net.producer & stage else (0, net.cost)
+
+
+def _reached(n: int, pairs: list[tuple[int, int]], claimed: Claimed) -> list[int]:
+    """Return for each of n blocks those that it leads to, itself included, as bits."""
+    found, steps, grown = [1 << b for b in range(n)], 0, True
+    while grown:
+        grown = False
+        for u, v in pairs:
+            claimed.step(steps := steps + 1)
+            grown |= bool(found[v] & ~found[u])
+            found[u] |= found[v]
+    return found
+
+
+def ideals(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+    """Show by all ideals that no partition is better, or that there is none."""
+    _refute(instance, claimed, MANY)
+
+
+def few_ideals(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+    """Do the same where there are few."""
+    _refute(instance, claimed, FEW)
+
+
+def _refute(instance: GraphData, claimed: Claimed, most: int) -> None:
+    form = _coloured(instance, claimed)
+    if form.n > MOST:
+        raise UnprovedError("there are too many nodes")
+    after = _reached(form.n, sorted(form.pairs, reverse=True), claimed)
+    before = _reached(form.n, sorted((v, u) for u, v in form.pairs), claimed)
+    circle = [a & b for a, b in zip(after, before, strict=True)]
+    form = _Form(instance, claimed, _numbered([circle[b] for b in form.block]))
+    if math.inf not in form.least:
+        _Ideals(form, claimed, most).refute()
+
+
+RULES: Rules = {
+    "work": (Proof.WITNESS, work),
+    "ideals": (Proof.LOG, ideals),
+    "few-ideals": (Proof.LOG, few_ideals),
+}
+
+UNAIDED = ("work", "few-ideals")
+"""Rules that need no evidence, in the order in which they are tried."""

@@ -1,0 +1,167 @@
+"""Proofs of packings: why no placement is lower, or none fits.
+
+Each rule shows that every placement reaches some address.  That is what the peak is at least, and
+so every objective of which the peak is a part; and where that address is beyond the capacity, or
+the last bank, nothing fits.  What a rule does not look at only asks for more of a placement.
+
+load    What is held at one moment lies apart in the memory, so that some of it ends no lower than
+        all of it together.  Of those that may overlap only the heaviest counts.  Where all that
+        counts begins at multiples of a step, each but the highest takes a multiple of it.  Reserved
+        ranges below that end come on top.
+clique  The same of buffers any two of which conflict.
+place   A buffer lies no lower than the first address that its own rules allow; where there is none,
+        nothing fits.
+floor   Each access costs what the cheapest memory asks for, and no objective is negative.
+misfit  A search, see :mod:`.packing_misfit`.
+
+In several memories, what is apart takes no more than all of them have, wherever it lies; no address
+says anything else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from itertools import accumulate
+from typing import Any
+
+from stagepack.evidence import Proof
+from stagepack.instances.packing.data import PackingData
+from stagepack.instances.packing.words import Objective
+from stagepack.verify.packing_misfit import misfit, turns_of
+from stagepack.verify.rules import Claimed, Rules, UnprovedError
+
+Evidence = Mapping[str, Any]
+Window = tuple[int, int]
+"""Bytes [low, high) of a buffer, above its offset."""
+
+PART = 2**14
+"""Conflicts that are looked at together."""
+
+
+def _require(instance: PackingData, claimed: Claimed, least: float, what: str) -> None:
+    """Require that an address which is reached shows the claim."""
+    if claimed.bound is not None:
+        goal = math.ceil(claimed.bound)
+        if instance.objective in (Objective.MOVES, Objective.SPILL):
+            raise UnprovedError(f"no address says anything of {instance.objective}")
+    else:
+        limits = [memory.capacity for memory in instance.memories] or [instance.ceiling]
+        if None in limits:
+            raise UnprovedError("no capacity is too small")
+        goal = sum(limit for limit in limits if limit is not None) + 1
+    if least < goal:
+        raise UnprovedError(f"{what} needs {least:,}, not {goal:,}")
+
+
+def _load(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None:
+    moment = evidence["moment"] if "moment" in evidence else _heaviest(instance, claimed)
+    turns, held = turns_of(instance, moment), {}
+    lives = zip(instance.size.tolist(), instance.start.tolist(), instance.end.tolist(), strict=True)
+    for i, (nbytes, start, end) in enumerate(lives):
+        claimed.step(i)
+        if any(start <= now < end for now in turns):
+            held[i] = 0, nbytes
+    for gap in instance.gaps:  # within one lifetime, which is a period at most
+        if any(gap.start <= now < gap.end for now in turns):
+            held[gap.buffer] = gap.low, gap.high
+    _require(instance, claimed, _together(instance, held), f"moment {moment}")
+
+
+def _heaviest(instance: PackingData, claimed: Claimed) -> int:
+    """Return a moment at which much is held; any would do."""
+    changes: Counter[int] = Counter()
+    for column, sign in ((instance.start, 1), (instance.end, -1)):
+        rows = zip(column.tolist(), instance.size.tolist(), strict=True)
+        for number, (moment, nbytes) in enumerate(rows):
+            claimed.step(number)
+            changes[moment] += sign * nbytes
+    for gap in instance.gaps:
+        less = int(instance.size[gap.buffer]) - (gap.high - gap.low)
+        changes[gap.start] -= less
+        changes[gap.end] += less
+    moments = sorted(changes)
+    loads = list(accumulate(changes[moment] for moment in moments))
+    return moments[loads.index(max(loads))]
+
+
+def _clique(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None:
+    if instance.conflicts is None:
+        raise UnprovedError("there are no conflicts")
+    members, met = set(evidence["members"]), set()
+    if not members <= set(range(instance.n)):
+        raise UnprovedError("a member is no buffer")
+    for begin in range(0, len(instance.conflicts), PART):
+        claimed.step(0)
+        for i, j in instance.conflicts[begin : begin + PART].tolist():
+            if i in members and j in members:
+                met.add((min(i, j), max(i, j)))
+    if 2 * len(met) < len(members) * (len(members) - 1):
+        raise UnprovedError("two of the members do not conflict")
+    held = {i: (0, int(instance.size[i])) for i in members}
+    _require(instance, claimed, _together(instance, held), "the clique")
+
+
+def _together(instance: PackingData, held: dict[int, Window]) -> int:
+    """Return the address that must be reached where buffers hold bytes at once."""
+    weight = {i: high - low for i, (low, high) in held.items() if low < high}
+    for group in (*instance.colocated, *instance.in_place):
+        alive = [i for i in group if i in weight]
+        for i in sorted(alive, key=lambda i: (weight[i], i))[:-1]:
+            del weight[i]
+    total = sum(weight.values())
+    if instance.memories:
+        return total
+    beyond = total
+    for low, high in instance.reserved:  # ascending and apart
+        beyond += high - low if low < beyond else 0
+    step = math.gcd(*(math.gcd(int(instance.alignment[i]), held[i][0]) for i in weight)) or 1
+    loose = [-nbytes % step for nbytes in weight.values()]
+    return max(beyond, total + sum(loose) - max(loose, default=0))
+
+
+def _place(instance: PackingData, _: Evidence, claimed: Claimed) -> None:
+    allowed: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
+    for item in instance.allowed:
+        allowed[item.buffer].append((item.low, item.high))
+    columns = instance.size.tolist(), instance.alignment.tolist(), instance.fixed.tolist()
+    highest: float = 0
+    for i, (size, align, fixed) in enumerate(zip(*columns, strict=True)):
+        claimed.step(i)
+        lowest = math.inf
+        for low, high in allowed.get(i) or [(0, math.inf)]:
+            at = max(low, fixed)
+            at += -at % align
+            for number, (begin, end) in enumerate(instance.reserved):
+                claimed.step(number)
+                if begin < at + size and at < end:
+                    at = end + -end % align
+            if at + size <= high and fixed in (-1, at):
+                lowest = min(lowest, at)
+        highest = max(highest, lowest + size)
+    if highest == math.inf:
+        return  # some buffer has no place at all
+    if instance.memories:
+        raise UnprovedError("no address is too high for all memories")
+    _require(instance, claimed, highest, "a place of its own")
+
+
+def _floor(instance: PackingData, _: Evidence, claimed: Claimed) -> None:
+    least = 0
+    if instance.objective is Objective.SPILL:
+        least = sum(instance.accesses.tolist()) * min(memory.cost for memory in instance.memories)
+    if claimed.bound is None or claimed.bound > least:
+        raise UnprovedError(f"any placement may cost {least:,}")
+
+
+RULES: Rules = {
+    "load": (Proof.WITNESS, _load),
+    "clique": (Proof.WITNESS, _clique),
+    "place": (Proof.WITNESS, _place),
+    "floor": (Proof.WITNESS, _floor),
+    "misfit": (Proof.LOG, misfit),
+}
+
+UNAIDED: tuple[str, ...] = ("floor", "place", "load")
+"""Rules that need no evidence, in the order in which they are tried."""

@@ -1,0 +1,306 @@
+"""Proofs of schedules: why none is shorter, or none fits.
+
+Stage s takes f, b, w cycles for F, B and W; c is the lag of an edge, none within a device.  A value
+counts from A to Z and adds what comes after the last end of a device, its optimizer.  For the
+makespan A and Z are the begin and the end of the schedule, for the span of a device its first start
+and its last end.
+
+**machine**: whatever an operation waits for, directly or not, ends before it; of the ways that lead
+to it from A, none is longer than its head, and of those from its end to Z none than its tail.  The
+first of some rows of a device starts at or after the least of their heads, the last ends at least
+the least of their tails before Z, and between these the device does them all, one at a time.  For
+spans a way begins, and ends, with an operation of the device.
+
+**ramps**: where every stage has a device to itself, see :func:`ramps`.
+
+**memory**: when an operation of the last microbatch of a stage runs, all earlier ones of the stage
+have run this kind, and hold at least the least they can from then on; so do other stages.
+
+**orders**: all ways to start one operation after the other are followed, each as early as what it
+waits for and its device allow; starts any later help nothing, for memory depends on the order of a
+device alone.  What is still to come depends on how many operations of each row have started, when
+devices are free, and when results are there: of two states of equal numbers the one that is nowhere
+earlier is left out, and so is one whose rest takes too long.  Without a value to show, times do not
+matter and all count as 0.
+"""
+
+from __future__ import annotations
+
+import graphlib
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stagepack.evidence import Proof
+from stagepack.instances.schedule.data import ScheduleData
+from stagepack.verify.rules import Claimed, Rules, UnprovedError
+
+PAIRS, FEW = 50_000, 400_000
+"""Rows times devices up to which spans are looked at, and moments at which orders are given up: in
+some tenths of a second."""
+
+Row = tuple[int, int]
+"""Stage and kind, 0 (F), 1 (B), 2 (W): its operations of all microbatches, one after the other."""
+Arcs = dict[Row, list[tuple[Row, int]]]
+"""Rows that wait for a row, microbatch by microbatch, and how long after its end."""
+Ints = Sequence[int]
+Hops = Sequence[Sequence[tuple[int, int]]]
+Moments = tuple[tuple[int, ...], ...]
+
+
+class _Rows:
+    """Stages and rows of an instance, and what they wait for."""
+
+    def __init__(self, instance: ScheduleData) -> None:
+        self.p, self.d = instance.p, instance.d
+        self.kinds = 1 + (instance.backward is not None) + (instance.weight is not None)
+        self.device, self.m = instance.devices.tolist(), instance.microbatches.tolist()
+        times = (instance.forward, instance.backward, instance.weight)
+        bytes_ = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
+        self.duration = [column.tolist() for column in times if column is not None]
+        self.delta = [column.tolist() for column in bytes_[: self.kinds]]
+        self.limit = [math.inf] * self.d if instance.limit is None else instance.limit.tolist()
+        optimizer = instance.optimizer.tolist()
+        if instance.objective.value not in ("makespan", "span"):
+            raise UnprovedError(f"the objective {instance.objective.value} is unknown")
+        self.spans = instance.objective.value == "span"
+        alone = self.spans or instance.post_validation
+        self.after = optimizer if alone else [max(optimizer)] * self.d
+        self.edges = [
+            (a, b, 0 if self.device[a] == self.device[b] else lag)
+            for (a, b), lag in zip(instance.edges, instance.latency.tolist(), strict=True)
+        ]
+        rows = list(itertools.product(range(self.p), range(self.kinds)))
+        arcs = [((s, k), (s, k + 1), 0) for s, k in rows if k + 1 < self.kinds]
+        arcs += [((a, 0), (b, 0), lag) for a, b, lag in self.edges]
+        arcs += [((b, 1), (a, 1), lag) for a, b, lag in self.edges if self.kinds > 1]
+        self.then, self.before = (Arcs((row, []) for row in rows) for _ in range(2))
+        for row, then, lag in arcs:
+            self.then[row].append((then, lag))
+            self.before[then].append((row, lag))
+        needs = {row: [other for other, _ in self.before[row]] for row in rows}
+        self.order = list(graphlib.TopologicalSorter(needs).static_order())
+        self.work = {(s, k): self.m[s] * self.duration[k][s] for s, k in rows}
+        self.busy = [0] * self.d
+        for (s, _), time in self.work.items():
+            self.busy[self.device[s]] += time
+
+    def ways(self, begin: dict[Row, float], backward: bool = False) -> dict[Row, float]:
+        """Return the longest way to each row, from those where they begin; -inf: there is none.
+
+        `backward`: the way from its last end to where they end, the same with time backward.
+        """
+        arcs, order = (self.before, self.order[::-1]) if backward else (self.then, self.order)
+        found = dict(begin)
+        for row in order:
+            for then, lag in arcs[row]:
+                end = found[row] + self.duration[row[1]][row[0]] + lag
+                found[then] = max(found[then], end)
+        return found
+
+
+# ---------------------------------------------------------------------- one machine
+
+
+def machine(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+    """Show that some device cannot do all it must between heads and tails."""
+    rows = _Rows(instance)
+    if claimed.bound is None:
+        raise UnprovedError("is about values")
+    if max(map(int.__add__, rows.busy, rows.after)) >= claimed.bound:
+        return
+    if rows.spans and len(rows.order) * rows.d > PAIRS:
+        raise UnprovedError("there are too many devices")
+    for d in range(rows.d) if rows.spans else [-1]:
+        begin = {row: 0 if d in (-1, rows.device[row[0]]) else -math.inf for row in rows.order}
+        end = {row: x + rows.after[rows.device[row[0]]] for row, x in begin.items()}
+        head, tail = rows.ways(begin), rows.ways(end, backward=True)
+        jobs = [row for row in rows.order if head[row] > -math.inf < tail[row]]
+        for side in (head, tail):
+            work, other = [0] * rows.d, [math.inf] * rows.d
+            for row in sorted(jobs, key=side.__getitem__, reverse=True):
+                e = rows.device[row[0]]
+                work[e] += rows.work[row]
+                other[e] = min(other[e], head[row] + tail[row] - side[row])
+                if side[row] + work[e] + other[e] >= claimed.bound:
+                    return
+    raise UnprovedError("every device has the time for its operations")
+
+
+# ---------------------------------------------------------------------- ramps
+
+
+def ramps(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+    """Show that a value below the claimed one leaves too little time for the ramps.
+
+    All work of stage s lies between A and Z; the rest of that time is idle: its budget.  Let S be
+    its first start, T the start of its first B, V the end of its last B.
+
+    In [A, T] the device runs whole F's only, as many as memory holds before a B, and is idle at
+    least until one can reach it.  For an edge (s, t) S_t >= S_s + f_s + c and T_s >= T_t + b_t + c.
+    In [V, Z] it runs whole W's only, as many as memory holds for after the last B, and V_s >= V_t +
+    b_s + c.  For spans let Z be S and the value, less what comes after.
+
+    Both lengths are followed along the edges, and the idle times of both must fit in the budget.
+    """
+    rows = _Rows(instance)
+    if claimed.bound is None or rows.kinds == 1 or len({*rows.device}) < rows.p:
+        raise UnprovedError("is about values, where stages with B's have a device each")
+    value, (f, b) = math.ceil(claimed.bound) - 1, rows.duration[:2]
+    w = rows.duration[2] if rows.kinds > 2 else [0] * rows.p
+    after = [rows.after[d] for d in rows.device]
+    budget = [value - a - rows.busy[d] for a, d in zip(after, rows.device, strict=True)]
+    head = rows.ways(dict.fromkeys(rows.order, 0))
+    entry = [0 if rows.spans else int(head[s, 0]) for s in range(rows.p)]
+    up, down = ([list[tuple[int, int]]() for _ in range(rows.p)] for _ in range(2))
+    for s, t, c in rows.edges:
+        later = f[s] + c if rows.spans else 0  # from S_s to S_t
+        up[t].append((s, b[t] + c + later))
+        down[s].append((t, b[s] + c + later + after[s] - after[t]))
+    order = [s for s, k in rows.order if k == 0]
+    ahead, behind = zip(*(_held(rows, s) for s in range(rows.p)), strict=True)
+    least = [e + x for e, x in zip(entry, f, strict=True)]
+    first = _idle(order[::-1], up, least, f, ahead, entry, budget)
+    last = _idle(order, down, w[:], w, behind, [0] * rows.p, budget)
+    if all(x + y <= z for x, y, z in zip(first, last, budget, strict=True)):
+        raise UnprovedError("the ramps leave every stage the time for its operations")
+
+
+def _held(rows: _Rows, s: int) -> tuple[int, int]:
+    """Return how many F's memory holds before the first B, and W's for after the last one."""
+    m, (taken, given, rest) = rows.m[s], (*(column[s] for column in rows.delta), 0)[:3]
+    room, ahead, behind = rows.limit[rows.device[s]] - max(given, 0), rows.m[s], rows.m[s]
+    if taken > 0 and room < math.inf:
+        ahead = max(0, min(m, int(room) // taken))
+    if rest < 0 and room < math.inf:
+        # The last B runs while all others wait for W, or have run it.
+        behind = max(0, min(m, (int(room) + given - m * (taken + given + rest)) // -rest))
+    return ahead, behind
+
+
+def _idle(
+    order: Ints, arcs: Hops, least: list[int], each: Ints, most: Ints, head: Ints, budget: Ints
+) -> list[float]:
+    """Return idle cycles of ramps of k <= most times `each` and head <= idle <= budget."""
+    found = [0.0] * len(order)
+    for s in order:
+        count = min(most[s], max(0, least[s] - head[s]) // each[s]) if each[s] else most[s]
+        length = max(least[s], count * each[s] + head[s])
+        if length - count * each[s] > budget[s]:  # it takes one more, and no idle time beside
+            if count == most[s] or head[s] > budget[s]:
+                return [math.inf] * len(order)
+            length = head[s] + (count + 1) * each[s]
+        found[s] = max(head[s], least[s] - most[s] * each[s])
+        for t, hop in arcs[s]:
+            least[t] = max(least[t], length + hop)
+    return found
+
+
+# ---------------------------------------------------------------------- memory
+
+
+def memory(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+    """Show that some operation of the last microbatch of its stage needs too much memory."""
+    rows = _Rows(instance)
+    room = list(rows.limit)
+    # Of a microbatch, before its first operation and after each.
+    held = [[0, *itertools.accumulate(d[s] for d in rows.delta)] for s in range(rows.p)]
+    for d, m, part in zip(rows.device, rows.m, held, strict=True):
+        room[d] -= m * min(part)
+    for d, m, part in zip(rows.device, rows.m, held, strict=True):
+        for k in range(rows.kinds):
+            need = max(part[k : k + 2]) + (m - 1) * min(part[k + 1 :])
+            if need - m * min(part) > room[d]:
+                return
+    raise UnprovedError("every device has the memory for its operations one by one")
+
+
+# ---------------------------------------------------------------------- all orders
+
+
+class _Orders:
+    """States of schedules that are built by one start after the other.
+
+    A state is how many operations of each row have started.  What is known of it beside are
+    moments: from when each device is free and, of each arc between rows, from when what operations
+    that have not started wait for is there.
+    """
+
+    def __init__(self, rows: _Rows, until: float) -> None:
+        self._rows, self._until, timed = rows, until, until < math.inf
+        number = {row: r for r, row in enumerate(rows.order)}
+        self._device = [rows.device[s] for s, _ in number]
+        self.count = [rows.m[s] for s, _ in number]
+        self._time = [rows.duration[k][s] * timed for s, k in number]
+        self._delta = [rows.delta[k][s] for s, k in number]
+        self.arcs = [(number[x], number[y], c * timed) for x in number for y, c in rows.then[x]]
+        end = {row: rows.after[rows.device[row[0]]] for row in number}
+        self._tail = list(map(rows.ways(end, backward=True).get, number))
+
+    def ready(self, state: tuple[int, ...]) -> list[int]:
+        """Return rows whose next operation has what it waits for, and memory."""
+        room = list(self._rows.limit)
+        for d, done, delta in zip(self._device, state, self._delta, strict=True):
+            room[d] -= done * delta
+        waiting = {y for x, y, _ in self.arcs if state[x] == state[y]}
+        return [
+            r
+            for r, (done, delta, d) in enumerate(zip(state, self._delta, self._device, strict=True))
+            if r not in waiting and done < self.count[r] and delta <= max(0, room[d])
+        ]
+
+    def then(self, state: tuple[int, ...], r: int, known: Moments) -> Moments | None:
+        """Return what is known when the next of a row has started; None: the rest is too long."""
+        (free, *there), d = known, self._device[r]
+        begin = [free[d], *(t[0] for t, (_, y, _) in zip(there, self.arcs, strict=True) if y == r)]
+        end = max(begin) + self._time[r]
+        left = [(m - done) * t for m, done, t in zip(self.count, state, self._time, strict=True)]
+        here = sum(x for x, e in zip(left, self._device, strict=True) if e == d)
+        rest = max(left[r] + self._tail[r], here + self._rows.after[d]) - self._time[r]
+        if end + rest > self._until:
+            return None
+        for a, (x, y, c) in enumerate(self.arcs):
+            there[a] = (there[a][1:] if y == r else there[a]) + ((end + c,) if x == r else ())
+        return ((*free[:d], end, *free[d + 1 :]), *there)
+
+
+def _before(one: Moments, other: Moments) -> bool:
+    """Whether no moment is later than another one."""
+    return all(all(map(int.__le__, x, y)) for x, y in zip(one, other, strict=True))
+
+
+def orders(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+    """Show by all orders that no makespan is less, or that no order keeps within the memory."""
+    rows, steps = _Rows(instance), 0
+    if rows.spans and claimed.bound is not None:
+        raise UnprovedError("is about the makespan, where starts any later help nothing")
+    build = _Orders(rows, math.inf if claimed.bound is None else math.ceil(claimed.bound) - 1)
+    start: Moments = ((0,) * rows.d, *((),) * len(build.arcs))
+    layer = {(0,) * len(build.count): [start]}
+    for _ in range(sum(build.count)):
+        then = dict[tuple[int, ...], list[Moments]]()
+        for state, many in layer.items():
+            for r, known in itertools.product(build.ready(state), many):
+                others = then.setdefault((*state[:r], state[r] + 1, *state[r + 1 :]), [])
+                steps += len(start) * (1 + len(others))
+                claimed.step(0)
+                if steps > FEW:
+                    raise UnprovedError("there are too many orders")
+                more = build.then(state, r, known)
+                if more and not any(_before(o, more) for o in others):
+                    others[:] = [o for o in others if not _before(more, o)] + [more]
+        layer = then
+    if any(layer.values()):
+        raise UnprovedError("some schedule is shorter, or fits")
+
+
+RULES: Rules = {
+    "machine": (Proof.WITNESS, machine),
+    "ramps": (Proof.WITNESS, ramps),
+    "memory": (Proof.WITNESS, memory),
+    "orders": (Proof.LOG, orders),
+}
+
+UNAIDED = tuple(RULES)
+"""None needs evidence; in the order in which they are tried."""
