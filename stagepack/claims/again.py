@@ -1,9 +1,10 @@
 """Solves an instance again, to judge what nothing in a result lets others verify.
 
-A better solution shows a claim to be false, whoever finds it.  What confirms a claim must share no
-code with what made it: an engine for what a search of ours says, a search for what an engine says.
-They have only the reading of the instance in common; a problem whose methods share more says what
-(``shared`` of its folder in ``methods``), and then nothing is confirmed.
+A better solution shows a claim to be false, whoever finds it.  Evidence of the new result may show
+the claim.  Otherwise, what confirms it must share no code with what made it: an engine for what a
+search of ours says, a search for what an engine says.  These have the normal form of the instance
+in common; a problem whose methods share more says what (``shared`` of its folder in ``methods``),
+and then nothing is confirmed.
 """
 
 from __future__ import annotations
@@ -12,33 +13,54 @@ from collections.abc import Iterator
 
 from stagepack import kinds
 from stagepack.claims.rules import Again, Case
-from stagepack.contracts import Solution
+from stagepack.contracts import JsonObject, Number, Solution
 from stagepack.evidence import Proof
-from stagepack.result import Result
+from stagepack.result import Result, Status, Termination
+from stagepack.verify import verify
 
-OTHER = {Proof.SEARCH: Proof.ENGINE, Proof.ENGINE: Proof.SEARCH}
-"""Who confirms what."""
+ENDLESS = (Proof.SEARCH, Proof.ENGINE)
+"""Kinds of proof of which nothing is left to verify."""
 
 
-def solved_again(case: Case, time_limit: float | None) -> tuple[Again, ...]:
+def solved_again(case: Case, bound: Number | None, time_limit: float | None) -> tuple[Again, ...]:
     """Solve from the solution in hand, as far as it is valid: by other code, then by the best.
 
-    Each gets half of the time.
+    Each gets half of the time, and so does verifying what it shows.
+
+    Parameters
+    ----------
+    case : Case
+    bound : int or float or None
+        What is claimed; None: that nothing is feasible.
+    time_limit : float, optional
     """
     found: list[Again] = []
-    said = case.document.get("proof")
+    makers = _makers(case.document)
     shared = getattr(kinds.part(case.instance.kind, "methods"), "shared", lambda _: "")
     common = shared(case.instance)
     half = None if time_limit is None else time_limit / 2
-    for method in _others(case, said):
+
+    def solved(method: str) -> Again:
         result = _solved(case, method, half)
-        if result.status != "UNKNOWN" or result.bound is not None:
-            independent = not common and said in OTHER and result.proof is OTHER[Proof(said)]
-            found.append(Again(result, "" if independent else common or f"{method} rests on more"))
+        apart = result.proof in ENDLESS and result.proof not in makers
+        shares = common or ("" if apart else f"what {method} proves may rest on the same code")
+        return Again(result, shares, _how(case, bound, result, half))
+
+    for method in _others(case, makers):
+        again = solved(method)
+        if again.result.status is not Status.UNKNOWN or again.result.bound is not None:
+            found.append(again)
             break
-    if not any(one.result.termination == "PROVED" for one in found):
-        found.append(Again(_solved(case, "auto", half), common or "it is auto"))
+    if not any(one.result.termination is Termination.PROVED for one in found):
+        found.append(solved("auto"))
     return tuple(found)
+
+
+def _makers(document: JsonObject) -> set[Proof]:
+    """Return what may have made a claim: a search of ours, an engine, or both."""
+    said = document.get("proof")
+    makers = {Proof(str(said))} if said in ENDLESS else set(ENDLESS)
+    return makers | {Proof.ENGINE} if document.get("engine") else makers
 
 
 def _solved(case: Case, method: str, time_limit: float | None) -> Result[Solution]:
@@ -49,14 +71,19 @@ def _solved(case: Case, method: str, time_limit: float | None) -> Result[Solutio
     return result
 
 
-def _others(case: Case, said: object) -> Iterator[str]:
+def _how(
+    case: Case, bound: Number | None, result: Result[Solution], time_limit: float | None
+) -> str:
+    """Return which evidence of a result shows a claim; "" for none."""
+    found = verify(case.instance, bound, result.proof, result.evidence, time_limit=time_limit)
+    return found.how if found.shown else ""
+
+
+def _others(case: Case, makers: set[Proof]) -> Iterator[str]:
     """Yield exact methods that can solve an instance as those of the claim do not."""
     from stagepack.solve import methods
 
-    if said not in tuple(OTHER):
-        return
     for method in methods(case.instance):
-        if method.exact and method.available and method.name != "auto":
-            runs_on_engine = bool(method.engines)
-            if runs_on_engine == (OTHER[Proof(str(said))] is Proof.ENGINE):
-                yield method.name
+        by = Proof.ENGINE if method.engines else Proof.SEARCH
+        if method.exact and method.available and method.name != "auto" and by not in makers:
+            yield method.name

@@ -11,7 +11,7 @@ import msgspec
 from stagepack.claims.again import solved_again
 from stagepack.claims.claim import ResultCheck, is_number
 from stagepack.claims.rules import Case, claims, difference
-from stagepack.contracts import Instance, JsonObject, Solution
+from stagepack.contracts import Instance, JsonObject, Number, Solution
 from stagepack.errors import InputError
 from stagepack.files import finite
 from stagepack.instances.answer import require_instance
@@ -79,7 +79,7 @@ def check_result(
             )
     case.finding = _verified(case, time_limit)
     if prove and (case.finding is None or not case.finding.shown):
-        case.again = solved_again(case, time_limit)
+        case.again = solved_again(case, _claimed(document), time_limit)
     return ResultCheck(
         instance=instance.name,
         solution=case.solution,
@@ -174,5 +174,12 @@ def _verified(case: Case, time_limit: float | None) -> Finding | None:
     if not infeasible and not is_number(bound):
         return None
     given = evidence if isinstance(evidence, Mapping) else {}
-    least = None if infeasible or not is_number(bound) else bound
+    least = _claimed(case.document)
     return verify(case.instance, least, str(proof), given, time_limit=time_limit)
+
+
+def _claimed(document: JsonObject) -> Number | None:
+    """Return the bound of a document; None where it says that nothing is feasible."""
+    bound = document.get("bound")
+    infeasible = document.get("status") == Status.INFEASIBLE
+    return None if infeasible or not is_number(bound) else bound

@@ -75,11 +75,14 @@ class Again:
     result : Result
     shares : str
         Which code its method shares with what made the claim, so that it cannot confirm it; "" for
-        none.
+        none but the normal form of the instance.
+    how : str
+        Which evidence of it shows the claim; "" for none.
     """
 
     result: Result[Solution]
     shares: str
+    how: str
 
     def proves(self, bound: Number | None, tolerance: float) -> bool:
         """Whether it has come to a bound, too; None: to there being no solution."""
@@ -217,6 +220,8 @@ def _shown(case: Case, bound: Number | None) -> Judgement:
     why = UNPROVED if case.finding is None else case.finding.detail
     for again in case.again:
         by = again.result.method
+        if again.how:
+            return Judgement(Verdict.CONFIRMED, bound, f"verified: {again.how}, found by {by}")
         if again.proves(bound, case.instance.tolerance):
             if not again.shares:
                 return Judgement(Verdict.CONFIRMED, bound, f"{by} proved it, too, by other code")

@@ -125,7 +125,8 @@ def check_tuning(tuning: Tuning, path: str | Path) -> ResultCheck:
             wrong.append(Violation(f"claim: evaluations.{at}.status", detail))
     best = None if tuning.best is None else tuning.best.throughput
     held = "a tuning holds figures, and no plans that show them"
-    claims = (Claim("status", "evaluations", None, Verdict.UNVERIFIED, held),)
+    many = f"of {len(tuning.evaluations):,} plans"
+    claims = (Claim("evaluations: status", many, None, Verdict.UNVERIFIED, held),)
     return ResultCheck("tuning", None, tuple(wrong), None if wrong else best, claims)
 
 

@@ -42,7 +42,7 @@ class Claimed:
     def step(self, count: int) -> None:
         """Look at the clock once in so many steps; `count` numbers them."""
         if count % AT_ONCE == 0 and time.monotonic() > self.until:
-            raise OutOfTimeError("it takes longer to verify than the limit")
+            raise OutOfTimeError("it takes longer to verify than the limit (-t)")
 
 
 def exact(value: object) -> Fraction:

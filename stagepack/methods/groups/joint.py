@@ -24,6 +24,7 @@ from itertools import accumulate
 import numpy as np
 
 from stagepack.errors import ContradictionError, InputError
+from stagepack.evidence import TOLD
 from stagepack.formulations.groups import CpSat
 from stagepack.formulations.groups.frame import Frame
 from stagepack.heuristics.effort import spend
@@ -144,7 +145,8 @@ class Joint:
             self._number = self._number[self.choices.narrow(value)]
             bound, path = self.choices.shortest(self.choices.low)
             if self.proves:
-                self.progress.raise_bound(min(bound, value), "shortest path, CP-SAT in groups")
+                source = "shortest path, CP-SAT in groups"
+                self.progress.raise_bound(min(bound, value), source, TOLD)
             if bound >= value:
                 return value < UNKNOWN
             if not self.progress.keep_going():

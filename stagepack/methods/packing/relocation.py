@@ -12,7 +12,7 @@ import contextlib
 import math
 
 from stagepack.errors import ContradictionError, InputError
-from stagepack.evidence import witness
+from stagepack.evidence import TOLD, Proof, witness
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing import effort, relocation
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
@@ -210,6 +210,8 @@ def before(name: str, instance: LmemPacking, progress: PackingProgress, settings
         _hand_over(search)
     if search.infeasible_by:
         conclude_infeasible(attempt, None, search.infeasible_by)
+        if progress.evidence is not None and progress.evidence.proof is Proof.SEARCH:
+            progress.evidence = TOLD
 
 
 def after(name: str, instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:

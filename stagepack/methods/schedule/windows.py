@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack import solvers
+from stagepack.evidence import TOLD
 from stagepack.formulations.schedule import Idle
 from stagepack.heuristics.effort import left, spend, spent
 from stagepack.heuristics.schedule import effort
@@ -197,4 +198,4 @@ class Windows:
         work, after = int(self.instance.work[self._device]), int(self.instance.after[self._device])
         first, last = self._ramps
         bound = counting.both_ends(work, after, first, last, int(self.progress.bound or 0))
-        self.progress.raise_bound(bound, f"idle windows ({self._engine.name})")
+        self.progress.raise_bound(bound, f"idle windows ({self._engine.name})", TOLD)
