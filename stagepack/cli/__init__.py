@@ -1,7 +1,8 @@
 """The command line, which offers the functions of the library as commands.
 
-Exit codes: 0 solved (or stopped with an incumbent in hand), 1 nothing found in time, 2 bad input
-or usage, 3 proved infeasible, 4 violations (``check``), 70 internal error, 130 interrupted with
+Exit codes: 0 solved (also where time ended a run with an incumbent in hand), 1 nothing found in
+time, 2 bad input or usage, 3 proved infeasible, 4 violations (``check``), 5 valid but not verified
+(``check``), 6 interrupted with an incumbent in hand, 70 internal error, 130 interrupted with
 nothing in hand.
 """
 

@@ -236,7 +236,10 @@ def _add(
     depth: int,
     ideals: Ideals,
 ) -> None:
-    """Write ideal number `count`: its parent and block v."""
+    """Write ideal number `count`: its parent and block v.
+
+    There is room, as :class:`Ideals` says: for it, and for n blocks that may come next.
+    """
     ideals.parent[count], ideals.last[count] = parent, v
     end = ideals.first[count]
     for at in range(ideals.first[parent], ideals.first[parent + 1]):

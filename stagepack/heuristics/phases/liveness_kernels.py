@@ -109,7 +109,10 @@ def _never(m: int) -> Array:
 def _push_needs(
     layers: Layers, first: int, policy: Array, layer: int, stack: Array, high: int
 ) -> int:
-    """Push the makers of what a layer reads, but where that is retained; return the new height."""
+    """Push the makers of what a layer reads, but where that is retained; return the new height.
+
+    Why `stack` has room: see :func:`_triggers`, which owns it.
+    """
     for k in range(layers.reads_from[layer], layers.reads_from[layer + 1]):
         maker = layers.reads[k] - 1
         retained = maker >= first and policy[maker - first] == RETAIN

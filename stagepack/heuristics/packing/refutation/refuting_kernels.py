@@ -240,7 +240,10 @@ def _place(i: int, tree: Tree) -> bool:
 
 @step
 def _divide(depth: int, tree: Tree) -> int:
-    """Find the parts of what is left of a frame; return how many there are."""
+    """Find the parts of what is left of a frame; return how many there are.
+
+    Each of n blocks enters `queue`, of n + 1 places, at most once a part, which begins it anew.
+    """
     part, queue = tree.part, tree.queue
     parts = 0
     for i in range(len(tree.size)):
