@@ -53,7 +53,7 @@ def check(
         ),
     ] = None,
     time_limit: Annotated[
-        float, limit_option("Seconds of --prove, and of --proof; 0: no limit.", CLAIMS)
+        float, limit_option("Seconds of verifying, and of --prove; 0: no limit.", CLAIMS)
     ] = 10.0,
     as_json: AsJson = False,
 ) -> None:

@@ -90,8 +90,8 @@ def _between(
 ) -> tuple[int, int]:
     """Write the offsets of [a, b] that are multiples and miss all fixed neighbours.
 
-    Returns how many offsets are used now, and the first neighbour that may lie above `b`.  Why `low`
-    and `high` have room: see :func:`permitted`.
+    Returns how many offsets are used now, and the first neighbour that may lie above `b`.  Why
+    `low` and `high` have room: see :func:`permitted`.
     """
     step, last = rules.alignment[i], rules.near_ptr[i + 1]
     while a <= b:
