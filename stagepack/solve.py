@@ -517,7 +517,9 @@ def deterministic(options: Mapping[str, object] | None) -> bool:
         return False
     if not isinstance(options, Mapping) or not all(isinstance(v, bool) for v in options.values()):
         raise InputError(
-            f"{options!r}", field="options", remedy='write {"deterministic": True} or None'
+            f"{options!r}",
+            field="options",
+            remedy='write {"deterministic": True}, {"proof": True} or None',
         )
     unknown = sorted(set(options) - set(OPTIONS))
     if unknown:

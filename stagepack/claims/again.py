@@ -51,7 +51,8 @@ def solved_again(case: Case, bound: Number | None, time_limit: float | None) -> 
         if again.result.status is not Status.UNKNOWN or again.result.bound is not None:
             found.append(again)
             break
-    if not any(one.result.termination is Termination.PROVED for one in found):
+    ended = (Termination.PROVED, Termination.INTERRUPTED)
+    if not any(one.result.termination in ended for one in found):
         found.append(solved("auto"))
     return tuple(found)
 

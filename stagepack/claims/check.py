@@ -179,7 +179,6 @@ def _verified(case: Case, time_limit: float | None) -> Finding | None:
 
 
 def _claimed(document: JsonObject) -> Number | None:
-    """Return the bound of a document; None where it says that nothing is feasible."""
+    """Return the bound of a document; None where it has none: then nothing is feasible."""
     bound = document.get("bound")
-    infeasible = document.get("status") == Status.INFEASIBLE
-    return None if infeasible or not is_number(bound) else bound
+    return bound if is_number(bound) else None

@@ -22,7 +22,7 @@ from stagepack.instances.documents import keys, strict
 from stagepack.result import Result, Status
 from stagepack.shown import Shown
 from stagepack.solve import require_time, solve
-from stagepack.verify import verify
+from stagepack.verify import Finding, verify
 
 VERSION = 2
 
@@ -118,20 +118,25 @@ def prove(
     """
     require_instance(instance)
     time_limit = require_time(time_limit)
-    known = None
+    known, looked = None, False
     if isinstance(bound, Result):
         infeasible = bound.status is Status.INFEASIBLE
+        if bound.digest not in ("", instance.digest):
+            raise InputError("is a result of another instance", field="bound", remedy=ANOTHER)
         if bound.bound is None and not infeasible:
             raise InputError("has no bound", field="bound", remedy="give one, or a result with one")
         if bound.proof in VERIFIABLE:
             known = Evidence(bound.proof, bound.evidence)
         wanted = None if infeasible else bound.bound
+        looked = bool(bound.options.get("options", {}).get("proof"))  # for evidence, all the time
     elif is_number(bound):
         wanted = bound
     else:
         raise InputError(f"{bound!r} is no number", field="bound", remedy="give a number")
-    known = known or _unaided(instance, wanted) or _found(instance, wanted, time_limit)
-    if known is None:
+    known = known or _unaided(instance, wanted)
+    if known is None and not looked:
+        known = _found(instance, wanted, time_limit)
+    if known is None or not verify(instance, wanted, known.proof, known.data).shown:
         return None
     return {
         "problem": instance.kind,
@@ -165,6 +170,13 @@ def _found(instance: Instance, bound: Number | None, time_limit: float | None) -
     if not verify(instance, bound, result.proof, result.evidence, time_limit=time_limit).shown:
         return None
     return Evidence(result.proof, result.evidence)
+
+
+def _fault(found: Finding) -> str:
+    """Return what is wrong with the evidence of a proof; "" for nothing."""
+    if found.shown and found.false:
+        return f"its evidence does not show it; {found.how} does"
+    return "" if found.shown else found.detail
 
 
 def check_proof(
@@ -212,6 +224,9 @@ def check_proof(
         ):
             if said != own:
                 raise InputError(f"is {said!r}, not {own!r}", field=field, remedy=ANOTHER)
+        if document.proof not in VERIFIABLE:
+            kinds_of = ", ".join(VERIFIABLE)
+            raise InputError(f"is {document.proof!r}", field="proof", remedy=f"known: {kinds_of}")
         found = verify(
             instance, document.bound, document.proof, document.evidence, time_limit=time_limit
         )
@@ -222,6 +237,6 @@ def check_proof(
         instance=instance.name,
         bound=document.bound,
         rule=found.detail if found.shown else str(document.evidence.get("rule")),
-        steps=len(steps) if isinstance(steps, list) else 0,
-        fault="" if found.shown else found.detail,
+        steps=len(steps) if isinstance(steps, list) and not found.false else 0,
+        fault=_fault(found),
     )

@@ -225,10 +225,10 @@ def _shown(case: Case, bound: Number | None) -> Judgement:
         if again.proves(bound, case.instance.tolerance):
             if not again.shares:
                 return Judgement(Verdict.CONFIRMED, bound, f"{by} proved it, too, by other code")
-            why = f"{by} proved it, too, which verifies nothing: {again.shares}"
+            why = f"{by} proved it, too, which verifies nothing: {again.shares}; {why}"
         elif again.result.bound is not None:
-            why = f"{by} proved no more than {short(again.result.bound)}"
-    return Judgement(Verdict.UNVERIFIED, None, f"not verified: {why}")
+            why = f"{by} proved no more than {short(again.result.bound)}; {why}"
+    return Judgement(Verdict.UNVERIFIED, None, why)
 
 
 def _proof(case: Case, claimed: object) -> Judgement:
@@ -242,7 +242,7 @@ def _proof(case: Case, claimed: object) -> Judgement:
         if finding.proof is not None:
             return Judgement(Verdict.CONFIRMED, str(finding.proof), f"even a {finding.proof}")
         return Judgement(Verdict.UNVERIFIED, None, "leaves nothing to verify")
-    if finding.false:
+    if finding.false and not finding.shown:
         return Judgement(case.wrong(), None, f"its evidence does not show it: {finding.detail}")
     if finding.proof is None:
         return Judgement(Verdict.UNVERIFIED, None, finding.detail)
@@ -295,6 +295,8 @@ def _infeasible(case: Case) -> Judgement:
             value = short(again.result.objective)
             detail = f"solving again found a solution worth {value}"
             return Judgement(case.wrong(), str(again.result.status), detail)
+    if is_number(case.document.get("bound")):
+        return Judgement(case.wrong(), None, "there is a bound, on solutions that are not there")
     return _shown(case, None)._replace(recomputed=None)
 
 

@@ -14,7 +14,7 @@ from stagepack.cli.context import instance_of
 from stagepack.cli.export import Form, export_solution, require_exportable
 from stagepack.cli.options import (
     EXIT_INPUT,
-    EXIT_NOTHING,
+    EXIT_UNVERIFIED,
     LIMITS,
     METHOD,
     OUTPUT,
@@ -108,7 +108,7 @@ def solve(
         option(
             OUTPUT,
             "Write a proof of the bound, or that nothing is feasible, for check --proof. What is "
-            "left of the time is spent on it; for packings as much again, if need be.",
+            "left of the time is spent on it.",
             metavar="FILE",
         ),
     ] = None,
@@ -176,7 +176,7 @@ def solve(
         document = {**result.to_dict(), "command": command_line()}
     rescue.attempt(lambda path: write_json(path, document), output)
     rescue.attempt(result.trace.to_csv, trace)
-    proved = proof is None or _prove(result, proof, time_limit, rescue)
+    proved = proof is None or _prove(result, proof, rescue)
     if result.solution is not None:
         rescue.attempt(lambda path: export_solution(problem, result.solution, path, form), export)
         rescue.attempt(lambda path: draw(problem, result.solution, path), plot)
@@ -187,11 +187,12 @@ def solve(
         from stagepack.report.shown import contents
 
         print_parts(contents(result.of(problem)), outputs=(output, plot, trace, export, proof))
-    raise typer.Exit(EXIT_INPUT if rescue else exit_code(result) if proved else EXIT_NOTHING)
+    unproved = 0 if proved else EXIT_UNVERIFIED
+    raise typer.Exit(EXIT_INPUT if rescue else exit_code(result) or unproved)
 
 
-def _prove(result: Result[Solution], path: Path, time_limit: float, rescue: Rescue) -> bool:
-    """Write a proof of a result's bound; return whether there is one."""
+def _prove(result: Result[Solution], path: Path, rescue: Rescue) -> bool:
+    """Write the proof of a result's bound, which its run has looked for; return whether it has."""
     from stagepack.claims import prove
 
     instance = result.problem
@@ -199,9 +200,9 @@ def _prove(result: Result[Solution], path: Path, time_limit: float, rescue: Resc
         complain("no proof is written: there is no bound")
         return False
     with Solving(instance.name, "proving"):
-        found = prove(instance, result, time_limit=time_limit or None)
+        found = prove(instance, result)
     if found is None:
-        complain("no proof is written: none was found in time, or only search knows one")
+        complain("no proof is written: the bound rests on a search or an engine; try a longer -t")
         return False
     rescue.attempt(lambda file: files.write(file, json.dumps(found) + "\n"), path)
     return True

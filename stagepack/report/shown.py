@@ -224,7 +224,8 @@ def check_lines(found: ResultCheck) -> list[str]:
         lines.append("claims: " + ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v]))
     if found.valid and found.unverified:
         names = " and ".join(claim.name for claim in found.unverified)
-        lines.append(f"solution valid; {names} not verified")
+        held = "no solution" if found.solution is None and problem is not None else "solution valid"
+        lines.append(f"{held}; {names} not verified")
     lines += map(str, found.unverified)
     if found.unverified and not found.again and problem is not None:
         lines.append("--prove solves again, by other code")

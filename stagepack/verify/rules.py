@@ -135,7 +135,7 @@ def verify(
         false = time.monotonic() <= until  # a wrong one, not one for which time was too short
     for name in home.UNAIDED:
         if not _fault(home.RULES, instance, {"rule": name}, claimed):
-            return Finding(True, False, home.RULES[name][0], name)
+            return Finding(True, false, home.RULES[name][0], name)
     return Finding(False, false, None, why)
 
 

@@ -108,7 +108,8 @@ def test_phases_reach_remote_memory_over_the_link_to_the_host(tmp_path: Path) ->
 def test_a_schedule_has_a_stage_a_device(tmp_path: Path) -> None:
     path = chain_of(tmp_path)
     made = imported(path, "schedule", training=True, microbatches=3, split=False)
-    chain = imported(path, "pipeline", training=True, microbatches=3, objective="bottleneck")
+    words = {"training": True, "microbatches": 3, "objective": "bottleneck", "host_transfer": False}
+    chain = imported(path, "pipeline", **words)
     stages = sp.solve(chain).solution
     assert made.forward.sum() == chain.forward.sum()
     assert (made.p, made.microbatches.tolist(), made.weight) == (2, [3, 3], None)
