@@ -219,7 +219,9 @@ def check_lines(found: ResultCheck) -> list[str]:
     if found.valid and found.objective is not None:
         name = f"{shown(found.instance)}, worth" if problem is None else problem.objective
         lines.append(f"valid: {name} {value_of(found.objective)}")
-    counts = Counter(claim.verdict for claim in found.claims)
+    # Times and incumbents of a run are never verified, and need not be.
+    told = [c for c in found.claims if c.verdict is not Verdict.UNVERIFIED]
+    counts = Counter(claim.verdict for claim in (*told, *found.unverified))
     if counts:
         lines.append("claims: " + ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v]))
     if found.valid and found.unverified:
