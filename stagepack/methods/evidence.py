@@ -1,48 +1,48 @@
-"""Evidence that others can verify, for bounds that rest on a search of ours or on an engine."""
+"""Evidence that others can verify, where a proof rests on a search of ours or on an engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
 
-from stagepack.contracts import InstanceOf, SolutionT
+from stagepack.contracts import Instance, SolutionT
 from stagepack.evidence import Evidence
-from stagepack.methods import Settings
 from stagepack.progress import Progress
 from stagepack.verify import verify
 
 
-def look(
-    instance: InstanceOf[SolutionT],
+def take(progress: Progress[SolutionT], evidence: Evidence) -> None:
+    """Give what is known, a bound or that nothing is feasible, better evidence."""
+    if progress.infeasible_reason is not None:
+        progress.prove_infeasible(progress.infeasible_reason, evidence)
+    else:
+        progress.raise_bound(progress.bound, progress.bound_source, evidence)
+
+
+def strengthened(
+    instance: Instance,
     progress: Progress[SolutionT],
-    settings: Settings,
-    keep_going: Callable[[], bool],
-    candidates: Iterable[Evidence | None],
-) -> None:
-    """Give the proof at hand evidence that has been verified, if some is found.
+    seconds: float = math.inf,
+    given: Evidence | None = None,
+) -> bool:
+    """Let the verifier show what is known, and keep what shows it; return whether it does.
 
     Parameters
     ----------
-    instance, progress, settings, keep_going
-        As `strengthen` of a problem is given them.
-    candidates : iterable of Evidence or None
-        What may do, what takes least first.  None: what needs no evidence, which is tried with
-        each of them.
+    instance : instance of any problem
+    progress : Progress
+        With a bound, or the reason why nothing is feasible.
+    seconds : float
+        That it may take; infinite for no limit but those of the rules.
+    given : Evidence, optional
+        To be tried before the rules that need none.
     """
-    nothing = progress.infeasible_reason is not None
-    bound = None if nothing else progress.bound
-    for given in candidates:
-        if not keep_going():
-            return
-        proof, data = (None, None) if given is None else (given.proof, given.data)
-        limit = progress.remaining if settings.proof else None
-        found = verify(instance, bound, proof, data, time_limit=limit)
-        if not found.shown or found.proof is None:
-            continue
-        if data is None or data["rule"] != found.detail:
-            data = {"rule": found.detail}
-        evidence = Evidence(found.proof, data)
-        if nothing:
-            progress.prove_infeasible(progress.infeasible_reason or "", evidence)
-        else:
-            progress.raise_bound(bound, progress.bound_source, evidence)
-        return
+    bound = None if progress.infeasible_reason is not None else progress.bound
+    if bound is None and progress.infeasible_reason is None:
+        return False
+    proof, data = (None, {}) if given is None else (given.proof, given.data)
+    limit = None if math.isinf(seconds) else max(seconds, 1e-3)
+    found = verify(instance, bound, proof, data, time_limit=limit)
+    if found.proof is not None:
+        own = given is not None and data["rule"] == found.detail
+        take(progress, Evidence(found.proof, data if own else {"rule": found.detail}))
+    return found.shown

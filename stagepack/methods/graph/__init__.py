@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -11,7 +12,7 @@ from stagepack.heuristics.graph.metis import unavailable
 from stagepack.instances.graph import KIND, GraphPartition, GraphSolution
 from stagepack.instances.graph.levels import levels_of
 from stagepack.methods import Method, Settings, Table
-from stagepack.methods.evidence import look
+from stagepack.methods.evidence import strengthened
 from stagepack.progress import Progress
 
 SMALL = 4_000
@@ -69,8 +70,9 @@ def strengthen(
 ) -> None:
     """Look for evidence that others can verify, where a proof rests on a search or an engine."""
     thorough = Evidence(Proof.LOG, {"rule": "ideals"}) if settings.proof else None
-    if thorough or instance.n + len(instance.consumers) <= SMALL:
-        look(instance, progress, settings, keep_going, (thorough,))
+    if keep_going() and (thorough or instance.n + len(instance.consumers) <= SMALL):
+        limit = progress.remaining if thorough else math.inf
+        strengthened(instance, progress, limit, thorough)
 
 
 METHODS: tuple[GraphMethod, ...] = (

@@ -18,8 +18,8 @@ from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
 from stagepack.methods import Settings
+from stagepack.methods.evidence import strengthened, take
 from stagepack.methods.packing.attempt import PackingProgress
-from stagepack.methods.unaided import strengthened, take
 from stagepack.verify.packing_misfit import MOST_BUFFERS, MOST_MOMENTS
 
 NARROWEST = 4

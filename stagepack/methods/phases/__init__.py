@@ -7,7 +7,7 @@ from collections.abc import Callable
 from stagepack.formulations import phases as formulations
 from stagepack.instances.phases import KIND, PhaseSchedule, PhaseSolution, Policy
 from stagepack.methods import Method, Settings, Table
-from stagepack.methods.unaided import strengthened
+from stagepack.methods.evidence import strengthened
 from stagepack.progress import Progress
 
 TABLE: Table[PhaseSchedule, PhaseSolution] = Table(KIND, __name__)

@@ -12,7 +12,7 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.order import StageOrder
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.methods import Settings
-from stagepack.methods.unaided import strengthened
+from stagepack.methods.evidence import strengthened
 from stagepack.progress import Part, Progress, Stopped
 from stagepack.result import slack
 

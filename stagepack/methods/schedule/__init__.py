@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.schedule.rules import RULES, Rule
 from stagepack.instances.schedule import KIND, PipelineSchedule, ScheduleSolution
 from stagepack.methods import Method, Settings, Table
-from stagepack.methods.evidence import look
+from stagepack.methods.evidence import strengthened
 from stagepack.progress import Progress
 
 SMALL = 1_000
@@ -40,8 +41,8 @@ def strengthen(
     keep_going: Callable[[], bool],
 ) -> None:
     """Look for evidence that others can verify, where a proof rests on a search or an engine."""
-    if settings.proof or instance.p <= SMALL:
-        look(instance, progress, settings, keep_going, (None,))
+    if keep_going() and (settings.proof or instance.p <= SMALL):
+        strengthened(instance, progress, progress.remaining if settings.proof else math.inf)
 
 
 METHODS: tuple[Method[PipelineSchedule, ScheduleSolution], ...] = (
