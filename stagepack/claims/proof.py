@@ -136,7 +136,9 @@ def prove(
     known = known or _unaided(instance, wanted)
     if known is None and not looked:
         known = _found(instance, wanted, time_limit)
-    if known is None or not verify(instance, wanted, known.proof, known.data).shown:
+    if known is None:
+        return None
+    if not verify(instance, wanted, known.proof, known.data, time_limit=time_limit).shown:
         return None
     return {
         "problem": instance.kind,

@@ -32,7 +32,8 @@ def strengthened(
     progress : Progress
         With a bound, or the reason why nothing is feasible.
     seconds : float
-        That it may take; infinite for no limit but those of the rules.
+        That it may take; infinite for no limit but those of the rules, which count steps, and
+        without effect on runs that the clock may not change.
     given : Evidence, optional
         To be tried before the rules that need none.
     """
@@ -40,7 +41,7 @@ def strengthened(
     if bound is None and progress.infeasible_reason is None:
         return False
     proof, data = (None, {}) if given is None else (given.proof, given.data)
-    limit = None if math.isinf(seconds) else max(seconds, 1e-3)
+    limit = None if math.isinf(seconds) or not progress.by_clock else max(seconds, 1e-3)
     found = verify(instance, bound, proof, data, time_limit=limit)
     if found.proof is not None:
         own = given is not None and data["rule"] == found.detail

@@ -94,7 +94,9 @@ def check_plan(
             broken += tuple(map(_told, false))
         else:
             broken += tuple(_false_without_levels(plan, document))
+    false_ones = {one.rule for one in broken}
     claims = [*_of_the_whole(plan), *(one for one in claims if one.verdict is not Verdict.FALSE)]
+    claims = [one for one in claims if f"claim: {one.name}" not in false_ones]
     return ResultCheck(plan.name, None, broken, None if broken else plan.objective, tuple(claims))
 
 
