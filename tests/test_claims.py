@@ -410,3 +410,16 @@ def test_programs_make_no_claims(name: str, program: Any, claim: dict[str, Any])
     assert sp.check_result(instance, exported).valid
     with pytest.raises(sp.InputError, match="is claimed by results, not by programs"):
         sp.check_result(instance, {**exported, **claim})
+
+
+def test_what_no_file_can_hold_is_refused_by_name() -> None:
+    with pytest.raises(sp.InputError, match="text that no file can hold"):
+        sp.check_result(INSTANCES["peak"], {**true("peak"), "instance": "\ud800"})
+    proof = sp.prove(INSTANCES["peak"], 4)
+    assert proof is not None
+    for bound in (float("nan"), float("inf"), "4", True):
+        with pytest.raises(sp.InputError, match="is no number"):
+            sp.check_proof(INSTANCES["peak"], {**proof, "bound": bound})
+    other = sp.solve(INSTANCES["fit"])
+    with pytest.raises(sp.InputError, match="another instance"):
+        sp.prove(INSTANCES["peak"], other)

@@ -98,11 +98,27 @@ def _given(
     if isinstance(result, str | os.PathLike):
         return result, strict.load(result)
     if isinstance(result, Result):
-        return "", msgspec.json.encode(result.to_dict())
+        return "", encoded(result.to_dict())
     if isinstance(result, Mapping):
-        return "", msgspec.json.encode(finite(dict(result)))
+        return "", encoded(dict(result))
     solution = instance.solution_in(result, "result", shaped=False)
-    return "", msgspec.json.encode(finite({"solution": solution.to_dict()}))
+    return "", encoded({"solution": solution.to_dict()})
+
+
+def encoded(document: JsonObject) -> bytes:
+    """Return a document as a file would hold it.
+
+    Raises
+    ------
+    InputError
+        For text that no file can hold.
+    """
+    try:
+        return msgspec.json.encode(finite(document))
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"has text that no file can hold ({error.reason})", remedy="give UTF-8"
+        ) from None
 
 
 def document_of(data: bytes) -> JsonObject:

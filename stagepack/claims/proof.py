@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 
 from stagepack import kinds
+from stagepack.claims.check import encoded
 from stagepack.claims.claim import is_number
 from stagepack.contracts import Instance, JsonObject, Number, Solution
 from stagepack.errors import InputError
 from stagepack.evidence import VERIFIABLE, Evidence
-from stagepack.files import finite
 from stagepack.instances.answer import require_instance
 from stagepack.instances.documents import keys, strict
 from stagepack.result import Result, Status
@@ -211,7 +211,10 @@ def check_proof(
     time_limit = require_time(time_limit)
     place: str | Path = ""
     if isinstance(proof, Mapping):
-        data = msgspec.json.encode(finite(dict(proof)))
+        bound = proof.get("bound")
+        if bound is not None and not is_number(bound):
+            raise InputError(f"{bound!r} is no number", field="bound", remedy="give one, or None")
+        data = encoded(dict(proof))
     elif isinstance(proof, str | Path):
         place, data = os.fspath(proof), strict.load(proof)
     else:
