@@ -423,3 +423,11 @@ def test_what_no_file_can_hold_is_refused_by_name() -> None:
     other = sp.solve(INSTANCES["fit"])
     with pytest.raises(sp.InputError, match="another instance"):
         sp.prove(INSTANCES["peak"], other)
+
+
+def test_a_true_bound_does_not_make_evidence_true() -> None:
+    lie = {**true("peak"), "proof": "log", "evidence": {"rule": "misfit", "steps": [10**30]}}
+    found = sp.check_result(INSTANCES["peak"], lie)
+    assert verdict(found, "bound") is verdict(found, "status") is Verdict.CONFIRMED
+    assert [claim.name for claim in found.false] == ["proof"]
+    assert "its evidence does not show it; witness, load does" in found.false[0].detail

@@ -244,6 +244,9 @@ def _proof(case: Case, claimed: object) -> Judgement:
         return Judgement(Verdict.UNVERIFIED, None, "leaves nothing to verify")
     if finding.false and not finding.shown:
         return Judgement(case.wrong(), None, f"its evidence does not show it: {finding.detail}")
+    if finding.false:
+        detail = f"its evidence does not show it; {finding.how} does"
+        return Judgement(case.wrong(), str(finding.proof), detail)
     if finding.proof is None:
         return Judgement(Verdict.UNVERIFIED, None, finding.detail)
     if VERIFIABLE.index(Proof(str(claimed))) < VERIFIABLE.index(finding.proof):

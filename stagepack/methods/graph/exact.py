@@ -82,7 +82,11 @@ class CompactSearch:
         effort.spend(PREPARED * self._size)
         reason = impossible(self.compact)
         self.impossible = bool(reason)
-        evidence = witness("work") if instance.objective.value in OBJECTIVES else SEARCHED
+        # The rule joins nodes of a colour, but not blocks along circles.
+        colours = np.unique(instance.colour[instance.colour >= 0])
+        plain = len(self.compact.size) == len(colours) + int((instance.colour < 0).sum())
+        plain &= instance.objective.value in OBJECTIVES
+        evidence = witness("work") if plain else SEARCHED
         if reason:
             progress.prove_infeasible(reason, evidence)
         else:
