@@ -17,7 +17,7 @@ WHOLE = ("tests/instances", "tests/heuristics", "tests/methods", "tests/formulat
 KINDS = ("graph", "groups", "packing", "phases", "pipeline", "schedule")
 LANE = (
     "tests/heuristics",
-    "tests/instances/test_compiled.py",
+    "tests/kernels/test_compiled.py",
     *(f"tests/instances/{kind}" for kind in KINDS),
 )
 """Those of the kernels themselves; methods and models run the same ones."""

@@ -29,6 +29,7 @@ FLOORS = {
     "linear": 0,
     "progress": 0,
     "interrupts": 0,
+    "kernels": 0,
     "memory": 0,
     "result": 0,
     "shown": 0,
@@ -58,6 +59,7 @@ GROUND = {
     "evidence",
     "files",
     "interrupts",
+    "kernels",
     "memory",
     "kinds",
     "linear",
@@ -73,6 +75,7 @@ MAY_IMPORT = {
     "files": {"errors", "memory"},
     "memory": set(),
     "kinds": {"errors"},
+    "kernels": {"progress"},
     "linear": set(),
     "interrupts": {"contracts", "errors", "progress"},
     "progress": {"contracts", "errors", "evidence", "memory", "result"},
@@ -415,7 +418,7 @@ def test_heuristics_and_formulations_say_idea_cost_and_source() -> None:
 
 def test_kernels_are_compiled_from_files_that_the_cache_knows() -> None:
     """What a kernel imports is compiled into it, so that the cache must ask about its source."""
-    from stagepack.instances.dispatchers import KERNELS
+    from stagepack.kernels.dispatchers import KERNELS
 
     compiled = [
         p
@@ -426,7 +429,7 @@ def test_kernels_are_compiled_from_files_that_the_cache_knows() -> None:
     for path in compiled:
         module = next(name for name, file in modules().items() if file == path)
         for name in imports(module) - {
-            "stagepack.instances.compiled",
+            "stagepack.kernels.compiled",
             "stagepack.instances.profile",  # types only
         }:
             source = modules()[name]
@@ -447,7 +450,7 @@ def test_parts_of_kernels_count_references_only_where_they_must() -> None:
     functions = [
         (path, node)
         for path in PACKAGE.rglob("*.py")
-        if "stagepack.instances.compiled import" in path.read_text()
+        if "stagepack.kernels.compiled import" in path.read_text()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef) and node.returns is not None
         if {"compiled", "tiered", "inner", "step", "inlined"} & ways(node)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.instances.compiled import step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import step
 
 
 @step

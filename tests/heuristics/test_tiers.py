@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import stagepack as sp
-from stagepack.instances import compiled
 from stagepack.instances.catalog import tour
+from stagepack.kernels import compiled
 
 ENGINES = ("cp-sat", "milp")
 STOPS = [

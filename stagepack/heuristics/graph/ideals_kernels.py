@@ -40,8 +40,8 @@ from stagepack.heuristics.graph.stage_kernels import (
     shift,
     stay_out,
 )
-from stagepack.instances.compiled import inlined, tiered
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import inlined, tiered
 
 
 class Ideals(NamedTuple):

@@ -27,8 +27,8 @@ from stagepack.heuristics.graph.stage_kernels import (
     set_least_work,
     shift,
 )
-from stagepack.instances.compiled import inlined, tiered
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import inlined, tiered
 
 # The fields of a search's state, an array of int64:
 (

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from stagepack.instances.compiled import compiled, inlined
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, inlined
 
 POWER = 8  # of the norm of loads that stands for their largest
 MODULUS, FACTOR, ADDEND = 2**31 - 1, 48_271, 11

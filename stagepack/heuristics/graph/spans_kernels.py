@@ -26,8 +26,8 @@ from stagepack.heuristics.graph.ideals_kernels import (
     look_ahead,
 )
 from stagepack.heuristics.graph.stage_kernels import FORBIDDEN, Blocks, Rooms, Ways
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 BITS = 63
 """Of a word: none is below 0."""

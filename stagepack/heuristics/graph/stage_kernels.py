@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import inlined
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import inlined
 
 SUM, OVERLAP, REPLICATED, FORWARD_BACKWARD, MEMORY = range(5)
 FAR = 2**62

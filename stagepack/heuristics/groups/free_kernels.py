@@ -72,8 +72,8 @@ from stagepack.heuristics.groups.network_state import (
     Machine,
     Network,
 )
-from stagepack.instances.compiled import step, tiered
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import step, tiered
 
 PRICED = 12
 """Elementary steps of an operator, or of a tensor, where a bound is found."""

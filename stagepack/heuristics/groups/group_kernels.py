@@ -64,8 +64,8 @@ from stagepack.heuristics.groups.network_state import (
     Network,
     W,
 )
-from stagepack.instances.compiled import step, tiered
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import step, tiered
 
 NONE = np.iinfo(np.int64).max
 """Cycles of what cannot be."""

@@ -33,8 +33,8 @@ from stagepack.heuristics.groups.network_state import (
     H,
     Network,
 )
-from stagepack.instances.compiled import step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import step
 
 RANGE = 4
 """Elementary steps of a range that is read and written; to note it takes another."""

@@ -22,8 +22,8 @@ from stagepack.heuristics.groups.network_state import (
     Machine,
     Network,
 )
-from stagepack.instances.compiled import entries, tiered
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import entries, tiered
 
 AXES = 5
 

@@ -5,8 +5,8 @@ Cost: O(n (log n + alive)), counted step by step.  Source: see :mod:`.relocation
 
 from __future__ import annotations
 
-from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled
 
 EVENT = 50
 """Steps that an event counts as, beside the entries looked at or moved: it is looked up."""

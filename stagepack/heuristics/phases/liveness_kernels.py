@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled, inner, step, tiered
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, inner, step, tiered
 
 NONE, STASH, KEEP, RECOMPUTE, RETAIN = range(5)
 STORED, RELOADED, KEPT, AGAIN, FIRST_PEAK, LAST_PEAK, REPEATED = range(7)

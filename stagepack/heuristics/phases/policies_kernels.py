@@ -21,8 +21,8 @@ from stagepack.heuristics.phases.liveness_kernels import (
     STASH,
     Layers,
 )
-from stagepack.instances.compiled import entries, inner, step, tiered
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import entries, inner, step, tiered
 
 STASHED, AGAIN, KEPT, HELD, PEAK, FIRST_PEAK, RUN, RERUN, PASSING, RETURNING, RETAINED = range(11)
 """Columns of a label, all of which are better when smaller:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.instances.compiled import entries, tiered
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import entries, tiered
 
 LOADED, HOST, STORED, ADDED = range(4)
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 UNREACHED = 2**30
 """Cycles of what is not possible."""

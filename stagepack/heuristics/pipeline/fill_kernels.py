@@ -62,7 +62,7 @@ def fill(
 @functools.cache
 def load_fill() -> Callable[..., tuple[int, int]]:
     """Return :func:`fill`, compiled now or loaded from the cache."""
-    from stagepack.instances.compiled import compiled
+    from stagepack.kernels.compiled import compiled
 
     kernel, one = compiled(fill), np.zeros((1, 2), dtype=np.int64)
     # Two devices: two entries of `classes`, two columns of `found`.

@@ -30,8 +30,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import copied, step, tiered
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import copied, step, tiered
 
 BOTTLENECK, TRANSFER_BOUNDED, SUM, OVERLAP = range(4)
 UNLIMITED = 2**61

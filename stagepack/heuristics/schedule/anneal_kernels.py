@@ -19,8 +19,8 @@ from stagepack.heuristics.schedule import paths_kernels as kernels
 from stagepack.heuristics.schedule.paths_kernels import EARLY, LATE, Limits, Paths
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
 from stagepack.heuristics.schedule.timing_kernels import target as reached
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 DRAWN, TRIED = 60, 20
 """Operations drawn until one is critical, and critical ones tried until one can move."""

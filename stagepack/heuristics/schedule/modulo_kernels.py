@@ -9,8 +9,8 @@ from __future__ import annotations
 from stagepack.heuristics.random_kernels import draw
 from stagepack.heuristics.schedule.greedy_kernels import B, F, Shop, W
 from stagepack.heuristics.schedule.timing_kernels import FAR
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 LEAST, FREE = 15, 16
 """Looks as which an operation counts beside one at each of those on its device; so many pairs of

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
-from stagepack.instances.compiled import step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import step
 
 EARLY, LATE = 0, 1
 MOVE, HEAPED = 2, 3

@@ -5,8 +5,8 @@ Cost: O(operations).  Source: see :mod:`.rules`.
 
 from __future__ import annotations
 
-from stagepack.instances.compiled import entries, tiered
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import entries, tiered
 
 
 @tiered(entries)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 F, B, W = range(3)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stagepack.instances.compiled import compiled, entries, step, tiered
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, entries, step, tiered
 
 FAR = 1 << 62
 """Later than any time, more than any memory."""

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.schedule.timing_kernels import FAR
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 HOP, COUNT = 0, 1
 """Columns after a label on the stack: the stage where its next F runs (-1: none), and its moves."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled
 
 UNSEEN = -1
 

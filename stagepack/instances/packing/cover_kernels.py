@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled, step
+from stagepack.kernels.compiled import compiled, step
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import entries, inner, step, tiered
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import entries, inner, step, tiered
 
 NOTHING = -(2**63)
 """How high a node without anything alive reaches."""

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import entries, tiered
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import entries, tiered
 
 FIRST, END, HEAD, TAIL, TOTAL = range(5)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled
 
 INFINITE = 2**61
 PLAIN, SUM, OVERLAP, TRANSFER = range(4)

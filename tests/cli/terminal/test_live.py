@@ -142,7 +142,7 @@ import logging, sys
 logging.basicConfig(format="%(message)s", level=logging.INFO)
 import stagepack.progress
 stagepack.progress.PATIENCE = 0.0
-from stagepack.instances.compiled import compiled
+from stagepack.kernels.compiled import compiled
 sys.path.insert(0, sys.argv[1])
 import some_kernels
 progress = stagepack.progress.Progress(lambda _: 0, lambda _: ())
@@ -152,7 +152,7 @@ import time; time.sleep(0.2)
 """
     kernel = tmp_path / "some_kernels.py"
     kernel.write_text(
-        "from stagepack.instances.compiled import compiled\n"
+        "from stagepack.kernels.compiled import compiled\n"
         "@compiled\ndef add(a, b):\n    return a + b\n"
     )
     env = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}

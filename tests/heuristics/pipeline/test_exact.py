@@ -23,10 +23,10 @@ from stagepack.heuristics.pipeline import (
     staircase,
 )
 from stagepack.heuristics.pipeline.bounds import dearest_span, objective_bound
-from stagepack.instances import compiled
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Cluster
+from stagepack.kernels import compiled
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Status, Termination
 from tests.strategies import brute_force, pipelines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stagepack.heuristics.pipeline import fill_kernels
-from stagepack.instances import compiled
+from stagepack.kernels import compiled
 
 
 def test_the_kernel_is_loaded_with_room_for_its_devices(monkeypatch: pytest.MonkeyPatch) -> None:

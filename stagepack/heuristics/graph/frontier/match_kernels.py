@@ -21,8 +21,8 @@ from stagepack.heuristics.graph.frontier.label_state import (
     Plan,
     Question,
 )
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 
 @step

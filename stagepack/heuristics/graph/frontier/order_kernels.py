@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stagepack.heuristics.random_kernels import draw
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 GRAIN = 2**20
 """Steps of a random number between 0 and 1."""

@@ -43,8 +43,8 @@ from stagepack.heuristics.graph.frontier.label_state import (
     Plan,
     Question,
 )
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 MOST_LOOKED = 200
 """Labels of equal anchors that a new one is compared with."""

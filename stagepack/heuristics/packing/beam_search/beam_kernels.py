@@ -46,8 +46,8 @@ from stagepack.heuristics.packing.beam_search.beam_state import (
 )
 from stagepack.heuristics.packing.exact_search.exact_kernels import settle
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
-from stagepack.instances.compiled import compiled, copied, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, copied, step
 
 PASSES = 3
 """How often the effective offsets of excluded blocks are raised."""

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import record
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import record
 
 RUNNING, FOUND, DEAD, CHOSEN = range(4)
 """Why :func:`proceed` returned: work done, packed, nothing left to go on with, or the states of a

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stagepack.heuristics.packing.constructive.greedy_kernels import pop_interval, push_interval
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 ROW = 8
 """Steps that a buffer is worth, beside its neighbours."""

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled
 
 
 class Dive(NamedTuple):

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.packing.constructive.rules import BANKS, BEST, FIRST, TOP
-from stagepack.instances.compiled import entries, inlined, step, tiered
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import entries, inlined, step, tiered
 
 NOWHERE = -1
 FAR = 1 << 62

@@ -5,8 +5,8 @@ Cost: O(sections) for each block tested.  Source: see :mod:`.spill`.
 
 from __future__ import annotations
 
-from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled
 
 
 @compiled

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 EVERYWHERE = 2**62
 """Beyond every offset, whatever size is added."""

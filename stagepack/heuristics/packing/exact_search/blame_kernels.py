@@ -25,7 +25,7 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     Record,
     SearchState,
 )
-from stagepack.instances.compiled import step
+from stagepack.kernels.compiled import step
 
 LONG = 1_000_000
 """Steps that an explanation may take; after these all placements are blamed."""

@@ -15,7 +15,7 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     Record,
     SearchState,
 )
-from stagepack.instances.compiled import copied, step
+from stagepack.kernels.compiled import copied, step
 
 
 @step

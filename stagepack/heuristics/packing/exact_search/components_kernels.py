@@ -23,8 +23,8 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     Record,
     SearchState,
 )
-from stagepack.instances.compiled import copied, entries, step, tiered
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import copied, entries, step, tiered
 
 
 @step

@@ -5,8 +5,8 @@ Cost: O(pieces of both + r^2) a pair of blocks, r of whose pieces meet.  Source:
 
 from __future__ import annotations
 
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 
 @compiled

@@ -74,8 +74,8 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     SELECT,
     Record,
 )
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 # ---------------------------------------------------------------------- places
 

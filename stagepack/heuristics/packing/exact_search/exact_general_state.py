@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.packing.exact_search.exact_state import EXCLUDE
-from stagepack.instances.compiled import record
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import record
 
 DEPTH, TRAIL, LISTS, PARTS, NODES, ANSWER, LEAST, WORK, WAITING, TOUCHED, STAMP, FOCUS = range(12)
 """Entries of `control`: frames; used rows of the arrays; nodes; last answer; the least height at

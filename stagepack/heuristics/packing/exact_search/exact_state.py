@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import record
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import record
 
 Record = Any
 """An entry of a structured array."""

@@ -12,8 +12,8 @@ import numpy as np
 
 from stagepack.heuristics.packing.constructive.greedy_kernels import pop_interval, push_interval
 from stagepack.heuristics.random_kernels import draw
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 
 class Annealing(NamedTuple):

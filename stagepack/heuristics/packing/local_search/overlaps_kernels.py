@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stagepack.heuristics.random_kernels import draw
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 MOVE, BEND = 40, 12
 """Steps of a move, and of each of the four bends that a neighbour gives to what a place costs."""

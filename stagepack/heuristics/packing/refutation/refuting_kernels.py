@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 PLACE, LIFT, QUEUE, FULL, DROP, SWAP = range(6)
 """What a step does, as in the checker's file: step = 6 * number + one of these."""

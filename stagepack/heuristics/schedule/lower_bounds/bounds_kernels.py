@@ -7,8 +7,8 @@ Cost: O(operations + arcs) for paths, O(k log k) for a machine of k operations. 
 from __future__ import annotations
 
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph, target
-from stagepack.instances.compiled import entries, tiered
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import entries, tiered
 
 
 @tiered(entries)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
-from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled, step
 
 
 class Side(NamedTuple):

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stagepack.heuristics.schedule.timing_kernels import FAR
-from stagepack.instances.compiled import step, tiered
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.edges_state import Edges
+from stagepack.kernels.compiled import step, tiered
 
 ENTRY, FILLED, HEAD, TAIL, MIDDLE = range(5)
 """What is found for every stage, in this order: when it can start at first; the most cycles of

@@ -22,8 +22,8 @@ from numba.core.registry import cpu_target
 from numba.core.runtime.context import NRTContext
 from numba.core.types.functions import BaseFunction
 
-from stagepack.instances import compiled, compiler, dispatchers
-from stagepack.instances.compiled import entries, inlined, inner, record, step, tiered
+from stagepack.kernels import compiled, compiler, dispatchers
+from stagepack.kernels.compiled import entries, inlined, inner, record, step, tiered
 from stagepack.progress import compilation
 
 njit: Any = numba.njit  # its types leave out some options
@@ -106,7 +106,7 @@ def test_blas_is_loaded_for_kernels_that_call_it_only() -> None:
 import sys
 import numba
 import numpy as np
-import stagepack.instances.dispatchers
+import stagepack.kernels.dispatchers
 
 assert numba.njit(lambda row: row.sum())(np.arange(3)) == 3
 assert "scipy.linalg" not in sys.modules
@@ -128,7 +128,7 @@ def test_a_kernel_that_another_process_compiles_is_waited_for(
     monkeypatch.setattr(dispatchers, "PATIENCE", 60.0 if comes_back else 0.0)
     path = tmp_path / "some_kernels.py"
     path.write_text(
-        "from stagepack.instances.compiled import compiled\n"
+        "from stagepack.kernels.compiled import compiled\n"
         "@compiled\ndef twice(a):\n    return a + a\n"
     )
     spec = importlib.util.spec_from_file_location("some_kernels", path)
@@ -418,7 +418,7 @@ def test_bounds_are_checked_where_a_debugger_asks() -> None:
 
 
 KERNELS = """
-from stagepack.instances.compiled import compiled, copied, inlined, inner, step, tiered
+from stagepack.kernels.compiled import compiled, copied, inlined, inner, step, tiered
 
 @inner
 def of_inner(row, at):

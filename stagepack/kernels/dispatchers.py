@@ -18,7 +18,7 @@ from numba.core import caching, event, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np import linalg
 
-from stagepack.instances import compiler
+from stagepack.kernels import compiler
 from stagepack.progress import compilation
 
 KERNELS = ("*kernels.py", "*_state.py", "rules.py", "sweep.py")

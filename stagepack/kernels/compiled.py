@@ -20,7 +20,7 @@ import numpy as np
 from stagepack.progress import compilation, uncollected
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
-DISPATCHERS = "stagepack.instances.dispatchers"
+DISPATCHERS = "stagepack.kernels.dispatchers"
 """Where numba is imported."""
 FEW = 20_000
 """Most steps of a call that is interpreted: a step takes about a microsecond."""
