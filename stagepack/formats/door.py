@@ -290,15 +290,17 @@ def _said(given: Words, chosen: Format, kind: str) -> JsonObject:
     what = chosen.name if len(chosen.kinds) == 1 else f"{chosen.name} {kind}"
     values: JsonObject = {}
     for name, value in given.items():
-        said = name in VOCABULARY
-        if value is None and said:
-            continue
         if name not in understood:
+            said = name in VOCABULARY
+            if value is None and said:
+                continue
             raise InputError(
                 f"{what} files do not understand {name!r}" if said else f"unknown option {name!r}",
                 field=name,
                 remedy="known here are " + ", ".join(sorted(understood)),
             )
+        if value is None:
+            continue
         if name in own:
             values[name] = own[name].of(value)
         else:
