@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given, settings
 
 from stagepack import interrupts
+from stagepack.catalog import load
 from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.heuristics import effort
 from stagepack.instances import fields
-from stagepack.instances.catalog import load
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, Link

@@ -1,16 +1,15 @@
 """What each problem says of itself: the contract between its folder and everything above.
 
 ``instances/<family>/problem.py`` defines ``PROBLEM``; beside it, ``native.py`` reads and writes its
-files (``Document``, ``GIVEN``, ``parse``, ``dump``) and ``catalog`` names its instances
-(``GENERATORS``, ``SUITE``, ``TOUR``).  Both are loaded when they are needed, and so are the
-classes: whoever asks for words alone, as the command line does for its help, waits for no arrays.
+files (``Document``, ``GIVEN``, ``parse``, ``dump``).  It is loaded when it is needed, and so are
+the classes: whoever asks for words alone, as the command line does for its help, waits for no
+arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol, cast
 
 from stagepack import kinds
@@ -31,16 +30,16 @@ class Change:
     unit : str
         What its values are.
     description : str
-    read : callable, optional
-        ``(file, instance) -> value``, where the option names a file; otherwise it takes integers,
-        as often as it is given.
+    read : str
+        Where the option names a file, what reads it: module of the wing of formats and function in
+        it, ``(file, instance) -> value``.  Otherwise it takes integers, as often as it is given.
     """
 
     name: str
     option: str
     unit: str
     description: str
-    read: Callable[[Path, Any], Any] | None = None
+    read: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Tool:
     Attributes
     ----------
     writer : str
-        Module of the problem's folder and function in it, ``module.function``: ``(instance,
+        Module of the wing of formats and function in it, ``module.function``: ``(instance,
         solution, **options) -> text or bytes``; the solution is a valid one.
     writes : str
         What the tool reads, in a few words.
@@ -101,15 +100,6 @@ class Tool:
     ending: str = ""
 
 
-@dataclass(frozen=True)
-class Generator:
-    """A function from parameters to an instance, their defaults, and what it is good for."""
-
-    make: Callable[..., Any]
-    parameters: Words
-    description: str
-
-
 class Native(Protocol):
     """The module of a problem's own files."""
 
@@ -121,17 +111,6 @@ class Native(Protocol):
 
     def dump(self, instance: Any) -> JsonObject:
         """Return what the document of an instance says, besides kind, version, name, source."""
-
-
-class Catalog(Protocol):
-    """The module of a problem's named instances.
-
-    Names are given without the family: "random" where the catalog has "toy/random".
-    """
-
-    GENERATORS: Mapping[str, Generator]
-    SUITE: tuple[tuple[str, JsonObject], ...]
-    TOUR: tuple[str, JsonObject, tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,11 +173,6 @@ class Problem:
     def native(self) -> Native:
         """The module of its own files."""
         return cast("Native", self.part("native"))
-
-    @property
-    def catalog(self) -> Catalog:
-        """The module of its named instances."""
-        return cast("Catalog", self.part("catalog"))
 
 
 def problem(kind: str) -> Problem:

@@ -12,9 +12,9 @@ from stagepack import files
 from stagepack.claims.claim import is_number
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError, a, suggest
+from stagepack.formats.native import FORMAT
+from stagepack.formats.solutions import solution_in
 from stagepack.instances.documents import strict
-from stagepack.instances.formats.native import FORMAT
-from stagepack.instances.formats.solutions import solution_in
 from stagepack.planning.model_plan import PROBLEM, VERSION, ModelPlan
 from stagepack.planning.stages import Level
 from stagepack.planning.tuned import FIGURES, Evaluation, Tuning

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
+from stagepack.instances import clusters
 from stagepack.instances.answer import require_instance
 from stagepack.instances.arrays import integer
-from stagepack.instances.catalog import clusters
 from stagepack.instances.graph import GraphPartition
 from stagepack.instances.graph.words import Objective as GraphObjective
 from stagepack.instances.groups import LayerGrouping

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 from stagepack.instances.packing.words import KIND, WORDS, Objective
 from stagepack.instances.problem import Change, Export, Problem, Tool
-
-
-def _previous(path: Path, instance: Any) -> list[int]:
-    from stagepack.instances.formats.minimalloc import read_previous
-
-    return read_previous(path, instance)
-
 
 PROBLEM = Problem(
     kind=KIND,
@@ -28,20 +18,20 @@ PROBLEM = Problem(
             "--previous",
             "file",
             "old placement (result or CSV): buffers of equal names should stay in place",
-            _previous,
+            "minimalloc.buffers.read_previous",
         ),
     ),
     export=Export(".csv"),
     tools={
         "c": Tool(
-            "tools.header.header",
+            "c_header.header",
             "a C header: sizes, offsets, the total, static asserts",
             {"prefix": "what all names begin with (ARENA)"},
             requires="require_header",
             ending=".h",
         ),
         "tflm": Tool(
-            "tools.tflm.planned",
+            "tflite.tflm.planned",
             "a .tflite model with its plan, for TensorFlow Lite Micro",
             {"model": "the model without the plan: the file that is solved, if not said"},
             requires="require_model",

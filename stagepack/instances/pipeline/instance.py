@@ -9,10 +9,9 @@ import numpy as np
 
 from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
-from stagepack.instances import arrays
+from stagepack.instances import arrays, clusters
 from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.arrays import Given
-from stagepack.instances.catalog import clusters
 from stagepack.instances.pipeline import validate
 from stagepack.instances.pipeline.check import check, evaluate, shape
 from stagepack.instances.pipeline.data import GraphOrder, PartitionData, Variable

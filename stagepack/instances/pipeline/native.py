@@ -17,7 +17,7 @@ import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
-from stagepack.instances.catalog import clusters
+from stagepack.instances import clusters
 from stagepack.instances.documents.lines import Rows, unless, unusual
 from stagepack.instances.pipeline.data import GraphOrder, Variable
 from stagepack.instances.pipeline.instance import PipelinePartition

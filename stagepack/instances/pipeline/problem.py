@@ -21,13 +21,13 @@ PROBLEM = Problem(
     ),
     tools={
         "megatron": Tool(
-            "tools.megatron.layout",
+            "megatron.layout.layout",
             "--pipeline-model-parallel-layout of Megatron-LM",
             {**RANKS, **LETTERS},
             requires="require_layout",
         ),
         "torchtitan": Tool(
-            "tools.modules.torchtitan",
+            "torch.modules.torchtitan",
             "module_fqns_per_model_part of torchtitan",
             {
                 "modules": "file with the names of the model's modules, a line each, to check",
@@ -37,23 +37,23 @@ PROBLEM = Problem(
             requires="require_modules",
         ),
         "torch": Tool(
-            "tools.modules.torch",
+            "torch.modules.torch",
             "split_spec of torch.distributed.pipelining",
             requires="module_names",
         ),
         "accelerate": Tool(
-            "tools.modules.accelerate",
+            "torch.modules.accelerate",
             "device_map of Accelerate",
             {"inside": "true where parts of layers.3, say, may be on several devices"},
             requires="require_items",
         ),
         "vllm": Tool(
-            "tools.serving.vllm", "VLLM_PP_LAYER_PARTITION", LETTERS, requires="require_layers"
+            "serving.layers.vllm", "VLLM_PP_LAYER_PARTITION", LETTERS, requires="require_layers"
         ),
         "sglang": Tool(
-            "tools.serving.sglang", "SGLANG_PP_LAYER_PARTITION", LETTERS, requires="require_layers"
+            "serving.layers.sglang", "SGLANG_PP_LAYER_PARTITION", LETTERS, requires="require_layers"
         ),
-        "deepspeed": Tool("tools.deepspeed.module", "a PipelineModule of DeepSpeed in Python"),
+        "deepspeed": Tool("deepspeed.module.module", "a PipelineModule of DeepSpeed in Python"),
     },
     becomes={"pipeline-schedule": "PipelineSchedule.from_partition"},
     public={

@@ -15,7 +15,7 @@ PROBLEM = Problem(
     export=Export(".csv", options=("communication", "waits", "backward")),
     tools={
         "torchtitan": Tool(
-            "torchtitan.order",
+            "torch.order.order",
             "pipeline_parallel_schedule_csv of torchtitan",
             requires="require_dealt",
         )

@@ -11,9 +11,9 @@ import pytest
 from msgspec import structs
 
 import stagepack as sp
+from stagepack.catalog import best_known, suite
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups.dp import Partition
-from stagepack.instances.catalog import best_known, suite
 from stagepack.instances.groups import GroupingSolution, OperatorKind
 from stagepack.instances.groups.banks import bank_pairs
 from stagepack.instances.groups.chips import CHIPS

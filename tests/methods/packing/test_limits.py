@@ -10,12 +10,12 @@ import pytest
 
 from benchmarks.hostile import FAMILIES
 from benchmarks.hostile.packing import spilling
+from stagepack import catalog
 from stagepack.formulations.packing import CpSat, Milp
 from stagepack.heuristics.packing import bounds, effort, relocation
 from stagepack.heuristics.packing.constructive import greedy, spill, valleys
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import annealing
-from stagepack.instances import catalog
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution, meetings_kernels, sweep
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods.packing import attempt as attempts

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stagepack as sp
+from stagepack.catalog.packing.dissections import planted
 from stagepack.errors import InputError
 from stagepack.heuristics import effort
 from stagepack.heuristics.packing.beam_search import beam
@@ -19,7 +20,6 @@ from stagepack.heuristics.packing.constructive import dive
 from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.catalog.dissections import planted
 from stagepack.methods.packing import attempt, searches, steps
 from stagepack.progress import Stopped
 from stagepack.result import EventKind, Status, Termination

@@ -59,8 +59,3 @@ class KnapsackData(Shown):
 def packed(instance: KnapsackData, solution: KnapsackSolution) -> dict[str, Any]:
     """Return what goes into the bag, for other tools."""
     return {"packed": list(solution.taken)}
-
-
-def labels(instance: KnapsackData, solution: KnapsackSolution, mark: str = "-") -> str:
-    """Return a line for each thing in the bag."""
-    return "".join(f"{mark} {instance.name} {i}\n" for i in solution.taken)

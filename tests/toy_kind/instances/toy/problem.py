@@ -12,6 +12,6 @@ PROBLEM = Problem(
     solution_fields=("taken",),
     words=WORDS,
     export=Export(".json", "packed"),
-    tools={"labels": Tool("data.labels", "a line a thing", {"mark": "what a line begins with"})},
+    tools={"labels": Tool("labels.labels", "a line a thing", {"mark": "what a line begins with"})},
     public={"Knapsack": "", "KnapsackSolution": "", "packed": "data"},
 )
