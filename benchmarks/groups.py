@@ -28,7 +28,7 @@ import stagepack as sp
 from stagepack.catalog.groups import NETWORKS
 from stagepack.heuristics.groups.oracle import Oracle
 from stagepack.instances.groups import LayerGrouping
-from stagepack.instances.groups.words import CHIP_NAMES
+from stagepack.instances.groups.problem import CHIP_NAMES
 from stagepack.result import Status
 
 RULES = ("layerwise", "greedy-tail", "dp-first-fit", "seed-order")

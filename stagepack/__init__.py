@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from stagepack.formats.door import formats as formats
     from stagepack.formats.door import read as read
     from stagepack.formats.door import read_all as read_all
-    from stagepack.formats.door import read_solution as read_solution
-    from stagepack.formats.door import schema as schema
     from stagepack.formats.door import write as write
-    from stagepack.formats.door import write_solution as write_solution
+    from stagepack.formats.native import schema as schema
+    from stagepack.formats.solutions import read_solution as read_solution
+    from stagepack.formats.solutions import write_solution as write_solution
     from stagepack.instances.graph import GraphPartition as GraphPartition
     from stagepack.instances.graph import GraphSolution as GraphSolution
     from stagepack.instances.graph.chains.chain import chain as chain
@@ -133,15 +133,9 @@ _NAMES = {
     "stagepack.compare.suite": ("Suite", "read_suite"),
     "stagepack.errors": ("CheckError", "InputError", "StagepackError"),
     "stagepack.catalog": ("entries", "load", "suite"),
-    "stagepack.formats.door": (
-        "formats",
-        "read",
-        "read_all",
-        "read_solution",
-        "schema",
-        "write",
-        "write_solution",
-    ),
+    "stagepack.formats.door": ("formats", "read", "read_all", "write"),
+    "stagepack.formats.native": ("schema",),
+    "stagepack.formats.solutions": ("read_solution", "write_solution"),
     "stagepack.instances.profile": (
         "Chip",
         "Cluster",

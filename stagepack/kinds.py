@@ -55,7 +55,16 @@ def part(kind: str, *wing: str) -> Any:
 
 
 def named(kind: str, wing: str, name: str) -> Any:
-    """Return what a wing's module holds: ``named(kind, "formats", "megatron.layout.layout")``."""
+    """Return what a wing's module holds: ``named(kind, "formats", "megatron.layout.layout")``.
+
+    Parameters
+    ----------
+    kind : str
+        Whose home has the wing.
+    wing : str
+    name : str
+        The module in the wing, and what it holds.
+    """
     module, _, own = name.rpartition(".")
     return getattr(importlib.import_module(f"{KINDS[kind].home}.{wing}.{module}"), own)
 

@@ -279,7 +279,7 @@ def instance_and_solution(
     context : dict
         What the options say beside the instance's file.
     """
-    from stagepack.formats import door
+    from stagepack.formats import solutions
 
     problem = instance_of(source, context)
-    return problem, door.read_solution(solution, problem)
+    return problem, solutions.read_solution(solution, problem)

@@ -119,15 +119,15 @@ def export_solution(problem: Instance, solution: Solution, path: Path, form: For
     path : Path
     form : Form
     """
-    from stagepack.formats import door
+    from stagepack.formats import solutions
 
     known = PROBLEMS[problem.kind]
     if form.tool:
-        door.write_solution(problem, solution, path, as_=form.tool, **form.options)
+        solutions.write_solution(problem, solution, path, as_=form.tool, **form.options)
     elif known.export is not None and known.export.texts:
         text = known.named(known.export.texts[path.suffix.lower()])(problem, solution)
         files.write(path, text.encode(errors="replace"))
     elif known.export is not None and known.export.document:
         write_json(path, known.named(known.export.document)(problem, solution))
     else:
-        door.write_solution(problem, solution, path, **form.options)
+        solutions.write_solution(problem, solution, path, **form.options)

@@ -277,8 +277,8 @@ def schema(
     ] = None,
 ) -> None:
     """Print the JSON Schema of native files."""
-    from stagepack.formats import door
+    from stagepack.formats import native
 
     if kind is None:
         raise InputError("is missing", field="KIND", remedy="choose one of " + ", ".join(KINDS))
-    print_json(door.schema(kind))
+    print_json(native.schema(kind))

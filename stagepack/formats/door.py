@@ -1,9 +1,9 @@
-"""Reading and writing instances and solutions: one file a format, one door for all.
+"""Reading and writing instances: a module a format, one door for all.
 
 A format is recognised by the content of a file, and says which kinds of problem it can hold.
 What a file does not say (devices, capacity, objective, ...) is given beside it as keyword
-arguments: words of the vocabulary.  To add a format, write a module with a
-:class:`.registry.Format` and list it in :mod:`.known`.
+arguments: words of the vocabulary.  To add a format, write a module that is a
+:class:`.known.Reader` and list it in :data:`.known.FORMATS`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from stagepack import files
 from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError
 from stagepack.formats import known
-from stagepack.formats.native import schema
-from stagepack.formats.registry import Format
-from stagepack.formats.solutions import read_solution, write_solution
+from stagepack.formats.known import Format
 from stagepack.instances.answer import require_instance
 from stagepack.instances.documents import strict
 from stagepack.instances.problem import VOCABULARY, coerce
@@ -36,10 +34,7 @@ __all__ = [
     "formats",
     "read",
     "read_all",
-    "read_solution",
-    "schema",
     "write",
-    "write_solution",
 ]
 
 SHOWN = 8
@@ -48,7 +43,7 @@ SHOWN = 8
 
 def formats() -> tuple[Format, ...]:
     """Return the formats there are: names, kinds, extensions, descriptions, context."""
-    return known.every()
+    return known.FORMATS
 
 
 @overload
@@ -181,13 +176,14 @@ def read_all(
     data = strict.load(file, max_bytes)
     with strict.located(file):
         if not strict.holds_text(data):
-            possible = known.every() if chosen is None else (chosen,)
+            possible = known.FORMATS if chosen is None else (chosen,)
             if not any(other.binary and other.sniff(data) for other in possible):
                 _refuse_bytes(file.name, chosen)
         chosen = chosen or known.by_content(data)
         found = chosen.kind_of(data, kind)
-        parse = chosen.parsers.get(found, chosen.parse)
-        instances = parse(data, _beside(file, chosen) | _said(context, chosen, found), file.name)
+        reader = chosen.reader
+        parse = getattr(reader, "PARSERS", {}).get(found, reader.parse)
+        instances = parse(data, _beside(file, reader) | _said(context, chosen, found), file.name)
     return list(instances) if name is None else [_select(instances, name, file)]
 
 
@@ -235,7 +231,7 @@ def dump(
     """
     require_instance(instance, remedy="write results and plans with their to_json(path)")
     path = files.require_path(path)
-    writers = [one for one in known.every() if one.writes and instance.kind in one.kinds]
+    writers = [one for one in known.FORMATS if one.writes and instance.kind in one.kinds]
     if format is None:
         chosen = max(writers, key=lambda writer: writer.ending(path.name))
         if not chosen.ending(path.name):
@@ -247,15 +243,15 @@ def dump(
             )
     else:
         chosen = known.by_name(format)
-    if chosen.dump is None or instance.kind not in chosen.kinds:
-        only = chosen.dump is None
+    if not chosen.writes or instance.kind not in chosen.kinds:
         raise InputError(
-            f"{chosen.name} files " + ("can only be read" if only else f"hold no {instance.kind}"),
+            f"{chosen.name} files "
+            + (f"hold no {instance.kind}" if chosen.writes else "can only be read"),
             field="format",
             remedy="write " + " or ".join(writer.name for writer in writers),
         )
     try:
-        data = chosen.dump(instance, path.name)
+        data: bytes = chosen.reader.dump(instance, path.name)
     except InputError as error:
         raise error.at(path) from None
     if path.name.lower().endswith(".gz"):
@@ -271,7 +267,7 @@ def _refuse_bytes(name: str, chosen: Format | None) -> NoReturn:
     InputError
         Naming the format that is asked for, or that the file is called after.
     """
-    known_as = known.every() if chosen is None else (chosen,)
+    known_as = known.FORMATS if chosen is None else (chosen,)
     named = [one for one in known_as if one.binary and (chosen or one.ending(name))]
     if named:
         raise InputError(
@@ -290,30 +286,32 @@ def _said(given: Words, chosen: Format, kind: str) -> JsonObject:
     InputError
         For a word that is not understood, or a value out of range.
     """
-    understood = chosen.contexts[kind]
+    understood, own = chosen.contexts[kind], getattr(chosen.reader, "WORDS", {})
     what = chosen.name if len(chosen.kinds) == 1 else f"{chosen.name} {kind}"
     values: JsonObject = {}
     for name, value in given.items():
-        said = name in VOCABULARY
-        if value is None and said:
-            continue
         if name not in understood:
+            said = name in VOCABULARY
+            if value is None and said:
+                continue
             raise InputError(
                 f"{what} files do not understand {name!r}" if said else f"unknown option {name!r}",
                 field=name,
                 remedy="known here are " + ", ".join(sorted(understood)),
             )
-        if name in chosen.words:
-            values[name] = chosen.words[name].of(value)
+        if value is None:
+            continue
+        if name in own:
+            values[name] = own[name].of(value)
         else:
             values[name] = value if isinstance(value, Cluster) else coerce(name, value, kind)
     return values
 
 
-def _beside(file: Path, chosen: Format) -> JsonObject:
+def _beside(file: Path, reader: Any) -> JsonObject:
     """Return the second files of a format that lie beside the first."""
     found = {}
-    for word, (own, other) in chosen.beside.items():
+    for word, (own, other) in getattr(reader, "BESIDE", {}).items():
         second = file.with_name(file.name.removesuffix(own) + other)
         if file.name.endswith(own) and second.is_file():
             found[word] = str(second)

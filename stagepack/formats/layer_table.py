@@ -20,7 +20,8 @@ from fractions import Fraction
 
 from stagepack.errors import InputError, suggest
 from stagepack.files import unguarded
-from stagepack.formats.registry import Format, stem_of
+from stagepack.formats.known import stem_of
+from stagepack.formats.sniffers import FORWARD
 from stagepack.instances import clusters
 from stagepack.instances.documents import strict
 from stagepack.instances.pipeline import KIND, PipelinePartition
@@ -31,9 +32,8 @@ TIMES = ("forward", "backward")
 BYTES = ("exclusive", "temporary", "carry", "stash", "input", "output")
 COLUMNS = ("name", *TIMES, *BYTES)
 ALIASES = {
-    "layer": "name", "time": "forward", "cycles": "forward", "forward_time": "forward",
-    "fwd": "forward", "backward_time": "backward", "bwd": "backward", "parameters": "exclusive",
-    "params": "exclusive", "weights": "exclusive",
+    **FORWARD, "layer": "name", "backward_time": "backward", "bwd": "backward",
+    "parameters": "exclusive", "params": "exclusive", "weights": "exclusive",
 }  # fmt: skip
 CLOCK = 1_000_000_000
 """In Hz, where no cluster is named: a cycle is a nanosecond."""
@@ -51,16 +51,7 @@ def _named(line: Sequence[str]) -> list[str]:
     return [ALIASES.get(name, name) for name in lower]
 
 
-def _sniff(data: bytes) -> bool:
-    """Whether the first line of `data` names times of layers, be it with a unit: forward_ms."""
-    line = data[:4096].lstrip().partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf")
-    if line.startswith((b"{", b"[")):  # JSON, whose keys may be the same words
-        return False
-    names = _named(line.decode(errors="replace").replace('"', "").split(","))
-    return any(name.startswith(("forward", "fwd")) for name in names)
-
-
-def _parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
+def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
     """Return the one instance of a table, named after its file.
 
     Raises
@@ -178,12 +169,5 @@ def _is_whole(cell: str) -> bool:
     return not cell or cell.isdecimal()
 
 
-FORMAT = Format(
-    name="layer_table",
-    contexts={KIND: GIVEN | {"unit"}},
-    extensions=(".csv",),
-    description="layers as CSV: forward, and where known name, backward, exclusive, output, ...",
-    sniff=_sniff,
-    parse=_parse,
-    words={"unit": Parameter("unit", str, "unit of the times in a table", choices=tuple(UNITS))},
-)
+CONTEXTS = {KIND: GIVEN | {"unit"}}
+WORDS = {"unit": Parameter("unit", str, "unit of the times in a table", choices=tuple(UNITS))}

@@ -13,7 +13,6 @@ import msgspec
 
 from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError, suggest
-from stagepack.formats.registry import Format
 from stagepack.instances.documents import keys, strict
 from stagepack.instances.documents.lines import lines
 from stagepack.instances.problem import PROBLEMS, word
@@ -79,11 +78,6 @@ def schema(kind: str) -> JsonObject:
     return made
 
 
-def _sniff(data: bytes) -> bool:
-    """Whether `data` is JSON that says which problem it is."""
-    return strict.first_byte(data) == b"{" and b'"problem"' in data
-
-
 def refuse_account(fields: Collection[str]) -> None:
     """Refuse a document that holds neither an instance nor one solution, but what both led to.
 
@@ -97,7 +91,7 @@ def refuse_account(fields: Collection[str]) -> None:
             raise InputError(f"holds {what}, no instance and no solution", remedy=command)
 
 
-def _tell(data: bytes) -> str:
+def tell(data: bytes) -> str:
     """Return the kind of problem that a native file holds.
 
     Raises
@@ -143,7 +137,7 @@ def _tell(data: bytes) -> str:
     return header.problem
 
 
-def _parse(data: bytes, given: Words, file: str) -> list[Instance]:
+def parse(data: bytes, given: Words, file: str) -> list[Instance]:
     """Return the one instance of a native file.
 
     Raises
@@ -152,13 +146,13 @@ def _parse(data: bytes, given: Words, file: str) -> list[Instance]:
         Naming the field.
     """
     del file  # the instance says its name
-    native = PROBLEMS[_tell(data)].native
+    native = PROBLEMS[tell(data)].native
     document: msgspec.Struct = strict.decode(data, native.Document)
     keys.require_single(data)
     return [native.parse(document, given)]
 
 
-def _dump(instance: Instance, file: str) -> bytes:
+def dump(instance: Instance, file: str) -> bytes:
     """Return the native file of an instance: columns, a line each, defaults left out.
 
     Raises
@@ -176,13 +170,4 @@ def _dump(instance: Instance, file: str) -> bytes:
     return lines({**head, **PROBLEMS[instance.kind].native.dump(instance)}).encode() + b"\n"
 
 
-FORMAT = Format(
-    name="native",
-    contexts=ByKind(lambda kind: PROBLEMS[kind].native.GIVEN),
-    extensions=(".json", ".json.gz"),
-    description="Stagepack's own JSON: objects or columns, with a published schema",
-    sniff=_sniff,
-    parse=_parse,
-    dump=_dump,
-    tell=_tell,
-)
+CONTEXTS = ByKind(lambda kind: PROBLEMS[kind].native.GIVEN)

@@ -13,7 +13,7 @@ import msgspec
 from stagepack import files, kinds
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
-from stagepack.formats.known import every
+from stagepack.formats import known as formats
 from stagepack.formats.native import refuse_account
 from stagepack.instances.answer import former_order, require_instance
 from stagepack.instances.documents import keys, strict
@@ -81,10 +81,11 @@ def solution_in(
     InputError
         Without the file's name.
     """
-    for known in every():
-        if known.solution is not None and known.sniff(data):
-            _require_kind(PROBLEMS[known.kinds[0]], instance)
-            return known.solution(data, instance)
+    for one in formats.FORMATS:
+        if one.holds_solutions and one.sniff(data):
+            _require_kind(PROBLEMS[one.kinds[0]], instance)
+            held: Solution = one.reader.solution(data, instance)
+            return held
     document = strict.decode(data, JsonObject)
     keys.require_single(data)
     refuse_instance(document)
@@ -234,24 +235,25 @@ def _by_ending(
 ) -> bytes:
     """Return a solution as files named like `path` hold it."""
     name = Path(path).name.lower()
-    writers = [known for known in every() if known.dump_solution and known.ending(name)]
+    writers = [one for one in formats.FORMATS if one.writes_solutions and one.ending(name)]
     if not writers:
         return msgspec.json.encode(solution.to_dict()) + b"\n"
     kind = None if instance is None else instance.kind
-    fitting = (known for known in writers if kind in known.kinds)
-    writer = max(fitting, key=lambda known: known.ending(name), default=None)
-    if writer is None or writer.dump_solution is None:
+    fitting = (one for one in writers if kind in one.kinds)
+    writer = max(fitting, key=lambda one: one.ending(name), default=None)
+    if writer is None:
         raise InputError(
             "such files take solutions of "
-            + " or ".join(kind for known in writers for kind in known.kinds)
+            + " or ".join(kind for one in writers for kind in one.kinds)
             + ", with the instance",
             file=path,
             remedy="end the name in .json, or give write_solution the instance",
         )
     try:
-        return writer.dump_solution(solution, instance, **options)
+        data: bytes = writer.reader.dump_solution(solution, instance, **options)
     except InputError as error:
         raise error.at(path) from None
+    return data
 
 
 def require_tool(instance: Instance, tool: str, options: Iterable[str] = ()) -> Tool:

@@ -8,6 +8,7 @@ arrays.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -156,6 +157,11 @@ class Problem:
     becomes: Mapping[str, str] = field(default_factory=dict)
     public: Mapping[str, str] = field(default_factory=dict)
 
+    @functools.cached_property
+    def own(self) -> Mapping[str, Parameter]:
+        """Its own words by name."""
+        return {word.name: word for word in self.words}
+
     def part(self, name: str) -> Any:
         """Return a module of its folder; "" for the folder itself."""
         return kinds.part(self.kind, "instances", *filter(None, [name]))
@@ -183,25 +189,30 @@ def problem(kind: str) -> Problem:
 PROBLEMS: kinds.ByKind[Problem] = kinds.ByKind(problem)
 
 
-class _Vocabulary(Mapping[str, Parameter]):
-    """The shared words and those of every problem, by name."""
+_SHARED = {word.name: word for word in SHARED}
 
-    def _words(self) -> Iterator[Parameter]:
-        yield from SHARED
-        for known in PROBLEMS.values():
-            yield from known.words
+
+@functools.cache
+def _words_of(among: tuple[str, ...]) -> dict[str, Parameter]:
+    """Return the shared words and those of some kinds, by name; what comes first stays."""
+    words = dict(_SHARED)
+    for kind in among:
+        for word in PROBLEMS[kind].words:
+            words.setdefault(word.name, word)
+    return words
+
+
+class _Vocabulary(Mapping[str, Parameter]):
+    """The shared words and those of every problem, by name: one table for the kinds there are."""
 
     def __getitem__(self, name: str) -> Parameter:
-        for word in self._words():
-            if word.name == name:
-                return word
-        raise KeyError(name)
+        return _SHARED[name] if name in _SHARED else _words_of(tuple(kinds.KINDS))[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(word.name for word in self._words()))
+        return iter(_words_of(tuple(kinds.KINDS)))
 
     def __len__(self) -> int:
-        return len(list(iter(self)))
+        return len(_words_of(tuple(kinds.KINDS)))
 
 
 VOCABULARY: Mapping[str, Parameter] = _Vocabulary()
@@ -209,8 +220,7 @@ VOCABULARY: Mapping[str, Parameter] = _Vocabulary()
 
 def word(name: str, kind: str) -> Parameter:
     """Return a word as a kind of problem means it: its own before what is shared."""
-    own = (known for known in PROBLEMS[kind].words if known.name == name)
-    return next(own, None) or VOCABULARY[name]
+    return PROBLEMS[kind].own.get(name) or VOCABULARY[name]
 
 
 def choices(word: Parameter, kind: str) -> tuple[str, ...]:
@@ -237,9 +247,11 @@ def coerce(name: str, value: object, kind: str) -> Any:
         this `kind` of problem.
     """
     known = word(name, kind)
+    among = choices(known, kind)
     another = (
         isinstance(value, str)
         and name == "objective"
+        and value not in among
         and any(value in other.objectives for other in PROBLEMS.values())
     )
-    return known.of(value, choices(known, kind), kind if another else "")
+    return known.of(value, among, kind if another else "")

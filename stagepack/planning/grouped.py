@@ -37,6 +37,7 @@ from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.backward import Backward, is_weights
 from stagepack.instances.groups.check import group_cycles
 from stagepack.instances.groups.execution.replay import played_alone
+from stagepack.instances.groups.problem import Order
 from stagepack.instances.groups.stage import (
     alone_behind,
     stage_backward,
@@ -44,7 +45,6 @@ from stagepack.instances.groups.stage import (
     step_bound,
     training_bound,
 )
-from stagepack.instances.groups.words import Order
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Array
 from stagepack.planning.model_plan import NETWORKS, ModelPlan

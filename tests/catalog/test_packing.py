@@ -13,7 +13,7 @@ from stagepack import catalog
 from stagepack.catalog.networks import NETWORKS
 from stagepack.catalog.packing import GENERATORS, evolved
 from stagepack.errors import InputError
-from stagepack.formats import door
+from stagepack.formats import door, solutions
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from tests.imports import ROOT
@@ -367,7 +367,7 @@ def test_hard_packings_have_the_placements_that_are_kept(placement: str, setting
     path = ROOT / "benchmarks" / "hard_packings" / f"{placement}.json"
     known = catalog.best_known(lowest)
     assert known is not None
-    placed = door.read_solution(path, lowest)
+    placed = solutions.read_solution(path, lowest)
     assert isinstance(placed, PackingSolution)
     assert lowest.check(placed) == ()
     assert known.value == lowest.evaluate(placed)
@@ -387,7 +387,7 @@ def test_hard_relatives_of_public_data_have_the_placements_that_are_kept(
     )
     lowest = instance.replace(objective="peak")
     name = f"minimalloc-{of}{changes}-{seed[1]}-{seed[0]}.json"
-    placed = door.read_solution(ROOT / "benchmarks" / "hard_packings" / name, lowest)
+    placed = solutions.read_solution(ROOT / "benchmarks" / "hard_packings" / name, lowest)
     known = catalog.best_known(lowest)
     assert known is not None
     assert isinstance(placed, PackingSolution)

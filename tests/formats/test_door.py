@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from stagepack.errors import InputError
 from stagepack.formats import door, known, solutions
-from stagepack.formats.registry import Format
+from stagepack.formats.known import Format
 from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
@@ -64,6 +65,12 @@ def test_the_list_of_formats() -> None:
         divided = {"pipeline-partition", "graph-partition"} & set(entry.kinds)
         assert ("devices" in entry.context) == bool(divided)
         assert {"capacity", "objective"} <= entry.context
+        reader = entry.reader
+        assert set(reader.CONTEXTS) == set(entry.kinds)
+        assert entry.writes == (hasattr(reader, "dump") and entry.name != "torch_schedule")
+        assert entry.tells == hasattr(reader, "tell")
+        assert entry.holds_solutions == hasattr(reader, "solution")
+        assert entry.writes_solutions == hasattr(reader, "dump_solution")
     writers = [name for name, entry in found.items() if entry.writes]
     assert writers == ["native", "minimalloc", "dnn-partitioning"]
 
@@ -100,7 +107,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=words):
             door.read(path)
         with pytest.raises(InputError, match=words):
-            door.read_solution(path)
+            solutions.read_solution(path)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the user may read everything")
@@ -149,12 +156,12 @@ def test_writing(tmp_path: Path) -> None:
 def test_solutions(tmp_path: Path) -> None:
     path = tmp_path / "solution.json"
     solution = PipelineSolution((0, 2, 5), (1, 0))
-    door.write_solution(None, solution, path)
-    assert door.read_solution(path) == solution
+    solutions.write_solution(None, solution, path)
+    assert solutions.read_solution(path) == solution
     path.write_text('{"boundaries": [0, 2, 5]}')
-    assert door.read_solution(path) == PipelineSolution((0, 2, 5), (0, 1))
+    assert solutions.read_solution(path) == PipelineSolution((0, 2, 5), (0, 1))
     path.write_text(json.dumps({"status": "OPTIMAL", "solution": solution.to_dict(), "x": [1]}))
-    assert door.read_solution(path) == solution
+    assert solutions.read_solution(path) == solution
     for document, field in (
         ({"status": "INFEASIBLE", "solution": None}, "solution"),
         ({"solution": {"boundaries": [0, 1.5]}}, "solution.boundaries[1]"),
@@ -166,13 +173,13 @@ def test_solutions(tmp_path: Path) -> None:
     ):
         path.write_text(json.dumps(document))
         with pytest.raises(InputError) as caught:
-            door.read_solution(path)
+            solutions.read_solution(path)
         assert caught.value.field == field
         assert caught.value.file == str(path)
     for text in ("", "{", "\x00", '{"boundaries": [1e400]}', '{"boundaries": [NaN]}'):
         path.write_text(text)
         with pytest.raises(InputError):
-            door.read_solution(path)
+            solutions.read_solution(path)
 
 
 def test_solutions_of_packings(tmp_path: Path) -> None:
@@ -181,12 +188,12 @@ def test_solutions_of_packings(tmp_path: Path) -> None:
     )
     solution = PackingSolution.of(instance, [0, 4], [0, 1])
     for name in ("solution.json", "solution.json.gz"):
-        door.write_solution(instance, solution, tmp_path / name)
-        assert door.read_solution(tmp_path / name, instance) == solution
+        solutions.write_solution(instance, solution, tmp_path / name)
+        assert solutions.read_solution(tmp_path / name, instance) == solution
     path = tmp_path / "solution.json"
     result = {"status": "OPTIMAL", "digest": instance.digest, "solution": solution.to_dict()}
     path.write_text(json.dumps(result))
-    assert door.read_solution(path, instance) == solution
+    assert solutions.read_solution(path, instance) == solution
     places = {"a": "near", "b": "far"}
     chain = full()
     for document, of, field, words in (
@@ -205,14 +212,14 @@ def test_solutions_of_packings(tmp_path: Path) -> None:
     ):
         path.write_text(json.dumps(document))
         with pytest.raises(InputError, match=words) as caught:
-            door.read_solution(path, of)
+            solutions.read_solution(path, of)
         assert caught.value.field == field
         assert caught.value.file == str(path)
     path.write_text("id,lower,upper,size,offset\na,0,2,4,0\nb,1,3,6,4\n")
     with pytest.raises(InputError, match="only be read with their instance"):
-        door.read_solution(path)
+        solutions.read_solution(path)
     with pytest.raises(InputError, match="no solution for pipeline-partition"):
-        door.read_solution(path, chain)
+        solutions.read_solution(path, chain)
 
 
 def test_a_format_more_needs_no_word_elsewhere(
@@ -220,25 +227,31 @@ def test_a_format_more_needs_no_word_elsewhere(
 ) -> None:
     """JSON in other words, whose longer ending decides, with solutions of its own."""
     chain, packing = full(), LmemPacking.from_arrays([4], [0], [2])
-    more = Format(
-        name="chains",
-        contexts={"pipeline-partition": frozenset(), "lmem-packing": frozenset()},
-        extensions=(".chain.json",),
-        description="chains",
-        sniff=lambda data: b'"chain"' in data,
+    reader: Any = SimpleNamespace(
+        CONTEXTS={"pipeline-partition": frozenset(), "lmem-packing": frozenset()},
+        tell=lambda data: "pipeline-partition",
         parse=lambda data, given, file: [chain],
         dump=lambda instance, file: b'{"chain": 1}',
         dump_solution=lambda solution, instance: b"in chains",
     )
-    all_formats = (*known.every(), more)
-    for module in (known, solutions):
-        monkeypatch.setattr(module, "every", lambda: all_formats)
+    more = Format(
+        name="chains",
+        holds=("pipeline-partition", "lmem-packing"),
+        extensions=(".chain.json",),
+        description="chains",
+        sniff=lambda data: b'"chain"' in data,
+        home=reader,
+        writes=True,
+        tells=True,
+        writes_solutions=True,
+    )
+    monkeypatch.setattr(known, "FORMATS", (*known.FORMATS, more))
     assert repr(more) == "<Format chains: chains>"
     path = tmp_path / "three.chain.json"
     door.write(chain, path)
     assert path.read_text() == '{"chain": 1}'
     assert door.read(path).digest == chain.digest
-    door.write_solution(packing, PackingSolution.of(packing, [0]), path)
+    solutions.write_solution(packing, PackingSolution.of(packing, [0]), path)
     assert path.read_text() == "in chains"
     door.write(chain, tmp_path / "three.json")
     assert door.read(tmp_path / "three.json").digest == chain.digest
@@ -259,7 +272,7 @@ def test_writing_goes_by_the_kind_too(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"end the name in .*\.csv or .*\.json"):
         door.write(LmemPacking.from_arrays([4], [0], [2]), tmp_path / "file.txt")
     with pytest.raises(InputError, match="with the instance"):
-        door.write_solution(None, PipelineSolution((0, 1), (0,)), tmp_path / "file.csv")
+        solutions.write_solution(None, PipelineSolution((0, 1), (0,)), tmp_path / "file.csv")
 
 
 def test_importing_is_light() -> None:

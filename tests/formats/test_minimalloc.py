@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagepack.errors import InputError
-from stagepack.formats import door
+from stagepack.formats import door, solutions
 from stagepack.instances.documents.cells import Cells
 from stagepack.instances.packing import Gap, LmemPacking, Objective, PackingSolution
 from tests.packing_cases import random_packing
@@ -233,8 +233,8 @@ def test_round_trip_is_exact(
     assert again.digest == instance.digest
     assert again.ids == instance.ids
     solution = PackingSolution.of(instance, rng.integers(0, 99, instance.n))
-    door.write_solution(instance, solution, path)
-    assert door.read_solution(path, instance) == solution
+    solutions.write_solution(instance, solution, path)
+    assert solutions.read_solution(path, instance) == solution
     assert door.read(path, objective=instance.objective).size.tolist() == instance.size.tolist()
 
 
@@ -263,7 +263,7 @@ def test_solutions_of_the_same_buffers(tmp_path: Path) -> None:
         "id,lower,upper,size,offset\nb3,0,9,4,4\nb1,0,3,4,8\nb2,3,9,4,8\nb4,9,21,4,4\nb5,0,21,4,0\n"
     )
     path = saved(tmp_path, placed, "out.csv")
-    solution = door.read_solution(path, instance)
+    solution = solutions.read_solution(path, instance)
     assert isinstance(solution, PackingSolution)
     assert solution.offsets.tolist() == [8, 8, 4, 4, 0]
     assert instance.check(solution) == ()
@@ -277,7 +277,7 @@ def test_solutions_of_the_same_buffers(tmp_path: Path) -> None:
         ("buffer b5: has no offset", placed.replace("0,21,4,0", "0,21,4,")),
     ):
         with pytest.raises(InputError, match=words) as caught:
-            door.read_solution(saved(tmp_path, content, "out.csv"), instance)
+            solutions.read_solution(saved(tmp_path, content, "out.csv"), instance)
         assert caught.value.file == str(path)
 
 
@@ -290,12 +290,12 @@ def test_written_as_minimalloc_writes(tmp_path: Path) -> None:
     assert path.read_text() == (
         "id,lower,upper,size,alignment,gaps\n0,5,10,15,1,\n1,6,12,18,2,7-8 9-10@1:17\n"
     )
-    door.write_solution(instance, PackingSolution.of(instance, [1, 21]), path)
+    solutions.write_solution(instance, PackingSolution.of(instance, [1, 21]), path)
     assert path.read_text() == (
         "id,lower,upper,size,alignment,gaps,offset\n0,5,10,15,1,,1\n1,6,12,18,2,7-8 9-10@1:17,21\n"
     )
     with pytest.raises(InputError, match="with the instance"):
-        door.write_solution(None, PackingSolution.of(instance, [1, 21]), path)
+        solutions.write_solution(None, PackingSolution.of(instance, [1, 21]), path)
 
 
 @settings(max_examples=100)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stagepack import catalog
 from stagepack.errors import InputError
-from stagepack.formats import door
+from stagepack.formats import door, native
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, Device, Link
 from stagepack.kinds import KINDS
@@ -342,7 +342,7 @@ def test_a_byte_order_mark_is_no_harm(tmp_path: Path) -> None:
 
 
 def test_schema_describes_what_is_written(tmp_path: Path) -> None:
-    schema = door.schema("pipeline-partition")
+    schema = native.schema("pipeline-partition")
     assert json.loads(json.dumps(schema)) == schema
     document = schema["$defs"]["Document"]
     assert set(document["required"]) == {"problem", "version", "layers"}
@@ -355,7 +355,7 @@ def test_schema_describes_what_is_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_descriptions_of_a_schema_are_not_indented(kind: str) -> None:
-    for shape in door.schema(kind)["$defs"].values():
+    for shape in native.schema(kind)["$defs"].values():
         described = shape.get("description", "")
         assert described == inspect.cleandoc(described)
 

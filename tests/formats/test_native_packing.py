@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagepack.errors import InputError
-from stagepack.formats import door
+from stagepack.formats import door, native
 from stagepack.instances.packing import (
     Allowed,
     Gap,
@@ -152,12 +152,12 @@ def test_what_is_usual_is_left_out(tmp_path: Path) -> None:
     written = json.loads(path.read_text())
     assert set(written) == {"problem", "version", "name", "capacity", "buffers"}
     assert set(written["buffers"]) == {"size", "start", "end"}
-    properties = door.schema("lmem-packing")["$defs"]["Document"]["properties"]
+    properties = native.schema("lmem-packing")["$defs"]["Document"]["properties"]
     assert set(written) <= set(properties)
     full = door.read(saved(tmp_path, COLUMNS))
     door.write(full, path)
     written = json.loads(path.read_text())
-    schema = door.schema("lmem-packing")
+    schema = native.schema("lmem-packing")
     assert json.loads(json.dumps(schema)) == schema
     assert set(written) <= set(properties)
     assert set(written["buffers"]) == set(schema["$defs"]["Columns"]["properties"])

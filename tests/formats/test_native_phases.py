@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stagepack import catalog
 from stagepack.errors import InputError
-from stagepack.formats import door
+from stagepack.formats import door, native, solutions
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from tests.formats.test_door import mutated
 from tests.formats.test_native import saved
@@ -168,7 +168,7 @@ def test_mutated_files(
 
 
 def test_schema_knows_every_field() -> None:
-    schema = door.schema("phase-schedule")
+    schema = native.schema("phase-schedule")
     text = json.dumps(schema)
     for word in ("io_tile_step", "gather_bandwidth", "fixed_boundaries", "layer_class", "tape"):
         assert f'"{word}"' in text
@@ -183,18 +183,18 @@ def test_solutions(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     instance = random_phases(seed, recomputations=(1,))
     solution = random_plan(instance, np.random.default_rng(seed))
     path = tmp_path_factory.mktemp("solution") / "plan.json"
-    door.write_solution(instance, solution, path)
-    assert door.read_solution(path, instance) == solution
-    assert door.read_solution(path) == solution
+    solutions.write_solution(instance, solution, path)
+    assert solutions.read_solution(path, instance) == solution
+    assert solutions.read_solution(path) == solution
 
 
 def test_solutions_inside_results(tmp_path: Path) -> None:
     instance = two_layers()
     result = {"digest": instance.digest, "solution": two_groups("keep").to_dict()}
     path = saved(tmp_path, result)
-    assert door.read_solution(path, instance) == two_groups("keep")
+    assert solutions.read_solution(path, instance) == two_groups("keep")
     with pytest.raises(InputError, match="another instance"):
-        door.read_solution(path, two_layers(steps=3))
+        solutions.read_solution(path, two_layers(steps=3))
 
 
 @pytest.mark.parametrize(
@@ -210,12 +210,12 @@ def test_solutions_inside_results(tmp_path: Path) -> None:
 def test_wrong_solutions(changes: dict[str, Any], field: str, tmp_path: Path) -> None:
     path = saved(tmp_path, altered(two_groups().to_dict(), **changes))
     with pytest.raises(InputError) as refusal:
-        door.read_solution(path, two_layers())
+        solutions.read_solution(path, two_layers())
     assert refusal.value.field == field
 
 
 def test_a_solution_of_phases_is_none_of_a_pipeline(tmp_path: Path) -> None:
     path = saved(tmp_path, two_groups().to_dict())
     with pytest.raises(InputError):
-        door.read_solution(path, catalog.load("pipeline/bert-base"))
-    assert isinstance(door.read_solution(path), PhaseSolution)
+        solutions.read_solution(path, catalog.load("pipeline/bert-base"))
+    assert isinstance(solutions.read_solution(path), PhaseSolution)

@@ -9,7 +9,7 @@ import pytest
 
 import stagepack as sp
 from stagepack.errors import InputError
-from stagepack.formats import door
+from stagepack.formats import door, solutions
 from stagepack.instances.schedule import PipelineSchedule
 from tests.random_schedules import by_list, random_schedule
 
@@ -126,26 +126,26 @@ def test_solutions(tmp_path: Path) -> None:
     path = tmp_path / "solution.json"
     instance = PipelineSchedule.from_arrays([1, 1], [2, 2], microbatches=3)
     solution = by_list(instance)
-    door.write_solution(instance, solution, path)
-    assert door.read_solution(path, instance) == solution
+    solutions.write_solution(instance, solution, path)
+    assert solutions.read_solution(path, instance) == solution
     assert json.loads(path.read_text()) == solution.to_dict()
     document = {"digest": instance.digest, "solution": solution.to_dict(), "status": "OPTIMAL"}
     path.write_text(json.dumps(document))
-    assert door.read_solution(path, instance) == solution
+    assert solutions.read_solution(path, instance) == solution
     for other, words in (
         (None, "only be read with their instance"),
         (sp.PipelinePartition.from_arrays([1], devices=1), "result for another instance"),
         (instance.replace(latency=1), "result for another instance"),
     ):
         with pytest.raises(InputError, match=words):
-            door.read_solution(path, other)
-    door.write_solution(instance, solution, path)
+            solutions.read_solution(path, other)
+    solutions.write_solution(instance, solution, path)
     with pytest.raises(
         InputError, match="holds a solution of pipeline-schedule, no solution for pip"
     ):
-        door.read_solution(path, sp.PipelinePartition.from_arrays([1], devices=1))
+        solutions.read_solution(path, sp.PipelinePartition.from_arrays([1], devices=1))
     with pytest.raises(InputError, match=r"start\[0\]\[0\]: has 3 entries for 4 microbatches"):
-        door.read_solution(path, instance.replace(microbatches=4))
+        solutions.read_solution(path, instance.replace(microbatches=4))
     for content, words in (
         ('{"start": [[[0.5, 0, 0], [0, 0, 0]], [[0, 0, 0], [0, 0, 0]]]}', r"start\[0\]\[0\]\[0\]"),
         ('{"start": 3}', "start"),
@@ -155,4 +155,4 @@ def test_solutions(tmp_path: Path) -> None:
     ):
         path.write_text(content)
         with pytest.raises(InputError, match=words):
-            door.read_solution(path, instance)
+            solutions.read_solution(path, instance)

@@ -417,7 +417,7 @@ def test_operators_are_called_as_their_nodes_are(tmp_path: Path) -> None:
 def test_a_model_of_which_onnx_dies_is_refused(
     run: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stagepack.formats.onnx.shapes.RUN", run)
+    monkeypatch.setattr(shapes, "RUN", run)
     path = model(tmp_path, [onnx.helper.make_node("Relu", ["x"], ["y"])], {"x": [2]})
     with pytest.raises(InputError, match=rf"graph: .*onnx dies of them \({said}\)"):
         sp.read(path, kind="lmem-packing")
@@ -496,7 +496,7 @@ def test_sizes_of_too_many_values_are_not_computed(nodes: list[Any], tmp_path: P
 def test_sizes_computed_from_more_values_than_memory_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stagepack.formats.onnx.shapes.MORE", 2**26)
+    monkeypatch.setattr(shapes, "MORE", 2**26)
     nodes = [onnx.helper.make_node("Shape", ["x"], ["s0"])]
     nodes += [
         onnx.helper.make_node("Concat", [f"s{i}", f"s{i}"], [f"s{i + 1}"], axis=0)

@@ -20,6 +20,7 @@ import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.formats.solutions import require_expressible, written_for
 from stagepack.instances.problem import PROBLEMS
+from stagepack.kinds import named
 
 LLAMA = ["tok_embeddings", *(f"layers.{i}" for i in range(6)), "norm", "output"]
 
@@ -154,10 +155,10 @@ def test_fewer_stages_may_suit_where_all_devices_do_not() -> None:
 def test_what_is_required_before_takes_the_options_of_what_is_written(kind: str) -> None:
     for tool in PROBLEMS[kind].tools.values():
         module, _, writer = tool.writer.rpartition(".")
-        part = PROBLEMS[kind].part(module)
         names = {name for name in (tool.requires, writer) if name}
         for name in names - {"module_names"}:
-            takes = inspect.signature(getattr(part, name)).parameters
+            function = named(kind, "formats", f"{module}.{name}")
+            takes = inspect.signature(function).parameters
             assert set(tool.options) <= set(takes)
 
 

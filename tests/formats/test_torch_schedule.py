@@ -60,24 +60,24 @@ def test_files_of_torch(text: str, devices: list[int], kinds: str, m: int, tmp_p
     assert "".join(instance.kinds) == kinds
     assert set(instance.microbatches.tolist()) == {m}
     assert set(instance.forward.tolist()) == {1}
-    solution = door.read_solution(path, instance)
+    solution = solutions.read_solution(path, instance)
     assert isinstance(solution, ScheduleSolution)
     assert instance.check(solution) == ()
     slow = instance.replace(forward=[7] * instance.p, latency=3)
-    assert slow.check(door.read_solution(path, slow)) == ()
+    assert slow.check(solutions.read_solution(path, slow)) == ()
 
 
 def test_every_operation_is_as_early_as_the_order_allows(tmp_path: Path) -> None:
     path = saved(tmp_path, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
     instance = PipelineSchedule.from_arrays([2, 3], [4, 5], microbatches=2, latency=1)
-    solution = door.read_solution(path, instance)
+    solution = solutions.read_solution(path, instance)
     assert solution.to_dict() == {"start": [[[0, 2], [12, 20]], [[3, 11], [6, 14]]]}
 
 
 def test_a_whole_backward_pass_is_both_halves(tmp_path: Path) -> None:
     path = saved(tmp_path, "0F0,0B0\n")
     instance = PipelineSchedule.from_arrays([1], [2], [3], microbatches=1)
-    assert door.read_solution(path, instance).to_dict() == {"start": [[[0], [1], [3]]]}
+    assert solutions.read_solution(path, instance).to_dict() == {"start": [[[0], [1], [3]]]}
 
 
 def test_context_of_a_file(tmp_path: Path) -> None:
@@ -144,16 +144,16 @@ def test_wrong_files(text: str, words: str, tmp_path: Path) -> None:
 def test_schedules_of_another_instance(text: str, words: str, tmp_path: Path) -> None:
     instance = PipelineSchedule.from_arrays([1, 1], [1, 1], microbatches=2)
     with pytest.raises(InputError, match=words):
-        door.read_solution(saved(tmp_path, text), instance)
+        solutions.read_solution(saved(tmp_path, text), instance)
 
 
 def test_kinds_that_do_not_fit(tmp_path: Path) -> None:
     path = saved(tmp_path, "0F0,0B0\n")
     inference = PipelineSchedule.from_arrays([1], microbatches=1)
     with pytest.raises(InputError, match="0B0 is backward work, but the instance is inference"):
-        door.read_solution(path, inference)
+        solutions.read_solution(path, inference)
     with pytest.raises(InputError, match="only be read with their instance"):
-        door.read_solution(path)
+        solutions.read_solution(path)
 
 
 def chains(seed: int) -> PipelineSchedule:
@@ -169,8 +169,8 @@ def test_what_is_written_is_read(seed: int, tmp_path: Path) -> None:
     solution = by_list(instance)
     path = tmp_path / "schedule.csv.gz"
     for communication in (False, True):
-        door.write_solution(instance, solution, path, communication=communication)
-        again = door.read_solution(path, instance)
+        solutions.write_solution(instance, solution, path, communication=communication)
+        again = solutions.read_solution(path, instance)
         assert isinstance(again, ScheduleSolution)
         assert instance.check(again) == ()
         assert (again.start <= solution.start).all()
@@ -278,12 +278,12 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     solution = by_list(instance)
     path = tmp_path / "schedule.csv"
     with pytest.raises(InputError, match="give write_solution the instance"):
-        door.write_solution(None, solution, path)
+        solutions.write_solution(None, solution, path)
     with pytest.raises(InputError, match="is no valid schedule: forward-dependency"):
-        door.write_solution(instance, ScheduleSolution.of(instance, [0, 0]), path)
+        solutions.write_solution(instance, ScheduleSolution.of(instance, [0, 0]), path)
     apart = instance.replace(edges=[], latency=0)
     with pytest.raises(InputError, match="stages are no chain"):
-        door.write_solution(apart, by_list(apart), path)
+        solutions.write_solution(apart, by_list(apart), path)
     with pytest.raises(InputError, match=r"end the name in \.json"):
         door.write(instance, path)
     assert not list(tmp_path.iterdir())

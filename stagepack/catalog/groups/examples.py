@@ -6,7 +6,7 @@ from stagepack.instances.groups.chip import LaneChip
 from stagepack.instances.groups.data import Source
 from stagepack.instances.groups.instance import LayerGrouping
 from stagepack.instances.groups.operators import Operator, Weight
-from stagepack.instances.groups.words import OperatorKind
+from stagepack.instances.groups.problem import OperatorKind
 
 
 def _chip(memory: int) -> LaneChip:

@@ -18,7 +18,7 @@ from stagepack.catalog.packing import (
 from stagepack.contracts import JsonObject
 from stagepack.instances import clusters
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.instances.packing.words import Objective
+from stagepack.instances.packing.problem import Objective
 
 __all__ = ["GENERATORS", "SUITE", "TOUR"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from stagepack.catalog.packing import dissections
 from stagepack.errors import InputError
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.instances.packing.words import Objective
+from stagepack.instances.packing.problem import Objective
 
 PEAK = 2**20
 FAMILIES = {"planted": dissections.planted, "pinwheel": dissections.pinwheel}

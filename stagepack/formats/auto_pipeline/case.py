@@ -19,7 +19,6 @@ from typing import Annotated
 import msgspec
 
 from stagepack.errors import InputError
-from stagepack.formats.registry import Format
 from stagepack.instances import clusters
 from stagepack.instances.documents import strict
 from stagepack.instances.pipeline import KIND, Objective, PipelinePartition, Variable
@@ -67,15 +66,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answers: list[list[int]] = []
 
 
-def _sniff(data: bytes) -> bool:
-    """Whether `data` is JSON with the words of a case file."""
-    start = strict.first_byte(data)
-    if start == b"{":
-        return b'"connection"' in data and b'"layerInfo"' not in data
-    return start == b"[" and (b'"connection"' in data or b'"cycles"' in data)
-
-
-def _parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
+def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
     """Return the instances of a case file, in its order.
 
     Raises
@@ -164,11 +155,4 @@ def invocations(names: list[str]) -> list[Variable]:
     return [Variable(name, first, last) for name, (first, last) in spans.items() if first < last]
 
 
-FORMAT = Format(
-    name="auto_pipeline",
-    contexts={KIND: GIVEN - {"training", "microbatches", "backward_transfers"}},
-    extensions=(".json",),
-    description="Auto Pipeline case files: layer profiles with their cluster, several in a file",
-    sniff=_sniff,
-    parse=_parse,
-)
+CONTEXTS = {KIND: GIVEN - {"training", "microbatches", "backward_transfers"}}

@@ -19,7 +19,7 @@ import msgspec
 
 from stagepack.errors import InputError
 from stagepack.formats.auto_pipeline.case import Connection, cluster_of, invocations
-from stagepack.formats.registry import Format, stem_of
+from stagepack.formats.known import stem_of
 from stagepack.instances import clusters
 from stagepack.instances.documents import strict
 from stagepack.instances.pipeline import KIND, Objective, PipelinePartition
@@ -84,12 +84,7 @@ class ModelInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     config: Config = Config()
 
 
-def _sniff(data: bytes) -> bool:
-    """Whether `data` is JSON with the words of a model profile."""
-    return strict.first_byte(data) == b"{" and b'"layerInfo"' in data
-
-
-def _parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
+def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
     """Return the one instance of a profile, named after its file.
 
     Raises
@@ -145,11 +140,4 @@ def _cluster(model: ModelInfo, given: Words) -> Cluster:
     return clusters.asked(given, own.clock)
 
 
-FORMAT = Format(
-    name="auto_pipeline_profile",
-    contexts={KIND: GIVEN},
-    extensions=(".json",),
-    description="Auto Pipeline's model profiles (layerInfo); need a cluster",
-    sniff=_sniff,
-    parse=_parse,
-)
+CONTEXTS = {KIND: GIVEN}

@@ -23,7 +23,7 @@ import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
-from stagepack.formats.registry import Format, stem_of
+from stagepack.formats.known import stem_of
 from stagepack.instances.documents import strict
 from stagepack.instances.documents.lines import Items, lines
 from stagepack.instances.graph import KIND, GraphPartition
@@ -70,12 +70,7 @@ class Document(
     edges: list[Edge]
 
 
-def _sniff(data: bytes) -> bool:
-    """Whether `data` has nodes with times on two kinds of devices."""
-    return strict.first_byte(data) == b"{" and b'"fpgaLatency"' in data
-
-
-def _parse(data: bytes, given: Words, file: str) -> list[GraphPartition]:
+def parse(data: bytes, given: Words, file: str) -> list[GraphPartition]:
     """Return the one instance of a file, named after it.
 
     Raises
@@ -154,7 +149,7 @@ def _edges(document: Document, place: Mapping[Id, int]) -> tuple[list[tuple[int,
     return found, cost
 
 
-def _dump(instance: GraphPartition, file: str) -> bytes:
+def dump(instance: GraphPartition, file: str) -> bytes:
     """Return the file of an instance whose nodes have one tensor each, on accelerators alike.
 
     Raises
@@ -225,12 +220,4 @@ def _numbers(instance: GraphPartition) -> list[int]:
     return list(range(instance.n))
 
 
-FORMAT = Format(
-    name="dnn-partitioning",
-    contexts={KIND: GIVEN},
-    extensions=(".json",),
-    description="operator graphs of dnn-partitioning (Tarnawski et al.): JSON with nodes and edges",
-    sniff=_sniff,
-    parse=_parse,
-    dump=_dump,
-)
+CONTEXTS = {KIND: GIVEN}

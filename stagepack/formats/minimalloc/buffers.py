@@ -27,7 +27,9 @@ import numpy as np
 
 from stagepack import files
 from stagepack.errors import InputError, suggest
-from stagepack.formats.registry import Format, stem_of
+from stagepack.formats import sniffers
+from stagepack.formats.known import stem_of
+from stagepack.formats.sniffers import BUFFER_ALIASES, BUFFERS
 from stagepack.instances.answer import require_instance
 from stagepack.instances.documents import strict
 from stagepack.instances.documents.cells import Cells
@@ -37,23 +39,9 @@ from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST, Words
 
 NEEDED = ("id", "lower", "upper", "size")
-COLUMNS = (*NEEDED, "alignment", "hint", "gaps", "offset")
-ALIASES = {
-    "name": "id", "buffer": "id", "buffer_id": "id", "tensor": "id", "start": "lower",
-    "begin": "lower", "first": "lower", "end": "upper", "last": "upper", "bytes": "size",
-    "align": "alignment",
-}  # fmt: skip
 INCLUSIVE = ("end", "last")
 GAP = re.compile(r"(-?[0-9]{1,19})-(-?[0-9]{1,19})(?:@([0-9]{1,19}):([0-9]{1,19}))?")
 NAMED = re.compile(r"(.+)\.([0-9]{1,19})\.[^.]*")
-
-
-def _sniff(data: bytes) -> bool:
-    """Whether the first line of `data` looks like a header: two names of columns or more."""
-    line = data[:4096].lstrip().partition(b"\n")[0]
-    names = {name.strip().lower() for name in line.split(b",")}
-    known = {name.encode() for name in (*COLUMNS, *ALIASES)}
-    return len(names & known) > 1
 
 
 @dataclass(frozen=True)
@@ -119,18 +107,18 @@ def _header(names: tuple[str, ...]) -> tuple[dict[str, int], int]:
     """Return where each column is, and what to add to ends: 1 when they are inclusive."""
     at: dict[str, int] = {}
     for position, given in enumerate(names):
-        name = ALIASES.get(given, given)
+        name = BUFFER_ALIASES.get(given, given)
         if given.lstrip("-").isdigit():
             raise InputError(
                 f"begins with the number {given[:40]}: it has no header",
                 field="line 1",
                 remedy="begin the file with id,lower,upper,size",
             )
-        if name not in COLUMNS:
+        if name not in BUFFERS:
             raise InputError(
                 f"unknown column {given[:40]!r}",
                 field="line 1",
-                remedy=suggest(given[:40], [*COLUMNS, *ALIASES]),
+                remedy=suggest(given[:40], [*BUFFERS, *BUFFER_ALIASES]),
             )
         if name in at:
             raise InputError(
@@ -203,7 +191,7 @@ def _gaps(
     return found
 
 
-def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
+def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
     """Return the one instance of a file, its name and capacity from the file's name.
 
     Raises
@@ -253,7 +241,7 @@ def _name_and_capacity(file: str) -> tuple[str, int | None]:
     return found[1], int(found[2])
 
 
-def offsets(data: bytes, instance: LmemPacking) -> PackingSolution:
+def solution(data: bytes, instance: LmemPacking) -> PackingSolution:
     """Return the placement in a file of the same buffers with a column of offsets.
 
     Raises
@@ -343,7 +331,8 @@ def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
     require_instance(instance, KIND)
     data = strict.load(path)
     with strict.located(path):
-        old = _named_offsets(data) if _sniff(data) else strict.decode(data, _Placed).all_offsets()
+        table = sniffers.minimalloc(data)
+        old = _named_offsets(data) if table else strict.decode(data, _Placed).all_offsets()
         previous = [old.get(instance.buffer_id(i), -1) for i in range(instance.n)]
         if max(previous) < 0:
             raise InputError(
@@ -362,14 +351,14 @@ def _named_offsets(data: bytes) -> dict[str, int]:
     InputError
         When there is no column of offsets.
     """
-    (instance,) = _parse(data, {"previous": True}, "")
+    (instance,) = parse(data, {"previous": True}, "")
     return {instance.buffer_id(i): at for i, at in enumerate(instance.previous.tolist())}
 
 
 # ---------------------------------------------------------------------- writing
 
 
-def _dump(instance: LmemPacking, file: str) -> bytes:
+def dump(instance: LmemPacking, file: str) -> bytes:
     """Return an instance as CSV.
 
     Raises
@@ -413,7 +402,7 @@ def _dump(instance: LmemPacking, file: str) -> bytes:
     return _csv(instance, columns)
 
 
-def _dump_offsets(solution: PackingSolution, instance: LmemPacking) -> bytes:
+def dump_solution(solution: PackingSolution, instance: LmemPacking) -> bytes:
     """Return the buffers of an instance as CSV, with the offsets of a solution.
 
     Raises
@@ -454,14 +443,4 @@ def _csv(instance: LmemPacking, more: dict[str, Iterable[object]]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-FORMAT = Format(
-    name="minimalloc",
-    contexts={KIND: GIVEN | {"fixed", "previous"}},
-    extensions=(".csv", ".csv.gz"),
-    description="CSV of buffers as MiniMalloc reads it; the capacity in the file's name",
-    sniff=_sniff,
-    parse=_parse,
-    dump=_dump,
-    solution=offsets,
-    dump_solution=_dump_offsets,
-)
+CONTEXTS = {KIND: GIVEN | {"fixed", "previous"}}

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from stagepack.errors import InputError, shown
+from stagepack.formats.known import stem_of
 from stagepack.formats.onnx import costs, groups
 from stagepack.formats.onnx.model import Model, load
 from stagepack.formats.onnx.network import read_network
-from stagepack.formats.registry import Format, stem_of
 from stagepack.instances import clusters
 from stagepack.instances.graph import KIND as GRAPH
 from stagepack.instances.graph import GraphPartition
@@ -60,11 +60,6 @@ MOMENTS = 2
 WIDE = 4
 """Bytes of a weight for its optimiser, where no other width is said."""
 LISTED = 3
-
-
-def _sniff(data: bytes) -> bool:
-    """Whether `data` begins like a ModelProto: the version of its representation, then a field."""
-    return len(data) > 4 and data[0] == 0x08 and data[1] < 0x20 and data[2] in b"\x12\x1a\x22\x3a"
 
 
 def _open(data: bytes, given: Words) -> Model:
@@ -262,28 +257,21 @@ def _schedule(data: bytes, given: Words, file: str) -> list[PipelineSchedule]:
     ]
 
 
-FORMAT = Format(
-    name="onnx",
-    contexts={
-        PIPELINE: clusters.MACHINE | NETWORK | WORK | {*JOB},
-        GRAPH: clusters.MACHINE | NETWORK | WORK | {*GRAPH_JOB},
-        GROUPS: clusters.MACHINE | GROUPS_GIVEN | OPEN | {"bytes_per_value", "utilisation"},
-        PACKING: clusters.MACHINE | NETWORK | {"state_bytes", "objective"},
-        PHASES: clusters.MACHINE | NETWORK | WORK | {"microbatches", "objective"},
-        SCHEDULE: clusters.MACHINE | NETWORK | WORK | {*SCHEDULE_JOB},
-    },
-    extensions=(".onnx",),
-    description="ONNX models: operators and shapes; weights need not be there",
-    sniff=_sniff,
-    parse=_chain,
-    parsers={
-        PIPELINE: _chain,
-        GRAPH: _graph,
-        GROUPS: _grouping,
-        PACKING: _packing,
-        PHASES: _phases,
-        SCHEDULE: _schedule,
-    },
-    binary=True,
-    words={"bandwidth": VOCABULARY["bandwidth"]},
-)
+CONTEXTS = {
+    PIPELINE: clusters.MACHINE | NETWORK | WORK | {*JOB},
+    GRAPH: clusters.MACHINE | NETWORK | WORK | {*GRAPH_JOB},
+    GROUPS: clusters.MACHINE | GROUPS_GIVEN | OPEN | {"bytes_per_value", "utilisation"},
+    PACKING: clusters.MACHINE | NETWORK | {"state_bytes", "objective"},
+    PHASES: clusters.MACHINE | NETWORK | WORK | {"microbatches", "objective"},
+    SCHEDULE: clusters.MACHINE | NETWORK | WORK | {*SCHEDULE_JOB},
+}
+WORDS = {"bandwidth": VOCABULARY["bandwidth"]}
+parse = _chain
+PARSERS = {
+    PIPELINE: _chain,
+    GRAPH: _graph,
+    GROUPS: _grouping,
+    PACKING: _packing,
+    PHASES: _phases,
+    SCHEDULE: _schedule,
+}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from stagepack.contracts import JsonObject
 from stagepack.instances.groups import OperatorKind
-from stagepack.instances.groups.words import Coordinates, Interpolation
+from stagepack.instances.groups.problem import Coordinates, Interpolation
 
 Shape = tuple[int, ...]
 COORDINATES = {

@@ -48,7 +48,7 @@ from fractions import Fraction
 
 from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
-from stagepack.formats.registry import Format, stem_of
+from stagepack.formats.known import stem_of
 from stagepack.instances import clusters
 from stagepack.instances.documents import strict
 from stagepack.instances.graph import KIND as GRAPH
@@ -92,12 +92,7 @@ class Node:
         return [f"{self.id}[{j}]" for j in range(len(self.sizes))]
 
 
-def _sniff(data: bytes) -> bool:
-    """Whether `data` has the line of an operator."""
-    return b"forward_compute_time=" in data and b" -- " in data and strict.first_byte(data) != b"{"
-
-
-def _parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
+def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
     """Return the one instance of a profile, named after its file.
 
     Raises
@@ -432,16 +427,9 @@ def _at(line: int, problem: str, remedy: str = "correct the line") -> InputError
     return InputError(problem, field=f"line {line}", remedy=remedy)
 
 
-FORMAT = Format(
-    name="pipedream",
-    contexts={
-        KIND: GIVEN | {"unit", "order"},
-        GRAPH: (GRAPH_GIVEN - {"cpus"}) | {"unit", "training"},
-    },
-    extensions=(".txt",),
-    description="PipeDream profiles (graph.txt), read as a chain or a graph; needs devices",
-    sniff=_sniff,
-    parse=_parse,
-    parsers={GRAPH: _parse_graph},
-    words={"bandwidth": VOCABULARY["bandwidth"]},
-)
+CONTEXTS = {
+    KIND: GIVEN | {"unit", "order"},
+    GRAPH: (GRAPH_GIVEN - {"cpus"}) | {"unit", "training"},
+}
+WORDS = {"bandwidth": VOCABULARY["bandwidth"]}
+PARSERS = {GRAPH: _parse_graph}

@@ -14,18 +14,14 @@ from collections import Counter
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formats.registry import Format, stem_of
+from stagepack.formats.known import stem_of
 from stagepack.formats.tflite import planned
-from stagepack.formats.tflite.model import ALIGNMENT, MAGIC, Model, plan_of, read
+from stagepack.formats.tflite.model import ALIGNMENT, Model, plan_of, read
 from stagepack.formats.tflite.runtime import whole
 from stagepack.instances.packing import KIND, LmemPacking, PackingSolution
 from stagepack.instances.words import Words
 
 log = logging.getLogger("stagepack")
-
-
-def _sniff(data: bytes) -> bool:
-    return data[4:8] == MAGIC
 
 
 def packing(model: Model, given: Words, file: str) -> LmemPacking:
@@ -66,7 +62,8 @@ def packing(model: Model, given: Words, file: str) -> LmemPacking:
     )
 
 
-def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
+def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
+    """Return the buffers of the arena."""
     return [packing(read(data), given, file)]
 
 
@@ -149,13 +146,4 @@ def require_same(model: Model, instance: LmemPacking) -> None:
             )
 
 
-FORMAT = Format(
-    name="tflite",
-    contexts={KIND: frozenset({"capacity", "objective"})},
-    extensions=(".tflite",),
-    description="models of TensorFlow Lite: tensors in the arena of TensorFlow Lite Micro",
-    sniff=_sniff,
-    parse=_parse,
-    binary=True,
-    solution=solution,
-)
+CONTEXTS = {KIND: frozenset({"capacity", "objective"})}

@@ -14,9 +14,9 @@ import struct
 from dataclasses import dataclass, field
 
 from stagepack.errors import InputError
+from stagepack.formats.sniffers import TFLITE
 from stagepack.formats.tflite.flatbuffer import Bytes, Table, broken
 
-MAGIC = b"TFL3"
 ALIGNMENT = 16
 METADATA = "OfflineMemoryAllocation"
 BYTES = {
@@ -168,7 +168,7 @@ def plan_of(data: bytes) -> tuple[int, ...] | None:
 
 
 def _root(data: bytes) -> Table:
-    if data[4:8] != MAGIC:
+    if data[4:8] != TFLITE:
         raise broken("is no TensorFlow Lite model of version 3")
     return Bytes(data).root()
 

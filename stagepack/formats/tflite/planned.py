@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+from stagepack.formats.sniffers import TFLITE
 from stagepack.formats.tflite.flatbuffer import Bytes, Table, broken
-from stagepack.formats.tflite.model import MAGIC, METADATA
+from stagepack.formats.tflite.model import METADATA
 
 FIELDS = 8  # of a model in the schema
 BUFFERS, LISTED = 4, 6
@@ -64,7 +65,7 @@ def _joined(data: bytes, old: Table, buffers: list[Table], kept: list[Table], pl
         put(at, "I", target - at)
 
     refer(0, ROOT)
-    out[4:8] = MAGIC
+    out[4:8] = TFLITE
     put(8, "2H", 4 + 2 * FIELDS, 4 + 4 * FIELDS)
     put(ROOT, "i", ROOT - 8)
     lists = {BUFFERS: at_buffers, LISTED: at_listed}

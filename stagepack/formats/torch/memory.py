@@ -16,13 +16,13 @@ from collections.abc import Sequence
 import msgspec
 
 from stagepack.errors import InputError
-from stagepack.formats.registry import Format, stem_of
+from stagepack.formats.known import stem_of
+from stagepack.formats.sniffers import PICKLES, torch_events
 from stagepack.instances.documents import strict
 from stagepack.instances.packing import KIND, LmemPacking
 from stagepack.instances.packing.native import aligned
 from stagepack.instances.words import Words
 
-PICKLE = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
 DEVICES = {0: "cpu", 1: "cuda"}
 Step = tuple[int, int]
 """An address, and bytes: above 0 allocated, below freed, 0 freed as many as there were."""
@@ -55,19 +55,9 @@ class _Snapshot(msgspec.Struct):
     device_traces: list[list[_Action]]
 
 
-def _sniff(data: bytes) -> bool:
-    object_of = b'"traceEvents"' in data or b'"device_traces"' in data
-    return data.startswith(PICKLE) or _bare(data) or object_of
-
-
-def _bare(data: bytes) -> bool:
-    """Whether a file is a list of events, with those of memory among them."""
-    return strict.first_byte(data) == b"[" and b'"[memory]"' in data
-
-
 def _traced(data: bytes) -> dict[str, list[Step]]:
     """Return what happened on each device, by a profiler's trace."""
-    if _bare(data):
+    if torch_events(data):
         everything = strict.decode(data, list[_Event])
     else:
         everything = strict.decode(data, _Trace).trace_events
@@ -144,13 +134,14 @@ def _packing(steps: Sequence[Step], name: str, given: Words, file: str) -> LmemP
     )
 
 
-def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
-    if data.startswith(PICKLE):
+def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
+    """Return the buffers of each device."""
+    if data.startswith(PICKLES):
         raise InputError(
             "is a pickle, and to load one runs whatever is in it",
             remedy="save it as JSON: json.dump(torch.cuda.memory._snapshot(), file)",
         )
-    trace = _bare(data) or b'"traceEvents"' in data
+    trace = torch_events(data) or b'"traceEvents"' in data
     found = _traced(data) if trace else _snapped(data)
     if not found:
         raise InputError(
@@ -164,12 +155,4 @@ def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
     ]
 
 
-FORMAT = Format(
-    name="torch_memory",
-    contexts={KIND: frozenset({"alignment", "capacity", "objective"})},
-    extensions=(".trace.json", ".snapshot.json"),
-    description="what PyTorch allocated: traces of its profiler, snapshots of CUDA memory as JSON",
-    sniff=_sniff,
-    parse=_parse,
-    binary=True,  # pickles, to be told what they are
-)
+CONTEXTS = {KIND: frozenset({"alignment", "capacity", "objective"})}

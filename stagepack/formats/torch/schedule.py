@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formats.registry import Format, stem_of
+from stagepack.formats.known import stem_of
 from stagepack.instances.documents import strict
 from stagepack.instances.schedule import KIND, PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.native import GIVEN, changes
@@ -40,9 +40,6 @@ MOVES = OTHER[:4]
 OF_STAGE = ("UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD")  # have no microbatch
 ACTION = re.compile(r"([0-9]{1,9})([A-Z][A-Z_]*?)([0-9]{0,9})")
 SEVERAL = re.compile(r"\((.*)\)OVERLAP_F_B")
-FIRST = re.compile(
-    rb"[\s,]*(?:[0-9]+(?:[FBIW][0-9]+\w*|[A-Z_]+[0-9]*)|\([0-9A-Z;_ ]+\)OVERLAP_F_B)\s*(?:,|$)"
-)
 
 
 @dataclass(frozen=True)
@@ -56,11 +53,6 @@ class Work:
 
     def __str__(self) -> str:
         return f"{self.stage}{self.type}{self.microbatch}"
-
-
-def _sniff(data: bytes) -> bool:
-    """Whether the first line of `data` begins with an action."""
-    return FIRST.match(data[:65536].lstrip().partition(b"\n")[0]) is not None
 
 
 # ---------------------------------------------------------------------- reading
@@ -105,7 +97,7 @@ def _work(cell: str, where: str) -> Iterator[Work]:
         yield Work(int(found[1]), found[2], int(found[3] or 0), where)
 
 
-def _parse(data: bytes, given: Words, file: str) -> list[PipelineSchedule]:
+def parse(data: bytes, given: Words, file: str) -> list[PipelineSchedule]:
     """Return the instance whose stages, devices and microbatches are those of the file.
 
     Raises
@@ -450,13 +442,5 @@ def _with_communication(
             row += left
 
 
-FORMAT = Format(
-    name="torch_schedule",
-    contexts={KIND: GIVEN - {"whole_first"}},  # no times
-    extensions=(".csv", ".csv.gz"),
-    description="schedules of torch.distributed.pipelining: a line a rank, as 0F0,0F1,0B0",
-    sniff=_sniff,
-    parse=_parse,
-    solution=solution,
-    dump_solution=dump,
-)
+dump_solution = dump
+CONTEXTS = {KIND: GIVEN - {"whole_first"}}  # no times

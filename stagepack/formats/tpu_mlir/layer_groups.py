@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formats.registry import Format, stem_of
+from stagepack.formats.known import stem_of
 from stagepack.instances.documents import strict
 from stagepack.instances.packing import KIND, Banks, LmemPacking
 from stagepack.instances.packing.native import GIVEN
@@ -56,12 +56,7 @@ class Document(msgspec.Struct, frozen=True):
     model: str = ""
 
 
-def _sniff(data: bytes) -> bool:
-    """Whether `data` is a JSON object with the words of layer groups."""
-    return strict.first_byte(data) == b"{" and b'"timestep_table"' in data
-
-
-def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
+def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
     """Return an instance for each group, named after the model and the group's number.
 
     Raises
@@ -148,11 +143,4 @@ def _build(group: Group, given: Words, name: str, source: str) -> LmemPacking:
     )
 
 
-FORMAT = Format(
-    name="tpu_mlir",
-    contexts={KIND: GIVEN - {"period"}},
-    extensions=(".json",),
-    description="TPU-MLIR layer groups: buffers with circular lifetimes, banks and their pairs",
-    sniff=_sniff,
-    parse=_parse,
-)
+CONTEXTS = {KIND: GIVEN - {"period"}}

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formats.registry import Format
 from stagepack.instances.documents import strict
 from stagepack.instances.packing import KIND, LmemPacking, PackingSolution
 from stagepack.instances.words import Words
@@ -52,10 +51,6 @@ class Table:
             name=self.name,
             source=file,
         )
-
-
-def _sniff(data: bytes) -> bool:
-    return b"Start Time" in data and b"Start Addr" in data and b"Tensor Size" in data
 
 
 def _tables(data: bytes) -> list[Table]:
@@ -117,7 +112,8 @@ def _damaged(at: int, problem: str) -> InputError:
     )
 
 
-def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
+def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
+    """Return the tensors of each table, one a memory."""
     tables = _tables(data)
     if not tables:
         raise InputError(
@@ -130,7 +126,7 @@ def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
     return [table.packing(given, file) for table in tables]
 
 
-def _solution(data: bytes, instance: LmemPacking) -> PackingSolution:
+def solution(data: bytes, instance: LmemPacking) -> PackingSolution:
     """Return Vela's own addresses of the table of which the instance was made.
 
     Raises
@@ -138,7 +134,7 @@ def _solution(data: bytes, instance: LmemPacking) -> PackingSolution:
     InputError
         Where there is no such table.
     """
-    for table, own in zip(_tables(data), _parse(data, {}, ""), strict=True):
+    for table, own in zip(_tables(data), parse(data, {}, ""), strict=True):
         alike = all(np.array_equal(getattr(own, column), getattr(instance, column))
                     for column in ("size", "start", "end", "ids"))  # fmt: skip
         if alike:
@@ -150,12 +146,4 @@ def _solution(data: bytes, instance: LmemPacking) -> PackingSolution:
     )
 
 
-FORMAT = Format(
-    name="vela",
-    contexts={KIND: frozenset({"capacity", "objective"})},
-    extensions=(".vela.txt",),
-    description="tables of Arm's Vela (--verbose-allocation): tensors in its memories",
-    sniff=_sniff,
-    parse=_parse,
-    solution=_solution,
-)
+CONTEXTS = {KIND: frozenset({"capacity", "objective"})}

@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formats.registry import Format, stem_of
+from stagepack.formats.known import stem_of
+from stagepack.formats.sniffers import ASSIGNMENT, LIVE_RANGES
 from stagepack.instances.documents import strict
 from stagepack.instances.packing import KIND, LmemPacking, PackingSolution
 from stagepack.instances.words import Words
 
-RANGES, ASSIGNMENT = "HloLiveRange", "BufferAssignment:"
 RANGE = re.compile(r" *(\S+\{[0-9,]*\}):([0-9]{1,15})-([0-9]{1,15})")
 ALLOCATION = re.compile(r"allocation ([0-9]{1,9}): (?:0x\w+, )?size ([0-9]{1,18})(.*)")
 VALUE = re.compile(
@@ -63,11 +63,6 @@ class Dump:
     begin: dict[int, int]
 
 
-def _sniff(data: bytes) -> bool:
-    head = data[:4096].lstrip()
-    return head.startswith((RANGES.encode(), ASSIGNMENT.encode()))
-
-
 def _read(text: str) -> Dump:
     """Return what live ranges and assignment say together.
 
@@ -76,8 +71,8 @@ def _read(text: str) -> Dump:
     InputError
         Where either is missing, or a line is not as it should be.
     """
-    if RANGES not in text or ASSIGNMENT not in text:
-        missing = "*-buffer-assignment.txt" if RANGES in text else "*-live-range.txt"
+    if LIVE_RANGES not in text or ASSIGNMENT not in text:
+        missing = "*-buffer-assignment.txt" if LIVE_RANGES in text else "*-live-range.txt"
         raise InputError(
             f"holds one of two files that XLA writes: {missing} is missing",
             field="assignment",
@@ -90,11 +85,11 @@ def _read(text: str) -> Dump:
     end, allocation = 0, -1
     section = ""
     for at, line in enumerate(text.splitlines()):
-        if line.startswith((RANGES, ASSIGNMENT)):
+        if line.startswith((LIVE_RANGES, ASSIGNMENT)):
             section = line.split(" ")[0]
             continue
         alive = RANGE.fullmatch(line)
-        if section == RANGES and alive is not None:
+        if section == LIVE_RANGES and alive is not None:
             lives[alive[1]] = int(alive[2]), int(alive[3])
             if int(alive[3]) < int(alive[2]):
                 raise _damaged(at, "ends before it begins")
@@ -162,7 +157,8 @@ def _in_place(dump: Dump) -> list[tuple[int, int]]:
     return found
 
 
-def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
+def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
+    """Return the values of a module."""
     text = strict.text(data)
     if "assignment" in given and ASSIGNMENT not in text:
         with strict.located(given["assignment"]):
@@ -189,7 +185,7 @@ def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
     ]
 
 
-def _solution(data: bytes, instance: LmemPacking) -> PackingSolution:
+def solution(data: bytes, instance: LmemPacking) -> PackingSolution:
     """Return XLA's own places.
 
     Raises
@@ -208,13 +204,5 @@ def _solution(data: bytes, instance: LmemPacking) -> PackingSolution:
     return PackingSolution.of(instance, np.array(places, dtype=np.int64))
 
 
-FORMAT = Format(
-    name="xla",
-    contexts={KIND: frozenset({"capacity", "objective", "assignment"})},
-    beside={"assignment": ("-live-range.txt", "-buffer-assignment.txt")},
-    extensions=("-live-range.txt",),
-    description="live ranges and buffer assignment that XLA dumps: values of a module",
-    sniff=_sniff,
-    parse=_parse,
-    solution=_solution,
-)
+CONTEXTS = {KIND: frozenset({"capacity", "objective", "assignment"})}
+BESIDE = {"assignment": ("-live-range.txt", "-buffer-assignment.txt")}

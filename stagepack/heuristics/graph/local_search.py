@@ -33,7 +33,7 @@ from stagepack.heuristics.graph.local_kernels import (
     anneal,
 )
 from stagepack.instances.graph.compact import Compact
-from stagepack.instances.graph.words import Objective
+from stagepack.instances.graph.problem import Objective
 from stagepack.instances.profile import Array
 
 LARGEST_TABLE = 2**26  # nets times stages

@@ -16,9 +16,9 @@ from stagepack.instances.graph import profiled, validate
 from stagepack.instances.graph.check import check, evaluate, shape
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.levels import table_of
+from stagepack.instances.graph.problem import DeviceOrder, Objective
 from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.graph.ticking import ticking
-from stagepack.instances.graph.words import DeviceOrder, Objective
 from stagepack.instances.profile import Cluster, ModelProfile
 
 Weight = Given | Mapping[Any, Number] | Callable[..., Number]

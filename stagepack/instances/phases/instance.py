@@ -17,8 +17,8 @@ from stagepack.instances.phases.check import check, evaluate, shape
 from stagepack.instances.phases.chips import of_device, whole_cycles
 from stagepack.instances.phases.data import PhaseData, Policy
 from stagepack.instances.phases.modes import Mode
+from stagepack.instances.phases.problem import Objective
 from stagepack.instances.phases.solution import PhaseSolution
-from stagepack.instances.phases.words import Objective
 from stagepack.instances.profile import Chip, Cluster, ModelProfile
 
 

@@ -15,9 +15,9 @@ from stagepack.instances.arrays import Given
 from stagepack.instances.pipeline import validate
 from stagepack.instances.pipeline.check import check, evaluate, shape
 from stagepack.instances.pipeline.data import GraphOrder, PartitionData, Variable
+from stagepack.instances.pipeline.problem import MEMORY, Objective
 from stagepack.instances.pipeline.shared import SharedBytes, uses_of
 from stagepack.instances.pipeline.solution import PipelineSolution
-from stagepack.instances.pipeline.words import MEMORY, Objective
 from stagepack.instances.profile import (
     Array,
     Cluster,

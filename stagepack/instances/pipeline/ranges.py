@@ -23,8 +23,8 @@ from stagepack.instances.arrays import smallest
 from stagepack.instances.pipeline.furthest import furthest_fit
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import StageOrder, device_classes
+from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.pipeline.solution import PipelineSolution
-from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array, Link
 from stagepack.instances.ticks import (
     LARGEST_TICKS,

@@ -23,8 +23,8 @@ from stagepack.instances.schedule.check import measure as measured
 from stagepack.instances.schedule.data import ScheduleData
 from stagepack.instances.schedule.operations import Operations
 from stagepack.instances.schedule.partition import arguments, balanced
+from stagepack.instances.schedule.problem import KIND, Objective
 from stagepack.instances.schedule.solution import ScheduleSolution
-from stagepack.instances.schedule.words import KIND, Objective
 from stagepack.result import Result
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from stagepack.contracts import cached
 from stagepack.instances.documents import strict
 from stagepack.shown import Shown, ShownSolution
-from tests.toy_kind.instances.toy.words import KIND
+from tests.toy_kind.instances.toy.problem import KIND
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from stagepack.instances.problem import Export, Problem, Tool
-from tests.toy_kind.instances.toy.words import KIND, OBJECTIVES, WORDS
+from stagepack.instances.words import Parameter
+
+KIND = "toy-knapsack"
+OBJECTIVES = ("left-behind",)
+WORDS = (
+    Parameter("things", int, "number of things", 1, 100),
+    Parameter("capacity", int, "room in the bag", 0, 10_000),
+)
 
 PROBLEM = Problem(
     kind=KIND,
