@@ -298,10 +298,10 @@ def test_ctrl_c_waits_where_what_is_raised_would_be_lost(monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "unraisablehook", lost.append)
     monkeypatch.setattr(interrupts, "ECHO", 0.0)
 
-    def _raw_object_cache_notify() -> None:  # as LLVM calls it
+    def notify() -> None:  # as LLVM calls one when it has compiled something
         signal.raise_signal(signal.SIGINT)
 
-    compiled = ctypes.CFUNCTYPE(None)(_raw_object_cache_notify)
+    compiled = ctypes.CFUNCTYPE(None)(notify)
     ended = False
     with interrupts.Interruptible(Progress(lambda _: 0, lambda _: ())):
         signal.raise_signal(signal.SIGINT)

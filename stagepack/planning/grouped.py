@@ -20,7 +20,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +27,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stagepack.evidence import VERIFIABLE
 from stagepack.heuristics.graph.step_bound import longest_chain, longest_path
 from stagepack.heuristics.graph.step_bound import step_bound as graph_bound
 from stagepack.heuristics.groups.stage_bound import least_compute, least_ranges
@@ -52,6 +52,7 @@ from stagepack.planning.model_plan import NETWORKS, ModelPlan
 from stagepack.planning.resident import BALANCED
 from stagepack.planning.stages import Level, Structure
 from stagepack.planning.tries import QUESTIONS, ROUNDS, Tries, expressed
+from stagepack.progress import clock
 from stagepack.result import Result, Status, Trace
 
 SHARE = 0.1
@@ -155,9 +156,16 @@ class Grouped(Tries):
         if found.solution is None:
             return found
         solution = alone_behind(found.solution, end, network.n)
-        more = sum(played_alone(network, at) for at in range(end, network.n))
+        alone = [played_alone(network, at) for at in range(end, network.n)]
+        more = sum(alone)
+        evidence = found.evidence
+        if found.proof in VERIFIABLE:  # along those behind, potentials rise by their cycles
+            given = evidence["potentials"]
+            behind = itertools.accumulate(alone, initial=given[-1])
+            evidence = {**evidence, "potentials": [*given[:-1], *behind]}
         return dataclasses.replace(
             found,
+            evidence=evidence,
             objective=(found.objective or 0) + more,
             bound=None if found.bound is None else found.bound + more,
             solution=solution,
@@ -401,7 +409,7 @@ class Grouped(Tries):
             ),
         )
         limit = self.limits["time_limit"]
-        ends = math.inf if limit is None else time.monotonic() + limit
+        ends = math.inf if limit is None else clock() + limit
         f, b = passes
         return StepStages(chain, self.microbatches, self.split, ends, passes=[(f, b)] * whole.k)
 
@@ -456,7 +464,7 @@ class Grouped(Tries):
         found = {SOURCE: max(share, row), "compute": graph_bound(bare, self.microbatches)}
         if path is not None:
             limit = self.limits["time_limit"]
-            ends = math.inf if limit is None else time.monotonic() + limit
+            ends = math.inf if limit is None else clock() + limit
             found["least step of the longest path"] = least_step(
                 path, self.microbatches, split=self.split, ends=ends
             )

@@ -53,6 +53,8 @@ def check_lines(found: ResultCheck) -> list[str]:
         held = "no solution" if found.solution is None and problem is not None else "solution valid"
         lines.append(f"{held}; {names} not verified")
     lines += map(str, found.unverified)
+    if found.candidates:
+        lines.append(f"enumeration: {found.candidates:,} candidates tried")
     if found.unverified and not found.again and problem is not None:
         lines.append("--prove solves again, by other code")
     for again in found.again:

@@ -137,10 +137,6 @@ class PartitionSearch:
         """The best partition found, shape (blocks,)."""
         return self._stage[self._placed.best]
 
-    def warm_up(self) -> None:
-        """Compile what a round needs."""
-        anneal(self._kind, 0, 0, 1.0, 1.0, self._keep, self._blocks, self._placed)
-
     def round(self, pause: Callable[[], object]) -> bool:
         """Anneal once from the best partition; return whether a better one was found.
 

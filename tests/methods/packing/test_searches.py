@@ -34,10 +34,8 @@ CONSTANT = (  # buffer 0 lives as long as all others: a search takes it out
 )
 
 
-def test_kernels_of_beams_are_loaded_for_beams_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beams_are_begun_where_orders_do_not_suffice_only(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = LmemPacking.from_arrays([4, 6, 5], [0, 0, 1], [2, 1, 3])
-    monkeypatch.setattr(attempt, "_warm", set())
-    attempt.warm_up.cache_clear()
     begun: list[int] = []
     monkeypatch.setattr(beam.BeamSearch, "start", lambda _, capacity, *__: begun.append(capacity))
     assert solve(instance, "exact", objective="peak").status is Status.OPTIMAL
