@@ -9,9 +9,8 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.evidence import witness
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing import constructive, effort
 from stagepack.heuristics.packing.bounds import LISTED
-from stagepack.heuristics.packing.constructive import conflicts
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
@@ -78,7 +77,7 @@ def placed_first(
         and settings.engine is None
         and instance.objective in (Objective.PEAK, Objective.FIT)
         and not (instance.previous >= 0).any()
-        and not conflicts.unsupported(instance)
+        and not constructive.conflicts.unsupported(instance)
     )
 
 
@@ -107,17 +106,17 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     def whatever_the_time() -> bool:
         return progress.keep_going() or not progress.interrupted
 
-    graph = conflicts.rows(instance, progress.keep_going)
-    around, heaviest, pair = conflicts.weigh(graph, progress.keep_going)
+    graph = constructive.conflicts.rows(instance, progress.keep_going)
+    around, heaviest, pair = constructive.conflicts.weigh(graph, progress.keep_going)
     progress.raise_bound(heaviest, "heaviest pair in conflict", witness("clique", members=pair))
-    order = None if name == WITHOUT else conflicts.sides(graph, progress.keep_going)
+    order = None if name == WITHOUT else constructive.conflicts.sides(graph, progress.keep_going)
     if order is None:
         order = np.argsort(-graph.size, kind="stable")
-    offsets = conflicts.first_fit(graph, order, whatever_the_time)
+    offsets = constructive.conflicts.first_fit(graph, order, whatever_the_time)
     if offsets is None:
         return False
     peak = run.offer(offsets, name if name == WITHOUT else "first fit")
-    weight, members = conflicts.heavy_clique(graph, around, progress.keep_going)
+    weight, members = constructive.conflicts.heavy_clique(graph, around, progress.keep_going)
     why = witness("clique", members=members.tolist())
     progress.raise_bound(weight, "clique of conflicts", why)
     if instance.ceiling is not None and instance.objective is Objective.FIT:
@@ -128,10 +127,10 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     lowering = min(SHARE * later, COVERED * m) if later > COVERED * m else math.inf
     until = _for_a_while(progress, lowering)
     by_conflicts = np.argsort(-around, kind="stable")
-    other = conflicts.first_fit(graph, by_conflicts, until)
+    other = constructive.conflicts.first_fit(graph, by_conflicts, until)
     if other is not None and run.offer(other, "first fit by conflicts") < peak:
         order, offsets = by_conflicts, other
-    lowered = conflicts.placements(graph, order, offsets, until)
+    lowered = constructive.conflicts.placements(graph, order, offsets, until)
     for found, source in itertools.islice(lowered, SWEEPS if later == math.inf else None):
         run.offer(found, source)
     if progress.stop_reason() is Termination.TIME_LIMIT and name in RULES:
@@ -152,11 +151,11 @@ def place_as_listed(instance: LmemPacking, progress: PackingProgress, settings: 
     if not isinstance(settings.warm_start, str):
         offer_start(instance, progress, settings, {})
     placeable = instance.objective in (Objective.PEAK, Objective.FIT)
-    if not placeable or conflicts.unsupported(instance):
+    if not placeable or constructive.conflicts.unsupported(instance):
         progress.stop(Termination.TIME_LIMIT)
         return
     kept = examined(instance) - LATE
-    offsets = conflicts.listed_fit(
+    offsets = constructive.conflicts.listed_fit(
         instance, lambda: progress.keep_going() and progress.remaining > kept
     )
     if progress.remaining <= kept:
@@ -169,7 +168,7 @@ def first_fit_takes(instance: LmemPacking) -> float:
     """Return the seconds that :func:`offer_first_fit` takes; infinite where it does not apply."""
     graph = instance.conflicts
     placeable = instance.objective in (Objective.PEAK, Objective.FIT)
-    if graph is None or not placeable or conflicts.unsupported(instance):
+    if graph is None or not placeable or constructive.conflicts.unsupported(instance):
         return math.inf
     return least(instance.n) * len(graph)
 
@@ -183,8 +182,10 @@ def offer_first_fit(instance: LmemPacking, progress: PackingProgress) -> None:
         One for which :func:`first_fit_takes` seconds that are left.
     progress : PackingProgress
     """
-    graph = conflicts.rows(instance, progress.keep_going)
-    offsets = conflicts.first_fit(graph, np.argsort(-graph.size, kind="stable"), lambda: True)
+    graph = constructive.conflicts.rows(instance, progress.keep_going)
+    offsets = constructive.conflicts.first_fit(
+        graph, np.argsort(-graph.size, kind="stable"), lambda: True
+    )
     if offsets is not None:
         _Run(instance, progress).offer(offsets, "first fit")
 

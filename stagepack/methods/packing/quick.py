@@ -8,13 +8,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from stagepack.heuristics.packing import effort
-from stagepack.heuristics.packing.constructive import valleys
-from stagepack.heuristics.packing.constructive.stack import stack
-from stagepack.heuristics.packing.local_search import hotspots, repair
+from stagepack.heuristics.packing import constructive, effort, local_search
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
-from stagepack.methods.packing import graphs
+from stagepack.methods import packing as methods
 from stagepack.methods.packing.attempt import Attempt, PackingProgress
 from stagepack.progress import Stopped
 
@@ -62,7 +59,7 @@ class Quick(NamedTuple):
         Of :data:`~stagepack.heuristics.packing.constructive.valleys.KEYS`: its classes.
     """
 
-    spans: valleys.Spans
+    spans: constructive.valleys.Spans
     seconds: float
     offsets: Array | None
     key: str
@@ -70,19 +67,19 @@ class Quick(NamedTuple):
 
 def place_first(attempt: Attempt) -> Quick:
     """Offer a placement in n log n, whether or not there is time."""
-    progress, key = attempt.progress, valleys.KEYS[0]
+    progress, key = attempt.progress, constructive.valleys.KEYS[0]
     began, best = progress.spent, None
     attempt.keep_going()  # the normal form of a million buffers took its time
     if progress.solution is None and _tangled(attempt.instance):
-        graphs.offer_first_fit(attempt.instance, progress)
-    spans = valleys.Spans(attempt.blocks.rounded)
+        methods.graphs.offer_first_fit(attempt.instance, progress)
+    spans = constructive.valleys.Spans(attempt.blocks.rounded)
     _placed.add(progress)
     if attempt.instance.objective is not Objective.SPILL:
-        best = valleys.first(spans, keep_going=attempt.keep_going)
+        best = constructive.valleys.first(spans, keep_going=attempt.keep_going)
     offsets = None
     if best is not None:
         attempt.offer(*best)
-        offsets = None if best[1] == valleys.RING else best[0]
+        offsets = None if best[1] == constructive.valleys.RING else best[0]
     # On the clock that ends the run, so that runs that are to repeat do.
     return Quick(spans, progress.spent - began, offsets, key)
 
@@ -91,14 +88,14 @@ def _tangled(instance: LmemPacking) -> bool:
     """Whether first fit over conflicts comes first: valleys over cliques may be a stack."""
     graph = instance.conflicts
     many = graph is not None and len(graph) > MOST_CONFLICTS
-    return many and not math.isinf(graphs.first_fit_takes(instance))
+    return many and not math.isinf(methods.graphs.first_fit_takes(instance))
 
 
 def before_it_is_too_late(attempt: Attempt) -> Callable[[], bool]:
     """Return a `keep_going` that leaves the time for a first placement, should it be needed."""
     seconds = EACH * attempt.blocks.b * (1 if attempt.blocks.linear else 2)
     if _tangled(attempt.instance):
-        seconds += graphs.first_fit_takes(attempt.instance)
+        seconds += methods.graphs.first_fit_takes(attempt.instance)
 
     def go_on() -> bool:
         return attempt.keep_going() and attempt.progress.remaining > seconds
@@ -128,7 +125,7 @@ def place_more(
         return quick
     lowest = _peak(attempt, quick.offsets)
     least = min(lowest, _peak(attempt, attempt.best))
-    for turn, key in enumerate(valleys.KEYS[1:]):
+    for turn, key in enumerate(constructive.valleys.KEYS[1:]):
         left = progress.remaining / max(quick.seconds, 1e-9)
         if left < ANOTHER or not attempt.keep_going():
             break
@@ -139,8 +136,10 @@ def place_more(
             break
         if turn and least <= enough * bound:
             break
-        offsets = valleys.place(
-            quick.spans, valleys.classes_by(key, quick.spans), keep_going=attempt.keep_going
+        offsets = constructive.valleys.place(
+            quick.spans,
+            constructive.valleys.classes_by(key, quick.spans),
+            keep_going=attempt.keep_going,
         )
         peak = _peak(attempt, offsets)
         if peak < lowest:
@@ -163,10 +162,12 @@ def place_anew(attempt: Attempt, quick: Quick, seed: int) -> None:
     """
     _cool(attempt, seed, patience=PATIENCE)
     keep_going = attempt.keep_going
-    if not repair.unsupported(attempt.blocks.rounded):  # hot spots take what is left then
+    if not local_search.repair.unsupported(
+        attempt.blocks.rounded
+    ):  # hot spots take what is left then
         keep_going = attempt.for_a_while(effort.left() * ANEW)
     if quick.offsets is not None:
-        valleys.improve(
+        constructive.valleys.improve(
             quick.spans,
             quick.offsets,
             quick.key,
@@ -181,9 +182,9 @@ def place_anew(attempt: Attempt, quick: Quick, seed: int) -> None:
 def _cool(attempt: Attempt, seed: int, patience: int | None = None) -> None:
     """Pack the windows anew in which the best placement is the highest."""
     low, blocks = attempt.best, attempt.blocks.rounded
-    if low is None or repair.unsupported(blocks):
+    if low is None or local_search.repair.unsupported(blocks):
         return
-    hotspots.improve(
+    local_search.hotspots.improve(
         blocks,
         low,
         target=int(attempt.progress.bound or 0),
@@ -204,11 +205,11 @@ def last_resort(instance: LmemPacking, progress: PackingProgress) -> None:
     if progress not in _placed and (graph is None or len(graph) <= MOST_CONFLICTS):
         with contextlib.suppress(Stopped):
             place_first(Attempt(instance, progress))
-    late = graphs.LATE + LATE * progress.spent
-    if progress.solution is None and graphs.first_fit_takes(instance) < late:
-        graphs.offer_first_fit(instance, progress)
+    late = methods.graphs.LATE + LATE * progress.spent
+    if progress.solution is None and methods.graphs.first_fit_takes(instance) < late:
+        methods.graphs.offer_first_fit(instance, progress)
     if progress.solution is None and progress.infeasible_reason is None:
-        offsets = stack(instance)
+        offsets = constructive.stack.stack(instance)
         if offsets is not None:
             progress.offer(PackingSolution.of(instance, offsets), "stack")
 

@@ -14,18 +14,19 @@ from collections.abc import Callable, Iterator
 
 from stagepack.errors import InputError
 from stagepack.formulations import packing as formulations
-from stagepack.heuristics.packing import effort, window_bounds
-from stagepack.heuristics.packing.beam_search import beam
-from stagepack.heuristics.packing.constructive import dive, greedy, valleys
+from stagepack.heuristics import packing as heuristics
+from stagepack.heuristics.packing import (
+    beam_search,
+    constructive,
+    effort,
+    exact_search,
+    local_search,
+)
 from stagepack.heuristics.packing.constructive.rules import RULES
-from stagepack.heuristics.packing.exact_search import exact
-from stagepack.heuristics.packing.local_search import annealing, overlaps
-from stagepack.heuristics.packing.local_search import repair as repairs
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
-from stagepack.methods.models import PACE, load_engine
 from stagepack.methods.packing import steps
 from stagepack.methods.packing.attempt import Attempt, PackingProgress
 from stagepack.methods.packing.quick import (
@@ -93,7 +94,12 @@ def _annealing_last(attempt: Attempt, seed: int) -> Iterator[None]:
     kept = min(KEPT * max(0.0, progress.remaining), steps.TURN)
     fit = attempt.instance.objective is Objective.FIT
     endless = progress.remaining == math.inf
-    if not fit or endless or attempt.too_dense or annealing.unsupported(attempt.blocks):
+    if (
+        not fit
+        or endless
+        or attempt.too_dense
+        or local_search.annealing.unsupported(attempt.blocks)
+    ):
         yield
         return
     ended = None
@@ -114,9 +120,11 @@ def _run_rule(name: str) -> Run:
     def run(instance: LmemPacking, progress: PackingProgress, _: Settings) -> None:
         attempt = Attempt(instance, progress)
         banks = instance.banks
-        pairs = None if banks is None else greedy.BankPairs.of(attempt.blocks, banks)
+        pairs = None if banks is None else constructive.greedy.BankPairs.of(attempt.blocks, banks)
         keep_going = before_it_is_too_late(attempt)
-        offsets = greedy.place(attempt.blocks, RULES[name], banks=pairs, keep_going=keep_going)
+        offsets = constructive.greedy.place(
+            attempt.blocks, RULES[name], banks=pairs, keep_going=keep_going
+        )
         if offsets is not None:
             attempt.offer(offsets, name)
         elif keep_going():
@@ -207,6 +215,8 @@ def _on_engine(formulation: str, own_engine: str) -> Run:
         refusal = getattr(formulations, formulation).unsupported(instance)
         if refusal:  # asked by `auto` for an engine of the caller's choice
             raise InputError(refusal, field="engine")
+        from stagepack.methods.models import load_engine
+
         engine = load_engine(own_engine, progress, settings)
         attempt = Attempt(instance, progress)
         low = _start(attempt, settings)
@@ -248,15 +258,17 @@ def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
         if attempt.blocks.b > LARGE:
             place_more(attempt, quick)
     progress.require_time()
-    if attempt.blocks.b >= DIVED and not dive.unsupported(attempt.blocks.rounded):
+    if attempt.blocks.b >= DIVED and not constructive.dive.unsupported(attempt.blocks.rounded):
         steps.dive_with_cores(attempt, settings, attempt.for_a_while(min(DIVE, effort.left() / 4)))
         progress.require_time()
-    greedy.portfolio(attempt.blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
+    constructive.greedy.portfolio(
+        attempt.blocks, keep_going=attempt.keep_going, on_solution=attempt.offer
+    )
     if attempt.best is None:
         place_first(attempt)
     if instance.banks is not None and instance.objective is Objective.BANK_CONFLICTS:
-        pairs = greedy.BankPairs.of(attempt.blocks, instance.banks)
-        apart = greedy.place(
+        pairs = constructive.greedy.BankPairs.of(attempt.blocks, instance.banks)
+        apart = constructive.greedy.place(
             attempt.blocks, RULES["bank-aware"], banks=pairs, ceiling=instance.ceiling
         )
         if apart is not None:
@@ -280,9 +292,10 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
         _PLAIN["cp-sat" if settings.engine == "cp-sat" else "milp"](instance, progress, settings)
         return
     attempt = Attempt(instance, progress)
-    large = attempt.blocks.b > LARGE or attempt.blocks.pairs > min(DENSE, exact.LARGEST_PAIRS)
-    dived = attempt.blocks.b > LARGE or not dive.unsupported(attempt.blocks.rounded)
-    if attempt.peak_only and large and dived:
+    many = attempt.blocks.b > LARGE
+    large = many or attempt.blocks.pairs > min(DENSE, exact_search.exact.LARGEST_PAIRS)
+    dived = large and (many or not constructive.dive.unsupported(attempt.blocks.rounded))
+    if attempt.peak_only and dived:
         if settings.warm_start == "auto":
             _offer_hint(attempt)
         else:
@@ -295,10 +308,12 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
     low = _start(attempt, settings)
     if attempt.peak_only:
         low = steps.search_rigid(attempt, low)
-    if attempt.peak_only and not large and not exact.unsupported(attempt.blocks):
+    if attempt.peak_only and not large and not exact_search.exact.unsupported(attempt.blocks):
         with _annealing_last(attempt, settings.seed):
             _search_all(attempt, low, settings)
     elif attempt.keep_going() and not formulations.CpSat.unsupported(instance):
+        from stagepack.methods.models import load_engine
+
         engine = load_engine("cp-sat", progress, settings)
         steps.solve_model(attempt, low, engine, "CpSat", settings)
         if attempt.peak_only and attempt.keep_going():  # there was no time to build it
@@ -307,15 +322,18 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
 
 def _at_scale(attempt: Attempt, settings: Settings) -> None:
     """Dive, run the rules that remain, pack windows of time anew; in memory linear in blocks."""
-    blocks, odd = attempt.blocks, dive.unsupported(attempt.blocks.rounded)
-    if blocks.b > greedy.LARGE or valleys.meetings(blocks) > steps.CROWDED:
+    blocks, odd = attempt.blocks, constructive.dive.unsupported(attempt.blocks.rounded)
+    if (
+        blocks.b > constructive.greedy.LARGE
+        or constructive.valleys.meetings(blocks) > steps.CROWDED
+    ):
         steps.dive_at_length(attempt, settings)
         return
     quick = place_more(attempt, place_first(attempt))
     if not odd and attempt.keep_going():
         steps.dive_with_cores(attempt, settings, _mostly(attempt))
     if attempt.keep_going():
-        greedy.portfolio(
+        constructive.greedy.portfolio(
             blocks,
             keep_going=attempt.for_a_while(min(MOST, effort.left() * DIVING)),
             on_solution=attempt.offer,
@@ -344,8 +362,11 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
     be minimised, as with unlike alignments, annealing gets most of the time and the end of it.
     """
     blocks, seed = attempt.blocks, settings.seed
-    annealed, narrowed = not annealing.unsupported(blocks), not window_bounds.unsupported(blocks)
-    mostly = annealed and bool(overlaps.unsupported(blocks.rounded))
+    annealed, narrowed = (
+        not local_search.annealing.unsupported(blocks),
+        not heuristics.window_bounds.unsupported(blocks),
+    )
+    mostly = annealed and bool(local_search.overlaps.unsupported(blocks.rounded))
     tangled, fit = (
         attempt.instance.conflicts is not None,
         attempt.instance.objective is Objective.FIT,
@@ -382,6 +403,8 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
             steps.raise_by_windows(attempt, turn, attempt.for_a_while(_share(NARROWING * exactly)))
         low = attempt.best
         if modelled and attempt.keep_going():
+            from stagepack.methods.models import PACE, load_engine
+
             engine = load_engine("cp-sat", attempt.progress, settings)
             work = PACE * min(MODELLING * exactly, max(SHORTEST, effort.left()))
             steps.solve_model(attempt, low, engine, "CpSat", settings, work=work)
@@ -418,10 +441,12 @@ STARTS = tuple(name for name in _PLAIN if name not in ("auto", "milp", "cp-sat")
 """Methods whose answer another one may start from."""
 
 REFUSALS: dict[str, Callable[[Blocks], str]] = {
-    "dive": lambda blocks: dive.unsupported(blocks.rounded),
-    "repair": repairs.unsupported,
-    "anneal": annealing.unsupported,
-    "beam": lambda blocks: beam.unsupported(blocks) or exact.unknown_rule(blocks),
-    "exact": exact.unknown_rule,
+    "dive": lambda blocks: constructive.dive.unsupported(blocks.rounded),
+    "repair": lambda blocks: local_search.repair.unsupported(blocks),
+    "anneal": lambda blocks: local_search.annealing.unsupported(blocks),
+    "beam": lambda blocks: (
+        beam_search.beam.unsupported(blocks) or exact_search.exact.unknown_rule(blocks)
+    ),
+    "exact": lambda blocks: exact_search.exact.unknown_rule(blocks),
 }
 """Why some methods that look at the peak alone cannot take some blocks, or ''."""

@@ -14,20 +14,22 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.formulations import packing as formulations
-from stagepack.heuristics.packing import bounds, effort, frontier_bounds, relocation, window_bounds
-from stagepack.heuristics.packing.beam_search import beam
-from stagepack.heuristics.packing.constructive import dive, greedy, spill, valleys
+from stagepack.heuristics import packing as heuristics
+from stagepack.heuristics.packing import (
+    beam_search,
+    bounds,
+    constructive,
+    effort,
+    exact_search,
+    local_search,
+)
 from stagepack.heuristics.packing.constructive.rules import Measures
-from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
-from stagepack.heuristics.packing.exact_search.rigid import made_rigid
-from stagepack.heuristics.packing.local_search import annealing, cores, overlaps, repair
 from stagepack.instances.packing import Objective
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
-from stagepack.methods.models import paced, run_model
+from stagepack.methods import packing as methods
 from stagepack.methods.packing.attempt import Attempt
-from stagepack.methods.packing.explain import conclude_infeasible
 from stagepack.methods.packing.quick import POOR, place_anew, place_first, place_more
 from stagepack.result import Status
 from stagepack.solvers import Engine
@@ -73,7 +75,7 @@ has grown, in terms of a first placement by valleys."""
 
 def spill_by_value(attempt: Attempt) -> None:
     """Choose memories by value, then place each memory's buffers greedily."""
-    placed = spill.place(attempt.instance, attempt.keep_going)
+    placed = constructive.spill.place(attempt.instance, attempt.keep_going)
     if placed is not None:
         attempt.offer_buffers(placed[0], "spill-by-value", placed[1])
 
@@ -82,7 +84,7 @@ def replan(attempt: Attempt) -> None:
     """Keep what can stay where it was within the capacity, and place the rest greedily."""
     ceiling = attempt.instance.capacity
     assert ceiling is not None
-    relocation.move_less(
+    heuristics.relocation.move_less(
         attempt.instance,
         ceiling,
         keep_going=attempt.keep_going,
@@ -114,13 +116,13 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
         return
     if fit:
         # Without `seconds` no other step follows, which would look at windows.
-        if seconds == math.inf and not window_bounds.unsupported(blocks):
+        if seconds == math.inf and not heuristics.window_bounds.unsupported(blocks):
             narrow = min(NARROW, effort.left() / 2)
             raise_by_windows(attempt, 1, attempt.for_a_while(narrow))
         if keep_going():
             _approach(attempt, keep_going)
         return
-    status = exact.minimise(
+    status = exact_search.exact.minimise(
         blocks,
         upper=attempt.best,
         lower=int(progress.bound or 0),
@@ -131,13 +133,18 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
     )
     beyond = status is Status.OPTIMAL and progress.solution is None  # all end above the last bank
     if status is Status.INFEASIBLE or beyond:
-        conclude_infeasible(attempt, low, "exhausted search")
+        methods.explain.conclude_infeasible(attempt, low, "exhausted search")
 
 
 def glance(attempt: Attempt) -> None:
     """Look for what needs hardly any search, before the rules, which would take as long."""
     blocks = attempt.blocks
-    if attempt.peak_only and blocks.b <= LITTLE and blocks.rigid and not exact.unsupported(blocks):
+    if (
+        attempt.peak_only
+        and blocks.b <= LITTLE
+        and blocks.rigid
+        and not exact_search.exact.unsupported(blocks)
+    ):
         _ask(attempt, None, attempt.for_a_while(min(GLANCE, effort.left() / 4)))
 
 
@@ -145,7 +152,7 @@ def _ask(attempt: Attempt, low: Array | None, keep_going: Callable[[], bool]) ->
     """Decide the capacity, or the bound where only the peak counts; return whether all is known."""
     instance, progress = attempt.instance, attempt.progress
     fit = instance.objective is Objective.FIT
-    found = exact.decide(
+    found = exact_search.exact.decide(
         attempt.blocks,
         instance.ceiling if fit and instance.ceiling is not None else int(progress.bound or 0),
         keep_going=keep_going,
@@ -156,7 +163,7 @@ def _ask(attempt: Attempt, low: Array | None, keep_going: Callable[[], bool]) ->
         attempt.offer(found.offsets, "exact")
         return progress.solution is not None  # or else it ends above the last bank
     if found.status is Status.INFEASIBLE and (fit or found.bound >= NOWHERE):
-        conclude_infeasible(attempt, attempt.best, "exhausted search")
+        methods.explain.conclude_infeasible(attempt, attempt.best, "exhausted search")
         return True
     if found.status is Status.INFEASIBLE:
         progress.raise_bound(found.bound, "exhausted search")
@@ -168,7 +175,7 @@ def _approach(attempt: Attempt, keep_going: Callable[[], bool]) -> None:
     low, ceiling = attempt.best, attempt.instance.ceiling
     assert ceiling is not None
     proved = [ceiling]
-    exact.minimise(
+    exact_search.exact.minimise(
         attempt.blocks,
         upper=low,
         lower=ceiling,
@@ -178,7 +185,7 @@ def _approach(attempt: Attempt, keep_going: Callable[[], bool]) -> None:
         searches=attempt.searches(keep_going),
     )
     if max(proved) > ceiling and attempt.progress.solution is None:
-        conclude_infeasible(attempt, low, "exhausted search")
+        methods.explain.conclude_infeasible(attempt, low, "exhausted search")
 
 
 def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = None) -> Array | None:
@@ -208,18 +215,20 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
             best = offsets
             attempt.offer(offsets, source)
 
-    for blocks in made_rigid(attempt.blocks):
+    for blocks in exact_search.rigid.made_rigid(attempt.blocks):
         bound = bounds.peak_bound(blocks)
         hopeless = best is not None and bound >= (best + blocks.size).max()
-        if hopeless or exact.unsupported(blocks) or not attempt.keep_going():
+        if hopeless or exact_search.exact.unsupported(blocks) or not attempt.keep_going():
             continue
-        found = greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=keep)
+        found = constructive.greedy.portfolio(
+            blocks, keep_going=attempt.keep_going, on_solution=keep
+        )
         if not attempt.keep_going():
             break
         keep_going = attempt.for_a_while(seconds)
         if instance.objective is Objective.FIT:
             assert instance.ceiling is not None
-            decided = exact.decide(
+            decided = exact_search.exact.decide(
                 blocks,
                 instance.ceiling,
                 keep_going=keep_going,
@@ -228,7 +237,7 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
             if decided.offsets is not None:
                 keep(decided.offsets)
             continue
-        exact.minimise(
+        exact_search.exact.minimise(
             blocks,
             upper=found,
             lower=int(attempt.progress.bound or 0),
@@ -270,11 +279,11 @@ def improve(
     size = attempt.blocks.size
     # How long it may take decides how fast it cools.
     far = not near and not math.isinf(seconds)
-    legs = max(1, round(min(TURN, seconds) / annealing.LEG)) if far else None
+    legs = max(1, round(min(TURN, seconds) / local_search.annealing.LEG)) if far else None
     for turn in itertools.count():
         best, before = attempt.best, effort.spent()
         low = low if best is None or (low + size).max() < (best + size).max() else best
-        low = annealing.improve(
+        low = local_search.annealing.improve(
             attempt.blocks,
             low,
             target=attempt.target,
@@ -304,9 +313,14 @@ def minimise_overlaps(attempt: Attempt, seed: int, seconds: float) -> None:
     """
     blocks, low = attempt.blocks.rounded, attempt.best
     keep_going = attempt.for_a_while(seconds)
-    if low is None or attempt.too_dense or overlaps.unsupported(blocks) or not keep_going():
+    if (
+        low is None
+        or attempt.too_dense
+        or local_search.overlaps.unsupported(blocks)
+        or not keep_going()
+    ):
         return
-    overlaps.improve(
+    local_search.overlaps.improve(
         blocks,
         low,
         target=attempt.target,
@@ -328,7 +342,7 @@ def search_beams(attempt: Attempt, low: Array | None, seed: int) -> None:
     """
     if low is None or not attempt.keep_going():
         return
-    beam.improve(
+    beam_search.beam.improve(
         attempt.blocks,
         low,
         target=attempt.target,
@@ -347,12 +361,14 @@ def dive_at_length(attempt: Attempt, settings: Settings) -> None:
     blocks, quick = attempt.blocks, place_first(attempt)
     if not attempt.keep_going():
         return
-    even = (blocks.load >= cores.CORE * blocks.load.max(initial=0)).mean() > EVEN
-    odd = bool(dive.unsupported(blocks.rounded))
-    if even or odd or valleys.meetings(blocks) > CROWDED:
+    even = (blocks.load >= local_search.cores.CORE * blocks.load.max(initial=0)).mean() > EVEN
+    odd = bool(constructive.dive.unsupported(blocks.rounded))
+    if even or odd or constructive.valleys.meetings(blocks) > CROWDED:
         quick = place_more(attempt, quick, enough=POOR)
         if odd and attempt.best is None:  # what may lie in few places is in the way
-            greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
+            constructive.greedy.portfolio(
+                blocks, keep_going=attempt.keep_going, on_solution=attempt.offer
+            )
         place_anew(attempt, quick, settings.seed)
         return
     quick = place_more(attempt, quick, following=(FIRST_CORE, GROWN_CORE))
@@ -375,7 +391,7 @@ def dive_with_cores(
     keep_going : callable, optional
         Whether there is time; that of the attempt when absent.
     """
-    cores.best(
+    local_search.cores.best(
         attempt.blocks.rounded,
         offsets=attempt.lowest,
         target=attempt.instance.goal,
@@ -388,12 +404,12 @@ def dive_with_cores(
 def best_dive(attempt: Attempt, low: Array | None) -> Array | None:
     """Return the best of a placement and single dives, of which annealing gets further."""
     blocks, size = attempt.blocks.rounded, attempt.blocks.size
-    if dive.unsupported(blocks) or not attempt.keep_going():
+    if constructive.dive.unsupported(blocks) or not attempt.keep_going():
         return low
     measures = Measures(blocks)
-    for keys in dive.ORDERS.values():
+    for keys in constructive.dive.ORDERS.values():
         order = np.lexsort(keys(measures)[::-1])
-        found = dive.place(blocks, order, keep_going=attempt.keep_going)
+        found = constructive.dive.place(blocks, order, keep_going=attempt.keep_going)
         if found is not None and (low is None or (found + size).max() < (low + size).max()):
             low = found
             attempt.offer(found, "dive")
@@ -414,9 +430,9 @@ def repair_windows(
     keep_going : callable
         Whether there is time.
     """
-    if low is None or repair.unsupported(attempt.blocks):
+    if low is None or local_search.repair.unsupported(attempt.blocks):
         return
-    repair.improve(
+    local_search.repair.improve(
         attempt.blocks,
         low,
         target=attempt.target,
@@ -428,7 +444,7 @@ def repair_windows(
 
 def too_crowded(attempt: Attempt, settings: Settings) -> bool:
     """Whether more is alive together than a search can hold; then windows are packed anew."""
-    reason = exact.unsupported(attempt.blocks)
+    reason = exact_search.exact.unsupported(attempt.blocks)
     if not reason:
         return False
     repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
@@ -449,20 +465,22 @@ def use_up(attempt: Attempt, seed: int) -> None:
     attempt : Attempt
     seed : int
     """
-    kept = []
+    kept, made_rigid = [], exact_search.rigid.made_rigid
     if not attempt.too_dense and attempt.keep_going():
         for blocks in (attempt.blocks,) if attempt.blocks.rigid else made_rigid(attempt.blocks):
-            low = greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
-            if low is not None and not annealing.unsupported(blocks):
+            low = constructive.greedy.portfolio(
+                blocks, keep_going=attempt.keep_going, on_solution=attempt.offer
+            )
+            if low is not None and not local_search.annealing.unsupported(blocks):
                 kept.append((blocks, low))
     for turn in itertools.count() if kept else ():
         for at, (blocks, low) in enumerate(kept):
-            found = annealing.improve(
+            found = local_search.annealing.improve(
                 blocks,
                 low,
                 target=attempt.target,
                 seed=seed + turn * TURNS,
-                legs=round(TURN / annealing.LEG),
+                legs=round(TURN / local_search.annealing.LEG),
                 keep_going=attempt.keep_going,
                 on_solution=lambda offsets: attempt.offer(offsets, "anneal"),
             )
@@ -486,12 +504,14 @@ def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], boo
     """
     ceiling, blocks = attempt.instance.ceiling, attempt.blocks
     if passes == 1 and blocks.linear and blocks.rigid:
-        bound = frontier_bounds.bound(blocks, int(attempt.progress.bound or 0), keep_going)
+        bound = heuristics.frontier_bounds.bound(
+            blocks, int(attempt.progress.bound or 0), keep_going
+        )
         attempt.progress.raise_bound(bound, "full sections")
         if ceiling is not None and bound > ceiling:
-            conclude_infeasible(attempt, attempt.best, "full sections")
+            methods.explain.conclude_infeasible(attempt, attempt.best, "full sections")
             return
-    for window in window_bounds.windows(
+    for window in heuristics.window_bounds.windows(
         attempt.blocks,
         int(attempt.progress.bound or 0),
         keep_going=keep_going,
@@ -502,7 +522,7 @@ def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], boo
         attempt.progress.raise_bound(window.bound, source)
         if ceiling is not None and window.bound > ceiling:
             within = window.first, window.end
-            conclude_infeasible(attempt, attempt.best, source, within)
+            methods.explain.conclude_infeasible(attempt, attempt.best, source, within)
             return
 
 
@@ -528,6 +548,8 @@ def solve_model(
     work : float, optional
         Limit on the engine's work, besides those of the settings.
     """
+    from stagepack.methods.models import paced, run_model
+
     instance, progress = attempt.instance, attempt.progress
     upper = progress.objective
     lower = progress.bound
@@ -549,7 +571,9 @@ def solve_model(
             start_value=upper,
             work=work,
             overdue=attempt.overdue(settings.deterministic),
-            conclude_infeasible=lambda: conclude_infeasible(attempt, low, engine.name),
+            conclude_infeasible=lambda: methods.explain.conclude_infeasible(
+                attempt, low, engine.name
+            ),
         )
     except InputError as error:  # figures that the engine cannot hold
         if progress.solution is None:

@@ -12,8 +12,8 @@ from stagepack.heuristics.packing import effort
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods import Settings
+from stagepack.methods import packing as methods
 from stagepack.methods.effort import counting
-from stagepack.methods.packing import METHODS, graphs, relocation
 from stagepack.methods.packing.attempt import PackingProgress, nearest
 from stagepack.methods.packing.quick import last_resort, say_if_far
 from stagepack.progress import Stopped
@@ -35,16 +35,18 @@ def whole(name: str, run: Run) -> Run:
 
     def complete(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
         with counting(progress, settings, planned=True):
-            directly = graphs.placed_first(name, instance, progress, settings)
-            least = graphs.least(instance.n) if directly else LEAST
+            directly = instance.conflicts is not None and methods.graphs.placed_first(
+                name, instance, progress, settings
+            )
+            least = methods.graphs.least(instance.n) if directly else LEAST
             going = not _hasty(instance, progress, least)
             if going and not directly:
                 _require(name, instance, progress)
             try:
                 if not going:
-                    graphs.place_as_listed(instance, progress, settings)
+                    methods.graphs.place_as_listed(instance, progress, settings)
                 elif directly:
-                    going = graphs.place(name, instance, progress, settings)
+                    going = methods.graphs.place(name, instance, progress, settings)
                     if going:
                         _require(name, instance, progress)
                 if going:
@@ -63,7 +65,7 @@ def _hasty(instance: LmemPacking, progress: PackingProgress, least: float) -> bo
     if instance.conflicts is None or progress.remaining == math.inf:
         return False
     seconds = least * len(instance.conflicts)
-    if seconds <= graphs.LATE + LATER * progress.remaining:
+    if seconds <= methods.graphs.LATE + LATER * progress.remaining:
         return False
     progress.reason = (
         f"going through {len(instance.conflicts):,} conflicts takes about {seconds:,.1f} s, more "
@@ -91,7 +93,7 @@ def _require(name: str, instance: LmemPacking, progress: PackingProgress) -> Non
     made = Blocks.of(instance, look)
     effort.spend(max(0.0, spent(made.looks) - spent(looks)))  # of a form that was made before
     effort.spend(AFTER * conflicts)
-    method = next(method for method in METHODS if method.name == name)
+    method = next(method for method in methods.METHODS if method.name == name)
     reason = method.declines(instance)
     if reason:
         raise InputError(reason, field=f"method {name}")
@@ -105,15 +107,15 @@ def _moving_little(
     settings: Settings,
 ) -> None:
     """Run, and where there is an old placement see to it that little moves."""
-    if not relocation.matter(name, instance):
+    if instance.previous.max(initial=-1) < 0 or not methods.relocation.matter(name, instance):
         with contextlib.suppress(Stopped):
             run(instance, progress, settings)
         return
-    relocation.before(name, instance, progress, settings)
+    methods.relocation.before(name, instance, progress, settings)
     if progress.keep_going():
-        with relocation.reserved(instance, progress), contextlib.suppress(Stopped):
+        with methods.relocation.reserved(instance, progress), contextlib.suppress(Stopped):
             run(instance, progress, settings)
-    relocation.after(name, instance, progress, settings)
+    methods.relocation.after(name, instance, progress, settings)
 
 
 def _conclude(instance: LmemPacking, progress: PackingProgress) -> None:

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stagepack.heuristics.packing import effort as clock
-from stagepack.heuristics.packing.exact_search import exact_general
+from stagepack.heuristics.packing import exact_search
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
-from stagepack.heuristics.packing.exact_search.exact_general import ShapedPacking
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.heuristics.packing.exact_search.portfolio import (
     CanonicalPortfolio,
@@ -33,6 +33,10 @@ from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 from stagepack.result import Status
+
+if TYPE_CHECKING:
+    from stagepack.heuristics.packing.exact_search.exact_general import Component as ShapedComponent
+    from stagepack.heuristics.packing.exact_search.exact_general import ShapedPacking
 
 LARGEST_PAIRS = 10_000_000
 """Pairs of blocks alive together that the search holds in memory: 16 bytes each."""
@@ -117,14 +121,16 @@ def prepared(
     Stopped
         Once it says no.
     """
-    return (Packing if blocks.rigid else ShapedPacking)(blocks, which, first, end, keep_going)
+    if blocks.rigid:
+        return Packing(blocks, which, first, end, keep_going)
+    return exact_search.exact_general.ShapedPacking(blocks, which, first, end, keep_going)
 
 
-def _portfolio(component: Component | exact_general.Component, warm: Array | None) -> Portfolio:
+def _portfolio(component: Component | ShapedComponent, warm: Array | None) -> Portfolio:
     """Return the searches of a component, given a packing of it."""
-    if isinstance(component, exact_general.Component):
-        return exact_general.GeneralPortfolio(component, warm)
-    return CanonicalPortfolio(component, warm)
+    if isinstance(component, Component):
+        return CanonicalPortfolio(component, warm)
+    return exact_search.exact_general.GeneralPortfolio(component, warm)
 
 
 class Searches:
@@ -141,7 +147,7 @@ class Searches:
 
     def __init__(self, packing: Packing | ShapedPacking) -> None:
         self.packing = packing
-        self.components: Sequence[Component | exact_general.Component] = packing.components
+        self.components: Sequence[Component | ShapedComponent] = packing.components
         self._portfolios: dict[int, Portfolio] = {}
         self._found: dict[int, Array] = {}
 
