@@ -13,7 +13,7 @@ over all thresholds :mod:`.reference` implements.
 from __future__ import annotations
 
 from stagepack.errors import InputError
-from stagepack.heuristics.pipeline import staircase
+from stagepack.heuristics import pipeline as heuristics
 from stagepack.heuristics.pipeline.bounds import (
     cheap_cuts,
     dearest_span,
@@ -56,9 +56,13 @@ def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
         known = _known(costs, progress)
         search = LeastLimit(costs, floor, progress, known)
     offered, evidence = None, filled(costs, [rest])
-    if two_limits and known is not None and search.begins_with_more(staircase.MANY_CELLS):
+    if (
+        two_limits
+        and known is not None
+        and search.begins_with_more(heuristics.staircase.MANY_CELLS)
+    ):
         # Compute does not narrow the windows down, limits on transfer may.
-        staircase.descend(search, floor, progress)
+        heuristics.staircase.descend(search, floor, progress)
         return True
     try:
         while not search.done:
@@ -72,7 +76,7 @@ def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
             progress.require_time()
         if two_limits:
             offered = search.best  # by the descent, unless that finds a better one at once
-            staircase.descend(search, search.bound, progress, search.best_partition())
+            heuristics.staircase.descend(search, search.bound, progress, search.best_partition())
     finally:
         if search.best != offered:
             progress.offer(search.best_partition(), "dp")

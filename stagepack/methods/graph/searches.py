@@ -13,8 +13,7 @@ from stagepack.heuristics.graph import metis
 from stagepack.heuristics.graph.ideals import TooManyError, nearly_chain
 from stagepack.heuristics.graph.pipedream import MOST_STATES, Recurrence, TooManyStatesError
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution, Objective
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
+from stagepack.methods import Settings, counted
 from stagepack.methods.graph import METHODS
 from stagepack.methods.graph.exact import LONG, CompactSearch, dp, linear_dp
 from stagepack.methods.graph.improve import on_engine, solve_model

@@ -11,9 +11,8 @@ from stagepack.evidence import witness
 from stagepack.heuristics.packing import effort
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.methods import Settings
+from stagepack.methods import Settings, counting
 from stagepack.methods import packing as methods
-from stagepack.methods.effort import counting
 from stagepack.methods.packing.attempt import PackingProgress, nearest
 from stagepack.methods.packing.quick import last_resort, say_if_far
 from stagepack.progress import Stopped

@@ -9,19 +9,13 @@ from collections.abc import Callable
 
 from stagepack.errors import InputError
 from stagepack.formulations import pipeline as formulations
+from stagepack.heuristics import pipeline as heuristics
 from stagepack.heuristics.effort import spend
-from stagepack.heuristics.pipeline import baselines, reference, repair
-from stagepack.heuristics.pipeline import bisect as bisection
-from stagepack.heuristics.pipeline import dp as search
 from stagepack.heuristics.pipeline.bounds import filled, objective_bound
-from stagepack.heuristics.pipeline.tuning import TUNING
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
-from stagepack.methods.models import load_engine, paced, run_model
-from stagepack.methods.pipeline import METHODS
-from stagepack.methods.pipeline.explain import conclude_infeasible
+from stagepack.methods import Settings, counted
+from stagepack.methods import pipeline as methods
 from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress
 
@@ -43,12 +37,12 @@ CHECKING = 8e-6
 
 def _equal_layers(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
     """Cut the chain into stages of equally many layers."""
-    _offer_baseline(instance, progress, "equal-layers", baselines.equal_layers)
+    _offer_baseline(instance, progress, "equal-layers", heuristics.baselines.equal_layers)
 
 
 def _greedy(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
     """Fill every device to its share of the work."""
-    _offer_baseline(instance, progress, "greedy", baselines.greedy)
+    _offer_baseline(instance, progress, "greedy", heuristics.baselines.greedy)
 
 
 def _greedy_repair(
@@ -58,7 +52,7 @@ def _greedy_repair(
     _greedy(instance, progress, settings)
     costs = _costs(instance, progress)
     if not _repair(costs, progress) and not progress.reason:
-        conclude_infeasible(costs, progress)
+        methods.explain.conclude_infeasible(costs, progress)
 
 
 def _repair(costs: RangeCosts, progress: PipelineProgress) -> bool:
@@ -66,13 +60,13 @@ def _repair(costs: RangeCosts, progress: PipelineProgress) -> bool:
 
     There are no probes where one is known.
     """
-    rule = repair.greedy_within_reach
+    rule = heuristics.repair.greedy_within_reach
     _offer_baseline(costs.instance, progress, "greedy-repair", rule)
     progress.reason = ""
     if progress.solution is not None:
         return True
     try:
-        found = repair.probed(costs, progress)
+        found = heuristics.repair.probed(costs, progress)
     except InputError as error:
         progress.reason = str(error)
         return False
@@ -85,24 +79,24 @@ def _dp(instance: PipelinePartition, progress: PipelineProgress, settings: Setti
     """Search the limits on compute and transfer exactly."""
     _start(instance, progress, settings)
     costs = _costs(instance, progress)
-    if not search.solve(costs, progress):
-        conclude_infeasible(costs, progress)
+    if not heuristics.dp.solve(costs, progress):
+        methods.explain.conclude_infeasible(costs, progress)
     _say_what_rounding_leaves_open(costs, progress)
 
 
 def _dp_reference(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
     """Solve Auto Pipeline's recurrence for every transfer threshold."""
     costs = _costs(instance, progress)
-    if not reference.solve(costs, progress):
-        conclude_infeasible(costs, progress)
+    if not heuristics.reference.solve(costs, progress):
+        methods.explain.conclude_infeasible(costs, progress)
     _say_what_rounding_leaves_open(costs, progress)
 
 
 def _bisect(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
     """Bisect on the plain bottleneck with greedy probes."""
     costs = _costs(instance, progress)
-    if not bisection.solve(costs, progress):
-        conclude_infeasible(costs, progress)
+    if not heuristics.bisect.solve(costs, progress):
+        methods.explain.conclude_infeasible(costs, progress)
     _say_what_rounding_leaves_open(costs, progress)
 
 
@@ -129,7 +123,7 @@ def _offer_baseline(
     costs = _costs(instance, progress)
 
     def pause() -> None:
-        spend(PLACING * baselines.STAGES)
+        spend(PLACING * heuristics.baselines.STAGES)
         progress.require_time()
 
     solution = rule(costs, pause)
@@ -159,15 +153,14 @@ def _costs(instance: PipelinePartition, progress: PipelineProgress) -> RangeCost
 # ---------------------------------------------------------------------- on an engine
 
 
-def _on_engine(
-    formulation: type[formulations.MilpInterval | formulations.MilpAssignment | formulations.CpSat],
-    own_engine: str,
-) -> Run:
+def _on_engine(name: str, own_engine: str) -> Run:
     """Return the `run` of a method that solves a model on an engine."""
-    name = formulation.__name__
 
     def run(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
-        tuning = settings.tuned(TUNING)
+        from stagepack.methods.models import load_engine, paced, run_model
+
+        formulation = getattr(formulations, name)
+        tuning = settings.tuned(heuristics.tuning.TUNING)
         engine = load_engine(own_engine, progress, settings)
         costs = _costs(instance, progress)
         _start(instance, progress, settings, blind=True)
@@ -185,7 +178,9 @@ def _on_engine(
                 bound_value=costs.bound,
                 pace=tuning.pace,
                 overdue=tuning.overdue * progress.remaining if settings.deterministic else math.inf,
-                conclude_infeasible=lambda: conclude_infeasible(costs, progress, name),
+                conclude_infeasible=lambda: methods.explain.conclude_infeasible(
+                    costs, progress, name
+                ),
             )
         except InputError as error:  # too large a model
             if start is None:
@@ -213,7 +208,7 @@ def _start(
         if progress.solution is None and blind:
             _repair(_costs(instance, progress), progress)
         elif progress.solution is None:
-            rule = repair.greedy_within_reach
+            rule = heuristics.repair.greedy_within_reach
             _offer_baseline(instance, progress, "greedy-repair", rule)
         progress.reason = ""
 
@@ -233,7 +228,7 @@ def _auto(instance: PipelinePartition, progress: PipelineProgress, settings: Set
         name = "cp-sat" if settings.engine == "cp-sat" else "milp-interval"
         _PARTS[name](instance, progress, settings)
         return
-    unsupported = {method.name: method.unsupported for method in METHODS}
+    unsupported = {method.name: method.unsupported for method in methods.METHODS}
     for name in ("bisect", "dp", "cp-sat"):
         if not unsupported[name](instance):
             _PARTS[name](instance, progress, settings)
@@ -248,9 +243,9 @@ _PARTS: dict[str, Run] = {
     "bisect": _bisect,
     "dp-reference": _dp_reference,
     "dp": _dp,
-    "milp-interval": _on_engine(formulations.MilpInterval, "highs"),
-    "milp-assignment": _on_engine(formulations.MilpAssignment, "highs"),
-    "cp-sat": _on_engine(formulations.CpSat, "cp-sat"),
+    "milp-interval": _on_engine("MilpInterval", "highs"),
+    "milp-assignment": _on_engine("MilpAssignment", "highs"),
+    "cp-sat": _on_engine("CpSat", "cp-sat"),
 }
 """What each method does, as part of a run,"""
 
