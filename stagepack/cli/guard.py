@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Iterable
 from types import FrameType
 
-from stagepack import memory
 from stagepack.cli.terminal.screen import engines_silenced
 
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG of Linux's <sys/prctl.h>
@@ -23,7 +22,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def guarded(ended: Callable[[bool], int]) -> Callable[[], None]:
-    """Go on in a child where there is little memory; the parent leaves with the child's code.
+    """Go on in a child; the parent leaves with the child's code.
 
     Parameters
     ----------
@@ -36,8 +35,6 @@ def guarded(ended: Callable[[bool], int]) -> Callable[[], None]:
     callable
         To be called when the run leaves by itself.
     """
-    if not memory.is_scarce():
-        return lambda: None
     watching, told = os.pipe()
     # A signal waits until both processes know what to do with it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -62,14 +59,13 @@ def guarded(ended: Callable[[bool], int]) -> Callable[[], None]:
 
 
 def load_frugally() -> None:
-    """Where there is little memory, load NumPy while there is room, with one buffer of OpenBLAS.
+    """Load NumPy while there is room, with one buffer of OpenBLAS.
 
     It has one a core otherwise.
     """
-    if memory.is_scarce():
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        with engines_silenced():
-            importlib.import_module("numpy")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with engines_silenced():
+        importlib.import_module("numpy")
 
 
 def _wait(child: int, watching: int, ended: Callable[[bool], int], mask: Iterable[int]) -> None:

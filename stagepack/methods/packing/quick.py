@@ -15,9 +15,6 @@ from stagepack.methods import packing as methods
 from stagepack.methods.packing.attempt import Attempt, PackingProgress
 from stagepack.progress import Stopped
 
-FAR = 1.2
-"""A peak so many times its bound is told in words."""
-
 POOR = 1.1
 """A first placement so many times its bound is worth another one before anything else."""
 
@@ -212,15 +209,3 @@ def last_resort(instance: LmemPacking, progress: PackingProgress) -> None:
         offsets = constructive.stack.stack(instance)
         if offsets is not None:
             progress.offer(PackingSolution.of(instance, offsets), "stack")
-
-
-def say_if_far(instance: LmemPacking, progress: PackingProgress) -> None:
-    """Say in words that a peak is far above its bound, where nothing else is said."""
-    peak, bound = progress.objective, progress.bound
-    if instance.objective not in (Objective.PEAK, Objective.FIT) or progress.reason:
-        return
-    if peak is not None and bound and peak > FAR * bound and not progress.proved:
-        progress.reason = (
-            f"the peak is {peak / bound:.2f} times its bound ({progress.bound_source}): "
-            "more time, or the method auto, may find a lower one"
-        )

@@ -27,16 +27,10 @@ from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
+from stagepack.methods import packing as methods
 from stagepack.methods.packing import steps
 from stagepack.methods.packing.attempt import Attempt, PackingProgress
-from stagepack.methods.packing.quick import (
-    before_it_is_too_late,
-    place_anew,
-    place_first,
-    place_more,
-)
 from stagepack.methods.packing.whole import Run, whole
-from stagepack.methods.starts import offer_start
 from stagepack.result import Termination
 
 DIVED, DIVE = 500, 2.0
@@ -121,7 +115,7 @@ def _run_rule(name: str) -> Run:
         attempt = Attempt(instance, progress)
         banks = instance.banks
         pairs = None if banks is None else constructive.greedy.BankPairs.of(attempt.blocks, banks)
-        keep_going = before_it_is_too_late(attempt)
+        keep_going = methods.quick.before_it_is_too_late(attempt)
         offsets = constructive.greedy.place(
             attempt.blocks, RULES[name], banks=pairs, keep_going=keep_going
         )
@@ -130,7 +124,7 @@ def _run_rule(name: str) -> Run:
         elif keep_going():
             progress.reason = progress.reason or f"{name} finds no place for some buffer"
         else:
-            place_first(attempt)
+            methods.quick.place_first(attempt)
             if progress.solution is not None:
                 progress.reason = (
                     f"{name} did not end in time; the remaining buffers were placed by a quick rule"
@@ -234,6 +228,8 @@ def _start(attempt: Attempt, settings: Settings) -> Array | None:
 
     The placement, shape (b,), may exceed the capacity: searches start from it all the same.
     """
+    from stagepack.methods.starts import offer_start
+
     instance, progress = attempt.instance, attempt.progress
     alone = dataclasses.replace(settings, warm_start="auto")
     starts: dict[str, Callable[[], object]] = {
@@ -254,9 +250,9 @@ def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
         steps.replan(attempt)
         return
     if attempt.blocks.b >= DIVED:  # of fewer the rules place all as soon
-        quick = place_first(attempt)
+        quick = methods.quick.place_first(attempt)
         if attempt.blocks.b > LARGE:
-            place_more(attempt, quick)
+            methods.quick.place_more(attempt, quick)
     progress.require_time()
     if attempt.blocks.b >= DIVED and not constructive.dive.unsupported(attempt.blocks.rounded):
         steps.dive_with_cores(attempt, settings, attempt.for_a_while(min(DIVE, effort.left() / 4)))
@@ -265,7 +261,7 @@ def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
         attempt.blocks, keep_going=attempt.keep_going, on_solution=attempt.offer
     )
     if attempt.best is None:
-        place_first(attempt)
+        methods.quick.place_first(attempt)
     if instance.banks is not None and instance.objective is Objective.BANK_CONFLICTS:
         pairs = constructive.greedy.BankPairs.of(attempt.blocks, instance.banks)
         apart = constructive.greedy.place(
@@ -329,7 +325,7 @@ def _at_scale(attempt: Attempt, settings: Settings) -> None:
     ):
         steps.dive_at_length(attempt, settings)
         return
-    quick = place_more(attempt, place_first(attempt))
+    quick = methods.quick.place_more(attempt, methods.quick.place_first(attempt))
     if not odd and attempt.keep_going():
         steps.dive_with_cores(attempt, settings, _mostly(attempt))
     if attempt.keep_going():
@@ -339,7 +335,7 @@ def _at_scale(attempt: Attempt, settings: Settings) -> None:
             on_solution=attempt.offer,
         )
     if odd:
-        place_anew(attempt, quick, settings.seed)
+        methods.quick.place_anew(attempt, quick, settings.seed)
     else:
         steps.repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,9 +31,10 @@ from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods import packing as methods
 from stagepack.methods.packing.attempt import Attempt
-from stagepack.methods.packing.quick import POOR, place_anew, place_first, place_more
 from stagepack.result import Status
-from stagepack.solvers import Engine
+
+if TYPE_CHECKING:
+    from stagepack.solvers import Engine
 
 FIRST = 1.0
 """Seconds of work of the exact and of the local search in the first turn of `auto`."""
@@ -358,22 +360,22 @@ def _both(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bo
 
 def dive_at_length(attempt: Attempt, settings: Settings) -> None:
     """Place quickly, then as time permits: by cores, or where these are too large all anew."""
-    blocks, quick = attempt.blocks, place_first(attempt)
+    blocks, quick = attempt.blocks, methods.quick.place_first(attempt)
     if not attempt.keep_going():
         return
     even = (blocks.load >= local_search.cores.CORE * blocks.load.max(initial=0)).mean() > EVEN
     odd = bool(constructive.dive.unsupported(blocks.rounded))
     if even or odd or constructive.valleys.meetings(blocks) > CROWDED:
-        quick = place_more(attempt, quick, enough=POOR)
+        quick = methods.quick.place_more(attempt, quick, enough=methods.quick.POOR)
         if odd and attempt.best is None:  # what may lie in few places is in the way
             constructive.greedy.portfolio(
                 blocks, keep_going=attempt.keep_going, on_solution=attempt.offer
             )
-        place_anew(attempt, quick, settings.seed)
+        methods.quick.place_anew(attempt, quick, settings.seed)
         return
-    quick = place_more(attempt, quick, following=(FIRST_CORE, GROWN_CORE))
+    quick = methods.quick.place_more(attempt, quick, following=(FIRST_CORE, GROWN_CORE))
     if attempt.progress.remaining < FIRST_CORE * quick.seconds:
-        place_anew(attempt, quick, settings.seed)
+        methods.quick.place_anew(attempt, quick, settings.seed)
     elif attempt.keep_going():
         dive_with_cores(attempt, settings)  # and the rules that scale
 
@@ -488,7 +490,7 @@ def use_up(attempt: Attempt, seed: int) -> None:
         if not attempt.keep_going():
             return
     if attempt.keep_going():
-        place_anew(attempt, place_first(attempt), seed)
+        methods.quick.place_anew(attempt, methods.quick.place_first(attempt), seed)
 
 
 def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], bool]) -> None:

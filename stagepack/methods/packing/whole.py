@@ -14,7 +14,6 @@ from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods import Settings, counting
 from stagepack.methods import packing as methods
 from stagepack.methods.packing.attempt import PackingProgress, nearest
-from stagepack.methods.packing.quick import last_resort, say_if_far
 from stagepack.progress import Stopped
 from stagepack.result import Event
 
@@ -23,6 +22,9 @@ Run = Callable[[LmemPacking, PackingProgress, Settings], None]
 AFTER, LEFT, LEAST = 4e-8, 4e-7, 3e-7
 """Seconds for each conflict to make the rest of a normal form, once cliques cover them; what is
 left to that and to a first placement; and what the least of all that takes."""
+
+FAR = 1.2
+"""A peak so many times its bound is told in words."""
 
 LATER = 1.1
 """Times the limit, beside :data:`.graphs.LATE`, that an answer may come late; where a normal form
@@ -120,8 +122,8 @@ def _moving_little(
 def _conclude(instance: LmemPacking, progress: PackingProgress) -> None:
     """Offer what is quick where nothing was found; say what is to be known."""
     if progress.solution is None and progress.infeasible_reason is None:
-        last_resort(instance, progress)
-    say_if_far(instance, progress)
+        methods.quick.last_resort(instance, progress)
+    _say_if_far(instance, progress)
     peak, capacity = progress.objective, instance.capacity
     near = nearest(progress)
     if near is not None and progress.solution is None and instance.ceiling is not None:
@@ -145,3 +147,15 @@ def _undecided(near: Event, ceiling: int, progress: PackingProgress) -> str:
         f"({100 * over / max(1, ceiling):.2g} %) over the capacity of {ceiling:,} ({near.source})"
         f"{bound}; the objective peak returns such a placement"
     )
+
+
+def _say_if_far(instance: LmemPacking, progress: PackingProgress) -> None:
+    """Say in words that a peak is far above its bound, where nothing else is said."""
+    peak, bound = progress.objective, progress.bound
+    if instance.objective not in (Objective.PEAK, Objective.FIT) or progress.reason:
+        return
+    if peak is not None and bound and peak > FAR * bound and not progress.proved:
+        progress.reason = (
+            f"the peak is {peak / bound:.2f} times its bound ({progress.bound_source}): "
+            "more time, or the method auto, may find a lower one"
+        )
