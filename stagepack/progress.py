@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import logging
 import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from stagepack import memory
 from stagepack.contracts import Number, SolutionT
@@ -117,28 +116,6 @@ compilation = Compilation()
 def clock() -> float:
     """Return the seconds of a clock that stands still while kernels are compiled or loaded."""
     return time.perf_counter() - compilation.seconds
-
-
-def on_demand(package: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package whose modules are loaded when they are asked for.
-
-    A method loads what it runs, and takes no time for that.
-    """
-
-    def find(name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        compilation.pause()
-        try:
-            return importlib.import_module(f"{package}.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"{package}.{name}":
-                raise
-            raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
-        finally:
-            compilation.resume()
-
-    return find
 
 
 @contextlib.contextmanager

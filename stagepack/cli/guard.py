@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable
 from types import FrameType
 
+from stagepack import memory
 from stagepack.cli.terminal.screen import engines_silenced
 
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG of Linux's <sys/prctl.h>
@@ -22,7 +23,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def guarded(ended: Callable[[bool], int]) -> Callable[[], None]:
-    """Go on in a child; the parent leaves with the child's code.
+    """Go on in a child where there is little memory; the parent leaves with the child's code.
 
     Parameters
     ----------
@@ -35,6 +36,8 @@ def guarded(ended: Callable[[bool], int]) -> Callable[[], None]:
     callable
         To be called when the run leaves by itself.
     """
+    if not memory.is_scarce():
+        return lambda: None
     watching, told = os.pipe()
     # A signal waits until both processes know what to do with it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -59,13 +62,14 @@ def guarded(ended: Callable[[bool], int]) -> Callable[[], None]:
 
 
 def load_frugally() -> None:
-    """Load NumPy while there is room, with one buffer of OpenBLAS.
+    """Where there is little memory, load NumPy while there is room, with one buffer of OpenBLAS.
 
     It has one a core otherwise.
     """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    with engines_silenced():
-        importlib.import_module("numpy")
+    if memory.is_scarce():
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        with engines_silenced():
+            importlib.import_module("numpy")
 
 
 def _wait(child: int, watching: int, ended: Callable[[bool], int], mask: Iterable[int]) -> None:

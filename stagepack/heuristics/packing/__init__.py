@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stagepack.progress import on_demand
+from stagepack.kinds import on_demand
 
 if TYPE_CHECKING:
     from stagepack.heuristics.packing import bounds as bounds

@@ -12,8 +12,9 @@ from stagepack.evidence import Evidence
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing.constructive.rules import BANKS, RULES, Rule
 from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
+from stagepack.kinds import on_demand
 from stagepack.methods import Method, Settings, Table
-from stagepack.progress import Progress, on_demand
+from stagepack.progress import Progress
 
 if TYPE_CHECKING:
     from stagepack.methods.packing import explain as explain

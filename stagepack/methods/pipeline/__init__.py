@@ -10,8 +10,9 @@ from stagepack.formulations import pipeline as formulations
 from stagepack.heuristics import pipeline as heuristics
 from stagepack.instances.pipeline import KIND, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.order import StageOrder
+from stagepack.kinds import on_demand
 from stagepack.methods import Method, Settings, Table
-from stagepack.progress import Progress, on_demand
+from stagepack.progress import Progress
 
 if TYPE_CHECKING:
     from stagepack.methods.pipeline import evidence as evidence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stagepack.progress import on_demand
+from stagepack.kinds import on_demand
 
 if TYPE_CHECKING:
     from stagepack.heuristics.packing.constructive import conflicts as conflicts
