@@ -19,6 +19,7 @@ from stagepack import kinds, solvers
 from stagepack.contracts import Instance, InstanceOf, JsonObject, Number, Solution, SolutionT
 from stagepack.errors import InputError, carrying, suggest
 from stagepack.evidence import VERIFIABLE
+from stagepack.heuristics.tuning import tuned
 from stagepack.instances.problem import PROBLEMS
 from stagepack.interrupts import Interruptible
 from stagepack.methods import AnyMethod, Settings
@@ -42,7 +43,7 @@ REGISTRY: kinds.ByKind[tuple[AnyMethod, ...]] = kinds.ByKind(
     lambda kind: kinds.part(kind, "methods").METHODS
 )
 LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
-OPTIONS = {"deterministic": False, "proof": False}
+OPTIONS = {"deterministic": False, "proof": False, "tuning": None}
 NOTHING = {
     Termination.TIME_LIMIT: "time was over before anything that fits was found",
     Termination.INTERRUPTED: "it was interrupted before anything that fits was found",
@@ -159,6 +160,8 @@ def solve(
         `time_limit` seconds' worth) instead of the clock, so that limited runs repeat exactly.
         ``{"proof": True}`` spends what is left of the time on evidence that others can verify,
         where a bound rests on a search or an engine.
+        ``{"tuning": {...}}`` changes numbers that steer the searches of this kind, by their names
+        in ``stagepack.heuristics.<family>.tuning``: for research; they may change with any release.
 
     Returns
     -------
@@ -508,6 +511,7 @@ def _settings(
         deterministic=measured and by_work,
         time_limit=time_limit,
         proof=bool((options or {}).get("proof")),
+        tuning=tuned(method.kind, (options or {}).get("tuning")),
     )
 
 
@@ -515,7 +519,9 @@ def deterministic(options: Mapping[str, object] | None) -> bool:
     """Return whether `options` of :func:`solve` limit a run by work; refuse any other ones."""
     if options is None:
         return False
-    if not isinstance(options, Mapping) or not all(isinstance(v, bool) for v in options.values()):
+    if not isinstance(options, Mapping) or not all(
+        isinstance(value, bool) for name, value in options.items() if name != "tuning"
+    ):
         raise InputError(
             f"{options!r}",
             field="options",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from stagepack.contracts import Instance, Solution, SolutionT
+from stagepack.heuristics.tuning import Tuning, TuningT
 from stagepack.progress import Progress
 
 InstanceT = TypeVar("InstanceT", bound=Instance)
@@ -35,6 +36,8 @@ class Settings:
         The limit of the run, for turning it into work.
     proof : bool
         Whether evidence that others can verify is worth the time that is left.
+    tuning : Tuning or None
+        What steers the searches of the family; None for what is usual.
     """
 
     engine: str | None = None
@@ -44,6 +47,11 @@ class Settings:
     deterministic: bool = False
     time_limit: float | None = None
     proof: bool = False
+    tuning: Tuning | None = None
+
+    def tuned(self, usual: TuningT) -> TuningT:
+        """Return what steers the searches of this run, `usual` unless told otherwise."""
+        return self.tuning if isinstance(self.tuning, type(usual)) else usual
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,9 @@ from stagepack.heuristics.pipeline import baselines, reference, repair
 from stagepack.heuristics.pipeline import bisect as bisection
 from stagepack.heuristics.pipeline import dp as search
 from stagepack.heuristics.pipeline.bounds import filled, objective_bound
+from stagepack.heuristics.pipeline.tuning import TUNING
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.ranges import RangeCosts, load_kernels, needs_kernels
+from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.methods import Settings
 from stagepack.methods.effort import counted
 from stagepack.methods.models import load_engine, paced, run_model
@@ -26,12 +27,6 @@ from stagepack.progress import Progress
 
 PipelineProgress = Progress[PipelineSolution]
 Run = Callable[[PipelinePartition, PipelineProgress, Settings], None]
-
-OVERDUE = 1.6
-"""Part of the seconds that work stands for after which engines that count none are ended."""
-
-PACE = 2.0
-"""Work of CP-SAT in a second, once it has loaded a model of partitions: 1.2 to 3.5."""
 
 PASSES = 1e-7
 """Seconds of work that a layer takes in its range costs,"""
@@ -152,9 +147,6 @@ def _offer_baseline(
 
 def _costs(instance: PipelinePartition, progress: PipelineProgress) -> RangeCosts:
     """Return the range costs of an instance; `progress` hears of the bound they give at once."""
-    if needs_kernels(instance) and not load_kernels.cache_info().currsize:
-        with progress.setup("loading kernels"):
-            load_kernels()
     spend(PASSES * instance.n)
     progress.require_time()
     costs = RangeCosts.of(instance, progress.require_time)
@@ -175,6 +167,7 @@ def _on_engine(
     name = formulation.__name__
 
     def run(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
+        tuning = settings.tuned(TUNING)
         engine = load_engine(own_engine, progress, settings)
         costs = _costs(instance, progress)
         _start(instance, progress, settings, blind=True)
@@ -186,12 +179,12 @@ def _on_engine(
                 lambda: formulation(costs, upper=upper),
                 name,
                 progress,
-                paced(settings, engine, progress.remaining, PACE),
+                paced(settings, engine, progress.remaining, tuning.pace),
                 start=start,
                 start_value=None if start is None else instance.evaluate(start),
                 bound_value=costs.bound,
-                pace=PACE,
-                overdue=OVERDUE * progress.remaining if settings.deterministic else math.inf,
+                pace=tuning.pace,
+                overdue=tuning.overdue * progress.remaining if settings.deterministic else math.inf,
                 conclude_infeasible=lambda: conclude_infeasible(costs, progress, name),
             )
         except InputError as error:  # too large a model

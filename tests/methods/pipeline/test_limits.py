@@ -14,10 +14,10 @@ from stagepack.errors import InputError
 from stagepack.formulations.pipeline import MilpAssignment, MilpInterval, cp_sat, frame
 from stagepack.heuristics import effort
 from stagepack.heuristics.pipeline import bisect, dp, prober, reference
+from stagepack.heuristics.pipeline.tuning import TUNING
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.methods.pipeline import searches
-from stagepack.methods.pipeline.searches import PACE, PASSES
+from stagepack.methods.pipeline.searches import PASSES
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Status, Termination
 from stagepack.solve import solve
@@ -68,10 +68,10 @@ def test_models_that_take_too_long_to_build_are_given_up(
             time.sleep(0.001)
 
     monkeypatch.setattr(model, "__init__", build)
-    monkeypatch.setattr(searches, "OVERDUE", 0.0)
     names = {"MilpInterval": "milp-interval", "MilpAssignment": "milp-assignment"}
     method = names.get(model.__name__, "cp-sat")
-    result = solve(chain(20, 4), method, time_limit=9, options={"deterministic": True})
+    options = {"deterministic": True, "tuning": {"overdue": 0.0}}
+    result = solve(chain(20, 4), method, time_limit=9, options=options)
     assert result.status is Status.FEASIBLE
     assert result.termination is Termination.TIME_LIMIT
     assert "ended by the clock" in result.reason
@@ -98,7 +98,7 @@ def test_tuples_take_time_to_load() -> None:
     assert 30 * 30 / 2 < tuples < 3 * 30 * 30
     with pytest.raises(HandedError) as raised:
         solve(instance, "cp-sat", time_limit=5, warm_start=None, options={"deterministic": True})
-    assert raised.value.args[0].work_limit < PACE * (5 - cp_sat.LOADING_TUPLES * tuples)
+    assert raised.value.args[0].work_limit < TUNING.pace * (5 - cp_sat.LOADING_TUPLES * tuples)
 
 
 @pytest.mark.usefixtures("handed")
@@ -130,7 +130,7 @@ def test_loading_counts_as_work() -> None:
     with pytest.raises(HandedError) as raised:
         solve(instance, "cp-sat", time_limit=5, warm_start=None, options={"deterministic": True})
     work = raised.value.args[0].work_limit
-    assert work == pytest.approx(PACE * (5 - PASSES * 200 - cp_sat.LOADING * entries))
+    assert work == pytest.approx(TUNING.pace * (5 - PASSES * 200 - cp_sat.LOADING * entries))
     assert entries > 200
 
 
