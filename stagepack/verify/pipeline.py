@@ -151,7 +151,8 @@ class _Chain:
             return {self._furthest(limits, device, stages, min(ends))}
 
         def every(ends: set[int], device: int, stages: int) -> set[int]:
-            found, cheap = set[int](), [(0, 0)]
+            found = set[int]()
+            cheap: list[tuple[int | Fraction, int]] = [(0, 0)]
             for end in sorted(ends):
                 sent = self._send(device, end) if end < self.last and not self._tabular else 0
                 while cheap[-1][0] > sent:
