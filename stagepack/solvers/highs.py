@@ -440,6 +440,7 @@ class _Drive:
             outcome.bound = float(info.mip_dual_bound)
         elif optimal and not self.is_mip:
             outcome.bound = outcome.objective
+            outcome.duals = np.array(solver.getSolution().row_dual, dtype=np.float64)
         return outcome
 
 
