@@ -65,8 +65,8 @@ from stagepack.formulations.packing.model import PackingModel
 from stagepack.heuristics.packing.tuning import TUNING, ModelTuning, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.problem import Objective
 from stagepack.instances.packing.solution import PackingSolution
-from stagepack.instances.packing.words import Objective
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:

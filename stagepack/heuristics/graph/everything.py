@@ -20,8 +20,8 @@ from typing import assert_never
 import numpy as np
 
 from stagepack.instances.graph.compact import EXCHANGES, FORBIDDEN, UNLIMITED, Compact
+from stagepack.instances.graph.problem import Objective
 from stagepack.instances.graph.solution import GraphSolution
-from stagepack.instances.graph.words import Objective
 from stagepack.instances.profile import Array
 
 MOST_BLOCKS = 7

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from stagepack.heuristics.graph.linear import Hunt, load_kernels
+from stagepack.heuristics.graph.linear import Hunt
 from stagepack.heuristics.graph.reduction import most_held
 from stagepack.heuristics.graph.staging import Found, Staging
 from stagepack.heuristics.graph.ways import spread
@@ -77,7 +77,6 @@ def _has_partition(compact: Compact) -> bool:
     """Return whether some partition along a few orders fits."""
     if compact.blocks > MOST_BLOCKS:
         return False
-    load_kernels()
     found: list[Found] = []
     staging = Staging.of(compact, sequence=spread(compact))
     Hunt(staging, lambda: None, found.append, seed=0).search(ORDERS, 0, math.inf)

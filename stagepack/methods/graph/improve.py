@@ -88,8 +88,6 @@ class Annealing:
         search = PartitionSearch(compact, *compact.stages(start), seed=self._seed, pause=pause)
         self._search, self._known = search, self._progress.objective
         self._seed += 1
-        with self._progress.setup("compiling local search"):
-            search.warm_up()
         return search
 
     def _offer(self) -> None:

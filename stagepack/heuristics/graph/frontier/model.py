@@ -17,7 +17,7 @@ from stagepack.heuristics.graph.frontier.plan import WORD_BITS, Network, reduced
 from stagepack.instances.graph import Compact, Objective
 from stagepack.instances.graph.compact import FORBIDDEN, UNLIMITED
 from stagepack.instances.graph.data import GraphData
-from stagepack.instances.graph.words import DeviceOrder
+from stagepack.instances.graph.problem import DeviceOrder
 from stagepack.instances.profile import Array
 
 MOST_ORDERS = 24

@@ -54,10 +54,8 @@ def test_beams_find_what_the_orders_do_not(seed: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_, **__: 1)
     assert exact.decide(blocks, 64, node_limit=1_000).status is Status.UNKNOWN
     tuning = TUNING.changed({"exact": {"beams_late": 0, "beams_early": 0}})
-    loaded: list[bool] = []
-    decision = exact.decide(blocks, 64, before_beams=lambda: loaded.append(True), tuning=tuning)
+    decision = exact.decide(blocks, 64, tuning=tuning)
     assert decision.status is Status.FEASIBLE
-    assert loaded
     assert peak_of(instance, blocks, decision.offsets) == 64
     found: list[Any] = []
     assert (
