@@ -74,7 +74,7 @@ class AutoTuning(Tuning):
     by trial."""
 
     dives: bool = True
-    """Whether single dives, and a short dive with cores, come before the search."""
+    """Whether annealing begins from the best of single dives."""
 
     dived_blocks: int = 500
     """Blocks from which on that short dive comes before the greedy rules: of fewer these place all
@@ -108,7 +108,7 @@ class AutoTuning(Tuning):
     """Whether CP-SAT takes part."""
 
     cores: bool = True
-    """Whether large packings are built from cores."""
+    """Whether packings are built from cores: some, of many blocks, before the search."""
 
     repairing: bool = True
     """Whether windows of time around the highest block are packed again."""

@@ -149,7 +149,7 @@ def place_anew(attempt: Attempt, quick: Quick, seed: int) -> None:
     keep_going = attempt.keep_going
     if not repair.unsupported(attempt.blocks.rounded):  # hot spots take what is left then
         keep_going = attempt.for_a_while(effort.left() * tuning.scale.anew_share)
-    if quick.offsets is not None:
+    if quick.offsets is not None and tuning.auto.anew:
         valleys.improve(
             quick.spans,
             quick.offsets,
@@ -166,7 +166,7 @@ def place_anew(attempt: Attempt, quick: Quick, seed: int) -> None:
 def _cool(attempt: Attempt, seed: int, patience: int | None = None) -> None:
     """Pack the windows anew in which the best placement is the highest."""
     low, blocks = attempt.best, attempt.blocks.rounded
-    if low is None or repair.unsupported(blocks):
+    if low is None or not attempt.tuning.auto.hot_spots or repair.unsupported(blocks):
         return
     hotspots.improve(
         blocks,

@@ -229,12 +229,13 @@ def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
             attempt, settings, attempt.for_a_while(min(tuning.auto.dive, effort.left() / 4))
         )
         progress.require_time()
-    greedy.portfolio(
-        attempt.blocks,
-        keep_going=attempt.keep_going,
-        on_solution=attempt.offer,
-        tuning=tuning,
-    )
+    if tuning.auto.rules:
+        greedy.portfolio(
+            attempt.blocks,
+            keep_going=attempt.keep_going,
+            on_solution=attempt.offer,
+            tuning=tuning,
+        )
     if attempt.best is None:
         place_first(attempt)
     if instance.banks is not None and instance.objective is Objective.BANK_CONFLICTS:
@@ -341,70 +342,63 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
     the limit each search leaves half of what is left to those after it; but where overlaps cannot
     be minimised, as with unlike alignments, annealing gets most of the time and the end of it.
     """
-    tuning = attempt.tuning
+    tuning, auto = attempt.tuning, attempt.tuning.auto
     blocks, seed = attempt.blocks, settings.seed
-    annealed, narrowed = not annealing.unsupported(blocks), not window_bounds.unsupported(blocks)
+    annealed = auto.annealing and not annealing.unsupported(blocks)
+    narrowed = auto.windows and not window_bounds.unsupported(blocks)
     mostly = annealed and bool(overlaps.unsupported(blocks.rounded))
-    tangled, fit = (
-        attempt.instance.conflicts is not None,
-        attempt.instance.objective is Objective.FIT,
-    )
-    exactly, locally = (
-        (tuning.auto.early_exact, tuning.auto.annealing_turn)
-        if mostly
-        else (tuning.auto.first_turn, tuning.auto.first_turn)
-    )
+    tangled = attempt.instance.conflicts is not None
+    fit = attempt.instance.objective is Objective.FIT
+    exactly = auto.early_exact if mostly else auto.first_turn
+    locally = auto.annealing_turn if mostly else auto.first_turn
     if fit and blocks.rigid and not mostly and not tangled:
-        exactly, locally = tuning.auto.fitting_exact, tuning.auto.fitting_local
+        exactly, locally = auto.fitting_exact, auto.fitting_local
+    share = functools.partial(_share, tuning=tuning)
     if mostly:
-        steps.search_exactly(attempt, low, _share(tuning.auto.early_exact, tuning=tuning))
+        _search(attempt, low, share(auto.early_exact))
         low = steps.best_dive(attempt, attempt.best)
-    soon = tangled or blocks.b > tuning.auto.glanced_blocks
-    overlapping = tuning.auto.conflict_overlap_share if tangled else tuning.auto.overlap_share
+    soon = tangled or blocks.b > auto.glanced_blocks
+    overlapping = auto.conflict_overlap_share if tangled else auto.overlap_share
     for turn in itertools.count(1):
+        before = effort.spent()
         # A model is for what resists the search: sooner where it is the slower one.
-        modelled = turn > 1 and blocks.b <= tuning.auto.modelled_blocks if blocks.rigid else True
-        again = seed + tuning.auto.seed_stride * round(
-            locally / tuning.auto.annealing_turn - 1
-        )  # as annealing alone goes on
-        if mostly and effort.left() < max(tuning.auto.annealing_alone, exactly + locally):
+        modelled = turn > 1 and blocks.b <= auto.modelled_blocks if blocks.rigid else True
+        # As annealing alone goes on.
+        again = seed + auto.seed_stride * round(locally / auto.annealing_turn - 1)
+        if mostly and effort.left() < max(auto.annealing_alone, exactly + locally):
             steps.improve(attempt, attempt.best, again)
             if not attempt.keep_going():
                 return
         if turn > 1:
-            low = steps.search_rigid(attempt, low, _share(exactly, tuning=tuning) / 4)
+            low = steps.search_rigid(attempt, low, share(exactly) / 4)
         elif soon:
-            steps.minimise_overlaps(attempt, seed, _share(overlapping * locally, tuning=tuning))
+            steps.minimise_overlaps(attempt, seed, share(overlapping * locally))
             low = attempt.best
-        steps.search_exactly(attempt, low, _share(exactly, tuning=tuning))
+        _search(attempt, low, share(exactly))
         if turn > 1 or not soon:
-            steps.minimise_overlaps(
-                attempt, seed + turn, _share(overlapping * locally, tuning=tuning)
-            )
+            steps.minimise_overlaps(attempt, seed + turn, share(overlapping * locally))
         if mostly:
             steps.improve(attempt, attempt.best, again, locally, near=True)
         elif annealed:
-            steps.improve(attempt, attempt.best, seed + turn, _share(locally, tuning=tuning))
+            steps.improve(attempt, attempt.best, seed + turn, share(locally))
         if narrowed and attempt.keep_going():
-            steps.raise_by_windows(
-                attempt,
-                turn,
-                attempt.for_a_while(_share(tuning.auto.windows_share * exactly, tuning=tuning)),
-            )
+            for_a_while = attempt.for_a_while(share(auto.windows_share * exactly))
+            steps.raise_by_windows(attempt, turn, for_a_while)
         low = attempt.best
-        if modelled and attempt.keep_going():
+        if auto.models and modelled and attempt.keep_going():
             engine = load_engine("cp-sat", attempt.progress, settings)
-            work = PACE * min(
-                tuning.auto.model_share * exactly,
-                max(tuning.auto.shortest, effort.left()),
-            )
+            work = PACE * min(auto.model_share * exactly, max(auto.shortest, effort.left()))
             steps.solve_model(attempt, low, engine, "CpSat", settings, work=work)
-        if not attempt.keep_going():
+        nothing = turn > 1 and effort.spent() == before  # all steps are switched off
+        if nothing or not attempt.keep_going():
             return
-        exactly, locally = (
-            exactly * tuning.auto.exact_growth,
-            locally * tuning.auto.local_growth,
-        )
+        exactly, locally = exactly * auto.exact_growth, locally * auto.local_growth
+
+
+def _search(attempt: Attempt, low: Array | None, seconds: float) -> None:
+    """Search exactly for so much work, unless that is switched off."""
+    if attempt.tuning.auto.exact:
+        steps.search_exactly(attempt, low, seconds)
 
 
 def _share(seconds: float, *, tuning: PackingTuning) -> float:

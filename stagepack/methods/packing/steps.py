@@ -108,7 +108,8 @@ def glance(attempt: Attempt) -> None:
     tuning = attempt.tuning
     blocks = attempt.blocks
     if (
-        attempt.peak_only
+        tuning.auto.glancing
+        and attempt.peak_only
         and blocks.b <= tuning.auto.glanced_blocks
         and blocks.rigid
         and not exact.unsupported(blocks, tuning=tuning)
@@ -176,6 +177,8 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
     """
     tuning = attempt.tuning
     instance, best = attempt.instance, low
+    if not tuning.auto.rigid:
+        return low
     if seconds is None:
         seconds = min(tuning.auto.rigid_seconds, effort.left() / 4)
 
@@ -298,6 +301,8 @@ def minimise_overlaps(attempt: Attempt, seed: int, seconds: float) -> None:
     """
     blocks, low = attempt.blocks.rounded, attempt.best
     keep_going = attempt.for_a_while(seconds)
+    if not attempt.tuning.auto.overlapping:
+        return
     if low is None or attempt.too_dense or overlaps.unsupported(blocks) or not keep_going():
         return
     overlaps.improve(
@@ -379,6 +384,8 @@ def dive_with_cores(
     keep_going : callable, optional
         Whether there is time; that of the attempt when absent.
     """
+    if not attempt.tuning.auto.cores:
+        return
     cores.best(
         attempt.blocks.rounded,
         offsets=attempt.lowest,
@@ -393,7 +400,8 @@ def dive_with_cores(
 def best_dive(attempt: Attempt, low: Array | None) -> Array | None:
     """Return the best of a placement and single dives, of which annealing gets further."""
     blocks, size = attempt.blocks.rounded, attempt.blocks.size
-    if dive.unsupported(blocks) or not attempt.keep_going():
+    idle = not attempt.tuning.auto.dives or bool(dive.unsupported(blocks))
+    if idle or not attempt.keep_going():
         return low
     measures = Measures(blocks)
     for keys in dive.ORDERS.values():
@@ -419,7 +427,7 @@ def repair_windows(
     keep_going : callable
         Whether there is time.
     """
-    if low is None or repair.unsupported(attempt.blocks):
+    if low is None or not attempt.tuning.auto.repairing or repair.unsupported(attempt.blocks):
         return
     repair.improve(
         attempt.blocks,

@@ -401,7 +401,8 @@ class Beams:
     ) -> None:
         self.tuning = tuning
         self.component = component
-        ending = Ending(component, seed, tuning=tuning) if component.linear else None
+        packed = tuning.beams.endings and component.linear
+        ending = Ending(component, seed, tuning=tuning) if packed else None
         self.search = BeamSearch(component, ending, tuning=tuning)
         self._seed = seed
         self._centre, self._furthest = FIRST[0], -1

@@ -362,7 +362,7 @@ class _Effort:
             beamed += clock.spent() - now
             return outcome
 
-        beams = beams and not self._limited
+        beams = beams and self.tuning.exact.beams and not self._limited
         outcome = portfolio.round(capacity, number, self.go_on, beside if beams else None)
         if outcome == state.LIMIT and beams:
             outcome = beside(0.0)
@@ -371,7 +371,7 @@ class _Effort:
 
     def beam(self, portfolio: Portfolio, capacity: int, seconds: float) -> int:
         """Search a component with beams for some seconds of work, unless nodes are limited."""
-        if self._limited or not self.go_on():
+        if self._limited or not self.tuning.exact.beams or not self.go_on():
             return state.LIMIT
         return portfolio.beam(capacity, seconds, self.go_on)
 

@@ -364,7 +364,9 @@ class CanonicalPortfolio(Portfolio):
         self, capacity: int, pause: Pause
     ) -> tuple[Merged, CanonicalPortfolio] | None:
         """Return what is merged where a capacity leaves no room, and its searches."""
-        if not zero_slack.applies(self.component, capacity, tuning=self.tuning):
+        if not self.tuning.exact.merging or not zero_slack.applies(
+            self.component, capacity, tuning=self.tuning
+        ):
             return None
         merged = Merged(self.component, capacity, pause, tuning=self.tuning)
         if merged.component is None:
@@ -402,25 +404,18 @@ class CanonicalPortfolio(Portfolio):
         self, number: int, random: np.random.Generator
     ) -> Iterator[tuple[int, tuple[int, str], float]]:
         """Yield level, focus with order, and noise of each search of a round."""
-        if number < self.tuning.exact.first_rounds:
-            first = self.tuning.exact.steady_orders + self.tuning.exact.turning_orders * number
-            for order in (
-                *ORDERS[: self.tuning.exact.steady_orders],
-                *ORDERS[first : first + self.tuning.exact.turning_orders],
-            ):
-                yield (
-                    number,
-                    order,
-                    self.tuning.exact.first_noise
-                    if number == self.tuning.exact.first_rounds - 1
-                    else 0.0,
-                )
+        tuning = self.tuning.exact
+        if number < tuning.first_rounds:
+            first = tuning.steady_orders + tuning.turning_orders * number
+            noise = tuning.first_noise if number == tuning.first_rounds - 1 else 0.0
+            turning = ORDERS[first : first + tuning.turning_orders]
+            for order in (*ORDERS[: tuning.steady_orders], *turning):
+                yield number, order, noise
             return
-        for level in sorted({*self.tuning.exact.short_levels, number}):
-            if level == number or (
-                level < number and self.component.b << level >= self.tuning.exact.shortest
-            ):
-                of = len(ORDERS) if level == number else LOWEST
-                for _ in range(self.tuning.exact.drawn << number - level):
-                    at, noise = random.integers(of), random.integers(len(self.tuning.exact.noise))
-                    yield level, ORDERS[at], self.tuning.exact.noise[noise]
+        for level in sorted({*tuning.short_levels, number}):
+            long_enough = level < number and self.component.b << level >= tuning.shortest
+            if level == number or long_enough:
+                of = len(ORDERS) if level == number and tuning.hardest else LOWEST
+                for _ in range(tuning.drawn << number - level):
+                    at, drawn = random.integers(of), random.integers(len(tuning.noise))
+                    yield level, ORDERS[at], tuning.noise[drawn]

@@ -249,6 +249,7 @@ def test_what_is_found_at_the_load_is_proved_by_it() -> None:
 def test_agrees_with_trying_everything(
     kind: str, order: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tuning = TUNING
     if order is not None:
         monkeypatch.setattr(portfolio, "ORDERS", portfolio.ORDERS[order : order + 1])
         tuning = TUNING.changed({"exact": {"budget": 1}})  # pause after every node
