@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stagepack import plots as plots
+    from stagepack.catalog import entries as entries
+    from stagepack.catalog import load as load
+    from stagepack.catalog import suite as suite
     from stagepack.claims import ProofCheck as ProofCheck
     from stagepack.claims import ResultCheck as ResultCheck
     from stagepack.claims import check_proof as check_proof
@@ -34,16 +37,13 @@ if TYPE_CHECKING:
     from stagepack.errors import CheckError as CheckError
     from stagepack.errors import InputError as InputError
     from stagepack.errors import StagepackError as StagepackError
-    from stagepack.instances.catalog import entries as entries
-    from stagepack.instances.catalog import load as load
-    from stagepack.instances.catalog import suite as suite
-    from stagepack.instances.formats import formats as formats
-    from stagepack.instances.formats import read as read
-    from stagepack.instances.formats import read_all as read_all
-    from stagepack.instances.formats import read_solution as read_solution
-    from stagepack.instances.formats import schema as schema
-    from stagepack.instances.formats import write as write
-    from stagepack.instances.formats import write_solution as write_solution
+    from stagepack.formats.door import formats as formats
+    from stagepack.formats.door import read as read
+    from stagepack.formats.door import read_all as read_all
+    from stagepack.formats.door import write as write
+    from stagepack.formats.native import schema as schema
+    from stagepack.formats.solutions import read_solution as read_solution
+    from stagepack.formats.solutions import write_solution as write_solution
     from stagepack.instances.graph import GraphPartition as GraphPartition
     from stagepack.instances.graph import GraphSolution as GraphSolution
     from stagepack.instances.graph.chains.chain import chain as chain
@@ -132,16 +132,10 @@ _NAMES = {
     "stagepack.compare.results": ("StoredResults", "read_store"),
     "stagepack.compare.suite": ("Suite", "read_suite"),
     "stagepack.errors": ("CheckError", "InputError", "StagepackError"),
-    "stagepack.instances.catalog": ("entries", "load", "suite"),
-    "stagepack.instances.formats": (
-        "formats",
-        "read",
-        "read_all",
-        "read_solution",
-        "schema",
-        "write",
-        "write_solution",
-    ),
+    "stagepack.catalog": ("entries", "load", "suite"),
+    "stagepack.formats.door": ("formats", "read", "read_all", "write"),
+    "stagepack.formats.native": ("schema",),
+    "stagepack.formats.solutions": ("read_solution", "write_solution"),
     "stagepack.instances.profile": (
         "Chip",
         "Cluster",

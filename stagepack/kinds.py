@@ -54,6 +54,21 @@ def part(kind: str, *wing: str) -> Any:
     return importlib.import_module(".".join((known.home, first, known.family, *rest)))
 
 
+def named(kind: str, wing: str, name: str) -> Any:
+    """Return what a wing's module holds: ``named(kind, "formats", "megatron.layout.layout")``.
+
+    Parameters
+    ----------
+    kind : str
+        Whose home has the wing.
+    wing : str
+    name : str
+        The module in the wing, and what it holds.
+    """
+    module, _, own = name.rpartition(".")
+    return getattr(importlib.import_module(f"{KINDS[kind].home}.{wing}.{module}"), own)
+
+
 def later(package: str, **modules: str) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package whose names are loaded when they are asked for.
 

@@ -67,7 +67,7 @@ def require_exportable(problem: Instance, path: Path, form: Form, *, planned: bo
         reads no such solutions, or takes none of this instance.
     """
     if form.tool:
-        from stagepack.instances.formats.solutions import require_expressible, require_tool
+        from stagepack.formats.solutions import require_expressible, require_tool
 
         refuse = require_tool if planned else require_expressible
         refuse(problem, form.tool, form.options)
@@ -119,15 +119,15 @@ def export_solution(problem: Instance, solution: Solution, path: Path, form: For
     path : Path
     form : Form
     """
-    from stagepack.instances import formats
+    from stagepack.formats import solutions
 
     known = PROBLEMS[problem.kind]
     if form.tool:
-        formats.write_solution(problem, solution, path, as_=form.tool, **form.options)
+        solutions.write_solution(problem, solution, path, as_=form.tool, **form.options)
     elif known.export is not None and known.export.texts:
         text = known.named(known.export.texts[path.suffix.lower()])(problem, solution)
         files.write(path, text.encode(errors="replace"))
     elif known.export is not None and known.export.document:
         write_json(path, known.named(known.export.document)(problem, solution))
     else:
-        formats.write_solution(problem, solution, path, **form.options)
+        solutions.write_solution(problem, solution, path, **form.options)

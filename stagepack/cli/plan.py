@@ -262,7 +262,7 @@ def _only_scheduled(kind: str, tool: str) -> bool:
 
 def _model(model: str, context: JsonObject, local: str | None) -> tuple[Any, JsonObject]:
     """Return what is planned for, and what else is said of it: a cluster of chips, a step."""
-    from stagepack.instances.catalog import clusters
+    from stagepack.instances import clusters
     from stagepack.planning.search import BOTH_PASSES, GRAPH, GROUPS, KINDS, LOCAL
 
     kind = _kind(model, context, KINDS, "" if local is None else GROUPS)
@@ -313,7 +313,7 @@ def _kind(model: str, context: JsonObject, known: Sequence[str], usual: str) -> 
 
 def _own_kind(model: str) -> str:
     """Return the kind that a name of the catalog or a native file says; "" for none."""
-    from stagepack.instances import catalog
+    from stagepack import catalog
     from stagepack.kinds import KINDS, by_family
 
     if Path(model).is_file():
@@ -327,7 +327,7 @@ def _own_kind(model: str) -> str:
 
 def _has_operators(model: str, kind: str) -> bool:
     """Whether a file may hold operators with shapes, or the catalog has such a network."""
-    from stagepack.instances import catalog
+    from stagepack import catalog
 
     own = _own_kind(model)
     known = {entry.name.partition("/")[2] for entry in catalog.entries(kind)}
@@ -337,7 +337,7 @@ def _has_operators(model: str, kind: str) -> bool:
 
 def _named(model: str, context: JsonObject) -> Instance:
     """Return the instance of a kind; networks of the catalog may be called by themselves."""
-    from stagepack.instances import catalog
+    from stagepack import catalog
     from stagepack.kinds import KINDS
 
     kind = context["kind"]

@@ -135,7 +135,7 @@ def solve(
     ] = False,
 ) -> None:
     """Solve one instance; the answer is checked and carries a proved bound."""
-    from stagepack.instances import formats
+    from stagepack.formats import solutions
     from stagepack.solve import solve as run
 
     require_writable(output, plot, trace, export, proof, source=instance)
@@ -151,7 +151,7 @@ def solve(
         require_drawable(problem.kind, plot, "--plot")
     start: Solution | str = warm_start
     if "/" in warm_start or warm_start.endswith((".json", ".csv", ".gz")):
-        start = formats.read_solution(warm_start, problem)
+        start = solutions.read_solution(warm_start, problem)
     asked = {"deterministic": deterministic, "proof": proof is not None}
     options = {name: True for name, wanted in asked.items() if wanted}
     with engines_silenced(), Solving(problem.name, method) as search:

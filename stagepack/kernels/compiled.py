@@ -169,17 +169,18 @@ def _load() -> None:
     interpreted.  Like compilation it is no time of solving.
     """
     with _telling, uncollected():
-        began, known = time.perf_counter(), compilation.seconds
-        dispatchers = importlib.import_module(DISPATCHERS)
-        while _untold:
-            function, way = _untold[-1]
-            python = inspect.unwrap(function)
-            dispatcher = getattr(dispatchers, way)(python)
-            if dispatcher is not python:  # not so under NUMBA_DISABLE_JIT
-                vars(function).update(dispatcher=dispatcher, _numba_type_=dispatcher._numba_type_)
-            _untold.pop()  # now: what is interrupted goes on with it
-        if not compilation.under_way:  # else it is a part of what is
-            compilation.seconds = known + time.perf_counter() - began
+        compilation.pause()
+        try:
+            dispatchers = importlib.import_module(DISPATCHERS)
+            while _untold:
+                function, way = _untold[-1]
+                python = inspect.unwrap(function)
+                made = getattr(dispatchers, way)(python)
+                if made is not python:  # not so under NUMBA_DISABLE_JIT
+                    vars(function).update(dispatcher=made, _numba_type_=made._numba_type_)
+                _untold.pop()  # now: what is interrupted goes on with it
+        finally:
+            compilation.resume()
 
 
 def _kernel(function: Any) -> Callable[..., Any]:

@@ -115,16 +115,12 @@ def _alone(make: Callable[[object], object], path: str, signature: object) -> ob
     Nobody is waited for where nothing can be locked, nor when the other process does not come back.
     """
     with global_compiler_lock, contextlib.ExitStack() as held:
-        began, known = time.perf_counter(), compilation.seconds
         with contextlib.suppress(OSError):
             file = held.enter_context(Path(path).open("ab"))
             if not _locked(file):
                 _wait(file)
         with compiler.quick():
-            made = make(signature)
-        if not compilation.under_way:  # else it is a part of what is
-            compilation.seconds = known + time.perf_counter() - began
-        return made
+            return make(signature)
 
 
 def _wait(file: IO[bytes]) -> None:
@@ -190,6 +186,20 @@ class _Listener(event.Listener):
             gc.enable()
 
 
+class _Pause(event.Listener):
+    """Hears of the lock under which numba compiles, or loads from its cache, whatever runs first.
+
+    This is how compilation is kept off the clock, in one place: no method need see to it.
+    """
+
+    def on_start(self, event: Any) -> None:
+        compilation.pause()
+
+    def on_end(self, event: Any) -> None:
+        compilation.resume()
+
+
+event.register("numba:compiler_lock", _Pause())
 event.register("numba:compile", _Listener())
 
 

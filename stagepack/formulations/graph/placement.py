@@ -54,7 +54,7 @@ import numpy as np
 
 from stagepack.formulations.graph.frame import Frame
 from stagepack.formulations.program import Program, Sum, total
-from stagepack.instances.graph.words import Objective
+from stagepack.instances.graph.problem import Objective
 
 Expression = Sum[int] | int
 WHOLE = (Objective.SUM, Objective.FORWARD_BACKWARD)

@@ -64,8 +64,8 @@ from stagepack.formulations.packing.frame import Frame, Interval, Item, smaller_
 from stagepack.formulations.packing.model import PackingModel
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.problem import Objective
 from stagepack.instances.packing.solution import PackingSolution
-from stagepack.instances.packing.words import Objective
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:

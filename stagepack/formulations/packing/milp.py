@@ -69,8 +69,8 @@ from stagepack.formulations.packing.model import PackingModel
 from stagepack.formulations.program import Program, Sum, total
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.problem import Objective
 from stagepack.instances.packing.solution import PackingSolution
-from stagepack.instances.packing.words import Objective
 from stagepack.linear import Array
 
 K = TypeVar("K")

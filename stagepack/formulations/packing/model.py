@@ -15,8 +15,8 @@ from stagepack.formulations.base import Formulation
 from stagepack.formulations.packing.frame import Frame, too_dense
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.problem import Objective
 from stagepack.instances.packing.solution import PackingSolution
-from stagepack.instances.packing.words import Objective
 
 
 class PackingModel(Formulation[LmemPacking, PackingSolution]):

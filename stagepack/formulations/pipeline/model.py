@@ -21,9 +21,9 @@ from stagepack.errors import InputError
 from stagepack.formulations.base import Formulation
 from stagepack.formulations.pipeline.frame import StageValues, constant_ticks, generous
 from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.pipeline.solution import PipelineSolution
-from stagepack.instances.pipeline.words import Objective
 
 
 class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):

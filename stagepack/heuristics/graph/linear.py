@@ -15,7 +15,6 @@ the linear orders of Tarnawski et al. (NeurIPS 2020).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -135,13 +134,6 @@ class Line:
             placed.append((order[begin * grain : end * grain], t))
             end, q = begin, int(source[t])
         return self.staging.found(value, placed)
-
-
-@functools.cache
-def load_kernels() -> None:
-    """Compile the kernels, on the smallest of graphs."""
-    hunt = Hunt(Staging.of(smallest()), _go_on, lambda _: None, 0)
-    hunt.search(orders=1, patience=1, seconds=1)
 
 
 def smallest() -> Compact:

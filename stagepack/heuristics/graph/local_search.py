@@ -34,7 +34,7 @@ from stagepack.heuristics.graph.local_kernels import (
 )
 from stagepack.heuristics.graph.tuning import TUNING, AnnealingTuning
 from stagepack.instances.graph.compact import Compact
-from stagepack.instances.graph.words import Objective
+from stagepack.instances.graph.problem import Objective
 from stagepack.instances.profile import Array
 
 
@@ -126,10 +126,6 @@ class PartitionSearch:
     def stages(self) -> Array:
         """The best partition found, shape (blocks,)."""
         return self._stage[self._placed.best]
-
-    def warm_up(self) -> None:
-        """Compile what a round needs."""
-        anneal(self._kind, 0, 0, 1.0, 1.0, self._keep, self._draws, self._blocks, self._placed)
 
     def round(self, pause: Callable[[], object]) -> bool:
         """Anneal once from the best partition; return whether a better one was found.

@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from stagepack.instances.graph.compact import Compact
-from stagepack.instances.graph.words import Objective
+from stagepack.instances.graph.problem import Objective
 from stagepack.instances.profile import Array
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from stagepack.heuristics.graph.stage_kernels import Ways
 from stagepack.instances.graph.compact import Compact
-from stagepack.instances.graph.words import Objective
+from stagepack.instances.graph.problem import Objective
 from stagepack.instances.profile import Array
 
 State = tuple[tuple[int, ...], int]

@@ -11,7 +11,7 @@ import numpy as np
 
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.pipeline.bounds import filled, objective_bound
-from stagepack.heuristics.pipeline.fill_kernels import fill, load_fill
+from stagepack.heuristics.pipeline.fill_kernels import fill, fill_many
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
@@ -99,10 +99,7 @@ class _Probe:
             self._reach[c] = reach if whole else last_cut[reach[cuts[:-1]]]
         self._classes, self._fewer = costs.device_class, costs.instance.fewer_stages
         self._found = np.empty((2, costs.k), dtype=np.int64)
-        self._fill = fill
-        if costs.k > MANY_DEVICES:
-            with progress.setup("loading kernels"):
-                self._fill = load_fill()
+        self._fill = fill_many if costs.k > MANY_DEVICES else fill
         self._stages = 0
         self._progress = progress
 

@@ -20,7 +20,7 @@ from stagepack.heuristics.pipeline.bounds import (
     filled,
     objective_bound,
 )
-from stagepack.heuristics.pipeline.prober import MANY_CELLS, LeastLimit, load_kernels
+from stagepack.heuristics.pipeline.prober import MANY_CELLS, LeastLimit
 from stagepack.instances.pipeline import Objective, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.progress import Progress
@@ -37,9 +37,6 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
     Stopped
         When `progress` runs out of time; it then holds the best partition and a safe bound.
     """
-    if not load_kernels.cache_info().currsize:
-        with progress.setup("loading kernels"):
-            load_kernels()
     try:
         return _search(costs, progress)
     except InputError as error:

@@ -7,14 +7,13 @@ work.
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.heuristics.effort import SHORT, spend
-from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline import PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress
@@ -61,9 +60,6 @@ class Prober:
     ) -> None:
         from stagepack.heuristics.pipeline import kernels
 
-        if progress is not None and not load_kernels.cache_info().currsize:
-            with progress.setup("loading kernels"):
-                load_kernels()
         self.costs = costs
         self._kernels = kernels
         self._progress = progress
@@ -398,10 +394,3 @@ class LeastLimit(Prober):
 def _rows(matrices: list[Array]) -> Array:
     """Return matrices as one array, without a copy where there is only one."""
     return matrices[0][None] if len(matrices) == 1 else np.stack(matrices)
-
-
-@functools.cache
-def load_kernels() -> None:
-    """Compile the kernels or load them from the cache, once per process."""
-    one: Any = PipelinePartition.from_arrays([1, 1], devices=2)
-    LeastLimit(RangeCosts(one), 1).go_on()

@@ -16,7 +16,7 @@ import numpy as np
 
 from stagepack.contracts import Number, cached
 from stagepack.instances.fields import digest_of
-from stagepack.instances.graph.words import KIND, DeviceOrder, Objective
+from stagepack.instances.graph.problem import KIND, DeviceOrder, Objective
 from stagepack.instances.profile import Array
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from stagepack.instances.joining import Joined
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.meetings import Looks, Pause, meetings
-from stagepack.instances.packing.words import Objective
+from stagepack.instances.packing.problem import Objective
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
 

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from stagepack.contracts import cached
 from stagepack.instances.fields import array_parts, digest_of
-from stagepack.instances.packing.words import KIND, Objective
+from stagepack.instances.packing.problem import KIND, Objective
 from stagepack.instances.profile import Array
 
 

@@ -36,7 +36,7 @@ from stagepack.errors import InputError
 from stagepack.instances.arrays import distinct
 from stagepack.instances.fields import digest_of
 from stagepack.instances.phases.modes import Mode
-from stagepack.instances.phases.words import KIND, Objective
+from stagepack.instances.phases.problem import KIND, Objective
 from stagepack.instances.profile import Array, Chip, TileCounts
 
 SEPARATE = 4096

@@ -18,8 +18,8 @@ import numpy as np
 
 from stagepack.contracts import cached
 from stagepack.instances.fields import digest_of
+from stagepack.instances.pipeline.problem import KIND, Objective
 from stagepack.instances.pipeline.shared import SharedBytes
-from stagepack.instances.pipeline.words import KIND, Objective
 from stagepack.instances.profile import Array, Cluster, Lifetimes
 
 LATER = {"backward_transfers": False, "received": True}

@@ -9,16 +9,15 @@ import numpy as np
 
 from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
-from stagepack.instances import arrays
+from stagepack.instances import arrays, clusters
 from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.arrays import Given
-from stagepack.instances.catalog import clusters
 from stagepack.instances.pipeline import validate
 from stagepack.instances.pipeline.check import check, evaluate, shape
 from stagepack.instances.pipeline.data import GraphOrder, PartitionData, Variable
+from stagepack.instances.pipeline.problem import MEMORY, Objective
 from stagepack.instances.pipeline.shared import SharedBytes, uses_of
 from stagepack.instances.pipeline.solution import PipelineSolution
-from stagepack.instances.pipeline.words import MEMORY, Objective
 from stagepack.instances.profile import (
     Array,
     Cluster,

@@ -27,7 +27,7 @@ from stagepack.contracts import cached
 from stagepack.instances.fields import array_parts, digest_of
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.edges_state import Edges
-from stagepack.instances.schedule.words import KIND, Objective
+from stagepack.instances.schedule.problem import KIND, Objective
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -27,8 +27,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from stagepack.instances.catalog import clusters
-from stagepack.instances.catalog.networks import Block, Network
+from stagepack.instances import clusters
+from stagepack.instances.network import Block, Network
 from stagepack.instances.profile import ModelProfile
 from stagepack.integrations.pytorch.tracing import (
     Layer,

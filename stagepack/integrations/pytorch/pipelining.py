@@ -17,7 +17,7 @@ from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 from torch.utils import _pytree as pytree
 
 from stagepack.errors import InputError
-from stagepack.instances.formats.torch_schedule import dump
+from stagepack.formats.torch.schedule import dump
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.integrations.pytorch.crossing import Cut, cuts
 from stagepack.integrations.pytorch.ordering import ordered

@@ -18,9 +18,9 @@ from stagepack.heuristics.graph.everything import Everything
 from stagepack.heuristics.graph.frontier import beam
 from stagepack.heuristics.graph.frontier.label_search import LabelSearch
 from stagepack.heuristics.graph.frontier.model import Model, unproved
-from stagepack.heuristics.graph.frontier.sweeps import Sweeps, warm_up
+from stagepack.heuristics.graph.frontier.sweeps import Sweeps
 from stagepack.heuristics.graph.ideals import TooManyError, nearly_chain
-from stagepack.heuristics.graph.linear import Hunt, load_kernels
+from stagepack.heuristics.graph.linear import Hunt
 from stagepack.heuristics.graph.stage_kernels import FAR
 from stagepack.heuristics.graph.staging import Found, Staging
 from stagepack.heuristics.graph.tuning import TUNING
@@ -173,8 +173,6 @@ class CompactSearch:
         source : str
             Who is said to have found it.
         """
-        with self.progress.setup("loading kernels"):
-            load_kernels()
         self.least()
         hunt, before = self._hunt, self._hunt.best
         self._source = source
@@ -349,8 +347,6 @@ class CompactSearch:
         beam.search(sweeps, least, value, take, self.tuning.beam)
 
     def _sweeps(self) -> Sweeps:
-        with self.progress.setup("loading kernels"):
-            warm_up()
         models = Model.all_of(self.compact, self.progress.require_time)
         self.progress.require_time()
         return Sweeps(models, self.progress.require_time, self.settings.seed, self.tuning.labels)

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from stagepack.heuristics.graph.linear import Hunt, load_kernels
+from stagepack.heuristics.graph.linear import Hunt
 from stagepack.heuristics.graph.reduction import most_held
 from stagepack.heuristics.graph.staging import Found, Staging
 from stagepack.heuristics.graph.tuning import TUNING, GraphTuning
@@ -73,7 +73,6 @@ def _has_partition(compact: Compact, tuning: GraphTuning) -> bool:
     """Return whether some partition along a few orders fits."""
     if compact.blocks > tuning.explained_blocks:
         return False
-    load_kernels()
     found: list[Found] = []
     sequence = spread(compact, tuning.ideals.most_states)
     staging = Staging.of(compact, sequence=sequence, tuning=tuning)

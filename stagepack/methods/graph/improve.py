@@ -95,8 +95,6 @@ class Annealing:
         )
         self._search, self._known = search, self._progress.objective
         self._seed += 1
-        with self._progress.setup("compiling local search"):
-            search.warm_up()
         return search
 
     def _offer(self) -> None:

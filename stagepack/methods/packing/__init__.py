@@ -184,7 +184,6 @@ def prove(
     keep_going : callable
     """
     proof = importlib.import_module(f"{__name__}.proof")
-    proof.load(instance)
     found: Evidence | None = proof.prove(instance, bound, keep_going)
     return found
 

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable
 
 import numpy as np
 
 from stagepack.evidence import SEARCHED, Evidence
-from stagepack.heuristics.packing import bounds, effort, relocation
-from stagepack.heuristics.packing.beam_search import beam
-from stagepack.heuristics.packing.constructive import dive, greedy, spill, valleys
-from stagepack.heuristics.packing.constructive.rules import RULES
+from stagepack.heuristics.packing import bounds, effort
 from stagepack.heuristics.packing.exact_search import exact
-from stagepack.heuristics.packing.exact_search.components import Packing
-from stagepack.heuristics.packing.local_search import annealing, overlaps
-from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution
+from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress, Stopped
@@ -203,89 +197,3 @@ def nearest(progress: PackingProgress) -> Event | None:
     """Return what is known about the lowest placement above the capacity."""
     events = reversed(progress.trace.events)
     return next((event for event in events if event.kind == EventKind.OVER_CAPACITY), None)
-
-
-def compile_kernels(attempt: Attempt, *parts: str, rigid: bool = False) -> None:
-    """Compile what a method needs (the first time) outside of the time limit.
-
-    Parameters
-    ----------
-    attempt : Attempt
-    *parts : str
-        As for :func:`warm_up`, of which some bring others.
-    rigid : bool
-        The search will see the blocks made rigid only.
-    """
-    if {"greedy", "valleys"} & set(parts) and not attempt.blocks.plain:
-        parts += ("lists",)
-    if {"exact", "beam"} & set(parts) and not attempt.blocks.plain:
-        parts += ("places",)
-    instance = attempt.instance
-    if instance.in_place or instance.colocated or len(instance.memories) > 1:
-        parts += ("sharing",)
-    if not attempt.blocks.rigid and not rigid:
-        parts = tuple("general" if part == "exact" else part for part in parts)
-    if parts in _warm:
-        return
-    with attempt.progress.setup("loading kernels"), effort.counting():
-        warm_up(*parts)
-    _warm.add(parts)
-
-
-_warm: set[tuple[str, ...]] = set()
-"""Parts of :func:`warm_up` that were run."""
-
-
-@functools.cache
-def warm_up(*parts: str) -> None:
-    """Run heuristics on few buffers, so that their kernels are compiled or loaded.
-
-    Parameters
-    ----------
-    *parts : str
-        Out of "greedy", "valleys", "lists" (either for more than plain blocks), "sharing" (checks
-        of what may lie over one another), "dive", "exact", "places" (exact and beam for more than
-        plain blocks), "general" (exact for blocks of any shape), "anneal", "overlaps", "beam",
-        "relocation", "spill".
-    """
-    # Its load is 16 and its optimum 17, so that nothing is decided without a search.
-    instance = LmemPacking.from_arrays(
-        [4, 6, 5, 4, 2, 7, 7, 8], [0, 0, 0, 1, 1, 2, 3, 4], [2, 1, 3, 2, 4, 5, 4, 5]
-    )
-    blocks = Blocks.of(instance)
-    rule = RULES["classes"]
-    low = np.array([0, 4, 10, 4, 15, 0, 7, 7])
-    instance.check(PackingSolution.of(instance, low))
-    if "greedy" in parts:
-        greedy.place(blocks, rule)
-    if "valleys" in parts:
-        valleys.first(valleys.Spans(blocks))
-    if "lists" in parts:
-        greedy.place(Blocks.of(instance.replace(fixed=[0] + [-1] * 7)), rule)
-    if "sharing" in parts:
-        shared = instance.replace(in_place=[(0, 5)])
-        shared.check(PackingSolution.of(shared, low))  # the sweep that lets pairs share
-    if "dive" in parts:
-        dive.place(blocks, np.arange(8))
-    if "exact" in parts:
-        exact.decide(blocks, 16)
-    if "places" in parts:
-        limited = instance.replace(fixed=[0] + [-1] * 7, reserved=[(40, 41)])
-        exact.prepared(Blocks.of(limited))
-    if "beam" in parts:
-        beam.Beams(Packing(blocks).components[0]).run(16, draws=1)
-    if "general" in parts:
-        around = instance.replace(end=[*instance.end[:7], 6], period=5, in_place=[(0, 5)])
-        exact.decide(Blocks.of(around), 16)
-    if "anneal" in parts:
-        annealing.improve(blocks, low, target=16, legs=1)
-    if "overlaps" in parts:
-        looks = iter([True] * 2)
-        overlaps.improve(blocks, low, target=16, keep_going=lambda: next(looks, False))
-    if "spill" in parts:
-        two = [Memory("near", 16, 1), Memory("far", None, 2)]
-        apart = instance.replace(memories=two, accesses=[1] * 8, objective="spill")
-        spill.place(apart, lambda: True)
-    if "relocation" in parts:
-        relocation.returned(blocks, low, low)
-        relocation.around(blocks, low, 22)

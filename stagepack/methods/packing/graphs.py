@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from stagepack.evidence import witness
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.bounds import LISTED
 from stagepack.heuristics.packing.constructive import conflicts
-from stagepack.heuristics.packing.constructive.conflicts_kernels import Graph
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
@@ -101,8 +99,6 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     bool
         Whether there is a reason and the time to cover the conflicts by cliques and go on.
     """
-    with progress.setup("loading kernels"), effort.counting():
-        _warm_up()
     m = 0 if instance.conflicts is None else len(instance.conflicts)
     if not isinstance(settings.warm_start, str):
         offer_start(instance, progress, settings, {})
@@ -159,8 +155,6 @@ def place_as_listed(instance: LmemPacking, progress: PackingProgress, settings: 
     if not placeable or conflicts.unsupported(instance):
         progress.stop(Termination.TIME_LIMIT)
         return
-    with progress.setup("loading kernels"), effort.counting():
-        _load_listed()
     kept = examined(instance) - LATE
     offsets = conflicts.listed_fit(
         instance, lambda: progress.keep_going() and progress.remaining > kept
@@ -189,8 +183,6 @@ def offer_first_fit(instance: LmemPacking, progress: PackingProgress) -> None:
         One for which :func:`first_fit_takes` seconds that are left.
     progress : PackingProgress
     """
-    with progress.setup("loading kernels"), effort.counting():
-        _warm_up()
     graph = conflicts.rows(instance, progress.keep_going)
     offsets = conflicts.first_fit(graph, np.argsort(-graph.size, kind="stable"), lambda: True)
     if offsets is not None:
@@ -237,21 +229,3 @@ def _for_a_while(progress: PackingProgress, seconds: float) -> Callable[[], bool
     """Return a `keep_going` that also ends after so much time, by the clock that ends the run."""
     until = progress.spent + seconds
     return lambda: progress.spent < until and progress.keep_going()
-
-
-@functools.cache
-def _load_listed() -> None:
-    """Compile or load the kernel of :func:`place_as_listed`."""
-    pair = LmemPacking.from_arrays([1, 2], conflicts=[(0, 1)])
-    conflicts.listed_fit(pair, lambda: True)
-
-
-@functools.cache
-def _warm_up() -> None:
-    """Run all kernels on a triangle, so that they are compiled or loaded."""
-    triangle = LmemPacking.from_arrays([1, 2, 3], conflicts=[(0, 1), (0, 2), (1, 2)])
-    graph: Graph = conflicts.rows(triangle, lambda: True)
-    around, *_ = conflicts.weigh(graph, lambda: True)
-    conflicts.sides(graph, lambda: True)
-    conflicts.heavy_clique(graph, around, lambda: True)
-    conflicts.first_fit(graph, np.arange(3), lambda: True)

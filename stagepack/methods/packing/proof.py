@@ -57,19 +57,10 @@ def strengthen(
         return
     if not settings.proof:
         return
-    with progress.setup("loading kernels"):
-        load(instance)
     bound = None if progress.infeasible_reason is not None else progress.bound
     found = prove(instance, bound, keep_going)
     if found is not None:
         take(progress, found)
-
-
-def load(instance: LmemPacking) -> None:
-    """Compile or load the kernels for an instance, so that their time is none of a proof."""
-    Refutation(Window(np.ones(2, np.int64), np.eye(2, dtype=bool), 1), np.ones(2)).run(9, bool)
-    if instance.conflicts is not None:
-        Blocks.of(LmemPacking.from_arrays([1, 1, 1], conflicts=[(0, 1), (1, 2)]))
 
 
 def prove(

@@ -15,7 +15,7 @@ from stagepack.heuristics.packing.local_search import hotspots, repair
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.methods.packing import graphs
-from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
+from stagepack.methods.packing.attempt import Attempt, PackingProgress
 from stagepack.progress import Stopped
 
 FAR = 1.2
@@ -70,7 +70,6 @@ class Quick(NamedTuple):
 
 def place_first(attempt: Attempt) -> Quick:
     """Offer a placement in n log n, whether or not there is time."""
-    compile_kernels(attempt, "valleys")
     progress, key = attempt.progress, valleys.KEYS[0]
     began, best = progress.spent, None
     attempt.keep_going()  # the normal form of a million buffers took its time

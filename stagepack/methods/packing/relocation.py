@@ -19,7 +19,7 @@ from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.models import load_engine, paced, run_model
-from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
+from stagepack.methods.packing.attempt import Attempt, PackingProgress
 from stagepack.methods.packing.explain import conclude_infeasible
 from stagepack.progress import Part, Progress
 from stagepack.result import Termination
@@ -99,9 +99,7 @@ class MovingLittle:
     def greedily(self) -> None:
         """Keep what passes over time can keep; of fewer blocks, try one after the other."""
         blocks, known = self.attempt.blocks, self.progress.solution
-        compile_kernels(self.attempt, "greedy", "lists")
         if not relocation.unsupported(blocks):
-            compile_kernels(self.attempt, "relocation")
             old = relocation.previous(self.instance, blocks)
             keep_going = self.progress.keep_going
             if known is not None:  # mostly not slower than a check: begun whatever time it is

@@ -17,7 +17,7 @@ from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing import effort, window_bounds
 from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.constructive import dive, greedy, valleys
-from stagepack.heuristics.packing.constructive.rules import BANKS, RULES
+from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import annealing, overlaps
 from stagepack.heuristics.packing.local_search import repair as repairs
@@ -27,7 +27,7 @@ from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.models import PACE, load_engine
 from stagepack.methods.packing import steps
-from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
+from stagepack.methods.packing.attempt import Attempt, PackingProgress
 from stagepack.methods.packing.quick import (
     before_it_is_too_late,
     place_anew,
@@ -113,7 +113,6 @@ def _run_rule(name: str) -> Run:
 
     def run(instance: LmemPacking, progress: PackingProgress, _: Settings) -> None:
         attempt = Attempt(instance, progress)
-        compile_kernels(attempt, "greedy", *(["lists"] if RULES[name].policy == BANKS else []))
         banks = instance.banks
         pairs = None if banks is None else greedy.BankPairs.of(attempt.blocks, banks)
         keep_going = before_it_is_too_late(attempt)
@@ -226,8 +225,6 @@ def _start(attempt: Attempt, settings: Settings) -> Array | None:
     The placement, shape (b,), may exceed the capacity: searches start from it all the same.
     """
     instance, progress = attempt.instance, attempt.progress
-    extended = instance.objective not in (Objective.PEAK, Objective.FIT)
-    compile_kernels(attempt, "greedy", *(["lists"] if extended else []))
     alone = dataclasses.replace(settings, warm_start="auto")
     starts: dict[str, Callable[[], object]] = {
         "auto": functools.partial(_start_of_choice, attempt, settings),

@@ -26,7 +26,7 @@ from stagepack.instances.packing import Objective
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.models import paced, run_model
-from stagepack.methods.packing.attempt import Attempt, compile_kernels
+from stagepack.methods.packing.attempt import Attempt
 from stagepack.methods.packing.explain import conclude_infeasible
 from stagepack.methods.packing.quick import POOR, place_anew, place_first, place_more
 from stagepack.result import Status
@@ -73,7 +73,6 @@ has grown, in terms of a first placement by valleys."""
 
 def spill_by_value(attempt: Attempt) -> None:
     """Choose memories by value, then place each memory's buffers greedily."""
-    compile_kernels(attempt, "greedy", "lists", "spill")
     placed = spill.place(attempt.instance, attempt.keep_going)
     if placed is not None:
         attempt.offer_buffers(placed[0], "spill-by-value", placed[1])
@@ -83,7 +82,6 @@ def replan(attempt: Attempt) -> None:
     """Keep what can stay where it was within the capacity, and place the rest greedily."""
     ceiling = attempt.instance.capacity
     assert ceiling is not None
-    compile_kernels(attempt, "greedy", "lists")
     relocation.move_less(
         attempt.instance,
         ceiling,
@@ -108,7 +106,6 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
     instance, progress, blocks = attempt.instance, attempt.progress, attempt.blocks
     if not progress.keep_going():
         return
-    compile_kernels(attempt, "exact")
     keep_going = attempt.for_a_while(seconds)
     fit = instance.objective is Objective.FIT
     left = min(seconds, effort.left())
@@ -130,7 +127,6 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
         on_solution=lambda offsets: attempt.offer(offsets, "exact"),
         on_bound=lambda bound: progress.raise_bound(bound, "exhausted search"),
         keep_going=keep_going,
-        before_beams=_loading_beams(attempt),
         searches=attempt.searches(keep_going),
     )
     beyond = status is Status.OPTIMAL and progress.solution is None  # all end above the last bank
@@ -142,7 +138,6 @@ def glance(attempt: Attempt) -> None:
     """Look for what needs hardly any search, before the rules, which would take as long."""
     blocks = attempt.blocks
     if attempt.peak_only and blocks.b <= LITTLE and blocks.rigid and not exact.unsupported(blocks):
-        compile_kernels(attempt, "exact")
         _ask(attempt, None, attempt.for_a_while(min(GLANCE, effort.left() / 4)))
 
 
@@ -155,7 +150,6 @@ def _ask(attempt: Attempt, low: Array | None, keep_going: Callable[[], bool]) ->
         instance.ceiling if fit and instance.ceiling is not None else int(progress.bound or 0),
         keep_going=keep_going,
         warm=low,
-        before_beams=_loading_beams(attempt),
         searches=attempt.searches(keep_going),
     )
     if found.offsets is not None:
@@ -167,11 +161,6 @@ def _ask(attempt: Attempt, low: Array | None, keep_going: Callable[[], bool]) ->
     if found.status is Status.INFEASIBLE:
         progress.raise_bound(found.bound, "exhausted search")
     return False
-
-
-def _loading_beams(attempt: Attempt) -> Callable[[], None]:
-    """Return what loads the kernels of beams, which most searches do without."""
-    return lambda: compile_kernels(attempt, "beam", rigid=True)
 
 
 def _approach(attempt: Attempt, keep_going: Callable[[], bool]) -> None:
@@ -186,7 +175,6 @@ def _approach(attempt: Attempt, keep_going: Callable[[], bool]) -> None:
         on_solution=lambda offsets: attempt.offer(offsets, "exact"),
         on_bound=proved.append,
         keep_going=lambda: max(proved) <= ceiling and keep_going(),
-        before_beams=_loading_beams(attempt),
         searches=attempt.searches(keep_going),
     )
     if max(proved) > ceiling and attempt.progress.solution is None:
@@ -225,7 +213,6 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
         hopeless = best is not None and bound >= (best + blocks.size).max()
         if hopeless or exact.unsupported(blocks) or not attempt.keep_going():
             continue
-        compile_kernels(attempt, "greedy", "exact", rigid=True)
         found = greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=keep)
         if not attempt.keep_going():
             break
@@ -237,7 +224,6 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
                 instance.ceiling,
                 keep_going=keep_going,
                 warm=found,
-                before_beams=_loading_beams(attempt),
             )
             if decided.offsets is not None:
                 keep(decided.offsets)
@@ -248,7 +234,6 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
             lower=int(attempt.progress.bound or 0),
             on_solution=keep,
             keep_going=keep_going,
-            before_beams=_loading_beams(attempt),
         )
     return best
 
@@ -279,7 +264,6 @@ def improve(
     keep_going = attempt.for_a_while(seconds)
     if low is None or not keep_going():
         return
-    compile_kernels(attempt, "anneal")
     if attempt.too_dense:
         repair_windows(attempt, low, seed, keep_going)
         return
@@ -322,7 +306,6 @@ def minimise_overlaps(attempt: Attempt, seed: int, seconds: float) -> None:
     keep_going = attempt.for_a_while(seconds)
     if low is None or attempt.too_dense or overlaps.unsupported(blocks) or not keep_going():
         return
-    compile_kernels(attempt, "overlaps")
     overlaps.improve(
         blocks,
         low,
@@ -345,7 +328,6 @@ def search_beams(attempt: Attempt, low: Array | None, seed: int) -> None:
     """
     if low is None or not attempt.keep_going():
         return
-    compile_kernels(attempt, "beam")
     beam.improve(
         attempt.blocks,
         low,
@@ -393,7 +375,6 @@ def dive_with_cores(
     keep_going : callable, optional
         Whether there is time; that of the attempt when absent.
     """
-    compile_kernels(attempt, "greedy", "dive", "anneal")
     cores.best(
         attempt.blocks.rounded,
         offsets=attempt.lowest,
@@ -409,7 +390,6 @@ def best_dive(attempt: Attempt, low: Array | None) -> Array | None:
     blocks, size = attempt.blocks.rounded, attempt.blocks.size
     if dive.unsupported(blocks) or not attempt.keep_going():
         return low
-    compile_kernels(attempt, "dive")
     measures = Measures(blocks)
     for keys in dive.ORDERS.values():
         order = np.lexsort(keys(measures)[::-1])
@@ -436,7 +416,6 @@ def repair_windows(
     """
     if low is None or repair.unsupported(attempt.blocks):
         return
-    compile_kernels(attempt, "anneal", "exact")
     repair.improve(
         attempt.blocks,
         low,
@@ -472,7 +451,6 @@ def use_up(attempt: Attempt, seed: int) -> None:
     """
     kept = []
     if not attempt.too_dense and attempt.keep_going():
-        compile_kernels(attempt, "greedy", "anneal", rigid=True)
         for blocks in (attempt.blocks,) if attempt.blocks.rigid else made_rigid(attempt.blocks):
             low = greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
             if low is not None and not annealing.unsupported(blocks):

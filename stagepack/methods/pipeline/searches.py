@@ -16,7 +16,7 @@ from stagepack.heuristics.pipeline import dp as search
 from stagepack.heuristics.pipeline.bounds import filled, objective_bound
 from stagepack.heuristics.pipeline.tuning import TUNING
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.ranges import RangeCosts, load_kernels, needs_kernels
+from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.methods import Settings
 from stagepack.methods.effort import counted
 from stagepack.methods.models import load_engine, paced, run_model
@@ -147,9 +147,6 @@ def _offer_baseline(
 
 def _costs(instance: PipelinePartition, progress: PipelineProgress) -> RangeCosts:
     """Return the range costs of an instance; `progress` hears of the bound they give at once."""
-    if needs_kernels(instance) and not load_kernels.cache_info().currsize:
-        with progress.setup("loading kernels"):
-            load_kernels()
     spend(PASSES * instance.n)
     progress.require_time()
     costs = RangeCosts.of(instance, progress.require_time)

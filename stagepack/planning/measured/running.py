@@ -29,7 +29,7 @@ from torch.utils import _pytree as pytree
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
-from stagepack.instances.formats import torch_schedule
+from stagepack.formats.torch import schedule as torch_schedule
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.check import measure

@@ -15,8 +15,8 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import host_cycles
 from stagepack.instances.pipeline.data import GraphOrder
 from stagepack.instances.pipeline.estimate import Estimate, estimate, read_measured
+from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.instances.pipeline.words import Objective
 from stagepack.report import format as as_text
 from stagepack.report.parts import Section, choices, choose, panel, section
 from stagepack.report.pipeline import figure as figures

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import stagepack as sp
+from stagepack.catalog.packing import evolved
 from stagepack.heuristics.packing import effort, frontier_bounds
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.catalog import evolved
 from tests.heuristics.packing.oracle import least_peak, random_instance
 
 

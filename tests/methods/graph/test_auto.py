@@ -10,7 +10,7 @@ import pytest
 import stagepack as sp
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph.ideals import TooManyError
-from stagepack.heuristics.graph.linear import Hunt, load_kernels
+from stagepack.heuristics.graph.linear import Hunt
 from stagepack.heuristics.graph.local_search import PartitionSearch
 from stagepack.heuristics.graph.staging import Staging
 from stagepack.heuristics.graph.tuning import TUNING
@@ -101,7 +101,6 @@ def test_many_orders_are_others_than_the_few_before_them(monkeypatch: pytest.Mon
         tried.append(order.tobytes())
         return cut(hunt, order, grain, ties=ties)
 
-    load_kernels()  # by a hunt of its own
     monkeypatch.setattr(Hunt, "try_order", try_order)
     instance = sp.load("graph/random/layered", operators=40, devices=4)
     progress = Progress[GraphSolution](instance.evaluate, instance.check)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import stagepack as sp
+from stagepack import catalog
 from stagepack.heuristics.graph import dp
-from stagepack.instances import catalog
 from stagepack.instances.graph import Compact
 from stagepack.methods.graph.explain import impossible
 from tests.random_graphs import brute_force, random_instance

@@ -15,7 +15,6 @@ from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import repair
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.methods.packing import attempt as attempts
 from stagepack.methods.packing import iis, quick
 from stagepack.progress import Progress
 from stagepack.result import Status
@@ -285,7 +284,6 @@ def test_a_rule_leaves_the_time_for_a_first_placement(monkeypatch: pytest.Monkey
         began.append(1)
         return fill(*arguments)
 
-    attempts.warm_up("greedy")  # which places, too
     monkeypatch.setattr(greedy, "fill_slabs", watched)
     monkeypatch.setattr(quick, "EACH", 1e-2)  # seconds a block: more than there are
     result = solve(instance, "first-fit-size", time_limit=1, options={"deterministic": True})

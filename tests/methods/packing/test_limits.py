@@ -10,13 +10,13 @@ import pytest
 
 from benchmarks.hostile import FAMILIES
 from benchmarks.hostile.packing import spilling
+from stagepack import catalog
 from stagepack.formulations.packing import CpSat, Milp
 from stagepack.heuristics.packing import bounds, effort, relocation
 from stagepack.heuristics.packing.constructive import greedy, spill, valleys
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import annealing
-from stagepack.instances import catalog
-from stagepack.instances.packing import Banks, LmemPacking, PackingSolution, meetings_kernels, sweep
+from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods.packing import attempt as attempts
 from stagepack.methods.packing import quick, steps, whole
@@ -212,7 +212,6 @@ def test_a_first_placement_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None
         made.append(1)
         return np.array([0, 3]), "over the capacity"
 
-    monkeypatch.setattr(quick, "compile_kernels", lambda *_: None)  # it places, too
     monkeypatch.setattr(valleys, "first", over)
     monkeypatch.setattr(bounds, "overload", lambda *_: None)
     progress: Any = Progress(instance.evaluate, instance.check, time_limit=0)
@@ -225,33 +224,16 @@ def test_a_first_placement_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None
 def test_few_buffers_need_no_kernels_of_many(
     buffers: int, needed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compiled: set[str] = set()
-    monkeypatch.setattr(attempts, "_warm", set())
-    monkeypatch.setattr(attempts, "warm_up", lambda *parts: compiled.update(parts))
+    placed, first = [], valleys.first
+
+    def noted(*given: Any, **named: Any) -> Any:
+        placed.append(given)
+        return first(*given, **named)
+
+    monkeypatch.setattr(valleys, "first", noted)
     instance = LmemPacking.from_arrays(range(1, buffers + 1), [0] * buffers, [1] * buffers)
     assert solve(instance, "portfolio").status is Status.OPTIMAL
-    assert "greedy" in compiled
-    assert ("valleys" in compiled) == needed
-
-
-def test_kernels_of_what_may_share_or_comes_in_pieces_are_loaded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    loaded: set[Any] = set()
-
-    def noted(kernel: Any) -> Any:
-        def runs(*given: Any) -> Any:
-            loaded.add(kernel)
-            return kernel(*given)
-
-        return runs
-
-    kernels = [(sweep, sweep.sweep), (meetings_kernels, meetings_kernels.close_up)]
-    for place, kernel in kernels:
-        monkeypatch.setattr(place, kernel.__name__, noted(kernel))
-    for part in ("sharing", "general"):
-        attempts.warm_up.__wrapped__(part)
-    assert loaded == {kernel for _, kernel in kernels}
+    assert bool(placed) == needed
 
 
 def test_few_buffers_have_an_answer_whatever_the_time() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stagepack as sp
+from stagepack.catalog.packing.dissections import planted
 from stagepack.errors import InputError
 from stagepack.heuristics import effort
 from stagepack.heuristics.packing.beam_search import beam
@@ -19,7 +20,6 @@ from stagepack.heuristics.packing.constructive import dive
 from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.catalog.dissections import planted
 from stagepack.methods.packing import attempt, searches, steps
 from stagepack.progress import Stopped
 from stagepack.result import EventKind, Status, Termination
@@ -34,10 +34,8 @@ CONSTANT = (  # buffer 0 lives as long as all others: a search takes it out
 )
 
 
-def test_kernels_of_beams_are_loaded_for_beams_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beams_are_begun_where_orders_do_not_suffice_only(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = LmemPacking.from_arrays([4, 6, 5], [0, 0, 1], [2, 1, 3])
-    monkeypatch.setattr(attempt, "_warm", set())
-    attempt.warm_up.cache_clear()
     begun: list[int] = []
     monkeypatch.setattr(beam.BeamSearch, "start", lambda _, capacity, *__: begun.append(capacity))
     assert solve(instance, "exact", objective="peak").status is Status.OPTIMAL

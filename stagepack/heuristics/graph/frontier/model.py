@@ -18,7 +18,7 @@ from stagepack.heuristics.graph.tuning import TUNING, LabelsTuning
 from stagepack.instances.graph import Compact, Objective
 from stagepack.instances.graph.compact import FORBIDDEN, UNLIMITED
 from stagepack.instances.graph.data import GraphData
-from stagepack.instances.graph.words import DeviceOrder
+from stagepack.instances.graph.problem import DeviceOrder
 from stagepack.instances.profile import Array
 
 

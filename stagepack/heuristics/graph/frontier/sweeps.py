@@ -36,7 +36,7 @@ from stagepack.heuristics.graph.frontier.label_state import UNREACHED, Labels, P
 from stagepack.heuristics.graph.frontier.match_kernels import match
 from stagepack.heuristics.graph.frontier.model import Model
 from stagepack.heuristics.graph.frontier.orders import narrow_order
-from stagepack.heuristics.graph.frontier.plan import Network, Passes, Rows
+from stagepack.heuristics.graph.frontier.plan import Passes, Rows
 from stagepack.heuristics.graph.tuning import TUNING, LabelsTuning, SweepTuning
 from stagepack.instances.graph.compact import FORBIDDEN
 from stagepack.instances.profile import Array
@@ -464,18 +464,6 @@ def _labels(plan: Plan, count: int, log: int) -> Labels:
         np.zeros(width, dtype=long),
         np.zeros(width, dtype=long),
     )
-
-
-def warm_up() -> None:
-    """Compile the kernels, or load them: both ways over a chain of three blocks."""
-    network = Network([[], [0], [1]], [[1], [2], []], [[0, 1], [1, 2]], [1, 1])
-    both, nothing = np.ones(2, dtype=np.int64), np.zeros((0, 2), dtype=np.int64)
-    model = Model(both, network, np.ones((1, 2, 3), dtype=np.int64), False, both, nothing, 9 * both)
-    sweeps = Sweeps([model], lambda: None, 0)
-    first = sweeps.run(False, 4, 1, sweeps.guide(4))
-    assert first.guide is not None
-    sweeps.run(True, 4, 1, first.guide, beam=1)
-    kernels.link(_labels(sweeps.plans[0], 1, 1), 0)
 
 
 def _still(needs: Array) -> Array:

@@ -27,7 +27,6 @@ from stagepack.heuristics.packing.exact_search.exact_general import ShapedPackin
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.heuristics.packing.exact_search.portfolio import (
     CanonicalPortfolio,
-    Loading,
     Portfolio,
 )
 from stagepack.instances.packing.blocks import Blocks
@@ -187,7 +186,6 @@ def decide(
     node_limit: int | None = None,
     step_limit: int | None = None,
     warm: Array | None = None,
-    before_beams: Loading | None = None,
     searches: Searches | None = None,
 ) -> Decision:
     """Decide whether the blocks can be packed below `capacity`.
@@ -208,8 +206,6 @@ def decide(
     warm : ndarray of int64, shape (b,), optional
         Offsets of a packing of any height: parts of it that are low enough are kept, and its
         order is tried.
-    before_beams : callable, optional
-        Called before the first beam of each component: what loads their kernels.
     searches : Searches, optional
         Of these blocks, to go on with.
     """
@@ -225,7 +221,6 @@ def decide(
         node_limit=node_limit,
         step_limit=step_limit,
         warm=warm,
-        before_beams=before_beams,
     )
 
 
@@ -237,7 +232,6 @@ def decide_packing(
     node_limit: int | None = None,
     step_limit: int | None = None,
     warm: Array | None = None,
-    before_beams: Loading | None = None,
 ) -> Decision:
     """Decide for components that are already made; see :func:`decide`.
 
@@ -247,7 +241,7 @@ def decide_packing(
         Components, of :func:`prepared`, or what has searched them.
     capacity : int
         Bytes.
-    keep_going, node_limit, step_limit, warm, before_beams
+    keep_going, node_limit, step_limit, warm
         As for :func:`decide`.
     """
     searches = packing if isinstance(packing, Searches) else Searches(packing)
@@ -255,7 +249,7 @@ def decide_packing(
     bound, offsets = packing.bound, packing.offsets.copy()
     if bound > capacity:
         return Decision(Status.INFEASIBLE, None, bound, 0, 0)
-    effort = _Effort(keep_going, node_limit, step_limit, before_beams)
+    effort = _Effort(keep_going, node_limit, step_limit)
 
     def decision(status: Status, bound: int = bound) -> Decision:
         found = offsets if status is Status.FEASIBLE else None
@@ -296,9 +290,8 @@ class _Effort:
         keep_going: Callable[[], bool] | None,
         node_limit: int | None,
         step_limit: int | None,
-        before_beams: Loading | None,
     ) -> None:
-        self._keep_going, self._before_beams = keep_going, before_beams
+        self._keep_going = keep_going
         self._node_limit, self._step_limit = node_limit, step_limit
         self._limited = node_limit is not None or step_limit is not None
         self._portfolio: Portfolio | None = None
@@ -358,7 +351,7 @@ class _Effort:
         """Search a component with beams for some seconds of work, unless nodes are limited."""
         if self._limited or not self.go_on():
             return state.LIMIT
-        return portfolio.beam(capacity, seconds, self.go_on, self._before_beams)
+        return portfolio.beam(capacity, seconds, self.go_on)
 
 
 def minimise(
@@ -371,7 +364,6 @@ def minimise(
     keep_going: Callable[[], bool] | None = None,
     node_limit: int | None = None,
     step_limit: int | None = None,
-    before_beams: Loading | None = None,
     searches: Searches | None = None,
 ) -> Status:
     """Find and prove the least peak.
@@ -392,7 +384,7 @@ def minimise(
         Called with the offsets of every packing that is better than all before (and `upper`).
     on_bound : callable, optional
         Called with every lower bound that is better than all before, the first one included.
-    keep_going, node_limit, step_limit, before_beams, searches
+    keep_going, node_limit, step_limit, searches
         As in :func:`decide`.
 
     Returns
@@ -401,7 +393,7 @@ def minimise(
         OPTIMAL: the last packing is proved; INFEASIBLE: there is none at all; FEASIBLE or
         UNKNOWN: stopped with or without a packing.
     """
-    effort = _Effort(keep_going, node_limit, step_limit, before_beams)
+    effort = _Effort(keep_going, node_limit, step_limit)
     if searches is None:
         try:
             searches = Searches(prepared(blocks, keep_going=keep_going))

@@ -38,9 +38,6 @@ Beside = Callable[[], int]
 """Called after each search: what else finds packings; returns FOUND, LIMIT, or RUNNING when told to
 stop."""
 
-Loading = Callable[[], None]
-"""Loads kernels before they are first run, so that their time is no time of the search."""
-
 ORDERS = (
     (state.LOWEST_BLOCK, "TWA"),
     (state.LOWEST_SECTION, "TAW"),
@@ -176,13 +173,7 @@ class Portfolio(abc.ABC):
     def _starts(self, capacity: int, number: int) -> Iterator[int]:
         """Start one search of a round after the other; yield the limit of nodes of each."""
 
-    def beam(
-        self,
-        capacity: int,
-        seconds: float,
-        keep_going: Callable[[], bool],
-        before: Loading | None = None,
-    ) -> int:
+    def beam(self, capacity: int, seconds: float, keep_going: Callable[[], bool]) -> int:
         """Search for a packing with beams, where they apply.
 
         Parameters
@@ -193,15 +184,13 @@ class Portfolio(abc.ABC):
             Of work.
         keep_going : callable
             Asked between chunks of work.
-        before : callable, optional
-            Called before the first beam: what loads their kernels.
 
         Returns
         -------
         int
             FOUND, LIMIT, or RUNNING when told to stop.
         """
-        del capacity, seconds, before
+        del capacity, seconds
         return state.LIMIT if keep_going() else state.RUNNING
 
     def round(
@@ -305,13 +294,7 @@ class CanonicalPortfolio(Portfolio):
         """Offsets in units, where a packing was found."""
         return self.search.units if self._units is None else self._units
 
-    def beam(
-        self,
-        capacity: int,
-        seconds: float,
-        keep_going: Callable[[], bool],
-        before: Loading | None = None,
-    ) -> int:
+    def beam(self, capacity: int, seconds: float, keep_going: Callable[[], bool]) -> int:
         """Search with beams; the next time it is gone on, where the capacity is the same.
 
         They take blocks as they are: beams of merged ones found hardly anything more.
@@ -324,16 +307,12 @@ class CanonicalPortfolio(Portfolio):
             Of work, until which a draw is begun or gone on with.
         keep_going : callable
             Asked between chunks of work.
-        before : callable, optional
-            Called before the first beam is made.
 
         Returns
         -------
         int
             FOUND, LIMIT when the seconds are over, or RUNNING when `keep_going` said no.
         """
-        if before is not None and "beams" not in self.__dict__:
-            before()
         until = effort.spent() + seconds
         outcome = self.beams.run(capacity, lambda: effort.spent() < until and keep_going())
         if outcome == beam_state.FOUND:

@@ -55,10 +55,8 @@ def test_beams_find_what_the_orders_do_not(seed: int, monkeypatch: pytest.Monkey
     assert exact.decide(blocks, 64, node_limit=1_000).status is Status.UNKNOWN
     monkeypatch.setattr(exact, "LATE", 0)
     monkeypatch.setattr(exact, "EARLY", 0)
-    loaded: list[bool] = []
-    decision = exact.decide(blocks, 64, before_beams=lambda: loaded.append(True))
+    decision = exact.decide(blocks, 64)
     assert decision.status is Status.FEASIBLE
-    assert loaded
     assert peak_of(instance, blocks, decision.offsets) == 64
     found: list[Any] = []
     assert exact.minimise(blocks, upper=high, on_solution=found.append) is Status.OPTIMAL

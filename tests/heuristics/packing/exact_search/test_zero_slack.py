@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stagepack.catalog.packing.random import constant_load
 from stagepack.heuristics.packing.exact_search import (
     exact,
     exact_state,
@@ -15,7 +16,6 @@ from stagepack.heuristics.packing.exact_search.components import Component, Pack
 from stagepack.heuristics.packing.exact_search.zero_slack import Merged
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.catalog.random import constant_load
 from stagepack.result import Status
 from tests.heuristics.packing.oracle import ABOVE_LOAD, above_load, least_peak, planted
 

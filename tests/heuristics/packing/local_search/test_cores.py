@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stagepack import catalog
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.heuristics.packing.local_search import cores
-from stagepack.instances import catalog
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from tests.heuristics.packing.constructive.test_greedy import random_plain

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from stagepack import catalog
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.local_search import overlaps
 from stagepack.heuristics.packing.local_search.overlaps_kernels import begin, separate
-from stagepack.instances import catalog
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
