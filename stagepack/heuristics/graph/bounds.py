@@ -18,7 +18,6 @@ import numpy as np
 from stagepack.heuristics.graph import stage_kernels as kernels
 from stagepack.heuristics.graph.rooms import least_limit
 from stagepack.heuristics.graph.staging import Staging
-from stagepack.instances.graph.compact import FORBIDDEN
 
 
 def objective_bound(staging: Staging) -> int:
@@ -43,7 +42,7 @@ def anchored(staging: Staging) -> int:
         return 0
     first, members = staging.nets
     work = blocks.work[0, pays].min(axis=0)
-    free = blocks.work[0, ~pays].min(axis=0, initial=FORBIDDEN)
+    free = blocks.work[0, ~pays].min(axis=0, initial=kernels.FORBIDDEN)
     traffic = np.zeros(staging.n, dtype=np.int64)
     np.add.at(traffic, members, np.repeat(blocks.cost, np.diff(first)))
     most = np.minimum(work + traffic, free)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from stagepack.instances.graph.compact import FORBIDDEN
+from stagepack.heuristics.graph.stage_kernels import FORBIDDEN
 from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import compiled, inlined
 

@@ -25,8 +25,7 @@ from stagepack.heuristics.graph.ideals_kernels import (
     find_live,
     look_ahead,
 )
-from stagepack.heuristics.graph.stage_kernels import Blocks, Rooms, Ways
-from stagepack.instances.graph.compact import FORBIDDEN
+from stagepack.heuristics.graph.stage_kernels import FORBIDDEN, Blocks, Rooms, Ways
 from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import compiled, step
 

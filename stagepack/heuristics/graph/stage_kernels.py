@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.graph.compact import FORBIDDEN
 from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import inlined
 
 SUM, OVERLAP, REPLICATED, FORWARD_BACKWARD, MEMORY = range(5)
 FAR = 2**62
+FORBIDDEN = 2**60
 
 # Columns of a row; of two kinds of traffic the first is that of the forward pass, or received, the
 # other that of the backward pass, or sent.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.evidence import Evidence, Proof
-from stagepack.heuristics.graph.metis import unavailable
+from stagepack.heuristics.graph.peers.metis import unavailable
 from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph import KIND, GraphPartition, GraphSolution
 from stagepack.instances.graph.levels import levels_of

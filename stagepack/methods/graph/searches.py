@@ -9,9 +9,9 @@ import numpy as np
 
 from stagepack.formulations.graph import CpSat, Milp
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph import metis
 from stagepack.heuristics.graph.ideals import TooManyError, nearly_chain
-from stagepack.heuristics.graph.pipedream import Recurrence, TooManyStatesError
+from stagepack.heuristics.graph.peers import metis
+from stagepack.heuristics.graph.peers.pipedream import Recurrence, TooManyStatesError
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution, Objective
 from stagepack.methods import Settings
 from stagepack.methods.effort import counted

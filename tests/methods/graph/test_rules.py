@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.heuristics.graph import metis, pipedream
+from stagepack.heuristics.graph.peers import metis, pipedream
 from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph import Compact
 from tests.random_graphs import random_instance

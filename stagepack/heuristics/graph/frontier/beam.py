@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 from stagepack.heuristics.graph.frontier.model import Model
 from stagepack.heuristics.graph.frontier.sweeps import Sweeps
-from stagepack.heuristics.graph.tuning import TUNING, BeamTuning
+from stagepack.heuristics.graph.frontier.tuning import BeamTuning
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.profile import Array
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagepack.heuristics.graph.frontier.plan import WORD_BITS, Network, reduced, rows
-from stagepack.heuristics.graph.tuning import TUNING, LabelsTuning
+from stagepack.heuristics.graph.frontier.tuning import LabelsTuning
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph import Compact, Objective
 from stagepack.instances.graph.compact import FORBIDDEN, UNLIMITED
 from stagepack.instances.graph.data import GraphData

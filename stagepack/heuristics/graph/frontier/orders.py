@@ -15,7 +15,8 @@ import numpy as np
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph.frontier.order_kernels import Ties, greedy
 from stagepack.heuristics.graph.frontier.plan import Network, Rows
-from stagepack.heuristics.graph.tuning import TUNING, NarrowOrderTuning
+from stagepack.heuristics.graph.frontier.tuning import NarrowOrderTuning
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.profile import Array
 
 

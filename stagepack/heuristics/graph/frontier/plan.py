@@ -21,7 +21,8 @@ import numpy as np
 
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph.frontier.label_state import FIRST, KNOWN, LAST, PRODUCER, Plan
-from stagepack.heuristics.graph.tuning import TUNING, NarrowOrderTuning
+from stagepack.heuristics.graph.frontier.tuning import NarrowOrderTuning
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.profile import Array
 
 Rows = list[list[int]]

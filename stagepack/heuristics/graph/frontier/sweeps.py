@@ -37,7 +37,8 @@ from stagepack.heuristics.graph.frontier.match_kernels import match
 from stagepack.heuristics.graph.frontier.model import Model
 from stagepack.heuristics.graph.frontier.orders import narrow_order
 from stagepack.heuristics.graph.frontier.plan import Passes, Rows
-from stagepack.heuristics.graph.tuning import TUNING, LabelsTuning, SweepTuning
+from stagepack.heuristics.graph.frontier.tuning import LabelsTuning, SweepTuning
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph.compact import FORBIDDEN
 from stagepack.instances.profile import Array
 
