@@ -245,8 +245,6 @@ def _opened(nets: Nets, placed: Array, v: int) -> int:
     return grows
 
 
-MOST_SCORED = 64
-"""Blocks of which the best is taken next."""
 PLACED, SCORED = 6, 3
 """Elementary steps of a block that is put in order, and of one that might be, beside its nets."""
 
@@ -272,11 +270,12 @@ def arrange(
     end: Array,
     rank: Array,
     noise: Array,
-    taste: Array,
+    weights: Array,
+    scored: int,
 ) -> bool:
-    """Go on writing a topological order: of the ready blocks of least rank, the best by `taste`.
+    """Go on writing a topological order: of the ready blocks of least rank, the best by `weights`.
 
-    Return whether it is written, else call again.  O(n * `MOST_SCORED` * nets of a block) steps.
+    Return whether it is written, else call again.  O(n * scored * nets of a block) steps.
     A call ends between two blocks, and the least rank of those that are ready is found anew.
 
     Parameters
@@ -302,8 +301,11 @@ def arrange(
     rank : ndarray of int32, shape (n,)
         Not below 0.
     noise : ndarray of float64, shape (n,)
-    taste : ndarray of float64, shape (3,)
+        What chance adds to each block.
+    weights : ndarray of float64, shape (3,)
         How much noise, depth first, and little traffic across the cut count.
+    scored : int
+        Ready blocks that are compared, the latest ones.
     """
     filled, steps, least = state[0], 0, 0
     if filled == BEFORE:
@@ -317,13 +319,13 @@ def arrange(
         while end[least] == begin[least]:
             least += 1
         best, chosen = 0.0, -1
-        stop = max(begin[least], end[least] - MOST_SCORED) - 1
+        stop = max(begin[least], end[least] - scored) - 1
         for place in range(end[least] - 1, stop, -1):  # the latest first
             v = ready[place]
-            score = taste[0] * noise[v] - taste[1] * place
+            score = weights[0] * noise[v] - weights[1] * place
             steps += SCORED
-            if taste[2] > 0:
-                score += taste[2] * _opened(nets, placed, v)
+            if weights[2] > 0:
+                score += weights[2] * _opened(nets, placed, v)
                 steps += nets.of_first[v + 1] - nets.of_first[v]
             if chosen < 0 or score < best:
                 best, chosen = score, place

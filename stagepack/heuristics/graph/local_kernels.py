@@ -8,17 +8,17 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from stagepack.heuristics.graph.stage_kernels import FORBIDDEN
 from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import compiled, inlined
 
-POWER = 8  # of the norm of loads that stands for their largest
+POWER = 8
+"""Of the norm of loads that stands for their largest; a constant, as it becomes multiplications."""
+
 MODULUS, FACTOR, ADDEND = 2**31 - 1, 48_271, 11
 SEED, BEST, STAMP, STEPS = range(4)
 """Entries of the state: random number, ticks of the best stages so far, mark of the last move,
 elementary steps of the last call."""
-MOST_MOVED = 256  # blocks at once
-SWAPPED = 4  # of so many moves one is a swap
-FORBIDDEN = 2**60
 SUM, OVERLAP, MEMORY = range(3)
 
 
@@ -59,6 +59,24 @@ class Blocks(NamedTuple):
     flying: Array
 
 
+class Draws(NamedTuple):
+    """How often chance decides one way: once in so many moves.
+
+    Attributes
+    ----------
+    exchanges : int
+        Two blocks take each other's stage.
+    anywhere : int
+        A block goes to any stage, not to one that shares a net.
+    together : int
+        What heavy nets join to the block comes along.
+    """
+
+    exchanges: int
+    anywhere: int
+    together: int
+
+
 class Placed(NamedTuple):
     """Where blocks are, and what follows; int64 arrays.
 
@@ -72,7 +90,7 @@ class Placed(NamedTuple):
     time, received, sent : ndarray, shape (passes, stages)
     held, blocks : ndarray, shape (stages,)
         Bytes and blocks.
-    queue, origin : ndarray, shape (MOST_MOVED,)
+    queue, origin : ndarray, shape (most blocks that move at once,)
         Blocks that move together, and where they were; where there is no room for another one they
         are too many to move.
     mark : ndarray, shape (blocks,)
@@ -167,7 +185,8 @@ def gather(begin: int, v: int, b: int, heavy: int, blocks: Blocks, placed: Place
     placed : Placed
         `queue` and `mark` are written.
     """
-    if begin == MOST_MOVED:
+    most = len(placed.queue)
+    if begin == most:
         return 0
     placed.state[STAMP] += 1
     stamp, a = placed.state[STAMP], placed.stage[v]
@@ -186,7 +205,7 @@ def gather(begin: int, v: int, b: int, heavy: int, blocks: Blocks, placed: Place
             w = near[i]
             behind = placed.stage[w] < b if up else placed.stage[w] > b
             if behind and placed.mark[w] != stamp:
-                if size == MOST_MOVED:
+                if size == most:
                     return 0
                 placed.queue[size], placed.mark[w] = w, stamp
                 size += 1
@@ -198,7 +217,7 @@ def gather(begin: int, v: int, b: int, heavy: int, blocks: Blocks, placed: Place
                 placed.state[STEPS] += 1
                 w = blocks.net[j]
                 if placed.stage[w] == a and placed.mark[w] != stamp:
-                    if size == MOST_MOVED:
+                    if size == most:
                         return 0
                     placed.queue[size], placed.mark[w] = w, stamp
                     size += 1
@@ -340,6 +359,7 @@ def anneal(
     heat: float,
     reference: float,
     keep: bool,
+    draws: Draws,
     blocks: Blocks,
     placed: Placed,
 ) -> int:
@@ -362,6 +382,7 @@ def anneal(
         Ticks of one unit of energy.
     keep : bool
         No stage may be left empty.
+    draws : Draws
     blocks : Blocks
         Shapes and meaning of its arrays are said in its class.
     placed : Placed
@@ -378,7 +399,7 @@ def anneal(
         a = placed.stage[v]
         mine = blocks.of_ptr[v + 1] - blocks.of_ptr[v]
         b = drawn(placed, stages)
-        if mine > 0 and drawn(placed, 8) > 0:
+        if mine > 0 and drawn(placed, draws.anywhere) > 0:
             n = blocks.of_net[blocks.of_ptr[v] + drawn(placed, mine)]
             first = blocks.net_ptr[n]
             other = blocks.net[first + drawn(placed, blocks.net_ptr[n + 1] - first)]
@@ -386,10 +407,10 @@ def anneal(
         if b == a:
             continue
         heavy = FORBIDDEN
-        if nets > 0 and drawn(placed, 4) == 0:
+        if nets > 0 and drawn(placed, draws.together) == 0:
             heavy = max(1, blocks.cost[drawn(placed, nets)])
         w = v
-        if drawn(placed, SWAPPED) == 0:
+        if drawn(placed, draws.exchanges) == 0:
             for _ in range(2 * stages):
                 u = drawn(placed, count)
                 if placed.stage[u] == b:

@@ -16,6 +16,7 @@ import numpy as np
 from stagepack import solvers
 from stagepack.contracts import Number
 from stagepack.evidence import Evidence, Proof, witness
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.linear import Linear
 from stagepack.methods import Settings
@@ -24,8 +25,6 @@ from stagepack.progress import Progress
 from stagepack.verify import Claimed, UnprovedError, graph
 from stagepack.verify.graph import Form
 
-SMALL = 4_000
-"""Nodes and readers of tensors up to which evidence is looked for unasked: tenths of a second."""
 FINE = 2**40
 """Parts of one in which multipliers are counted where they have no small common denominator,"""
 DENOMINATOR = 1_000
@@ -39,7 +38,8 @@ def strengthen(
     keep_going: Callable[[], bool],
 ) -> None:
     """Look for evidence that others can verify, where a proof rests on a search or an engine."""
-    if not settings.proof and instance.n + len(instance.consumers) > SMALL:
+    most = settings.tuned(TUNING).evidence_size
+    if not settings.proof and instance.n + len(instance.consumers) > most:
         return
     limit = progress.remaining if settings.proof else math.inf
     for given in _tries(instance, progress, settings.proof):

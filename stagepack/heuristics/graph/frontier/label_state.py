@@ -146,6 +146,8 @@ class Question(NamedTuple):
         Ticks of one in a table.
     beam : int
         Labels kept a step, 0: all.  With a beam labels are real, and what led to them is logged.
+    compared : int
+        Labels of equal anchors that a new one is compared with at most.
     """
 
     work: Array
@@ -168,6 +170,7 @@ class Question(NamedTuple):
     bucket: int
     unit: int
     beam: int
+    compared: int
 
 
 class Labels(NamedTuple):

@@ -46,8 +46,6 @@ from stagepack.heuristics.graph.frontier.label_state import (
 from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import compiled, step
 
-MOST_LOOKED = 200
-"""Labels of equal anchors that a new one is compared with."""
 TOUCHED, COMPARED, EACH = 2, 4, 128
 """Work, of which a live net is one: a net or block whose field may change, a label that a new one
 is compared with, and what trying a label takes beside these."""
@@ -329,7 +327,7 @@ def _absorbed(plan: Plan, ask: Question, labels: Labels, control: Array, key: in
     """
     side, k, looked = 1 - control[SIDE], plan.stages, 0
     at = labels.head[key & (len(labels.head) - 1)]
-    while at >= 0 and looked < MOST_LOOKED:
+    while at >= 0 and looked < ask.compared:
         p, at = at, labels.next[at]
         if labels.keys[p] != key or labels.alive[side, p] == 0:
             continue
