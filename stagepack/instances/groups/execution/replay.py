@@ -150,7 +150,8 @@ class Replay:
     def largest(self, tensor: int) -> Shape:
         """Return the longest range of a tensor on every axis."""
         if tensor not in self._largest:
-            n, c, d, h, w = (max(end - first for first, end in held[tensor]) for held in self.ranges)
+            along = (held[tensor] for held in self.ranges)
+            n, c, d, h, w = (max(end - first for first, end in held) for held in along)
             self._largest[tensor] = n, c, d, h, w
         return self._largest[tensor]
 
