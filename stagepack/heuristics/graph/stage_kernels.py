@@ -103,6 +103,7 @@ def join(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
         The row of the stage.
     v : int
     """
+    # Work is capped at FORBIDDEN: sums of several forbidden blocks would overflow.
     passes, classes = blocks.work.shape[0], blocks.work.shape[1]
     column = WORK
     for p in range(passes):
@@ -113,6 +114,8 @@ def join(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
     rows[at, STASH] += blocks.stash[v]
     rows[at, PARAMETERS] += blocks.parameters[v]
     directed = blocks.mode == OVERLAP or blocks.mode == REPLICATED
+    # Undirected, a net is paid for as long as it has members on both sides; directed, the sender
+    # pays once for it (second column) and each stage that reads it once (first column).
     for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
         t = blocks.of[place]
         cost, inside = blocks.cost[t], cut.inside[t]
@@ -121,21 +124,26 @@ def join(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
             column = TRAFFIC + blocks.kind[t]
             if inside == 0:
                 rows[at, column] += cost
+                # A member that is out for good: this net will cross whatever joins.
                 if cut.outside[t] > 0:
                     rows[at, SURE + blocks.kind[t]] += cost
+            # All members are in: nothing of it crosses any more.
             if inside + 1 == blocks.members[t]:
                 rows[at, column] -= cost
         elif blocks.producer[t] == v:
             cut.sender[t] = 1
+            # What its readers here would have received comes from here.
             if inside > 0:
                 rows[at, TRAFFIC] -= cost
             if inside + 1 < blocks.members[t]:
                 rows[at, TRAFFIC + 1] += cost
                 if cut.outside[t] > 0:
                     rows[at, SURE + 1] += cost
+        # The sender is here already; with its last reader nothing leaves.
         elif cut.sender[t] == 1:
             if inside + 1 == blocks.members[t]:
                 rows[at, TRAFFIC + 1] -= cost
+        # The first reader here; the net comes from elsewhere unless its sender joins later.
         elif inside == 0:
             rows[at, TRAFFIC] += cost
             if cut.sender[t] == -1:
@@ -156,6 +164,7 @@ def leave(blocks: Blocks, cut: Cut, v: int) -> None:
     for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
         t = blocks.of[place]
         cut.inside[t] -= 1
+        # Neither inside nor out for good: the caller may count it out next.
         if blocks.producer[t] == v:
             cut.sender[t] = 0
 
@@ -179,6 +188,7 @@ def stay_out(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
         t = blocks.of[place]
         outside = cut.outside[t]
         cut.outside[t] = outside + 1
+        # Only the first member that stays out makes traffic of the others sure.
         if not directed:
             if outside == 0 and cut.inside[t] > 0:
                 rows[at, SURE + blocks.kind[t]] += blocks.cost[t]
@@ -205,6 +215,7 @@ def shift(blocks: Blocks, cut: Cut, v: int, by: int) -> None:
         t = blocks.of[place]
         cut.outside[t] += by
         if blocks.producer[t] == v:
+            # -1 where it is counted out, 0 again where it is not.
             cut.sender[t] = min(0, -by)
 
 
@@ -225,6 +236,7 @@ def price(
     first_limit : int
         Greatest load of the forward pass, where the two count apart.
     """
+    # Memory and forbidden blocks first: a price of FAR is none.
     held = rows[at, SIZE] + stashes * rows[at, STASH]
     work = rows[at, WORK + c]
     if held > blocks.memory[c] or work >= FORBIDDEN:
@@ -242,6 +254,7 @@ def price(
         fits = work + first <= first_limit and later < FORBIDDEN
         cost = later + second if fits else FAR
     elif blocks.mode == REPLICATED:
+        # Each of m replicas exchanges (m - 1) / m of the gradients, and takes 1 / m of the rest.
         waiting = round(blocks.sync * rows[at, PARAMETERS] * (devices - 1) / devices)
         cost = max(work + waiting, first, second) // devices
     return cost
@@ -263,11 +276,15 @@ def least_price(
         On how many a stage is replicated at most.
     """
     classes, best = blocks.work.shape[1], FAR
+    # One stash at least, as every stage holds one microbatch.
     held = rows[at, SIZE] + rows[at, STASH]
     for c in range(classes):
+        # The stage must grow to `least_work` in any case, so its price may be judged by that
+        # already.
         work = max(rows[at, WORK + c], least_work[c])
         if held > blocks.memory[c] or work >= FORBIDDEN:
             continue
+        # Traffic may fall as members join; only what is sure counts.
         first, second = rows[at, SURE], rows[at, SURE + 1]
         if not blocks.pays[c]:
             first = second = 0
@@ -363,9 +380,11 @@ def possible(
     """
     for r in range(len(rooms.limit)):
         limit = limits[rooms.limit[r]] * SLACK
+        # What crosses this cut is paid for by a stage on each side of it.
         both = 0.0
         if rooms.kind[r] >= 0:
             both = rooms.scale[r] * crossing[rooms.kind[r], at]
+        # SLACK times and plus: sums are whole, but shares and scales are rounded.
         if sums[r, at] + both > rooms.used[r, q] * limit + SLACK:
             return False
         if sums[r, last] - sums[r, at] + both > rooms.left[r, q] * limit + SLACK:
@@ -409,11 +428,17 @@ def set_least_work(
                 need = 0.0
                 for r in range(len(rooms.limit)):
                     kind = rooms.limit[r]
+                    # The room that this transition adds, for each of its devices.
                     share = (rooms.used[r, reached] - rooms.used[r, q]) / ways.devices[t]
                     left = rooms.left[r, reached]
+                    # The last pass is limited by the value, the first one by its own limit where
+                    # there are two.
                     mine = (kind == VALUE and p == passes - 1) or (kind == FIRST and p == 0)
                     if mine and 0 < share < FAR and left < FAR:
                         rest = sums[r, last] - sums[r, at] - SLACK
+                        # What the devices left cannot hold must be on this stage.
                         need = max(need, (rest - left * limits[kind] * SLACK) / share)
                 column = p * classes + ways.device_class[t]
+                # The least over all states and transitions, as it is not known which one the stage
+                # takes.
                 least_work[column] = min(least_work[column], int(need / SLACK))
