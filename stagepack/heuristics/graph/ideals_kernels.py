@@ -126,8 +126,7 @@ def _link(state: Array, budget: int, ideals: Ideals) -> int:
             # all.
             while ideals.next_block[above] != v:
                 above += 1
-            # Parent with v comes before i in the numbering: its links are known. It may be followed
-            # by `last`, as i may.
+            # `last` is higher than all of the parent with v: it leads to a child, which is known.
             beside = ideals.target[above]
             ideals.target[at] = ideals.target[_position(ideals, beside, last)]
             budget -= 10
@@ -168,17 +167,20 @@ def enumerate_ideals(
         See above; zero at first: the empty ideal is set up where there is none (`COUNT`).  A call
         ends before an ideal is begun, or between two that are linked.
     budget : int
+        Elementary steps after which to return.
     after_first, after : ndarray of int32
         Blocks to be placed after each.
     missing : ndarray of int32, shape (n,)
         How many blocks have to come before each that are not in the ideal of the branch.
     blocks, rooms
+        What prices stages, and what tells that devices cannot hold an ideal.
     cut, rows
         Of the ideal of the branch, as if it were a stage; `rows` has n + 1 rows.
     branch, cursor : ndarray of int64, shape (n + 1,)
         The ideals of the branch, each a block larger than the one before, and which block to look
         at next in each.
     ideals : Ideals
+        Where the kernel writes.
     """
     n, whole = len(missing), budget
     if state[COUNT] == 0:
@@ -377,6 +379,7 @@ def find_live(state: Array, cells: Cells, live: Array) -> None:
     state : ndarray of int64
         See above.
     cells : Cells
+        What is known of the ideals.
     live : ndarray of int64, shape (states,)
         Where the kernel writes.
     """

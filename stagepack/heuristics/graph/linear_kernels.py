@@ -52,13 +52,17 @@ class Segments(NamedTuple):
     Attributes
     ----------
     blocks : Blocks
+        What prices a segment.
     ways : Ways
+        Which stage may follow which.
     rooms : Rooms
+        What the devices in use, and those left, can hold.
     sums : ndarray of float64, shape (rooms, n + 1)
         Weight of the first blocks, for each room.
     crossing : ndarray of int64, shape (2, n + 1)
         Traffic of each kind across each cut.
     cut : Cut
+        How nets lie to it.
     rows : ndarray of int64, shape (1, columns)
         The segment, as a stage.
     limits : ndarray of int64, shape (3,)
@@ -179,7 +183,9 @@ def cut_order(state: Array, budget: int, order: Array, line: Segments, table: Ta
     budget : int
         Elementary steps after which to return.
     order : ndarray of int32, shape (n,)
+        All blocks, each after those before it.
     line : Segments
+        What segments cost; changed.
     table : Table
         Rows of places that are not reached hold `FAR`, and so does all of the first but state 0.
     """
@@ -297,11 +303,13 @@ def arrange(
     budget : int
         Elementary steps after which to return.
     order : ndarray of int32, shape (n,)
+        Where the kernel writes.
     missing : ndarray of int32, shape (n,)
         How many blocks come directly before each; it is used up.
     after_first, after : ndarray of int32
         The blocks directly after each.
     nets : Nets
+        What may cross cuts.
     placed : ndarray of int32, shape (nets,)
         Zeros.
     ready : ndarray of int32, shape (n,)

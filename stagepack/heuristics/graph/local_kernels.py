@@ -34,15 +34,21 @@ class Blocks(NamedTuple):
     Attributes
     ----------
     time : ndarray of int64, shape (passes, stages, blocks)
+        Ticks of each block on the device of each stage.
     size, stash : ndarray of int64, shape (blocks,)
+        Bytes, and bytes for each microbatch in flight.
     before_ptr, before, after_ptr, after : ndarray of int32
+        Direct predecessors and successors, as CSR.
     net_ptr, net : ndarray of int32
         The producer first.
     cost : ndarray of int64, shape (nets,)
+        Ticks.
     which : ndarray of int8, shape (nets,)
         Pass of each net.
     of_ptr, of_net : ndarray of int32
+        Nets of each block, as CSR.
     pays : ndarray of bool, shape (stages,)
+        Whether traffic costs the stage anything.
     room, flying : ndarray of int64, shape (stages,)
         Bytes, and microbatches whose stashes are held.
     """
@@ -89,11 +95,13 @@ class Placed(NamedTuple):
     Attributes
     ----------
     stage, best : ndarray, shape (blocks,)
+        The stage of each block now, and in the best partition so far.
     inside : ndarray, shape (nets, stages)
         Blocks of each net on each stage.
     spread : ndarray, shape (nets,)
         Stages that hold blocks of each net.
     time, received, sent : ndarray, shape (passes, stages)
+        Ticks of the blocks of each stage, and of its traffic.
     held, blocks : ndarray, shape (stages,)
         Bytes and blocks.
     queue, origin : ndarray, shape (most blocks that move at once,)
@@ -127,7 +135,9 @@ def shift(v: int, b: int, blocks: Blocks, placed: Placed) -> None:
     Parameters
     ----------
     v, b : int64
+        Block and stage.
     blocks : Blocks
+        Blocks and nets.
     placed : Placed
         Changed.
     """
@@ -191,9 +201,11 @@ def gather(begin: int, v: int, b: int, heavy: int, blocks: Blocks, placed: Place
     begin : int64
         Where to begin in `queue`.
     v, b : int64
+        Block and stage.
     heavy : int64
         Ticks.
     blocks : Blocks
+        Blocks and nets.
     placed : Placed
         `queue` and `mark` are written.
     """
@@ -250,11 +262,13 @@ def bring(v: int, w: int, b: int, heavy: int, keep: bool, blocks: Blocks, placed
     Parameters
     ----------
     v, w, b : int64
+        Two blocks, or one twice, and the stage of the second.
     heavy : int64
         Ticks; see :func:`gather`.
     keep : bool
         No stage may be left empty.
     blocks : Blocks
+        Blocks and nets.
     placed : Placed
         Changed; `queue` and `origin` tell what was moved.
     """
@@ -297,6 +311,7 @@ def undo(size: int, blocks: Blocks, placed: Placed) -> None:
     size : int64
         How many.
     blocks : Blocks
+        Blocks and nets.
     placed : Placed
         Changed.
     """
@@ -314,7 +329,9 @@ def largest(kind: int, blocks: Blocks, placed: Placed) -> int:
     kind : int64
         `SUM`, `OVERLAP` or `MEMORY`.
     blocks : Blocks
+        Blocks and nets.
     placed : Placed
+        Where blocks are, and what follows from that.
     """
     total = 0
     for q in range(len(placed.time)):
@@ -344,7 +361,9 @@ def energy(kind: int, reference: float, blocks: Blocks, placed: Placed) -> float
     reference : float64
         Ticks.
     blocks : Blocks
+        Blocks and nets.
     placed : Placed
+        Where blocks are, and what follows from that.
     """
     # A maximum does not tell moves apart that do not touch the fullest stage: a norm does.
     total = 0.0
@@ -397,6 +416,7 @@ def anneal(
     kind : int64
         `SUM`, `OVERLAP` or `MEMORY`.
     moves : int64
+        To be tried at most.
     budget : int64
         Elementary steps after which to try no more.
     heat : float64
@@ -406,6 +426,7 @@ def anneal(
     keep : bool
         No stage may be left empty.
     draws : Draws
+        How often chance decides one way.
     blocks : Blocks
         Shapes and meaning of its arrays are said in its class.
     placed : Placed

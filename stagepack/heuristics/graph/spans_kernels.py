@@ -43,6 +43,7 @@ class Spans(NamedTuple):
     row : ndarray of int32, shape (cells,)
         Of the ideal of each cell.
     layer_first : ndarray of int64, shape (states + 1,)
+        Where the cells of each state begin in `layer`.
     layer : ndarray of int64, shape (classes, cells)
         Cells of state q, by rising work on class c: layer[c, layer_first[q]:layer_first[q + 1]].
     member, crossing : ndarray of int64, shape (rows + 1, words)
@@ -123,6 +124,7 @@ def write_rows(
     budget, count : int
         Elementary steps after which to return; number of ideals.
     blocks, ideals, cells
+        Shapes and meaning of their arrays are said in their classes.
     spans : Spans
         Where the kernel writes: each ideal with cells has a row, and the last row is not one.
     path : ndarray of int64, shape (n + 1,)
@@ -276,6 +278,7 @@ def sweep_spans(
     budget, count : int
         Elementary steps after which to return; number of ideals.
     blocks, ways, rooms, ideals, cells, spans
+        Shapes and meaning of their arrays are said in their classes; `cells` changes.
     ahead : Ahead
         Where the kernel writes.
     """

@@ -96,12 +96,15 @@ def join(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
     Parameters
     ----------
     blocks : Blocks
+        Blocks and nets.
     cut : Cut
         How nets lie to the stage; changed.
     rows : ndarray of int64, shape (stages, columns)
+        Stages; changed.
     at : int
         The row of the stage.
     v : int
+        A block that is not in the stage.
     """
     # Work is capped at FORBIDDEN: sums of several forbidden blocks would overflow.
     passes, classes = blocks.work.shape[0], blocks.work.shape[1]
@@ -157,9 +160,11 @@ def leave(blocks: Blocks, cut: Cut, v: int) -> None:
     Parameters
     ----------
     blocks : Blocks
+        Blocks and nets.
     cut : Cut
         How nets lie to the stage; changed.
     v : int
+        A block of the stage.
     """
     for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
         t = blocks.of[place]
@@ -176,12 +181,15 @@ def stay_out(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
     Parameters
     ----------
     blocks : Blocks
+        Blocks and nets.
     cut : Cut
         How nets lie to the stage; changed.
     rows : ndarray of int64, shape (stages, columns)
+        Stages; changed.
     at : int
         The row of the stage.
     v : int
+        A block that is not in the stage.
     """
     directed = blocks.mode == OVERLAP or blocks.mode == REPLICATED
     for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
@@ -207,9 +215,11 @@ def shift(blocks: Blocks, cut: Cut, v: int, by: int) -> None:
     Parameters
     ----------
     blocks : Blocks
+        Blocks and nets.
     cut : Cut
         How nets lie to the stage; changed.
     v, by : int
+        The block, and 1 or -1.
     """
     for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
         t = blocks.of[place]
@@ -228,7 +238,9 @@ def price(
     Parameters
     ----------
     blocks, rows, at
+        See :func:`join`.
     c : int
+        Class of the devices.
     devices : int
         On how many the stage is replicated.
     stashes : int
@@ -368,6 +380,7 @@ def possible(
     Parameters
     ----------
     rooms : Rooms
+        What the devices in use, and those left, can hold.
     sums : ndarray of float64, shape (rooms, positions)
         Weight of the blocks placed at each position.
     crossing : ndarray of int64, shape (2, positions)
@@ -375,6 +388,7 @@ def possible(
     at, last : int
         A position, and the one where all are placed.
     q : int
+        State of the automaton.
     limits : ndarray of int64, shape (3,)
         The greatest value wanted, the greatest first load, and 1.
     """
@@ -410,12 +424,15 @@ def set_least_work(
     Parameters
     ----------
     blocks, ways
+        What blocks take, and which stage may follow which.
     rooms, sums, at, last, limits
         See :func:`possible`.
     live : ndarray of int64
         The states, `count` of them, that the stage is added to.
     count : int
+        States in `live`.
     least_work : ndarray of int64, shape (passes * classes,)
+        Where the result goes: ticks on a device of each class.
     """
     passes, classes = blocks.work.shape[0], blocks.work.shape[1]
     for column in range(passes * classes):

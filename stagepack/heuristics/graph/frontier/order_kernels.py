@@ -72,6 +72,7 @@ def greedy(
     Parameters
     ----------
     ties : Ties
+        Edges and nets.
     noise : float
         The most that chance adds to what is compared.
     random : ndarray of uint64, shape (1,)

@@ -534,7 +534,9 @@ def sweep(plan: Plan, ask: Question, labels: Labels, control: Array, most: int) 
     Parameters
     ----------
     plan : Plan
+        What is done at every step.
     ask : Question
+        Limits, windows and tables.
     labels : Labels
         Those alive, and room for what comes of them.
     control : ndarray of int64, shape (13,)
