@@ -39,16 +39,19 @@ class Frame:
     Parameters
     ----------
     compact : Compact
+        The instance in blocks and ticks.
     upper : int, optional
         Ticks of a known solution: what is worth more may be left out.
     largest : int
         Steps, and units of bytes, are as coarse as it takes for all figures and their sums to be
         below.
     tuning : ModelsTuning
+        What steers it: prices, shares and limits.
 
     Attributes
     ----------
     slots : int
+        Their number.
     classes : list of list of int
         Of each slot: the classes of device that may run it.
     shared : bool
@@ -287,7 +290,9 @@ class Frame:
         Parameters
         ----------
         slot_of : list of int, shape (blocks,)
+            The slot of each block.
         kinds, position : list of int, shape (slots,)
+            The class of each slot, and its place in the order of stages.
         replicas : list of int
             Devices of each slot; empty: one each.
         """

@@ -25,9 +25,11 @@ class GraphModel(Formulation[GraphPartition, GraphSolution]):
     Parameters
     ----------
     compact : Compact
+        The instance in blocks and ticks.
     upper : int, optional
         Ticks of a known solution: what is worth more may be cut off, nothing else is.
     tuning : ModelsTuning
+        What steers it: prices, shares and limits.
 
     Attributes
     ----------

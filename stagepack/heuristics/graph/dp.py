@@ -40,6 +40,7 @@ def solve(
     Parameters
     ----------
     compact : Compact
+        The instance in blocks and ticks.
     known : int
         What some partition is worth in ticks; `FAR` where none is known.
     pause : callable
@@ -52,6 +53,7 @@ def solve(
     listed : callable
         Told how many ideals there are, before they are swept.
     tuning : GraphTuning
+        What steers it: prices, shares and limits.
 
     Raises
     ------

@@ -36,6 +36,7 @@ class Everything:
     pause : callable
         Called now and then with the seconds of work since; what it raises ends the search.
     tuning : EverythingTuning
+        What steers it: prices, shares and limits.
 
     Attributes
     ----------

@@ -72,6 +72,7 @@ class Lattice:
     Parameters
     ----------
     staging : Staging
+        The graph in the normal form of the searches.
     pause : callable
         Called between chunks of work; what it raises ends the search.
 
@@ -195,6 +196,7 @@ class Lattice:
         Parameters
         ----------
         limit : int
+            Ticks that the partition must be below.
         first_limit : int
             Greatest load of the forward pass, where it counts apart.
         """

@@ -39,6 +39,7 @@ class Line:
     Parameters
     ----------
     staging : Staging
+        The graph in the normal form of the searches.
     pause : callable
         Called between chunks of work; what it raises ends the search.
 
@@ -80,6 +81,7 @@ class Line:
         order : ndarray of int32, shape (n,)
             All blocks, each after those before it.
         limit : int
+            Ticks that the partition must be below.
         first_limit : int
             Greatest load of the forward pass, where it counts apart.
         grain : int
@@ -152,11 +154,13 @@ class Hunt:
     Parameters
     ----------
     staging : Staging
+        The graph in the normal form of the searches.
     pause : callable
         Called between chunks of work; what it raises ends the search.
     offer : callable
         Told of every better partition.
     seed : int
+        Of all that is drawn.
     """
 
     def __init__(
@@ -188,6 +192,7 @@ class Hunt:
         orders : int
             Of a start; the first one is where the last call ended, if there was any.
         patience : int
+            Orders in a row that may fail.
         seconds : float
             Of work, after which to end.
         starts : int
@@ -284,6 +289,7 @@ class Hunt:
         Parameters
         ----------
         order : ndarray of int32, shape (n,)
+            All blocks, each after those before it.
         grain : int
             See :meth:`Line.cut`.
         ties : bool

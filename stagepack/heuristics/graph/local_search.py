@@ -50,9 +50,11 @@ class PartitionSearch:
     classes : array_like of int, shape (stages,)
         Class of the device of each stage.
     seed : int
+        Of all that is drawn.
     pause : callable, optional
         Called between parts of what comes before the first round.
     tuning : AnnealingTuning
+        What steers it: prices, shares and limits.
 
     Attributes
     ----------

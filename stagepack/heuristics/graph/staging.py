@@ -66,6 +66,7 @@ class Staging:
     Attributes
     ----------
     compact : Compact
+        The instance in blocks and ticks.
     host : ndarray
         See :mod:`.reduction`.
     sequence : ndarray, optional
@@ -97,11 +98,13 @@ class Staging:
         Parameters
         ----------
         compact : Compact
+            The instance in blocks and ticks.
         sequence : ndarray, optional
             The class of each stage, where the order of devices is free but searches keep to one.
         light : int
             See :class:`Staging`.
         tuning : GraphTuning
+            What steers it: prices, shares and limits.
         """
         if sequence is None and len(compact.class_count) > 1:
             sequence = compact.sequence  # of devices that are alike any order will do
@@ -254,6 +257,7 @@ class Staging:
         value : int
             What it is worth; the load of the backward pass alone, where the two count apart.
         placed : list of (blocks, transition)
+            The stages, from the head.
         """
         stage_of = np.empty(self.n, dtype=np.int32)
         for stage, (blocks, _) in enumerate(placed):

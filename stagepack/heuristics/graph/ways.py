@@ -37,6 +37,7 @@ class Step:
     state : State
         After it.
     device_class, devices, stashes : int
+        Of its device; on how many it is replicated; the microbatches whose stashes it holds.
     """
 
     state: State
@@ -52,6 +53,7 @@ class Automaton:
     Attributes
     ----------
     ways : Ways
+        Its transitions.
     used : ndarray of int64, shape (states, classes)
         Devices of each class that are in use in a state, or passed.
     source : ndarray, shape (transitions,)
@@ -138,6 +140,7 @@ def spread(compact: Compact, most_states: int) -> Array | None:
     Parameters
     ----------
     compact : Compact
+        The instance in blocks and ticks.
     most_states : int
         Of the automaton: see :class:`.tuning.IdealsTuning`.
     """

@@ -47,11 +47,13 @@ class CompactSearch:
     tuning : GraphTuning
         What steers its searches.
     compact : Compact
+        The instance in blocks and ticks.
     impossible : bool
         Whether a reason is plain to see, and told, that there is no partition.
     known : int
         What the best partition met is worth in ticks.
     annealing : Annealing
+        Local search, which goes on where it was left.
     """
 
     _unlisted = 0.0
@@ -380,7 +382,9 @@ class CompactSearch:
         Parameters
         ----------
         ticks : int
+            That no partition is below.
         source : str
+            Who is said to have proved it.
         """
         bound, objective = self.compact.bound(ticks), self.progress.objective
         if objective is not None and objective < bound <= objective * (1 + 1e-9):

@@ -30,10 +30,13 @@ class Annealing:
     Parameters
     ----------
     compact : Compact
+        The instance in blocks and ticks.
     progress : Progress
         Its solution is where the search starts; without one there is no search.
     seed : int
+        Of all that is drawn.
     tuning : AnnealingTuning
+        What steers it: prices, shares and limits.
     """
 
     def __init__(
@@ -120,7 +123,9 @@ def on_engine(
     Parameters
     ----------
     formulation : type
+        The model.
     own_engine : str
+        The engine that is asked unless the settings name another one.
     start : callable
         Offers a first solution and a bound; returns the compact form, None where nothing fits.
     """
@@ -147,10 +152,15 @@ def solve_model(
     Parameters
     ----------
     formulation : type
+        The model.
     engine : Engine
+        That solves it.
     compact : Compact
+        The instance in blocks and ticks.
     progress : Progress
+        Told of partitions and bounds; the best one known is where the engine starts.
     settings : Settings
+        Of the run.
     seconds : float, optional
         Of work on a small graph, after which to go on without; left out, the engine ends with the
         run.

@@ -31,6 +31,7 @@ def search(
     Parameters
     ----------
     sweeps : Sweeps
+        Over the blocks of the graph.
     bound : int
         Ticks below which nothing is possible.
     value : int
@@ -38,6 +39,7 @@ def search(
     take : callable
         Told of stages on devices in the order of a model; returns ticks, None if they break a rule.
     tuning : BeamTuning
+        What steers it: prices, shares and limits.
     """
     for width in tuning.widths:
         low = bound

@@ -36,6 +36,7 @@ class Decision:
     Parameters
     ----------
     sweeps : Sweeps
+        Over the blocks of the graph.
     limit : int
         Ticks.
     take : callable
@@ -134,6 +135,7 @@ class LabelSearch:
     Parameters
     ----------
     sweeps : Sweeps
+        Over the blocks of the graph.
     bound : int
         Ticks below which nothing is possible.
     offer : callable
@@ -147,6 +149,7 @@ class LabelSearch:
     Attributes
     ----------
     bound : int
+        Ticks that no partition is below.
     best, model, value : ndarray of int64 or None, Model, int
         The stages of the best partition, on which devices, and its ticks: a limit that all keep
         where there is none.

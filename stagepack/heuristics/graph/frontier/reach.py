@@ -123,6 +123,7 @@ class Reach:
         limit : int
             Ticks.
         work : float
+            Seconds of work.
         whole : bool
             Whether to go on where the first and the last stages meet, to know all of them.
 

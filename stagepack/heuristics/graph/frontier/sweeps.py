@@ -105,7 +105,9 @@ class Sweeps:
     pause : callable
         Called between chunks of work; what it raises ends the sweep.
     seed : int
+        Of all that is drawn.
     tuning : LabelsTuning
+        What steers it: prices, shares and limits.
     """
 
     def __init__(
@@ -294,6 +296,7 @@ class Sweep:
     plan, other : Plan
         In this direction, and in the other one.
     ask : Question
+        Limits, windows and tables.
     reverse : bool
         Whether from the last block to the first.
     limit : int

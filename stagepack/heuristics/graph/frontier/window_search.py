@@ -28,6 +28,7 @@ def size(sweeps: Sweeps) -> float:
     Parameters
     ----------
     sweeps : Sweeps
+        Over the blocks of the graph.
     """
     return max(sweeps.tuning.windows.least_size, sweeps.blocks / 1000)
 
@@ -38,7 +39,9 @@ def windows(sweeps: Sweeps, stages: Array, part: float, reach: int) -> Windows:
     Parameters
     ----------
     sweeps : Sweeps
+        Over the blocks of the graph.
     stages : ndarray of int64, shape (blocks,)
+        The stage of each block.
     part : float
         How many of a stage may move up, and how many down.
     reach : int
@@ -62,12 +65,15 @@ def improved(
     Parameters
     ----------
     sweeps : Sweeps
+        Over the blocks of the graph.
     model : Model
+        Of the order of devices.
     limit : int
         Ticks.
     around : tuple of ndarray
         Windows.
     beam : int
+        Labels that live on, where a partition is looked for.
     work : float
         Seconds of work of a sweep at most.
     """
@@ -100,7 +106,9 @@ def search(
     Parameters
     ----------
     sweeps : Sweeps
+        Over the blocks of the graph.
     start : ndarray of int64, shape (blocks,)
+        The stage of each block of the partition.
     model : Model
         Of the order of its devices.
     value : int

@@ -49,6 +49,7 @@ class Plan(NamedTuple):
     Attributes
     ----------
     stage : ndarray of int64, shape (blocks,)
+        Of each block.
     first, replicas : list of int
         Of each stage: the first device, and on how many it runs.
     value : float
@@ -109,6 +110,7 @@ class Recurrence:
     pause : callable
         Called now and then; what it raises ends the search.
     tuning : PeersTuning
+        What steers it: prices, shares and limits.
 
     Raises
     ------
@@ -270,9 +272,11 @@ class Recurrence:
         Parameters
         ----------
         at : int
+            Its number, 0 the innermost.
         inner : list of _Table
             Those of the levels within.
         replicated : bool
+            Whether stages may run on several units.
         """
         units, count, tuning = self.levels[at].units, len(self.states), self.tuning
         outermost = at == len(self.levels) - 1
