@@ -162,7 +162,8 @@ def main() -> NoReturn:
         loudness = [word for word in arguments if word in ("-q", "--quiet", "-v", "--verbose")]
         rest = [word for word in arguments if word not in loudness]
         if {"--show-completion", "--install-completion"} & set(rest[:-1]):
-            # A shell is named: Typer takes it only where it is told not to look for its own.
+            # A shell is named: Typer takes it only where it is told not to look for its own, for
+            # which it has no public word.  One that knows another word says that none is taken.
             os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
         code = app(args=[*loudness, *rest], prog_name="stagepack", standalone_mode=False)
     except InputError as error:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.evidence import Evidence, witness
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -24,18 +25,16 @@ def peak_bound(blocks: Blocks) -> int:
     return max(load_bound(blocks), placed_bound(blocks))
 
 
-CLIQUE_STEPS = 5_000
-"""Blocks looked at in search of the heaviest clique of a conflict graph."""
-
-CLIQUE_BLOCKS = 1_000
-"""Blocks among which that clique is sought."""
-
 LISTED = 12
 """Buffers that a reason names."""
 
 
 def heavy_clique(
-    instance: LmemPacking, blocks: Blocks, keep_going: Callable[[], bool] = lambda: True
+    instance: LmemPacking,
+    blocks: Blocks,
+    keep_going: Callable[[], bool] = lambda: True,
+    *,
+    tuning: PackingTuning = TUNING,
 ) -> tuple[int, list[int]]:
     """Return the heaviest clique of a conflict graph that a short search finds: weight, blocks.
 
@@ -55,6 +54,8 @@ def heavy_clique(
         Its normal form.
     keep_going : callable
         Asked now and then; once it says no, the heaviest clique so far is returned.
+    tuning : PackingTuning
+        The numbers that steer the search.
     """
     if instance.conflicts is None or blocks.sections == 1:  # the load is that of the one clique
         return 0, []
@@ -65,7 +66,7 @@ def heavy_clique(
     for one, other in ((i, j), (j, i)):
         keep_going()  # of millions every pass takes a while: others hear of it
         np.add.at(around, one, least[other])
-    chosen = np.sort(np.argsort(-around, kind="stable")[:CLIQUE_BLOCKS])
+    chosen = np.sort(np.argsort(-around, kind="stable")[: tuning.bounds.clique_blocks])
     place = np.full(blocks.b, -1)
     place[chosen] = np.arange(len(chosen))
     both = (place[i] >= 0) & (place[j] >= 0) & (i != j)
@@ -78,7 +79,7 @@ def heavy_clique(
     packed = np.packbits(meets, axis=1, bitorder="little")
     near = [int.from_bytes(bits.tobytes(), "little") for bits in packed]
     weight = least[chosen].tolist()
-    best, steps = int(blocks.load.max()), CLIQUE_STEPS
+    best, steps = int(blocks.load.max()), tuning.bounds.clique_steps
     clique: list[int] = []
 
     def grow(held: int, members: list[int], candidates: list[int]) -> None:
@@ -160,7 +161,11 @@ def placed_bound(blocks: Blocks) -> int:
 
 
 def objective_bound(
-    instance: LmemPacking, blocks: Blocks, keep_going: Callable[[], bool] = lambda: True
+    instance: LmemPacking,
+    blocks: Blocks,
+    keep_going: Callable[[], bool] = lambda: True,
+    *,
+    tuning: PackingTuning = TUNING,
 ) -> tuple[int, Evidence]:
     """Return a lower bound on the instance's objective that holds whatever is chosen, and why.
 
@@ -171,6 +176,8 @@ def objective_bound(
         Its normal form.
     keep_going : callable
         Asked now and then; once it says no, what is known by then is returned.
+    tuning : PackingTuning
+        The numbers that steer the search.
     """
     if instance.objective is Objective.MOVES:
         return 0, witness("floor")
@@ -178,7 +185,7 @@ def objective_bound(
         cheapest = min(memory.cost for memory in instance.memories)
         return int(instance.accesses.sum()) * cheapest, witness("floor")
     (bound, section), placed = _heaviest(blocks), placed_bound(blocks)
-    weight, clique = heavy_clique(instance, blocks, keep_going)
+    weight, clique = heavy_clique(instance, blocks, keep_going, tuning=tuning)
     if clique and weight > max(bound, placed):
         return weight, _of_clique(blocks, np.array(clique))
     if placed > bound or section < 0:

@@ -9,33 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from stagepack.heuristics.packing import constructive, effort, local_search
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import packing as methods
 from stagepack.methods.packing.attempt import Attempt, PackingProgress
 from stagepack.progress import Stopped
-
-POOR = 1.1
-"""A first placement so many times its bound is worth another one before anything else."""
-
-ANOTHER = 1.2
-"""How long another placement takes, its check included, in terms of the first one."""
-
-PATIENCE = 6
-"""Windows of growing size that are packed anew at one hot spot before all is placed anew."""
-
-ANEW = 0.6
-"""Part of the work that is left for placing all anew."""
-
-MOST_CONFLICTS = 100_000
-"""Pairs of a conflict graph from which on it is not looked at anew where time is over."""
-
-EACH = 3e-6
-"""Seconds that a first placement and its check take, of each block in each turn of time."""
-
-LATE = 0.1
-"""Part of its time, beside :data:`.graphs.LATE`, that a run may be late with first fit over its
-conflicts in place of a stack."""
 
 _placed: weakref.WeakSet[PackingProgress] = weakref.WeakSet()
 """Runs that have made the first placement: it would be the same again."""
@@ -64,15 +43,16 @@ class Quick(NamedTuple):
 
 def place_first(attempt: Attempt) -> Quick:
     """Offer a placement in n log n, whether or not there is time."""
+    tuning = attempt.tuning
     progress, key = attempt.progress, constructive.valleys.KEYS[0]
     began, best = progress.spent, None
     attempt.keep_going()  # the normal form of a million buffers took its time
-    if progress.solution is None and _tangled(attempt.instance):
-        methods.graphs.offer_first_fit(attempt.instance, progress)
-    spans = constructive.valleys.Spans(attempt.blocks.rounded)
+    if progress.solution is None and _tangled(attempt.instance, tuning=tuning):
+        methods.graphs.offer_first_fit(attempt.instance, progress, tuning=tuning)
+    spans = constructive.valleys.Spans(attempt.blocks.rounded, tuning=tuning)
     _placed.add(progress)
     if attempt.instance.objective is not Objective.SPILL:
-        best = constructive.valleys.first(spans, keep_going=attempt.keep_going)
+        best = constructive.valleys.first(spans, keep_going=attempt.keep_going, tuning=tuning)
     offsets = None
     if best is not None:
         attempt.offer(*best)
@@ -81,18 +61,19 @@ def place_first(attempt: Attempt) -> Quick:
     return Quick(spans, progress.spent - began, offsets, key)
 
 
-def _tangled(instance: LmemPacking) -> bool:
+def _tangled(instance: LmemPacking, *, tuning: PackingTuning) -> bool:
     """Whether first fit over conflicts comes first: valleys over cliques may be a stack."""
     graph = instance.conflicts
-    many = graph is not None and len(graph) > MOST_CONFLICTS
-    return many and not math.isinf(methods.graphs.first_fit_takes(instance))
+    many = graph is not None and len(graph) > tuning.scale.late_conflicts
+    return many and not math.isinf(methods.graphs.first_fit_takes(instance, tuning=tuning))
 
 
 def before_it_is_too_late(attempt: Attempt) -> Callable[[], bool]:
     """Return a `keep_going` that leaves the time for a first placement, should it be needed."""
-    seconds = EACH * attempt.blocks.b * (1 if attempt.blocks.linear else 2)
-    if _tangled(attempt.instance):
-        seconds += methods.graphs.first_fit_takes(attempt.instance)
+    tuning = attempt.tuning
+    seconds = tuning.scale.block * attempt.blocks.b * (1 if attempt.blocks.linear else 2)
+    if _tangled(attempt.instance, tuning=tuning):
+        seconds += methods.graphs.first_fit_takes(attempt.instance, tuning=tuning)
 
     def go_on() -> bool:
         return attempt.keep_going() and attempt.progress.remaining > seconds
@@ -117,6 +98,7 @@ def place_more(
         of the first placement.  Where there is time for one of these, but not for other placements
         as well, it is left to it, unless the lowest so far is far above its bound.
     """
+    tuning = attempt.tuning
     progress, bound = attempt.progress, attempt.progress.bound or 0
     if attempt.instance.objective is Objective.SPILL:
         return quick
@@ -124,12 +106,13 @@ def place_more(
     least = min(lowest, _peak(attempt, attempt.best))
     for turn, key in enumerate(constructive.valleys.KEYS[1:]):
         left = progress.remaining / max(quick.seconds, 1e-9)
-        if left < ANOTHER or not attempt.keep_going():
+        if left < tuning.scale.another or not attempt.keep_going():
             break
         alone = any(
-            time <= left < time + others * ANOTHER for others, time in enumerate(following, 1)
+            time <= left < time + others * tuning.scale.another
+            for others, time in enumerate(following, 1)
         )
-        if least <= POOR * bound and alone:
+        if least <= tuning.scale.poor * bound and alone:
             break
         if turn and least <= enough * bound:
             break
@@ -137,6 +120,7 @@ def place_more(
             quick.spans,
             constructive.valleys.classes_by(key, quick.spans),
             keep_going=attempt.keep_going,
+            tuning=tuning,
         )
         peak = _peak(attempt, offsets)
         if peak < lowest:
@@ -157,13 +141,14 @@ def place_anew(attempt: Attempt, quick: Quick, seed: int) -> None:
         Whose first placement valleys go on from.
     seed : int
     """
-    _cool(attempt, seed, patience=PATIENCE)
+    tuning = attempt.tuning
+    _cool(attempt, seed, patience=tuning.scale.patience)
     keep_going = attempt.keep_going
     if not local_search.repair.unsupported(
         attempt.blocks.rounded
     ):  # hot spots take what is left then
-        keep_going = attempt.for_a_while(effort.left() * ANEW)
-    if quick.offsets is not None:
+        keep_going = attempt.for_a_while(effort.left() * tuning.scale.anew_share)
+    if quick.offsets is not None and tuning.auto.anew:
         constructive.valleys.improve(
             quick.spans,
             quick.offsets,
@@ -172,6 +157,7 @@ def place_anew(attempt: Attempt, quick: Quick, seed: int) -> None:
             known=_peak(attempt, attempt.best),
             keep_going=keep_going,
             on_solution=lambda offsets: attempt.offer(offsets, "valleys, anew"),
+            tuning=tuning,
         )
     _cool(attempt, seed + 1)
 
@@ -179,7 +165,7 @@ def place_anew(attempt: Attempt, quick: Quick, seed: int) -> None:
 def _cool(attempt: Attempt, seed: int, patience: int | None = None) -> None:
     """Pack the windows anew in which the best placement is the highest."""
     low, blocks = attempt.best, attempt.blocks.rounded
-    if low is None or local_search.repair.unsupported(blocks):
+    if low is None or not attempt.tuning.auto.hot_spots or local_search.repair.unsupported(blocks):
         return
     local_search.hotspots.improve(
         blocks,
@@ -189,6 +175,7 @@ def _cool(attempt: Attempt, seed: int, patience: int | None = None) -> None:
         keep_going=attempt.keep_going,
         on_solution=lambda offsets: attempt.offer(offsets, "hot spots"),
         patience=patience,
+        tuning=attempt.tuning,
     )
 
 
@@ -196,15 +183,17 @@ def _peak(attempt: Attempt, offsets: Array | None) -> float:
     return math.inf if offsets is None else int((offsets + attempt.blocks.size).max(initial=0))
 
 
-def last_resort(instance: LmemPacking, progress: PackingProgress) -> None:
+def last_resort(
+    instance: LmemPacking, progress: PackingProgress, *, tuning: PackingTuning = TUNING
+) -> None:
     """Offer a quick placement where a run has none, else a stack."""
     graph = instance.conflicts
-    if progress not in _placed and (graph is None or len(graph) <= MOST_CONFLICTS):
+    if progress not in _placed and (graph is None or len(graph) <= tuning.scale.late_conflicts):
         with contextlib.suppress(Stopped):
-            place_first(Attempt(instance, progress))
-    late = methods.graphs.LATE + LATE * progress.spent
-    if progress.solution is None and methods.graphs.first_fit_takes(instance) < late:
-        methods.graphs.offer_first_fit(instance, progress)
+            place_first(Attempt(instance, progress, tuning=tuning))
+    late = tuning.scale.late + tuning.scale.late_share * progress.spent
+    if progress.solution is None and methods.graphs.first_fit_takes(instance, tuning=tuning) < late:
+        methods.graphs.offer_first_fit(instance, progress, tuning=tuning)
     if progress.solution is None and progress.infeasible_reason is None:
         offsets = constructive.stack.stack(instance)
         if offsets is not None:

@@ -36,48 +36,10 @@ from stagepack.result import Status
 if TYPE_CHECKING:
     from stagepack.solvers import Engine
 
-FIRST = 1.0
-"""Seconds of work of the exact and of the local search in the first turn of `auto`."""
-
-GLANCE, LITTLE = 0.1, 500
-"""Seconds of work for a look at the capacity, or at the bound, before anything else; and blocks up
-to which that is worth it."""
-
-ASKED, BOUND_ASKED = 4.0, 0.3
-"""Seconds of work for a capacity alone, or for the bound, before the best placement is lowered
-towards it as well."""
-
-NARROW = 0.5
-"""Seconds of work for windows of time, once the search alone did not decide a capacity: a few
-sections that are too full are refuted in some hundred nodes, where the search of all branches
-elsewhere."""
-
-MOSTLY = 0.8, 0.5
-"""Parts of the work that is left which these take at most."""
-
-RIGID = 0.5
-"""Seconds of work for blocks that are kept from shrinking and sharing."""
-
-TURN, WINDOWS = 2.4, 2.0
-"""Seconds of work for annealing and for packing windows anew, by turns."""
-
-TURNS = 1_000
-"""Seeds of successive turns differ by this."""
-
-CROWDED = 300_000_000
-"""Pairs of blocks alive together from which on rules that look at all of them are left out."""
-
-EVEN = 0.5
-"""Part of time that is nearly full from which on a core would be about everything."""
-
-FIRST_CORE, GROWN_CORE = 3.0, 6.0
-"""How long the first packing from a core takes, and how long until the first one from a core that
-has grown, in terms of a first placement by valleys."""
-
 
 def spill_by_value(attempt: Attempt) -> None:
     """Choose memories by value, then place each memory's buffers greedily."""
-    placed = constructive.spill.place(attempt.instance, attempt.keep_going)
+    placed = constructive.spill.place(attempt.instance, attempt.keep_going, tuning=attempt.tuning)
     if placed is not None:
         attempt.offer_buffers(placed[0], "spill-by-value", placed[1])
 
@@ -91,6 +53,7 @@ def replan(attempt: Attempt) -> None:
         ceiling,
         keep_going=attempt.keep_going,
         on_solution=lambda offsets: attempt.offer_buffers(offsets, "replan"),
+        tuning=attempt.tuning,
     )
     if attempt.progress.solution is None:
         attempt.progress.reason = "replan finds no placement within the capacity"
@@ -107,19 +70,24 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
     seconds : float
         Of work.
     """
+    tuning = attempt.tuning
     instance, progress, blocks = attempt.instance, attempt.progress, attempt.blocks
     if not progress.keep_going():
         return
     keep_going = attempt.for_a_while(seconds)
     fit = instance.objective is Objective.FIT
     left = min(seconds, effort.left())
-    asked = min(ASKED, MOSTLY[0] * left) if fit else min(BOUND_ASKED, MOSTLY[1] * left)
+    asked = (
+        min(tuning.auto.asked_capacity, tuning.auto.asked_capacity_share * left)
+        if fit
+        else min(tuning.auto.asked_bound, tuning.auto.asked_bound_share * left)
+    )
     if _ask(attempt, low, _both(keep_going, attempt.for_a_while(asked))) or not keep_going():
         return
     if fit:
         # Without `seconds` no other step follows, which would look at windows.
         if seconds == math.inf and not heuristics.window_bounds.unsupported(blocks):
-            narrow = min(NARROW, effort.left() / 2)
+            narrow = min(tuning.auto.windows_after, effort.left() / 2)
             raise_by_windows(attempt, 1, attempt.for_a_while(narrow))
         if keep_going():
             _approach(attempt, keep_going)
@@ -132,6 +100,7 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
         on_bound=lambda bound: progress.raise_bound(bound, "exhausted search"),
         keep_going=keep_going,
         searches=attempt.searches(keep_going),
+        tuning=tuning,
     )
     beyond = status is Status.OPTIMAL and progress.solution is None  # all end above the last bank
     if status is Status.INFEASIBLE or beyond:
@@ -140,14 +109,16 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
 
 def glance(attempt: Attempt) -> None:
     """Look for what needs hardly any search, before the rules, which would take as long."""
+    tuning = attempt.tuning
     blocks = attempt.blocks
     if (
-        attempt.peak_only
-        and blocks.b <= LITTLE
+        tuning.auto.glancing
+        and attempt.peak_only
+        and blocks.b <= tuning.auto.glanced_blocks
         and blocks.rigid
-        and not exact_search.exact.unsupported(blocks)
+        and not exact_search.exact.unsupported(blocks, tuning=tuning)
     ):
-        _ask(attempt, None, attempt.for_a_while(min(GLANCE, effort.left() / 4)))
+        _ask(attempt, None, attempt.for_a_while(min(tuning.auto.glance, effort.left() / 4)))
 
 
 def _ask(attempt: Attempt, low: Array | None, keep_going: Callable[[], bool]) -> bool:
@@ -160,6 +131,7 @@ def _ask(attempt: Attempt, low: Array | None, keep_going: Callable[[], bool]) ->
         keep_going=keep_going,
         warm=low,
         searches=attempt.searches(keep_going),
+        tuning=attempt.tuning,
     )
     if found.offsets is not None:
         attempt.offer(found.offsets, "exact")
@@ -185,6 +157,7 @@ def _approach(attempt: Attempt, keep_going: Callable[[], bool]) -> None:
         on_bound=proved.append,
         keep_going=lambda: max(proved) <= ceiling and keep_going(),
         searches=attempt.searches(keep_going),
+        tuning=attempt.tuning,
     )
     if max(proved) > ceiling and attempt.progress.solution is None:
         methods.explain.conclude_infeasible(attempt, low, "exhausted search")
@@ -206,9 +179,12 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
     ndarray of int64, shape (b,), or None
         The lowest placement known then; that there is none of these blocks says nothing.
     """
+    tuning = attempt.tuning
     instance, best = attempt.instance, low
+    if not tuning.auto.rigid:
+        return low
     if seconds is None:
-        seconds = min(RIGID, effort.left() / 4)
+        seconds = min(tuning.auto.rigid_seconds, effort.left() / 4)
 
     def keep(offsets: Array, source: str = "exact") -> None:
         nonlocal best
@@ -220,10 +196,14 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
     for blocks in exact_search.rigid.made_rigid(attempt.blocks):
         bound = bounds.peak_bound(blocks)
         hopeless = best is not None and bound >= (best + blocks.size).max()
-        if hopeless or exact_search.exact.unsupported(blocks) or not attempt.keep_going():
+        if (
+            hopeless
+            or exact_search.exact.unsupported(blocks, tuning=tuning)
+            or not attempt.keep_going()
+        ):
             continue
         found = constructive.greedy.portfolio(
-            blocks, keep_going=attempt.keep_going, on_solution=keep
+            blocks, keep_going=attempt.keep_going, on_solution=keep, tuning=tuning
         )
         if not attempt.keep_going():
             break
@@ -235,6 +215,7 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
                 instance.ceiling,
                 keep_going=keep_going,
                 warm=found,
+                tuning=tuning,
             )
             if decided.offsets is not None:
                 keep(decided.offsets)
@@ -245,6 +226,7 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
             lower=int(attempt.progress.bound or 0),
             on_solution=keep,
             keep_going=keep_going,
+            tuning=tuning,
         )
     return best
 
@@ -272,6 +254,7 @@ def improve(
         Whether targets are near the best placement from the start, as they are without a limit:
         that gets further in a turn of full length, and less far in a short one.
     """
+    tuning = attempt.tuning
     keep_going = attempt.for_a_while(seconds)
     if low is None or not keep_going():
         return
@@ -281,7 +264,14 @@ def improve(
     size = attempt.blocks.size
     # How long it may take decides how fast it cools.
     far = not near and not math.isinf(seconds)
-    legs = max(1, round(min(TURN, seconds) / local_search.annealing.LEG)) if far else None
+    legs = (
+        max(
+            1,
+            round(min(tuning.auto.annealing_turn, seconds) / tuning.annealing.leg),
+        )
+        if far
+        else None
+    )
     for turn in itertools.count():
         best, before = attempt.best, effort.spent()
         low = low if best is None or (low + size).max() < (best + size).max() else best
@@ -289,15 +279,19 @@ def improve(
             attempt.blocks,
             low,
             target=attempt.target,
-            seed=seed + turn * TURNS,
+            seed=seed + turn * tuning.auto.seed_stride,
             legs=legs,
-            keep_going=_both(keep_going, attempt.for_a_while(TURN)),
+            keep_going=_both(keep_going, attempt.for_a_while(tuning.auto.annealing_turn)),
             on_solution=lambda offsets: attempt.offer(offsets, "anneal"),
+            tuning=tuning,
         )
-        if seconds <= TURN or not keep_going():
+        if seconds <= tuning.auto.annealing_turn or not keep_going():
             return
         repair_windows(
-            attempt, low, seed + turn * TURNS, _both(keep_going, attempt.for_a_while(WINDOWS))
+            attempt,
+            low,
+            seed + turn * tuning.auto.seed_stride,
+            _both(keep_going, attempt.for_a_while(tuning.auto.repair_turn)),
         )
         if effort.spent() == before:  # nothing can move
             return
@@ -315,6 +309,8 @@ def minimise_overlaps(attempt: Attempt, seed: int, seconds: float) -> None:
     """
     blocks, low = attempt.blocks.rounded, attempt.best
     keep_going = attempt.for_a_while(seconds)
+    if not attempt.tuning.auto.overlapping:
+        return
     if (
         low is None
         or attempt.too_dense
@@ -329,6 +325,7 @@ def minimise_overlaps(attempt: Attempt, seed: int, seconds: float) -> None:
         seed=seed,
         keep_going=keep_going,
         on_solution=lambda offsets: attempt.offer(offsets, "overlaps"),
+        tuning=attempt.tuning,
     )
 
 
@@ -351,6 +348,7 @@ def search_beams(attempt: Attempt, low: Array | None, seed: int) -> None:
         seed=seed,
         keep_going=attempt.keep_going,
         on_solution=lambda offsets: attempt.offer(offsets, "beam"),
+        tuning=attempt.tuning,
     )
 
 
@@ -360,21 +358,29 @@ def _both(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bo
 
 def dive_at_length(attempt: Attempt, settings: Settings) -> None:
     """Place quickly, then as time permits: by cores, or where these are too large all anew."""
+    tuning = attempt.tuning
     blocks, quick = attempt.blocks, methods.quick.place_first(attempt)
     if not attempt.keep_going():
         return
-    even = (blocks.load >= local_search.cores.CORE * blocks.load.max(initial=0)).mean() > EVEN
+    even = (
+        blocks.load >= tuning.cores.heavy * blocks.load.max(initial=0)
+    ).mean() > tuning.scale.even
     odd = bool(constructive.dive.unsupported(blocks.rounded))
-    if even or odd or constructive.valleys.meetings(blocks) > CROWDED:
-        quick = methods.quick.place_more(attempt, quick, enough=methods.quick.POOR)
+    if even or odd or constructive.valleys.meetings(blocks) > tuning.scale.crowded_pairs:
+        quick = methods.quick.place_more(attempt, quick, enough=tuning.scale.poor)
         if odd and attempt.best is None:  # what may lie in few places is in the way
             constructive.greedy.portfolio(
-                blocks, keep_going=attempt.keep_going, on_solution=attempt.offer
+                blocks,
+                keep_going=attempt.keep_going,
+                on_solution=attempt.offer,
+                tuning=tuning,
             )
         methods.quick.place_anew(attempt, quick, settings.seed)
         return
-    quick = methods.quick.place_more(attempt, quick, following=(FIRST_CORE, GROWN_CORE))
-    if attempt.progress.remaining < FIRST_CORE * quick.seconds:
+    quick = methods.quick.place_more(
+        attempt, quick, following=(tuning.scale.first_core, tuning.scale.grown_core)
+    )
+    if attempt.progress.remaining < tuning.scale.first_core * quick.seconds:
         methods.quick.place_anew(attempt, quick, settings.seed)
     elif attempt.keep_going():
         dive_with_cores(attempt, settings)  # and the rules that scale
@@ -393,6 +399,8 @@ def dive_with_cores(
     keep_going : callable, optional
         Whether there is time; that of the attempt when absent.
     """
+    if not attempt.tuning.auto.cores:
+        return
     local_search.cores.best(
         attempt.blocks.rounded,
         offsets=attempt.lowest,
@@ -400,18 +408,22 @@ def dive_with_cores(
         seed=settings.seed,
         keep_going=keep_going or attempt.keep_going,
         on_solution=attempt.offer,
+        tuning=attempt.tuning,
     )
 
 
 def best_dive(attempt: Attempt, low: Array | None) -> Array | None:
     """Return the best of a placement and single dives, of which annealing gets further."""
     blocks, size = attempt.blocks.rounded, attempt.blocks.size
-    if constructive.dive.unsupported(blocks) or not attempt.keep_going():
+    idle = not attempt.tuning.auto.dives or bool(constructive.dive.unsupported(blocks))
+    if idle or not attempt.keep_going():
         return low
     measures = Measures(blocks)
     for keys in constructive.dive.ORDERS.values():
         order = np.lexsort(keys(measures)[::-1])
-        found = constructive.dive.place(blocks, order, keep_going=attempt.keep_going)
+        found = constructive.dive.place(
+            blocks, order, keep_going=attempt.keep_going, tuning=attempt.tuning
+        )
         if found is not None and (low is None or (found + size).max() < (low + size).max()):
             low = found
             attempt.offer(found, "dive")
@@ -432,7 +444,11 @@ def repair_windows(
     keep_going : callable
         Whether there is time.
     """
-    if low is None or local_search.repair.unsupported(attempt.blocks):
+    if (
+        low is None
+        or not attempt.tuning.auto.repairing
+        or local_search.repair.unsupported(attempt.blocks)
+    ):
         return
     local_search.repair.improve(
         attempt.blocks,
@@ -441,12 +457,13 @@ def repair_windows(
         seed=seed,
         keep_going=keep_going,
         on_solution=lambda offsets: attempt.offer(offsets, "repair"),
+        tuning=attempt.tuning,
     )
 
 
 def too_crowded(attempt: Attempt, settings: Settings) -> bool:
     """Whether more is alive together than a search can hold; then windows are packed anew."""
-    reason = exact_search.exact.unsupported(attempt.blocks)
+    reason = exact_search.exact.unsupported(attempt.blocks, tuning=attempt.tuning)
     if not reason:
         return False
     repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
@@ -467,11 +484,19 @@ def use_up(attempt: Attempt, seed: int) -> None:
     attempt : Attempt
     seed : int
     """
-    kept, made_rigid = [], exact_search.rigid.made_rigid
+    tuning = attempt.tuning
+    kept = []
     if not attempt.too_dense and attempt.keep_going():
-        for blocks in (attempt.blocks,) if attempt.blocks.rigid else made_rigid(attempt.blocks):
+        for blocks in (
+            (attempt.blocks,)
+            if attempt.blocks.rigid
+            else exact_search.rigid.made_rigid(attempt.blocks)
+        ):
             low = constructive.greedy.portfolio(
-                blocks, keep_going=attempt.keep_going, on_solution=attempt.offer
+                blocks,
+                keep_going=attempt.keep_going,
+                on_solution=attempt.offer,
+                tuning=tuning,
             )
             if low is not None and not local_search.annealing.unsupported(blocks):
                 kept.append((blocks, low))
@@ -481,10 +506,11 @@ def use_up(attempt: Attempt, seed: int) -> None:
                 blocks,
                 low,
                 target=attempt.target,
-                seed=seed + turn * TURNS,
-                legs=round(TURN / local_search.annealing.LEG),
+                seed=seed + turn * tuning.auto.seed_stride,
+                legs=round(tuning.auto.annealing_turn / tuning.annealing.leg),
                 keep_going=attempt.keep_going,
                 on_solution=lambda offsets: attempt.offer(offsets, "anneal"),
+                tuning=tuning,
             )
             kept[at] = blocks, found
         if not attempt.keep_going():
@@ -504,10 +530,11 @@ def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], boo
     keep_going : callable
         Whether there is time.
     """
+    tuning = attempt.tuning
     ceiling, blocks = attempt.instance.ceiling, attempt.blocks
     if passes == 1 and blocks.linear and blocks.rigid:
         bound = heuristics.frontier_bounds.bound(
-            blocks, int(attempt.progress.bound or 0), keep_going
+            blocks, int(attempt.progress.bound or 0), keep_going, tuning=tuning
         )
         attempt.progress.raise_bound(bound, "full sections")
         if ceiling is not None and bound > ceiling:
@@ -518,6 +545,7 @@ def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], boo
         int(attempt.progress.bound or 0),
         keep_going=keep_going,
         passes=passes,
+        tuning=tuning,
     ):
         first, last = attempt.blocks.time[window.first], attempt.blocks.time[window.end - 1]
         source = f"exhausted window [{first:,}, {last:,}]"
@@ -556,7 +584,7 @@ def solve_model(
     upper = progress.objective
     lower = progress.bound
     model = getattr(formulations, formulation)
-    building = model.building(instance)
+    building = model.building(instance, attempt.tuning)
     if building > progress.remaining:
         progress.reason = (
             f"{formulation} would take about {building:,.0f} s to build, more than is left"
@@ -565,7 +593,11 @@ def solve_model(
     try:
         seconds = run_model(
             engine,
-            effort.carried(lambda: model(instance, upper=upper, lower=lower, spend=effort.spend)),
+            effort.carried(
+                lambda: model(
+                    instance, upper=upper, lower=lower, spend=effort.spend, tuning=attempt.tuning
+                )
+            ),
             formulation,
             progress,
             paced(settings, engine, progress.remaining),

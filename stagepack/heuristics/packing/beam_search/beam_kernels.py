@@ -49,12 +49,6 @@ from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import compiled, copied, step
 
-PASSES = 3
-"""How often the effective offsets of excluded blocks are raised."""
-
-MANY = 4
-"""So many states are made for each that is kept."""
-
 WIDE = 4
 """Entries cleared in a step."""
 
@@ -230,7 +224,7 @@ def _raise(slot: int, count: int, capacity: int, beam: Beam) -> bool:
     """Raise what is excluded onto unplaced neighbours; False: for one there is no reason."""
     given, base, effective = beam.given, beam.pool.base, beam.pool.effective
     under = beam.pool.under
-    for _ in range(PASSES):
+    for _ in range(given.passes):
         raised = False
         for e in range(count):
             i = beam.excluded[e]
@@ -444,7 +438,7 @@ def _make(capacity: int, work: int, beam: Beam) -> int:
     """Make states of the best proposals, and keep the best of these."""
     control, pool, given = beam.control, beam.pool, beam.given
     row = control[LEVEL] % beam.proposals.shape[0]
-    count, most = beam.waiting[row], MANY * beam.kept.shape[1]
+    count, most = beam.waiting[row], given.made * beam.kept.shape[1]
     each = STATE + 2 * pool.base.shape[1] + SECTION * pool.left.shape[1]
     while control[AT] < count and control[MADE] < most and control[FREE] > 0:
         if control[SPENT] >= work:

@@ -27,6 +27,7 @@ from stagepack.heuristics.packing.exact_search.canonical import (
     ranks,
 )
 from stagepack.heuristics.packing.exact_search.components import Component
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 
@@ -65,26 +66,6 @@ component falls apart.
 
 LOWEST = sum(focus != state.HARDEST_SECTION for focus, _ in ORDERS)
 """So many of the orders, the first, find packings; the others are for proofs."""
-
-ALWAYS, IN_TURN, QUICK = 2, 4, 3
-"""So many of the orders are tried in every one of so many rounds, and so many others in turn."""
-
-LITTLE = 0.02
-"""Deviation of the logarithm of what their first key is multiplied by in the last of these rounds:
-near ties break in new ways."""
-
-NOISE = (0.02, 0.05, 0.1, 0.2, 0.3)
-"""The same for orders that are drawn."""
-
-DRAWN, LEVELS, SHORTEST = 2, (1, 2, 4), 512
-"""After these rounds so many orders are drawn for searches of all of a round's limit of nodes; as
-much work goes to searches with the limits of each of these rounds, but for those of fewer nodes.
-
-Which order solves an instance is hard to foresee.  A search that finds a packing mostly ends within
-two to four nodes a block, or does not end at all, and near to orders that fail are some that pack.
-Equal work for limits of many lengths is never far from the best, see Luby, Sinclair and Zuckerman,
-"Optimal Speedup of Las Vegas Algorithms", 1993.
-"""
 
 
 class Searchable(Protocol):
@@ -264,14 +245,22 @@ class CanonicalPortfolio(Portfolio):
         As of :class:`Portfolio`.
     merged : bool
         Its blocks were merged, and those they were merged of are searched as well.
+    tuning : PackingTuning
+        The numbers that steer the search.
     """
 
     def __init__(
-        self, component: Component, warm: Array | None = None, *, merged: bool = False
+        self,
+        component: Component,
+        warm: Array | None = None,
+        *,
+        merged: bool = False,
+        tuning: PackingTuning = TUNING,
     ) -> None:
+        self.tuning = tuning
         self._is_merged = merged
         self.component: Component = component
-        self.search: CanonicalSearch = CanonicalSearch(component)
+        self.search: CanonicalSearch = CanonicalSearch(component, tuning=tuning)
         group = component.group
         keys = {
             "T": component.load().astype(float),
@@ -321,7 +310,7 @@ class CanonicalPortfolio(Portfolio):
     @functools.cached_property
     def beams(self) -> beam_search.beam.Beams:
         """Beams of the component."""
-        return beam_search.beam.Beams(self.component)
+        return beam_search.beam.Beams(self.component, tuning=self.tuning)
 
     def round(
         self,
@@ -373,12 +362,14 @@ class CanonicalPortfolio(Portfolio):
         self, capacity: int, pause: Pause
     ) -> tuple[exact_search.zero_slack.Merged, CanonicalPortfolio] | None:
         """Return what is merged where a capacity leaves no room, and its searches."""
-        if not exact_search.zero_slack.applies(self.component, capacity):
+        if not self.tuning.exact.merging or not exact_search.zero_slack.applies(
+            self.component, capacity, tuning=self.tuning
+        ):
             return None
-        merged = exact_search.zero_slack.Merged(self.component, capacity, pause)
+        merged = exact_search.zero_slack.Merged(self.component, capacity, pause, tuning=self.tuning)
         if merged.component is None:
             return None
-        return merged, CanonicalPortfolio(merged.component, merged=True)
+        return merged, CanonicalPortfolio(merged.component, merged=True, tuning=self.tuning)
 
     def next_peak(self, nbytes: int) -> int:
         """Return the least possible peak above a capacity: what its blocks' steps allow."""
@@ -411,14 +402,18 @@ class CanonicalPortfolio(Portfolio):
         self, number: int, random: np.random.Generator
     ) -> Iterator[tuple[int, tuple[int, str], float]]:
         """Yield level, focus with order, and noise of each search of a round."""
-        if number < QUICK:
-            first = ALWAYS + IN_TURN * number
-            for order in (*ORDERS[:ALWAYS], *ORDERS[first : first + IN_TURN]):
-                yield number, order, LITTLE if number == QUICK - 1 else 0.0
+        tuning = self.tuning.exact
+        if number < tuning.first_rounds:
+            first = tuning.steady_orders + tuning.turning_orders * number
+            noise = tuning.first_noise if number == tuning.first_rounds - 1 else 0.0
+            turning = ORDERS[first : first + tuning.turning_orders]
+            for order in (*ORDERS[: tuning.steady_orders], *turning):
+                yield number, order, noise
             return
-        for level in sorted({*LEVELS, number}):
-            if level == number or (level < number and self.component.b << level >= SHORTEST):
-                of = len(ORDERS) if level == number else LOWEST
-                for _ in range(DRAWN << number - level):
-                    at, noise = random.integers(of), random.integers(len(NOISE))
-                    yield level, ORDERS[at], NOISE[noise]
+        for level in sorted({*tuning.short_levels, number}):
+            long_enough = level < number and self.component.b << level >= tuning.shortest
+            if level == number or long_enough:
+                of = len(ORDERS) if level == number and tuning.hardest else LOWEST
+                for _ in range(tuning.drawn << number - level):
+                    at, drawn = random.integers(of), random.integers(len(tuning.noise))
+                    yield level, ORDERS[at], tuning.noise[drawn]
