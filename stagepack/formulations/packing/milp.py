@@ -69,9 +69,9 @@ from stagepack.formulations.packing.model import PackingModel
 from stagepack.formulations.program import Program, Sum, total
 from stagepack.heuristics.packing.tuning import TUNING, ModelTuning, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.problem import Objective
-from stagepack.instances.packing.solution import PackingSolution
 from stagepack.linear import Array
 
 K = TypeVar("K")
