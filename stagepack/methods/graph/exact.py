@@ -27,10 +27,13 @@ from stagepack.heuristics.graph.ways import MOST_STATES, spread, states
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
+from stagepack.methods.graph.evidence import raise_by_rows, row_count
 from stagepack.methods.graph.explain import explain, impossible
 from stagepack.methods.graph.improve import Annealing
+from stagepack.methods.models import load_engine
 from stagepack.methods.starts import LENT, offer_start
 from stagepack.progress import Progress
+from stagepack.solvers import Limits
 from stagepack.verify.graph import OBJECTIVES
 
 GraphProgress = Progress[GraphSolution]
@@ -46,6 +49,8 @@ AGAIN = 3.0
 """Times as much work as was too little to list all ideals, for which it is worth a second try."""
 SWEPT = 1.5e-9
 """Seconds of work about, for each pair of ideals, where stages are added."""
+RELAXED, MOST_STEPS = 2.5e-5, 5
+"""Seconds of work about, for each row of a linear program, and programs at most."""
 PREPARED, CHECKED = 1.5e-7, 5e-8
 """Seconds of work, for each node and reader of a tensor, of the compact form and of a check."""
 
@@ -298,6 +303,22 @@ class CompactSearch:
             return not self.progress.offer_if_valid(solution, "dp")
         self.progress.offer(solution, "dp")
         return True
+
+    def by_rows(self, part: float) -> None:
+        """Raise the bound by a linear program, in a part of what is left, if that will do."""
+        seconds = RELAXED * row_count(self.compact)
+        steps = min(MOST_STEPS, int(part * self.progress.remaining / seconds))
+        if steps < 1 or self.progress.objective is None:
+            return
+        load_engine("highs", self.progress, self.settings)
+
+        def limits() -> Limits:
+            self.progress.require_time()
+            effort.spend(seconds)
+            left = None if self.settings.deterministic else part * self.progress.remaining
+            return Limits(time_limit=left, seed=self.settings.seed)
+
+        raise_by_rows(self.instance, self.progress, steps, limits)
 
     def by_labels(self) -> None:
         """Improve the best partition, by local search, too, and prove bounds, in turns."""

@@ -44,8 +44,10 @@ MODELLED, MODEL = 1_000, 0.5
 """Blocks times devices up to which CP-SAT has its share of what is left: this part."""
 LOOSE, MODELLED_LOOSE = 10, 10_000
 """Blocks for each net of graphs that are hardly connected, and up to which the same holds there."""
+RELAXED = 0.2
+"""The part of what is left for a linear program of which the bound is verified;"""
 ORDERS, ORDERS_ALONE = 0.1, 0.5
-"""The part of what is left for many orders of blocks; the same where labels do not apply;"""
+"""the same for many orders of blocks; the same where labels do not apply;"""
 SHORT = 1.5, 0.9
 """in short runs so many seconds of work, but at most this part."""
 MOST_PINS = 20_000
@@ -206,6 +208,7 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
             _along_many_orders(search, part)
         rounds = ROUNDS if supports["dp"] else ROUNDS_BEFORE
         _improve(search, rounds, PATIENCE if supports["frontier"] else rounds)
+        search.by_rows(RELAXED)
         if most == GLANCE and modelled and supports["dp"]:
             progress.require_time()
             _by_cp_sat(search, MODEL * progress.remaining)
