@@ -15,7 +15,7 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     Record,
     SearchState,
 )
-from stagepack.kernels.compiled import copied, step
+from stagepack.kernels.compiled import inlined, step
 
 
 @step
@@ -132,7 +132,7 @@ def in_hardest_section(frame: Record, otherwise: int, state: SearchState) -> int
     return otherwise
 
 
-@copied
+@inlined
 def _lower(one: Record, other: Record) -> bool:
     """Return whether a block comes before another one: the lower, then the preferred one."""
     if one.effective != other.effective:
