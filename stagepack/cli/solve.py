@@ -30,7 +30,6 @@ from stagepack.cli.options import (
     option,
 )
 from stagepack.cli.output import Rescue, apart, require_writable
-from stagepack.cli.picture import draw, require_drawable
 from stagepack.cli.terminal.live import Solving
 from stagepack.cli.terminal.screen import (
     command_line,
@@ -135,7 +134,6 @@ def solve(
     ] = False,
 ) -> None:
     """Solve one instance; the answer is checked and carries a proved bound."""
-    from stagepack.formats import solutions
     from stagepack.solve import solve as run
 
     require_writable(output, plot, trace, export, proof, source=instance)
@@ -148,9 +146,13 @@ def solve(
     if export is not None:
         require_exportable(problem, export, form)
     if plot is not None:
+        from stagepack.cli.picture import require_drawable
+
         require_drawable(problem.kind, plot, "--plot")
     start: Solution | str = warm_start
     if "/" in warm_start or warm_start.endswith((".json", ".csv", ".gz")):
+        from stagepack.formats import solutions
+
         start = solutions.read_solution(warm_start, problem)
     asked = {"deterministic": deterministic, "proof": proof is not None}
     options = {name: True for name, wanted in asked.items() if wanted}
@@ -179,7 +181,10 @@ def solve(
     proved = proof is None or _prove(result, proof, rescue)
     if result.solution is not None:
         rescue.attempt(lambda path: export_solution(problem, result.solution, path, form), export)
-        rescue.attempt(lambda path: draw(problem, result.solution, path), plot)
+        if plot is not None:
+            from stagepack.cli.picture import draw
+
+            rescue.attempt(lambda path: draw(problem, result.solution, path), plot)
     if as_json or rescue:
         rescue.tell("the whole result")
         print_json(document or {**result.to_dict(), "command": command_line()})

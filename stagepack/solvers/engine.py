@@ -109,6 +109,8 @@ class Outcome:
     bound : float or None
         Raw lower bound on the objective in the model's units, exact up to the engine's
         `tolerance`; None when none was proved.
+    duals : ndarray or None
+        Of a linear program without whole numbers, one value per row, from HiGHS.
     hint_accepted : bool or None
         Whether the engine confirmed the hint as feasible in its own model (a hint for some
         columns only: whether its first solution agrees with it).  False also when the engine
@@ -131,6 +133,7 @@ class Outcome:
     values: Array | None = None
     objective: float | None = None
     bound: float | None = None
+    duals: Array | None = None
     hint_accepted: bool | None = None
     hint_note: str = ""
     nodes: int = 0

@@ -67,6 +67,7 @@ class Placement:
     Parameters
     ----------
     frame : Frame
+        Slots, and figures in steps.
     whole : bool
         Whether engines must see to it that T is whole; it is at some optimum.
 

@@ -36,6 +36,7 @@ def hosts(compact: Compact, light: int = 0) -> Array:
     Parameters
     ----------
     compact : Compact
+        The instance in blocks and ticks.
     light : int
         See :func:`idle`.
     """
@@ -50,6 +51,7 @@ def idle(compact: Compact, light: int = 0) -> Array:
     Parameters
     ----------
     compact : Compact
+        The instance in blocks and ticks.
     light : int
         Blocks of no time with at most so many bytes count as if they had none.
     """

@@ -47,7 +47,9 @@ def partition_charts(
     Parameters
     ----------
     instance : GraphPartition
+        The graph and its devices.
     solutions : sequence of GraphSolution
+        Its partitions, two figures each.
     """
     drawings = [partition_drawing(instance, solution) for solution in solutions]
     page = layered(instance, WIDE, TALL)

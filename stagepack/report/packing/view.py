@@ -12,9 +12,7 @@ from stagepack.errors import shown
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.report import format as as_text
-from stagepack.report.packing.figure import memory_maps
 from stagepack.report.packing.numbers import SCALES, clashes, wasted
-from stagepack.report.packing.picture import memory_map
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import View
 from stagepack.shown import some
@@ -332,7 +330,7 @@ def _sheet(instance: LmemPacking, highest: Sequence[Mapping[str, Any]]) -> Sheet
     )
 
 
-VIEW = PackingView(memory_map, memory_maps)
+VIEW = PackingView("picture.memory_map", "figure.memory_maps")
 
 
 def _room(capacity: int, slack: int) -> str:
