@@ -95,6 +95,7 @@ class CompactSearch:
 
     @functools.cached_property
     def _least(self) -> int:
+        """Ticks that no partition is below, found once."""
         return objective_bound(self.staging)
 
     def least(self) -> int:
@@ -187,6 +188,7 @@ class CompactSearch:
 
     @functools.cached_property
     def _hunt(self) -> Hunt:
+        """The search along orders that all calls share."""
         return Hunt(self.staging, self.progress.require_time, self._better, self.settings.seed)
 
     def _better(self, found: Found) -> None:
@@ -197,6 +199,7 @@ class CompactSearch:
             self._offer_pending()
 
     def _offer_pending(self) -> None:
+        """Offer what was found last and not offered yet."""
         found, self._pending = self._pending, None
         if found is not None:
             self.progress.offer(self.staging.solution(found), self._source)
@@ -349,6 +352,7 @@ class CompactSearch:
         beam.search(sweeps, least, value, take, self.tuning.beam)
 
     def _sweeps(self) -> Sweeps:
+        """Return sweeps over the graph, one model for each order of devices."""
         models = Model.all_of(self.compact, self.progress.require_time)
         self.progress.require_time()
         return Sweeps(models, self.progress.require_time, self.settings.seed, self.tuning.labels)

@@ -101,6 +101,7 @@ class Annealing:
         return search
 
     def _offer(self) -> None:
+        """Offer the best partition of the search."""
         search = self._search
         if search is not None:
             found = self._compact.assignment(search.stages, search.classes)
@@ -108,6 +109,7 @@ class Annealing:
                 self._known = self._progress.objective
 
     def _pause(self) -> None:
+        """End the run where it should end, with what was found."""
         if not self._progress.keep_going():
             self._offer()
             self._progress.require_time()
