@@ -22,10 +22,10 @@ GraphProgress = Progress[GraphSolution]
 
 
 class Annealing:
-    """Local search from the best partition known, which goes on where it was left.
+    """Local search from the best partition known.
 
-    Until somebody else finds a better partition, all calls together do what one call of as many
-    rounds does.
+    A call goes on where the last one ended: several calls find what one call of as many rounds
+    finds, unless another search has found a better partition in between.
 
     Parameters
     ----------
@@ -62,9 +62,9 @@ class Annealing:
         Parameters
         ----------
         rounds : float
-            At most so many,
+            The most.
         seconds : float
-            and none begun after so many of work.
+            Of work, after which no round begins.
         patience : float, optional
             Rounds in a row that may find nothing; left out, as many as usual.
         """
