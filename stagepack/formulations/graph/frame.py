@@ -128,6 +128,7 @@ class Frame:
         return found[::-1] if self.leading else found
 
     def _set_steps(self, largest: int) -> None:
+        """Count times and traffic in steps, as fine as `largest` allows."""
         compact = self.compact
         self.allowed = compact.time[0] < FORBIDDEN
         time = np.where(self.allowed, compact.time, 0)

@@ -158,6 +158,7 @@ class Everything:
         return True
 
     def _spend(self, seconds: float) -> None:
+        """Count work, and pause now and then."""
         self._unpaid += seconds
         if self._unpaid > self.tuning.often * self.tuning.placing_price:
             self._pause(self._unpaid)
@@ -210,6 +211,7 @@ class Everything:
         return held
 
     def _fits(self, chosen: list[int], order: tuple[int, ...]) -> bool:
+        """Whether every stage keeps its memory."""
         held = self._held(chosen, order, self._size)
         return all(
             nbytes <= self._room[d] or self._room[d] >= UNLIMITED

@@ -1,7 +1,7 @@
 """Lower bounds without search.
 
 These are the load of the heaviest moment, the tops of blocks that must be placed high, and, in a
-conflict graph, a heavy clique.  Cost: O(b), and at most `CLIQUE_STEPS` steps for the clique.
+conflict graph, a heavy clique.  Cost: O(b), and at most `clique_steps` steps for the clique.
 Source: the load is the usual bound; cliques by branch and bound over a greedy colouring, as is
 usual.
 """

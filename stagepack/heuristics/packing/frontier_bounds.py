@@ -8,7 +8,7 @@ equal frontiers, and of frontiers that mirror each other, one is kept, since the
 continuations.  When no frontier is left, nothing fits within the capacity.
 
 What happens between full sections is ignored, so the bound may not be tight; if all sections are
-full it is exact.  Cost: O(frontiers * ways to fill gaps), at most `STEPS` in all.  Source: own
+full it is exact.  Cost: O(frontiers * ways to fill gaps), at most `laid_limit` in all.  Source: own
 work.
 """
 

@@ -358,7 +358,7 @@ def looser(
     ----------
     instance : LmemPacking
     buffers : tuple of int
-        Of the fixed ones among them, the first `PROBED` are tried.
+        Of the fixed ones among them, the first `probed` are tried.
     questions : Questions
     tuning : PackingTuning
         The numbers that steer the search.

@@ -64,6 +64,7 @@ def partition_charts(
 
 
 def _graph(drawn: PartitionDrawing, page: Layered) -> Figure:
+    """Return the graph with stages as colours."""
     go = graph_objects()
     cell = min(WIDE / page.columns, TALL / page.height, 1.6 * LARGEST)
     crossing = page.crossing(drawn.stage)
@@ -103,6 +104,7 @@ def _joined(lines: Array | Sequence[Array]) -> tuple[list[float | None], list[fl
 
 
 def _nodes(drawn: PartitionDrawing, page: Layered, largest: float) -> Figure:
+    """Return nodes as dots in the colours of their stages, with numbers where there is room."""
     instance, n = drawn.instance, drawn.instance.n
     colours = drawn.colours
     size = largest * diameters(instance)
@@ -177,6 +179,7 @@ def _stages(drawn: PartitionDrawing, drawings: Sequence[PartitionDrawing]) -> Fi
 
 
 def _flows(drawn: PartitionDrawing) -> list[Figure]:
+    """Return an arc for all that goes from one stage to another, as wide as its traffic."""
     go = graph_objects()
     most = max((flow.traffic for flow in drawn.flows), default=0) or 1
     written = [flow for flow in drawn.flows if flow.traffic]

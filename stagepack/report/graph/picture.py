@@ -116,6 +116,7 @@ def _tall(page: Layered) -> float:
 
 
 def _graph(ax: Axes, drawn: PartitionDrawing, page: Layered) -> None:
+    """Draw the graph: boxes with names where there is room, else dots."""
     ax.set_xlim(-0.6, page.columns - 0.4)
     ax.set_ylim(page.height + 0.2, -0.2)
     ax.axis("off")
@@ -130,6 +131,7 @@ def _graph(ax: Axes, drawn: PartitionDrawing, page: Layered) -> None:
 
 
 def _edges(ax: Axes, drawn: PartitionDrawing, page: Layered) -> None:
+    """Draw what stays on a device below what crosses, as bows unless there are very many."""
     from matplotlib.collections import LineCollection
     from matplotlib.lines import Line2D
 
@@ -284,6 +286,7 @@ def _bars(ax: Axes, drawn: PartitionDrawing) -> None:
 
 
 def _memory(ax: Axes, drawn: PartitionDrawing) -> None:
+    """Draw the bytes of each device, and its limit."""
     factor, unit = byte_unit(drawn.largest / 2)
     count = len(drawn.loads)
     ax.bar(

@@ -45,6 +45,7 @@ def transposed(ptr: Array, column: Array, columns: int) -> tuple[Array, Array]:
     top, row = own[:-1].copy(), np.empty(len(column), dtype=np.int64)
     for r in range(len(ptr) - 1):
         for e in range(ptr[r], ptr[r + 1]):
+            # Rows are gone through in order, so that those of a column ascend.
             row[top[column[e]]] = r
             top[column[e]] += 1
     return own, row
