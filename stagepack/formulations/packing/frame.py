@@ -298,6 +298,7 @@ class Frame:
 
     @cached_property
     def _share_set(self) -> set[tuple[int, int]]:
+        """Pairs that may share, to be looked up."""
         return set(self.shares)
 
     # ------------------------------------------------------------------ who can be exchanged

@@ -186,6 +186,7 @@ class Milp(PackingModel):
     # ------------------------------------------------------------------ the model
 
     def _build_model(self) -> None:
+        """Build columns and rows, in the order of the head of this module."""
         self.program = Program[int]()
         self._offsets()
         self._distances()
@@ -454,6 +455,7 @@ class Milp(PackingModel):
         return values
 
     def _hint_banks(self, values: Array, at: list[int]) -> None:
+        """Enter the values of what speaks of banks."""
         bank = self.frame.bank
         for i, f in self.f.items():
             values[f.index] = at[i] // bank

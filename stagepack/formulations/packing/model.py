@@ -33,8 +33,6 @@ class PackingModel(Formulation[LmemPacking, PackingSolution]):
         A known lower bound on the objective value.
     spend : callable, optional
         Called with the seconds that what is about to be built usually takes.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Attributes
     ----------

@@ -48,8 +48,6 @@ def bound(
         Bytes; a lower bound on the peak.
     keep_going : callable, optional
         Asked now and then; once it says no, what is known by then is returned.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     found, pause = capacity, effort.pausing(keep_going)
     with contextlib.suppress(Stopped):
@@ -85,8 +83,6 @@ class _Sections:
         In units.
     pause : callable
         Called now and then; raises where the search should end.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
 
     def __init__(

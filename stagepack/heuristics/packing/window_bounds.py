@@ -74,8 +74,6 @@ def windows(
         is known to fit.
     step_limit : int, optional
         End after about this many elementary steps of the search.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     bound = max(lower, int(blocks.load.max(initial=0)))
     fitting: list[tuple[int, int]] = []  # windows that fit the bound, so all within them do

@@ -47,26 +47,31 @@ def _refusal(name: str, instance: LmemPacking) -> str:
 
 
 def _one_memory(instance: LmemPacking) -> str:
+    """Return why a method for one memory does not apply, or ""."""
     if instance.objective is Objective.SPILL:
         return "places buffers in one memory; use spill-by-value or cp-sat"
     return ""
 
 
 def _with_banks(instance: LmemPacking) -> str:
+    """Return why a method that looks at banks does not apply, or ""."""
     return _one_memory(instance) if instance.banks is not None else "needs banks"
 
 
 def _replannable(instance: LmemPacking) -> str:
+    """Return why there is nothing to plan anew, or ""."""
     if instance.objective is not Objective.MOVES:
         return "re-plans for the objective moves"
     return ""
 
 
 def _spilling(instance: LmemPacking) -> str:
+    """Return why there is nothing to spill, or ""."""
     return "" if instance.memories else "needs several memories"
 
 
 def _rule(rule: Rule) -> Method[LmemPacking, PackingSolution]:
+    """Return the method that runs one greedy rule."""
     return TABLE.method(
         rule.name,
         exact=False,
@@ -189,7 +194,6 @@ def prove(
 
     Parameters
     ----------
-    instance : LmemPacking
     bound : int or float or None
         None: that nothing fits.
     keep_going : callable

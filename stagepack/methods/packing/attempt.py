@@ -150,12 +150,8 @@ def accepted(
 
     Parameters
     ----------
-    instance : LmemPacking
     bound : int or None
         What it is to show; None: that nothing fits.
-    evidence : Evidence
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     if not instance.colocated:
         return evidence

@@ -43,7 +43,6 @@ def placed_first(
     ----------
     name : str
         Of the method.
-    instance : LmemPacking
     progress : PackingProgress
         Says how much time is left.
     settings : Settings
@@ -76,8 +75,6 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
         Of the method.
     instance : LmemPacking
         One that is :func:`placed_first`.
-    progress : PackingProgress
-    settings : Settings
 
     Returns
     -------
@@ -144,8 +141,6 @@ def place_as_listed(instance: LmemPacking, progress: PackingProgress, settings: 
     ----------
     instance : LmemPacking
         One with so many conflicts that there is no time for more.
-    progress : PackingProgress
-    settings : Settings
     """
     tuning = settings.tuned(TUNING)
     if not isinstance(settings.warm_start, str):
@@ -182,9 +177,6 @@ def offer_first_fit(
     ----------
     instance : LmemPacking
         One for which :func:`first_fit_takes` seconds that are left.
-    progress : PackingProgress
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     graph = constructive.conflicts.rows(instance, progress.keep_going, tuning=tuning)
     offsets = constructive.conflicts.first_fit(

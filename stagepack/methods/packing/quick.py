@@ -88,7 +88,6 @@ def place_more(
 
     Parameters
     ----------
-    attempt : Attempt
     quick : Quick
         The first one.
     enough : float
@@ -136,10 +135,10 @@ def place_anew(attempt: Attempt, quick: Quick, seed: int) -> None:
 
     Parameters
     ----------
-    attempt : Attempt
     quick : Quick
         Whose first placement valleys go on from.
     seed : int
+        Of random numbers.
     """
     tuning = attempt.tuning
     _cool(attempt, seed, patience=tuning.scale.patience)
@@ -180,6 +179,7 @@ def _cool(attempt: Attempt, seed: int, patience: int | None = None) -> None:
 
 
 def _peak(attempt: Attempt, offsets: Array | None) -> float:
+    """Return the peak of a placement of blocks; infinite for none."""
     return math.inf if offsets is None else int((offsets + attempt.blocks.size).max(initial=0))
 
 

@@ -43,8 +43,8 @@ def _annealing_last(attempt: Attempt, seed: int) -> Iterator[None]:
 
     Parameters
     ----------
-    attempt : Attempt
     seed : int
+        Of random numbers.
     """
     tuning = attempt.tuning
     progress = attempt.progress
@@ -212,6 +212,7 @@ def _start(attempt: Attempt, settings: Settings) -> Array | None:
 
 
 def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
+    """Offer what `auto` begins with: quick placements, a short dive, the greedy rules."""
     tuning = attempt.tuning
     instance, progress = attempt.instance, attempt.progress
     _offer_hint(attempt)
@@ -256,6 +257,7 @@ def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
 
 
 def _offer_hint(attempt: Attempt) -> None:
+    """Offer the placement that the instance comes with, if it is valid."""
     instance = attempt.instance
     if (instance.hint >= 0).all() and not instance.memories:
         hinted = PackingSolution.of(instance, instance.hint)

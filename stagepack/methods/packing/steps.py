@@ -64,7 +64,6 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), or None
         The lowest placement known.
     seconds : float
@@ -168,7 +167,6 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), optional
         The lowest placement known.
     seconds : float, optional
@@ -244,10 +242,10 @@ def improve(
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), or None
         A placement; without one there is nothing to do.
     seed : int
+        Of random numbers.
     seconds : float
         Of work.
     near : bool
@@ -302,8 +300,8 @@ def minimise_overlaps(attempt: Attempt, seed: int, seconds: float) -> None:
 
     Parameters
     ----------
-    attempt : Attempt
     seed : int
+        Of random numbers.
     seconds : float
         Of work.
     """
@@ -334,10 +332,10 @@ def search_beams(attempt: Attempt, low: Array | None, seed: int) -> None:
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), or None
         A placement; without one there is nothing to do.
     seed : int
+        Of random numbers.
     """
     if low is None or not attempt.keep_going():
         return
@@ -353,6 +351,7 @@ def search_beams(attempt: Attempt, low: Array | None, seed: int) -> None:
 
 
 def _both(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bool]:
+    """Return a `keep_going` that ends as soon as one of two does."""
     return lambda: one() and other()
 
 
@@ -393,7 +392,6 @@ def dive_with_cores(
 
     Parameters
     ----------
-    attempt : Attempt
     settings : Settings
         Of which the seed counts.
     keep_going : callable, optional
@@ -437,10 +435,10 @@ def repair_windows(
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), or None
         The placement; without one there is nothing to do.
     seed : int
+        Of random numbers.
     keep_going : callable
         Whether there is time.
     """
@@ -481,8 +479,8 @@ def use_up(attempt: Attempt, seed: int) -> None:
 
     Parameters
     ----------
-    attempt : Attempt
     seed : int
+        Of random numbers.
     """
     tuning = attempt.tuning
     kept = []
@@ -524,7 +522,6 @@ def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], boo
 
     Parameters
     ----------
-    attempt : Attempt
     passes : int
         How often windows of all widths are tried, each time with more nodes.
     keep_going : callable
@@ -568,13 +565,10 @@ def solve_model(
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), optional
         The lowest placement known.
-    engine : Engine
     formulation : str
         Name of the model.
-    settings : Settings
     work : float, optional
         Limit on the engine's work, besides those of the settings.
     """

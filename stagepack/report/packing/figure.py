@@ -41,7 +41,6 @@ def memory_maps(
 
     Parameters
     ----------
-    instance : LmemPacking
     solutions : sequence of PackingSolution
     scale : {"auto", "time", "sections"}
         The axis of time, as for :func:`stagepack.plots.memory_map`.
@@ -59,6 +58,7 @@ def memory_maps(
 
 
 def _figure(instance: LmemPacking, drawn: MemoryMap, top: int, factor: int, unit: str) -> Figure:
+    """Return the map with its load, of one solution."""
     go = graph_objects()
     places, in_use = thinned(drawn.places, drawn.load, STEPS)
     within = "%{x:,}" if drawn.scale == "time" else "section %{x:,}"
@@ -114,6 +114,7 @@ def _figure(instance: LmemPacking, drawn: MemoryMap, top: int, factor: int, unit
 
 
 def _ticks(drawn: MemoryMap, top: int, factor: int) -> JsonObject:
+    """Return the ticks of addresses: those of each memory from its base on."""
     if len(drawn.bases) == 1:
         return {"dtick": byte_step(top) / factor, "tick0": 0}
     ticks = drawn.ticks()
@@ -144,6 +145,7 @@ def _rectangles(
     maps: Sequence[MemoryMap],
     factor: int,
 ) -> JsonObject:
+    """Return what the page draws as rectangles, of all solutions."""
     first = maps[0]
     buffers, place = np.unique(first.shown.buffer, return_inverse=True)
     whole = (first.shown.low == 0) & (first.shown.high == instance.size[first.shown.buffer])

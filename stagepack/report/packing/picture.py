@@ -89,6 +89,7 @@ def memory_map(
 
 
 def _rectangles(ax: Axes, instance: LmemPacking, drawn: MemoryMap, factor: int) -> None:
+    """Draw the buffers."""
     from matplotlib.collections import PolyCollection
 
     low, high = drawn.low / factor, drawn.high / factor
@@ -140,6 +141,7 @@ def _names(ax: Axes, instance: LmemPacking, drawn: MemoryMap, low: Any, high: An
 
 
 def _banks(ax: Axes, instance: LmemPacking, drawn: MemoryMap, factor: int) -> None:
+    """Shade every other bank, and number them."""
     if instance.banks is None:
         return
     nbytes, count = instance.banks.nbytes, instance.banks.count
@@ -181,6 +183,7 @@ def _lines(ax: Axes, drawn: MemoryMap, factor: int) -> list[tuple[Line, Any]]:
 
 
 def _finish(ax: Axes, drawn: MemoryMap, factor: int, unit: str) -> None:
+    """Set the limits, ticks and names of the axes."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
     ax.set_xlim(*drawn.span)

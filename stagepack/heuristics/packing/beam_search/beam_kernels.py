@@ -62,6 +62,7 @@ of time that it takes, and of four neighbours that are read one after the other:
 @step
 def _swap(heaps: Array, row: int, i: int, j: int) -> None:
     # Field by field: a record is a view, so that assigning one would lose the other.
+    """Exchange two proposals of a heap."""
     one, other = heaps[row, i], heaps[row, j]
     guide, state, block = one.guide, one.state, one.block
     one.guide, one.state, one.block = other.guide, other.state, other.block

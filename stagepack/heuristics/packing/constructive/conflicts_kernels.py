@@ -101,7 +101,6 @@ def weigh(graph: Graph, begin: int, around: Array, most: int) -> int:
 
     Parameters
     ----------
-    graph : Graph
     begin : int64
     around : ndarray of int64, shape (n + 3,)
         Written; the last entries become the size of the heaviest pair, and its members.
@@ -131,7 +130,6 @@ def part_sides(graph: Graph, side: Array, queue: Array, state: Array, most: int)
 
     Parameters
     ----------
-    graph : Graph
     side : ndarray of int8, shape (n,)
         0 or 1; -1 where not known.
     queue : ndarray of int32, shape (n,)
@@ -179,7 +177,6 @@ def fill(
     ----------
     order : ndarray of int64, shape (n,)
     begin : int64
-    graph : Graph
     offsets : ndarray of int64, shape (n,)
         -1 for those not placed; written.
     heap : tuple of two ndarrays of int64, shape (most neighbours + 1,)
@@ -307,7 +304,6 @@ def grow_cliques(
     ----------
     order : ndarray of int64
     begin : int64
-    graph : Graph
     around : ndarray of int64, shape (n + 1,)
         Of :func:`weigh`: who with all neighbours is no heavier than the best clique is left out.
     key : ndarray of int64, shape (n,) or longer

@@ -77,7 +77,6 @@ def make_slabs(placed: Array, todo: Array, blocks: Whole, offsets: Array, shift:
     placed : ndarray of int64
         Blocks that have offsets, ascending in offset.
     todo : ndarray of int64
-    blocks : Whole
     offsets : ndarray of int64, shape (b,)
     shift : int
     """
@@ -198,7 +197,6 @@ def fill_slabs(
         FIRST, BEST or TOP.
     ceiling : int
         Address that no block may exceed.
-    blocks : Whole
     slabs : Slabs
         What is placed, by slab; with room for `todo`, see :func:`make_slabs`.
     offsets : ndarray of int64, shape (b,)
@@ -221,7 +219,7 @@ def fill_slabs(
             return at
         i = todo[at]
         left, right = blocks.first[i] >> slabs.shift, (blocks.end[i] - 1) >> slabs.shift
-        # Finding the gap and keeping the order go through the list once each; 8 for a block itself.
+        # The list is gone through to find a gap; 8 for the block itself.
         work += slabs.length[left] + 8
         if right > left:
             work += slabs.length[right]

@@ -253,8 +253,6 @@ def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> int:
 
     Parameters
     ----------
-    classes : Classes
-    skyline : Skyline
     offsets : ndarray of int64, shape (entries,)
         Receives the offset of every entry that is placed.
     steps : int

@@ -52,7 +52,6 @@ def permitted(begin: int, end: int, rules: Rules, ptr: Array, low: Array, high: 
     Parameters
     ----------
     begin, end : int
-    rules : Rules
     ptr : ndarray of int64, shape (b + 1,)
         Where rows begin; those of blocks of which nothing is said stay empty.
     low, high : ndarray of int64
@@ -158,7 +157,6 @@ def common_holes(
     ----------
     work : int
         Return to the caller after about this many spans and holes.
-    given : Spans
     control : ndarray of int64, shape (3,)
         Where the last call ended, between two members; zero at first.
     hole_ptr : ndarray of int64, shape (groups + 1,)

@@ -106,8 +106,6 @@ def prepared(
         Only these sections [first, end); -1: to the last.
     keep_going : callable, optional
         Asked now and then.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Raises
     ------
@@ -139,8 +137,6 @@ class Searches:
     ----------
     packing : Packing or ShapedPacking
         Components, of :func:`prepared`.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
 
     def __init__(self, packing: Packing | ShapedPacking, *, tuning: PackingTuning = TUNING) -> None:
@@ -216,8 +212,6 @@ def decide(
         order is tried.
     searches : Searches, optional
         Of these blocks, to go on with.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     if searches is None:
         try:
@@ -257,8 +251,6 @@ def decide_packing(
         Bytes.
     keep_going, node_limit, step_limit, warm
         As for :func:`decide`.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     searches = packing if isinstance(packing, Searches) else Searches(packing, tuning=tuning)
     packing = searches.packing
@@ -414,8 +406,6 @@ def minimise(
         Called with every lower bound that is better than all before, the first one included.
     keep_going, node_limit, step_limit, searches
         As in :func:`decide`.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------

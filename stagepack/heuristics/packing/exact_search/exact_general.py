@@ -60,8 +60,6 @@ class Component:
         The fixed blocks that share a section with them.
     pause : callable, optional
         Called now and then; may raise.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Attributes
     ----------
@@ -265,6 +263,7 @@ def forbidden(
 
 
 def _spans(low: Array, high: Array) -> Array:
+    """Return spans from where each begins and ends."""
     spans = np.zeros(len(low), dtype=general.SPAN)
     spans["low"], spans["high"] = low, high
     return spans
@@ -290,14 +289,7 @@ def _incidences(first: Array, end: Array) -> tuple[int, Array, Array]:
 
 
 class GeneralSearch(PausedSearch):
-    """A search of one component for packings within a capacity, which can be paused.
-
-    Parameters
-    ----------
-    component : Component
-    tuning : PackingTuning
-        The numbers that steer the search.
-    """
+    """A search of one component for packings within a capacity, which can be paused."""
 
     def __init__(self, component: Component, *, tuning: PackingTuning = TUNING) -> None:
         super().__init__(tuning=tuning)
@@ -377,6 +369,7 @@ class GeneralSearch(PausedSearch):
         self._capacity = capacity
 
     def _proceed(self, node_limit: int) -> tuple[int, int]:
+        """Call the kernel."""
         arrays = self._frames, self._trail, self._lists, self._parts, self._control
         outcome = kernels.search(
             self._capacity, node_limit, self.tuning.general.budget, self._shapes, *arrays
@@ -384,6 +377,7 @@ class GeneralSearch(PausedSearch):
         return outcome, int(self._control[general.WORK])
 
     def _lengthen(self) -> None:
+        """Double the arrays that were too short."""
         self._trail, self._lists = (
             longer(self._trail, tuning=self.tuning),
             longer(self._lists, tuning=self.tuning),
@@ -396,11 +390,8 @@ class GeneralPortfolio(Portfolio):
 
     Parameters
     ----------
-    component : Component
     warm : ndarray of int64, shape (b,), optional
         As of :class:`.portfolio.Portfolio`.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
 
     def __init__(
@@ -423,6 +414,7 @@ class GeneralPortfolio(Portfolio):
         return min(NOWHERE, unit * max(self.search.least, next_top(movable, nbytes // unit)))
 
     def _starts(self, capacity: int, number: int) -> Iterator[int]:
+        """Start the searches of a round, one order after the other."""
         for focus, rank in self._orders(number):
             self.search.start(capacity, rank, focus)
             yield (self.tuning.general.first_limit * self.component.b) << number
@@ -445,15 +437,12 @@ class ShapedPacking:
 
     Parameters
     ----------
-    blocks : Blocks
     which : ndarray of int64, optional
         Only these blocks (default: all).
     first, end : int
         Only these sections [first, end); -1: to the last.
     keep_going : callable, optional
         Asked now and then; :class:`~stagepack.progress.Stopped` is raised once it says no.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Attributes
     ----------

@@ -178,6 +178,7 @@ def _resting(block: Record, at: int, shapes: Shapes, control: Array) -> int:
 
 @step
 def _remember(what: int, index: int, old: int, trail: Array, control: Array) -> None:
+    """Note a value that is about to change."""
     top = control[TRAIL]
     trail[top, 0] = what
     trail[top, 1] = index
@@ -187,6 +188,7 @@ def _remember(what: int, index: int, old: int, trail: Array, control: Array) -> 
 
 @step
 def _undo(mark: int, blocks: Array, trail: Array, control: Array) -> None:
+    """Take back all changes since the trail had `mark` rows."""
     for top in range(control[TRAIL] - 1, mark - 1, -1):
         block, old = blocks[trail[top, 1]], trail[top, 2]
         if trail[top, 0] == LOWEST:
@@ -206,6 +208,7 @@ def _cut(height: int, control: Array) -> None:
 
 @step
 def _await(i: int, blocks: Array, queue: Array, control: Array) -> None:
+    """Have an unplaced block looked at again, once."""
     block = blocks[i]
     if block.offset < 0 and not block.waiting:
         block.waiting = 1
@@ -381,7 +384,6 @@ def least_peak(shapes: Shapes, control: Array) -> int:
 
     Parameters
     ----------
-    shapes : Shapes
     control : ndarray of int64
         WORK is raised by the steps that this takes.
 

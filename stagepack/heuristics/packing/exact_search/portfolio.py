@@ -240,13 +240,10 @@ class CanonicalPortfolio(Portfolio):
 
     Parameters
     ----------
-    component : Component
     warm : ndarray of int64, shape (b,), optional
         As of :class:`Portfolio`.
     merged : bool
         Its blocks were merged, and those they were merged of are searched as well.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
 
     def __init__(
@@ -376,10 +373,12 @@ class CanonicalPortfolio(Portfolio):
         return self.component.next_peak(nbytes)
 
     def _limit(self, level: int) -> int:
+        """Return the node limit of a level."""
         b = self.component.b
         return b << level if level else b + b // 16  # first those that need hardly any search
 
     def _starts(self, capacity: int, number: int) -> Iterator[int]:
+        """Start the searches of a round; without room every other one is left to merged blocks."""
         component, random = self.component, self._noise(number)
         plan: Iterator[tuple[int, tuple[int, str], float]] = self._plan(number, random)
         if self._is_merged or self._merged.get(capacity) is not None:

@@ -85,12 +85,14 @@ class Tree(NamedTuple):
 
 @step
 def _write(rule: int, which: int, tree: Tree) -> None:
+    """Write a step of the proof."""
     tree.steps[tree.control[STEPS]] = 6 * which + rule
     tree.control[STEPS] += 1
 
 
 @step
 def _change(i: int, low: int, base: int, tree: Tree) -> None:
+    """Change what is known of a block, and note what it was."""
     row = tree.control[PAST]
     tree.past[row, 0], tree.past[row, 1], tree.past[row, 2] = i, tree.low[i], tree.base[i]
     tree.control[PAST] = row + 1
@@ -99,6 +101,7 @@ def _change(i: int, low: int, base: int, tree: Tree) -> None:
 
 @step
 def _undo(rows: int, tree: Tree) -> None:
+    """Take back all changes since the past had `rows` rows."""
     for row in range(tree.control[PAST] - 1, rows - 1, -1):
         i = tree.past[row, 0]
         tree.low[i], tree.base[i] = tree.past[row, 1], tree.past[row, 2]
