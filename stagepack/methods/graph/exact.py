@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -49,7 +50,7 @@ AGAIN = 3.0
 """Times as much work as was too little to list all ideals, for which it is worth a second try."""
 SWEPT = 1.5e-9
 """Seconds of work about, for each pair of ideals, where stages are added."""
-RELAXED, MOST_STEPS = 2.5e-5, 5
+RELAXED, MOST_STEPS = 2.5e-5, 2
 """Seconds of work about, for each row of a linear program, and programs at most."""
 PREPARED, CHECKED = 1.5e-7, 5e-8
 """Seconds of work, for each node and reader of a tensor, of the compact form and of a check."""
@@ -319,6 +320,9 @@ class CompactSearch:
             return Limits(time_limit=left, seed=self.settings.seed)
 
         raise_by_rows(self.instance, self.progress, steps, limits)
+        if not self.compact.rounding and self.progress.bound is not None:
+            least = Fraction(self.progress.bound) * (1 - Fraction(self.instance.tolerance))
+            self._least = max(self.least(), math.floor(least * self.compact.scale))
 
     def by_labels(self) -> None:
         """Improve the best partition, by local search, too, and prove bounds, in turns."""

@@ -201,6 +201,8 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
                 return
         if most > GLANCE and (supports["frontier"] or not supports["dp"]):
             break  # labels, or models, need what is left
+        if most == GLANCE:
+            search.by_rows(RELAXED)
         if most == GLANCE and supports["dp"]:
             if supports["metis"] and _few_pins(search.compact):
                 _by_metis(search)
@@ -208,7 +210,6 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
             _along_many_orders(search, part)
         rounds = ROUNDS if supports["dp"] else ROUNDS_BEFORE
         _improve(search, rounds, PATIENCE if supports["frontier"] else rounds)
-        search.by_rows(RELAXED)
         if most == GLANCE and modelled and supports["dp"]:
             progress.require_time()
             _by_cp_sat(search, MODEL * progress.remaining)
