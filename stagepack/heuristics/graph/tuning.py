@@ -306,7 +306,7 @@ class ModelsTuning(Tuning):
     row_seconds: float = 2.5e-5
     """Seconds of work, for each row of a linear program whose bound is verified."""
 
-    row_programs: int = 5
+    row_programs: int = 2
     """Such programs, each with more rows, at most."""
 
     pace: float = 0.6

@@ -245,7 +245,7 @@ class Relaxed:
     @property
     def value(self) -> float:
         """What all partitions reach that are better than claimed, if there are any."""
-        return float(self.bound) * (1 + self.excess)
+        return float(self.bound) * (1 - 1 / self.form.limit + self.excess)
 
     def evidence(self) -> Evidence | None:
         """Return multipliers that show the claim: numbers of rows, and how often to add these."""
