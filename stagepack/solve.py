@@ -42,6 +42,8 @@ REGISTRY: kinds.ByKind[tuple[AnyMethod, ...]] = kinds.ByKind(
     lambda kind: kinds.part(kind, "methods").METHODS
 )
 LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
+SHORTEST = 1e-9
+"""Seconds of a time limit."""
 OPTIONS = {"deterministic": False, "proof": False}
 NOTHING = {
     Termination.TIME_LIMIT: "time was over before anything that fits was found",
@@ -544,7 +546,8 @@ def _require_fitting(engine: str, method: AnyMethod) -> None:
 
 def require_time(limit: float | None) -> float | None:
     """Refuse, by name, a time limit that is no positive number of seconds nor None; return it."""
-    return require_number(limit, "time_limit", "a positive number of seconds, or None", least=1e-9)
+    wanted = "a positive number of seconds, or None"
+    return require_number(limit, "time_limit", wanted, least=SHORTEST)
 
 
 def plain(value: T) -> T:
