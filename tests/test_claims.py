@@ -446,7 +446,9 @@ def test_what_is_given_in_the_place_of_another_is_told(tmp_path: Path) -> None:
     with pytest.raises(sp.InputError, match="holds no proof; write one"):
         sp.check_proof(peak, {"layers": []})
     old = {**json.loads(proof.read_text()), "version": 1}
-    with pytest.raises(sp.InputError, match=r"version: is 1, not 2, .*; write one: stagepack solve"):
+    with pytest.raises(
+        sp.InputError, match=r"version: is 1, not 2, .*; write one: stagepack solve"
+    ):
         sp.check_proof(peak, old)
     with pytest.raises(sp.InputError, match=r"digest: .*: size differs; give a proof of this"):
         sp.check_proof(peak.replace(size=[4, 4, 5]), proof)
