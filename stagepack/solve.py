@@ -44,6 +44,8 @@ REGISTRY: kinds.ByKind[tuple[AnyMethod, ...]] = kinds.ByKind(
 )
 LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
 OPTIONS = {"deterministic": False, "proof": False, "tuning": None}
+SHORTEST = 1e-9
+"""Seconds of a time limit."""
 NOTHING = {
     Termination.TIME_LIMIT: "time was over before anything that fits was found",
     Termination.INTERRUPTED: "it was interrupted before anything that fits was found",
@@ -552,7 +554,8 @@ def _require_fitting(engine: str, method: AnyMethod) -> None:
 
 def require_time(limit: float | None) -> float | None:
     """Refuse, by name, a time limit that is no positive number of seconds nor None; return it."""
-    return require_number(limit, "time_limit", "a positive number of seconds, or None", least=1e-9)
+    wanted = "a positive number of seconds, or None"
+    return require_number(limit, "time_limit", wanted, least=SHORTEST)
 
 
 def plain(value: T) -> T:

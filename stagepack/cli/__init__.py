@@ -215,6 +215,7 @@ def _is_word(name: str) -> bool:
 
 def _leave(code: int) -> NoReturn:
     """End with `code`, at once even when a cancelled solver still winds down in its thread."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said
     code = _flushed(code)
     engine = sys.modules.get("stagepack.solvers.engine")
     if engine is not None and engine.left_behind():

@@ -47,6 +47,7 @@ from stagepack.cli.terminal.screen import (
 )
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError
+from stagepack.interrupts import Interrupts
 from stagepack.result import Result, Status
 
 
@@ -162,7 +163,7 @@ def solve(
         start = solutions.read_solution(warm_start, problem)
     asked = {"deterministic": deterministic, "proof": proof is not None}
     options = {name: True for name, wanted in asked.items() if wanted}
-    with engines_silenced(), Solving(problem.name, method) as search:
+    with engines_silenced(), Interrupts(last=True), Solving(problem.name, method) as search:
         result = run(
             problem,
             method,
