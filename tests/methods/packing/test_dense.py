@@ -33,7 +33,7 @@ def test_dense_instances_need_no_lists_of_pairs(
         raise AssertionError("pairs are listed")
 
     monkeypatch.setattr(Blocks, "neighbours", refused)
-    monkeypatch.setattr(steps, "solve_model", refused)
+    monkeypatch.setattr(modelled, "solve", refused)
     monkeypatch.setattr(steps, "search_exactly", refused)
     for method in ("auto", "anneal", "repair"):
         result = solve(
