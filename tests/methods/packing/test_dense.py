@@ -13,7 +13,7 @@ from stagepack.heuristics.packing.local_search import annealing, repair
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.methods.packing import searches, steps
+from stagepack.methods.packing import modelled, searches, steps
 from stagepack.result import Status, Termination
 from stagepack.solve import solve
 from tests.packing_cases import dense
