@@ -55,7 +55,7 @@ def test_every_step_is_a_switch() -> None:
     [
         ("auto", ["ideals", "labels", "cp_sat"], "dp"),
         ("auto", ["local_search"], "local-search"),
-        ("auto", ["many_orders", "metis"], "metis"),
+        ("auto", ["cp_sat"], "cp-sat"),
     ],
 )
 def test_what_is_off_finds_nothing(part: str, names: list[str], source: str) -> None:
