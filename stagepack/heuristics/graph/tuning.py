@@ -23,6 +23,9 @@ class AutoTuning(Tuning):
     ideals: bool = True
     """Switch: the dynamic program over ideals."""
 
+    metis: bool = True
+    """Switch: the parts of METIS are cut again."""
+
     many_orders: bool = True
     """Switch: many topological orders are cut; a few are in any case."""
 
@@ -93,6 +96,9 @@ class AutoTuning(Tuning):
 
     loose: int = 10
     """Blocks for each net from which a graph is hardly connected; by trial."""
+
+    metis_pins: int = 20_000
+    """Blocks and members of nets up to which METIS is asked: hundredths of a second."""
 
 
 @dataclass(frozen=True, kw_only=True)

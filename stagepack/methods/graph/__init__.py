@@ -73,7 +73,7 @@ METHODS: tuple[GraphMethod, ...] = (
     TABLE.method(
         "auto",
         exact=True,
-        description="linear-dp and dp; then local-search and frontier for large graphs, "
+        description="linear-dp and dp; then metis, local-search and frontier for large graphs, "
         "cp-sat for small ones and where dp does not apply; of a few blocks, every partition",
         limited_by_work=True,
         default=False,

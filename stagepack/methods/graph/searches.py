@@ -103,7 +103,14 @@ def _metis(instance: GraphPartition, progress: GraphProgress, settings: Settings
     search = CompactSearch(instance, progress, settings)
     if search.impossible:
         return
-    compact = search.compact
+    _by_metis(search)
+    if progress.solution is None:
+        progress.reason = "the parts of METIS give no stages that fit"
+
+
+def _by_metis(search: CompactSearch) -> None:
+    """Offer METIS's parts, sorted into stages and cut again."""
+    compact, progress = search.compact, search.progress
     part = metis.parts(
         compact,
         compact.devices,
@@ -111,11 +118,9 @@ def _metis(instance: GraphPartition, progress: GraphProgress, settings: Settings
         progress.require_time,
         search.tuning.peers,
     )
-    if not instance.contiguous:
+    if not search.instance.contiguous:
         progress.offer_if_valid(compact.assignment(part, compact.device_class), "metis")
     search.hunt(lambda hunt: hunt.along(metis.ranked(compact, part)), "metis")
-    if progress.solution is None:
-        progress.reason = "the parts of METIS give no stages that fit"
 
 
 def _pipedream(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
@@ -159,7 +164,8 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     if search.impossible:
         return
     steps = search.tuning.auto
-    dp, labels = _supported("dp", instance), steps.labels and _supported("frontier", instance)
+    dp, labels, peer = (_supported(name, instance) for name in ("dp", "frontier", "metis"))
+    labels &= steps.labels
     modelled = steps.cp_sat and _is_modelled(search)
     search.start()
     progress.require_time()
@@ -169,8 +175,11 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     given_up = _by_ideals(search, steps.first_try) if dp else ""
     if given_up is None:
         return
-    if dp and steps.many_orders:
-        _along_many_orders(search, steps.orders_share if labels else steps.orders_share_alone)
+    if dp:
+        if steps.metis and peer and _few_pins(search):
+            _by_metis(search)
+        if steps.many_orders:
+            _along_many_orders(search, steps.orders_share if labels else steps.orders_share_alone)
     rounds = steps.rounds if dp else steps.rounds_before_models
     _improve(search, rounds, steps.patience if labels else rounds)
     if modelled and dp:
@@ -228,6 +237,12 @@ def _is_modelled(search: CompactSearch) -> bool:
     loose = steps.loose * compact.nets <= compact.blocks
     most = steps.cp_sat_places_loose if loose else steps.cp_sat_places
     return compact.blocks * compact.devices <= most
+
+
+def _few_pins(search: CompactSearch) -> bool:
+    """Whether METIS takes next to no time."""
+    compact = search.compact
+    return compact.blocks + len(compact.net) <= search.tuning.auto.metis_pins
 
 
 def _along_many_orders(search: CompactSearch, part: float) -> None:

@@ -55,7 +55,7 @@ def test_every_step_is_a_switch() -> None:
     [
         ("auto", ["ideals", "labels", "cp_sat"], "dp"),
         ("auto", ["local_search"], "local-search"),
-        ("auto", ["cp_sat"], "cp-sat"),
+        ("auto", ["many_orders", "metis"], "metis"),
     ],
 )
 def test_what_is_off_finds_nothing(part: str, names: list[str], source: str) -> None:
