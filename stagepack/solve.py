@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stagepack import kinds, solvers
+from stagepack import kinds
 from stagepack.contracts import Instance, InstanceOf, JsonObject, Number, Solution, SolutionT
 from stagepack.errors import InputError, carrying, suggest
 from stagepack.evidence import VERIFIABLE
@@ -497,6 +497,8 @@ def _settings(
             )
     by_work = deterministic(options)
     if engine is not None:
+        from stagepack import solvers
+
         solvers.engine(str(engine))  # unknown names are refused here
         _require_fitting(engine, method)
     if isinstance(warm_start, str) and warm_start == "none":

@@ -24,7 +24,6 @@ from typer.core import TyperGroup
 from stagepack import memory
 from stagepack.cli.context import takes_context
 from stagepack.cli.examples import epilog
-from stagepack.cli.guard import guarded, load_frugally
 from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, Command, bare
 from stagepack.cli.terminal.screen import Stderr, complain, legible_width, plain_letters, say
 from stagepack.errors import InputError, shown
@@ -153,8 +152,11 @@ def main() -> NoReturn:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         plain_letters()
         legible_width()
-        left = guarded(_ended)
-        load_frugally()
+        if memory.is_scarce():
+            from stagepack.cli.guard import guarded, load_frugally
+
+            left = guarded(_ended)
+            load_frugally()
         # -q and -v may stand anywhere, before or after the command.
         arguments = sys.argv[1:]
         loudness = [word for word in arguments if word in ("-q", "--quiet", "-v", "--verbose")]

@@ -11,7 +11,6 @@ import typer
 from stagepack import files
 from stagepack.cli import completion
 from stagepack.cli.context import instance_of
-from stagepack.cli.export import Form, export_solution, require_exportable
 from stagepack.cli.options import (
     EXIT_INPUT,
     EXIT_UNVERIFIED,
@@ -29,7 +28,14 @@ from stagepack.cli.options import (
     method_option,
     option,
 )
-from stagepack.cli.output import Rescue, apart, require_writable
+from stagepack.cli.output import (
+    Form,
+    Rescue,
+    apart,
+    export_solution,
+    require_exportable,
+    require_writable,
+)
 from stagepack.cli.terminal.live import Solving
 from stagepack.cli.terminal.screen import (
     command_line,

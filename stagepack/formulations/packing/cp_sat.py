@@ -64,9 +64,9 @@ from stagepack.formulations.packing.frame import Frame, Interval, Item, smaller_
 from stagepack.formulations.packing.model import PackingModel
 from stagepack.heuristics.packing.tuning import TUNING, ModelTuning, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.problem import Objective
-from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ class CpSat(PackingModel):
         self._build_model()
 
     def _require_exact(self) -> None:
+        """Refuse figures beyond what CP-SAT computes exactly."""
         frame, instance = self.frame, self.instance
         largest, chosen = frame.height, frame.several or bool(frame.sharing)
         match instance.objective:
@@ -132,6 +133,7 @@ class CpSat(PackingModel):
     # ------------------------------------------------------------------ the model
 
     def _build_model(self) -> None:
+        """Build variables and constraints, in the order of the head of this module."""
         from ortools.sat.python import cp_model
 
         self._cp = cp_model
@@ -165,6 +167,7 @@ class CpSat(PackingModel):
             self.parameters["cp_model_presolve"] = False
 
     def _domain(self, runs: list[Interval]) -> Domain:
+        """Return intervals as a domain."""
         return self._cp.Domain.from_intervals([list(run) for run in runs])
 
     def _offsets(self) -> None:
@@ -210,6 +213,7 @@ class CpSat(PackingModel):
                 self._apart_in(k, part)
 
     def _apart_in(self, k: int, part: list[tuple[int, int, int, int, int]]) -> None:
+        """No two rectangles of a memory overlap, of these (block, first, end, low, high)."""
         model = self.model
         sides = []
         for i, first, end, low, high in part:
@@ -415,6 +419,7 @@ class CpSat(PackingModel):
         return values
 
     def _hint_banks(self, values: Array, offsets: Array) -> None:
+        """Enter the values of what speaks of banks."""
         bank = self.frame.bank
         for i, f in self.f.items():
             values[f.index], values[self.r[i].index] = divmod(int(offsets[i]), bank)

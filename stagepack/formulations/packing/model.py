@@ -15,9 +15,9 @@ from stagepack.formulations.base import Formulation
 from stagepack.formulations.packing.frame import Frame, too_dense
 from stagepack.heuristics.packing.tuning import TUNING, ModelTuning, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.problem import Objective
-from stagepack.instances.packing.solution import PackingSolution
 
 
 class PackingModel(Formulation[LmemPacking, PackingSolution]):
@@ -33,8 +33,6 @@ class PackingModel(Formulation[LmemPacking, PackingSolution]):
         A known lower bound on the objective value.
     spend : callable, optional
         Called with the seconds that what is about to be built usually takes.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Attributes
     ----------

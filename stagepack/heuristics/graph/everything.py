@@ -21,8 +21,8 @@ import numpy as np
 
 from stagepack.heuristics.graph.tuning import TUNING, EverythingTuning
 from stagepack.instances.graph.compact import EXCHANGES, FORBIDDEN, UNLIMITED, Compact
+from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.graph.problem import Objective
-from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.profile import Array
 
 

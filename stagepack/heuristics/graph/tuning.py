@@ -42,6 +42,9 @@ class AutoTuning(Tuning):
     labels: bool = True
     """Switch: the frontier method."""
 
+    rows: bool = True
+    """Switch: a linear program of which the bound is verified."""
+
     first_try: float = 1.5
     """Seconds of work of the first try to list and sweep all ideals at most; by trial."""
 
@@ -90,6 +93,9 @@ class AutoTuning(Tuning):
 
     cp_sat_share: float = 0.5
     """Part of what is left for CP-SAT on small graphs; by trial."""
+
+    rows_share: float = 0.2
+    """Part of what is left for a linear program of which the bound is verified; by trial."""
 
     cp_sat_places: int = 1_000
     """Blocks times devices up to which a graph is small for CP-SAT; by trial."""
@@ -300,6 +306,12 @@ class AnnealingTuning(Tuning):
 @dataclass(frozen=True, kw_only=True)
 class ModelsTuning(Tuning):
     """Models on engines."""
+
+    row_seconds: float = 2.5e-5
+    """Seconds of work, for each row of a linear program whose bound is verified."""
+
+    row_programs: int = 5
+    """Such programs, each with more rows, at most."""
 
     pace: float = 0.6
     """Work of CP-SAT in a second: 0.6 to 1.05, once it has loaded a model of a graph."""

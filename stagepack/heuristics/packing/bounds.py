@@ -1,7 +1,7 @@
 """Lower bounds without search.
 
 These are the load of the heaviest moment, the tops of blocks that must be placed high, and, in a
-conflict graph, a heavy clique.  Cost: O(b), and at most `CLIQUE_STEPS` steps for the clique.
+conflict graph, a heavy clique.  Cost: O(b), and at most `clique_steps` steps for the clique.
 Source: the load is the usual bound; cliques by branch and bound over a greedy colouring, as is
 usual.
 """
@@ -49,13 +49,10 @@ def heavy_clique(
 
     Parameters
     ----------
-    instance : LmemPacking
     blocks : Blocks
         Its normal form.
     keep_going : callable
         Asked now and then; once it says no, the heaviest clique so far is returned.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     if instance.conflicts is None or blocks.sections == 1:  # the load is that of the one clique
         return 0, []
@@ -83,6 +80,7 @@ def heavy_clique(
     clique: list[int] = []
 
     def grow(held: int, members: list[int], candidates: list[int]) -> None:
+        """Try all cliques that candidates can still add to, the heaviest first."""
         nonlocal best, steps, clique
         if held > best:
             best, clique = held, members
@@ -171,13 +169,10 @@ def objective_bound(
 
     Parameters
     ----------
-    instance : LmemPacking
     blocks : Blocks
         Its normal form.
     keep_going : callable
         Asked now and then; once it says no, what is known by then is returned.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     if instance.objective is Objective.MOVES:
         return 0, witness("floor")
@@ -198,7 +193,6 @@ def of_section(instance: LmemPacking, blocks: Blocks, section: int) -> Evidence:
 
     Parameters
     ----------
-    instance : LmemPacking
     blocks : Blocks
         Of the instance.
     section : int
@@ -210,6 +204,7 @@ def of_section(instance: LmemPacking, blocks: Blocks, section: int) -> Evidence:
 
 
 def _of_clique(blocks: Blocks, members: Array) -> Evidence:
+    """Return the evidence of a clique of blocks, in terms of their buffers."""
     return witness("clique", members=np.flatnonzero(np.isin(blocks.block, members)).tolist())
 
 

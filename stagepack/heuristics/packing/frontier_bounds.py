@@ -8,7 +8,7 @@ equal frontiers, and of frontiers that mirror each other, one is kept, since the
 continuations.  When no frontier is left, nothing fits within the capacity.
 
 What happens between full sections is ignored, so the bound may not be tight; if all sections are
-full it is exact.  Cost: O(frontiers * ways to fill gaps), at most `STEPS` in all.  Source: own
+full it is exact.  Cost: O(frontiers * ways to fill gaps), at most `laid_limit` in all.  Source: own
 work.
 """
 
@@ -48,8 +48,6 @@ def bound(
         Bytes; a lower bound on the peak.
     keep_going : callable, optional
         Asked now and then; once it says no, what is known by then is returned.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     found, pause = capacity, effort.pausing(keep_going)
     with contextlib.suppress(Stopped):
@@ -85,8 +83,6 @@ class _Sections:
         In units.
     pause : callable
         Called now and then; raises where the search should end.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
 
     def __init__(

@@ -72,8 +72,6 @@ def find(
         Asked at least every 0.2 s or so; what is found so far is returned once it says False.
     node_limit : int
         Nodes that one proof may cost.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------

@@ -75,8 +75,6 @@ def around(
         Address that no block may exceed.
     keep_going : callable, optional
         Asked several times a second.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------
@@ -138,8 +136,6 @@ def returned(
         Old offsets; -1: none.
     keep_going : callable, optional
         Asked several times a second.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     peak = int((offsets + blocks.size).max(initial=0))
     back = (old >= 0) & (old + blocks.size <= peak) & (old % blocks.alignment == 0)
@@ -215,8 +211,6 @@ def move_less(
         Asked now and then; ends the search once it says no.
     on_solution : callable
         Called with offsets, shape (n,).
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     kept = _consistent(instance, capacity, keep_going, tuning=tuning)
     found = None
@@ -244,10 +238,12 @@ def move_less(
 
 
 def _moved(instance: LmemPacking, offsets: Array) -> Array:
+    """Return which buffers leave their previous offsets, as a mask."""
     return np.asarray((instance.previous >= 0) & (instance.previous != offsets))
 
 
 def _bytes(instance: LmemPacking, offsets: Array) -> int:
+    """Return the bytes that leave their previous offsets."""
     return int(instance.size[_moved(instance, offsets)].sum())
 
 
@@ -292,6 +288,7 @@ def _meets(blocks: Blocks, block: int, others: Array) -> bool:
 
 
 def _mask(buffers: Array, n: int) -> Array:
+    """Return indices as a mask."""
     mask = np.zeros(n, dtype=bool)
     mask[buffers] = True
     return mask

@@ -56,7 +56,7 @@ class Prices(Tuning):
     """Buffers from which on what is looked up of them lies outside of the cache; measured."""
 
     uncached: float = 4.0
-    """How many times as long looking up takes there; measured."""
+    """How many times as long it takes to look up what lies outside of the cache; measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,21 +67,21 @@ class AutoTuning(Tuning):
     """Whether the capacity, or the bound, is looked at by search before any rule is run."""
 
     glance: float = 0.1
-    """Seconds of work for that look."""
+    """Seconds of work for the look at the capacity before any rule."""
 
     glanced_blocks: int = 500
-    """Blocks up to which it is worth it, and above which overlaps come before the search;
-    by trial."""
+    """Blocks up to which that look is worth it, and above which overlaps come before the search; by
+    trial."""
 
     dives: bool = True
     """Whether annealing begins from the best of single dives."""
 
     dived_blocks: int = 500
-    """Blocks from which on that short dive comes before the greedy rules: of fewer these place all
-    as soon."""
+    """Blocks from which on a short dive with cores comes before the greedy rules: of fewer these
+    place all as soon."""
 
     dive: float = 2.0
-    """Seconds of work of it."""
+    """Seconds of work of the short dive with cores."""
 
     rules: bool = True
     """Whether the portfolio of greedy rules is run; without, one quick placement is."""
@@ -90,7 +90,8 @@ class AutoTuning(Tuning):
     """Whether blocks that shrink, pause or share are searched as if they did not."""
 
     rigid_seconds: float = 0.5
-    """Seconds of work for each way to do so, in the first turn."""
+    """Seconds of work, in the first turn, for each way to keep blocks from shrinking, pausing and
+    sharing."""
 
     exact: bool = True
     """Whether the exact search takes part."""
@@ -123,20 +124,21 @@ class AutoTuning(Tuning):
     """Seconds of work of the exact and of the local search in the first turn."""
 
     fitting_exact: float = 3.0
-    """The same of the exact search where a capacity is decided: most that resist for a second need
-    more of it."""
+    """Seconds of work of the exact search in the first turn where a capacity is decided: most that
+    resist for a second need more of it."""
 
     fitting_local: float = 0.5
-    """And of the local search, which seldom ends at the capacity."""
+    """Seconds of work of the local search there, which seldom ends at the capacity."""
 
     early_exact: float = 0.2
-    """And of the exact search where only annealing lowers placements; by trial."""
+    """Seconds of work of the exact search in the first turn where only annealing lowers placements;
+    by trial."""
 
     exact_growth: float = 3.0
     """How many times as long the exact search takes in each further turn; by trial."""
 
     local_growth: float = 2.0
-    """The same of the local search; by trial."""
+    """How many times as long the local search takes in each further turn; by trial."""
 
     shortest: float = 0.2
     """Seconds of work that a search is cut to at least."""
@@ -146,13 +148,14 @@ class AutoTuning(Tuning):
     well; by trial."""
 
     asked_bound: float = 0.3
-    """The same for the bound; by trial."""
+    """Seconds of work for the bound alone, before the best placement is lowered towards it as well;
+    by trial."""
 
     asked_capacity_share: float = 0.8
     """Part of the work that is left which asking for a capacity takes at most."""
 
     asked_bound_share: float = 0.5
-    """The same of the bound."""
+    """Part of the work that is left which asking for the bound takes at most."""
 
     windows_after: float = 0.5
     """Seconds of work for windows once the search alone did not decide a capacity: a few sections
@@ -162,7 +165,7 @@ class AutoTuning(Tuning):
     """What windows get of the time of the exact search in a turn; by trial."""
 
     model_share: float = 1.0
-    """The same of a model."""
+    """What a model gets of the time of the exact search in a turn; by trial."""
 
     modelled_blocks: int = 400
     """Blocks up to which a model takes turns with the exact search; by trial."""
@@ -171,7 +174,8 @@ class AutoTuning(Tuning):
     """What minimising overlaps gets of the time of annealing; by trial."""
 
     conflict_overlap_share: float = 1.0
-    """The same where conflicts are given, whose peak it lowers most; by trial."""
+    """What minimising overlaps gets of the time of annealing where conflicts are given, whose peak
+    it lowers most; by trial."""
 
     annealing_turn: float = 2.4
     """Seconds of work of annealing, by turns with windows that are packed again; by trial."""
@@ -207,7 +211,7 @@ class ScaleTuning(Tuning):
     pairs."""
 
     pairs: int = 3_000_000
-    """Pairs of blocks alive together above which it does so; by trial."""
+    """Pairs of blocks alive together above which `auto` lists no pairs; by trial."""
 
     crowded_pairs: int = 300_000_000
     """Pairs alive together above which rules that look at all of them are left out."""
@@ -229,7 +233,8 @@ class ScaleTuning(Tuning):
     measured."""
 
     grown_core: float = 6.0
-    """How long until the first one from a core that has grown, likewise; measured."""
+    """How long until the first packing from a core that has grown, in terms of a first placement by
+    valleys; measured."""
 
     far: float = 1.2
     """A peak so many times its bound is told in words."""
@@ -271,13 +276,14 @@ class GraphTuning(Tuning):
     second, a placement a fiftieth of that."""
 
     buffers: int = 20_000
-    """Buffers from which on they are."""
+    """Buffers from which on conflicts are placed before cliques are looked for."""
 
     placed: float = 7.5e-8
     """Seconds of a conflict in a first placement, the check of it included; measured."""
 
     placed_uncached: float = 2.5e-7
-    """The same where buffers lie outside of the cache; measured."""
+    """Seconds of a conflict in a first placement where buffers lie outside of the
+    cache; measured."""
 
     covered: float = 3.1e-6
     """Seconds of a conflict until cliques cover them and all is made that methods look at;
@@ -318,7 +324,7 @@ class ReasonTuning(Tuning):
     """Buffers up to which moments are looked at unasked for evidence."""
 
     checked_seconds: float = 1.0
-    """Seconds that this may take."""
+    """Seconds that looking for evidence unasked may take."""
 
     capacity_nodes: int = 50_000
     """Nodes of the search for the smallest capacity that would do, and for a reason; by trial."""
@@ -369,7 +375,7 @@ class ModelTuning(Tuning):
     take minutes that count as no work."""
 
     presolved_rows: int = 10_000
-    """Constraints up to which it does."""
+    """Constraints of a model up to which CP-SAT presolves it."""
 
     milp_pair: float = 2e-5
     """Seconds of a pair of buffers in the MILP; measured."""

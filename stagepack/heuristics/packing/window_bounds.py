@@ -6,7 +6,7 @@ exact search proves that the window does not fit a capacity, neither does the in
 to three sections always reach the load bound, so windows begin at four sections and double; the
 certificate is the window with its exhausted tree.
 
-Cost: `HEAVIEST` windows of each width a pass, `NODES` nodes each in the first.  Source: own work.
+Cost: `tried` windows of each width a pass, `nodes` nodes each in the first.  Source: own work.
 """
 
 from __future__ import annotations
@@ -74,8 +74,6 @@ def windows(
         is known to fit.
     step_limit : int, optional
         End after about this many elementary steps of the search.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     bound = max(lower, int(blocks.load.max(initial=0)))
     fitting: list[tuple[int, int]] = []  # windows that fit the bound, so all within them do

@@ -20,11 +20,11 @@ import numpy as np
 from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances.arrays import smallest
+from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.furthest import furthest_fit
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import StageOrder, device_classes
 from stagepack.instances.pipeline.problem import Objective
-from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array, Link
 from stagepack.instances.ticks import (
     LARGEST_TICKS,

@@ -28,10 +28,13 @@ from stagepack.heuristics.graph.ways import spread, states
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
+from stagepack.methods.graph.evidence import raise_by_rows, row_count
 from stagepack.methods.graph.explain import explain, impossible
 from stagepack.methods.graph.improve import Annealing
+from stagepack.methods.models import load_engine
 from stagepack.methods.starts import LENT, offer_start
 from stagepack.progress import Progress
+from stagepack.solvers import Limits
 from stagepack.verify.graph import OBJECTIVES
 
 GraphProgress = Progress[GraphSolution]
@@ -305,6 +308,22 @@ class CompactSearch:
             return not self.progress.offer_if_valid(solution, "dp")
         self.progress.offer(solution, "dp")
         return True
+
+    def by_rows(self, part: float) -> None:
+        """Raise the bound by a linear program, in a part of what is left, if that will do."""
+        seconds = self.tuning.models.row_seconds * row_count(self.compact)
+        steps = min(self.tuning.models.row_programs, int(part * self.progress.remaining / seconds))
+        if steps < 1 or self.progress.objective is None:
+            return
+        load_engine("highs", self.progress, self.settings)
+
+        def limits() -> Limits:
+            self.progress.require_time()
+            effort.spend(seconds)
+            left = None if self.settings.deterministic else part * self.progress.remaining
+            return Limits(time_limit=left, seed=self.settings.seed)
+
+        raise_by_rows(self.instance, self.progress, steps, limits)
 
     def by_labels(self, aside: bool = True) -> None:
         """Improve the best partition and prove bounds, in turns.

@@ -13,8 +13,7 @@ from stagepack.heuristics.graph.ideals import TooManyError, nearly_chain
 from stagepack.heuristics.graph.peers import metis
 from stagepack.heuristics.graph.peers.pipedream import Recurrence, TooManyStatesError
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution, Objective
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
+from stagepack.methods import Settings, counted
 from stagepack.methods.graph import METHODS
 from stagepack.methods.graph.exact import CompactSearch, dp, linear_dp
 from stagepack.methods.graph.improve import on_engine, solve_model
@@ -182,6 +181,8 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
             _along_many_orders(search, steps.orders_share if labels else steps.orders_share_alone)
     rounds = steps.rounds if dp else steps.rounds_before_models
     _improve(search, rounds, steps.patience if labels else rounds)
+    if steps.rows:
+        search.by_rows(steps.rows_share)
     if modelled and dp:
         progress.require_time()
         _by_cp_sat(search, steps.cp_sat_share * progress.remaining)

@@ -25,7 +25,6 @@ def conclude_infeasible(
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (blocks,), or None
         The lowest offsets known, too high: the capacity that would do is sought from there.
     source : str
@@ -82,10 +81,12 @@ def _by_search(
 
 
 def _room(instance: LmemPacking, ceiling: int) -> str:
+    """Return the capacity in words."""
     return f"{ceiling:,} bytes" if ceiling == instance.capacity else f"the banks' {ceiling:,} bytes"
 
 
 def _enough(least: int, ceiling: int) -> str:
+    """Return which capacity would do, in words."""
     return f"a capacity of {least:,} would do, {least - ceiling:,} more"
 
 
@@ -188,11 +189,13 @@ def _described(
 
 
 def _list(instance: LmemPacking, buffers: Sequence[int]) -> str:
+    """Return the first of some buffers by name, and how many more they are."""
     shown = ", ".join(instance.buffer_id(int(i)) for i in buffers[:LISTED])
     return f"{shown} and {len(buffers) - LISTED:,} more" if len(buffers) > LISTED else shown
 
 
 def _when(first: int, last: int) -> str:
+    """Return a span of time in words."""
     return (
         f" (alive at time {first:,})" if first == last else f" (alive from {first:,} to {last:,})"
     )

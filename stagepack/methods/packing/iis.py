@@ -52,8 +52,6 @@ class Questions:
     ----------
     progress : Progress
         Of the run that wants to know.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
 
     def __init__(self, progress: PackingProgress, *, tuning: PackingTuning = TUNING) -> None:
@@ -91,6 +89,7 @@ class Questions:
         return found
 
     def _by_search(self, instance: LmemPacking) -> Status | None:
+        """Ask the exact search; None where it does not know all rules."""
         if instance.memories:
             return None
         blocks = Blocks.of(instance)
@@ -106,6 +105,7 @@ class Questions:
         ).status
 
     def _by_model(self, instance: LmemPacking) -> Status:
+        """Ask CP-SAT."""
         engine = solvers.engine("cp-sat")
         if engine.unavailable():
             return Status.UNKNOWN
@@ -143,7 +143,6 @@ def part(instance: LmemPacking, buffers: list[int], ceiling: int | None) -> Lmem
 
     Parameters
     ----------
-    instance : LmemPacking
     buffers : list of int
     ceiling : int or None
         Bytes; None: the peak is sought.  Of no meaning with several memories.
@@ -170,9 +169,6 @@ def find(
         Known to be infeasible.
     ceiling : int or None
         Address that no buffer may exceed.
-    questions : Questions
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------
@@ -264,9 +260,7 @@ def larger_capacity(
 
     Parameters
     ----------
-    instance : LmemPacking
     ceiling : int
-    questions : Questions
     known : int, optional
         A capacity that would do; that of a stack when absent.
     """
@@ -312,12 +306,8 @@ def wider_range(
 
     Parameters
     ----------
-    instance : LmemPacking
     buffers : tuple of int
         Those to choose from.
-    questions : Questions
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------
@@ -356,12 +346,8 @@ def looser(
 
     Parameters
     ----------
-    instance : LmemPacking
     buffers : tuple of int
-        Of the fixed ones among them, the first `PROBED` are tried.
-    questions : Questions
-    tuning : PackingTuning
-        The numbers that steer the search.
+        Of the fixed ones among them, the first `probed` are tried.
     """
     fixed = [i for i in buffers if instance.fixed[i] >= 0][: tuning.reasons.probed]
     found = []

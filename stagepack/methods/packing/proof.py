@@ -34,7 +34,6 @@ def strengthen(
 
     Parameters
     ----------
-    instance : LmemPacking
     progress : PackingProgress
         With a bound, or the reason why nothing fits.
     settings : Settings
@@ -68,13 +67,10 @@ def prove(
 
     Parameters
     ----------
-    instance : LmemPacking
     bound : int or None
         That peak; None: beyond what there is.
     keep_going : callable
         Asked between chunks of work.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     most = instance.ceiling if bound is None else math.ceil(bound) - 1
     if most is None or instance.objective in (Objective.MOVES, Objective.SPILL):

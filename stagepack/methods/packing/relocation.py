@@ -55,6 +55,7 @@ class _Second(Part[PackingSolution, PackingSolution]):
         super().__init__(run, instance.evaluate, instance.check, secondary=instance.secondary)
 
     def stop_reason(self) -> Termination | None:
+        """Return why to stop; that the first objective is proved is no reason."""
         asked = Termination.INTERRUPTED if self.whole.interrupted else None
         return asked or Progress.stop_reason(self)
 
@@ -160,6 +161,7 @@ class MovingLittle:
             effort.spend(seconds)
 
     def _conclude_infeasible(self, source: str) -> None:
+        """Remember what calls moving little impossible; a placement that does contradicts it."""
         if self.progress.solution is not None:
             raise ContradictionError(f"{source} calls moves impossible that a placement makes")
         self.infeasible_by = source
@@ -194,9 +196,6 @@ def before(name: str, instance: LmemPacking, progress: PackingProgress, settings
     ----------
     name : str
         The method, which says whether a model may prove it.
-    instance : LmemPacking
-    progress : Progress
-    settings : Settings
     """
     if instance.objective is not Objective.FIT:
         return
@@ -223,9 +222,6 @@ def after(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     ----------
     name : str
         The method, which says whether a model may prove it.
-    instance : LmemPacking
-    progress : Progress
-    settings : Settings
     """
     tuning = settings.tuned(TUNING)
     solution = progress.solution

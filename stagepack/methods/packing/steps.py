@@ -9,33 +9,37 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.formulations import packing as formulations
-from stagepack.heuristics.packing import bounds, effort, frontier_bounds, relocation, window_bounds
-from stagepack.heuristics.packing.beam_search import beam
-from stagepack.heuristics.packing.constructive import dive, greedy, spill, valleys
+from stagepack.heuristics import packing as heuristics
+from stagepack.heuristics.packing import (
+    beam_search,
+    bounds,
+    constructive,
+    effort,
+    exact_search,
+    local_search,
+)
 from stagepack.heuristics.packing.constructive.rules import Measures
-from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
-from stagepack.heuristics.packing.exact_search.rigid import made_rigid
-from stagepack.heuristics.packing.local_search import annealing, cores, overlaps, repair
 from stagepack.instances.packing import Objective
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
-from stagepack.methods.models import paced, run_model
+from stagepack.methods import packing as methods
 from stagepack.methods.packing.attempt import Attempt
-from stagepack.methods.packing.explain import conclude_infeasible
-from stagepack.methods.packing.quick import place_anew, place_first, place_more
 from stagepack.result import Status
-from stagepack.solvers import Engine
+
+if TYPE_CHECKING:
+    from stagepack.solvers import Engine
 
 
 def spill_by_value(attempt: Attempt) -> None:
     """Choose memories by value, then place each memory's buffers greedily."""
-    placed = spill.place(attempt.instance, attempt.keep_going, tuning=attempt.tuning)
+    placed = constructive.spill.place(attempt.instance, attempt.keep_going, tuning=attempt.tuning)
     if placed is not None:
         attempt.offer_buffers(placed[0], "spill-by-value", placed[1])
 
@@ -44,7 +48,7 @@ def replan(attempt: Attempt) -> None:
     """Keep what can stay where it was within the capacity, and place the rest greedily."""
     ceiling = attempt.instance.capacity
     assert ceiling is not None
-    relocation.move_less(
+    heuristics.relocation.move_less(
         attempt.instance,
         ceiling,
         keep_going=attempt.keep_going,
@@ -60,7 +64,6 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), or None
         The lowest placement known.
     seconds : float
@@ -82,13 +85,13 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
         return
     if fit:
         # Without `seconds` no other step follows, which would look at windows.
-        if seconds == math.inf and not window_bounds.unsupported(blocks):
+        if seconds == math.inf and not heuristics.window_bounds.unsupported(blocks):
             narrow = min(tuning.auto.windows_after, effort.left() / 2)
             raise_by_windows(attempt, 1, attempt.for_a_while(narrow))
         if keep_going():
             _approach(attempt, keep_going)
         return
-    status = exact.minimise(
+    status = exact_search.exact.minimise(
         blocks,
         upper=attempt.best,
         lower=int(progress.bound or 0),
@@ -100,7 +103,7 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
     )
     beyond = status is Status.OPTIMAL and progress.solution is None  # all end above the last bank
     if status is Status.INFEASIBLE or beyond:
-        conclude_infeasible(attempt, low, "exhausted search")
+        methods.explain.conclude_infeasible(attempt, low, "exhausted search")
 
 
 def glance(attempt: Attempt) -> None:
@@ -112,7 +115,7 @@ def glance(attempt: Attempt) -> None:
         and attempt.peak_only
         and blocks.b <= tuning.auto.glanced_blocks
         and blocks.rigid
-        and not exact.unsupported(blocks, tuning=tuning)
+        and not exact_search.exact.unsupported(blocks, tuning=tuning)
     ):
         _ask(attempt, None, attempt.for_a_while(min(tuning.auto.glance, effort.left() / 4)))
 
@@ -121,7 +124,7 @@ def _ask(attempt: Attempt, low: Array | None, keep_going: Callable[[], bool]) ->
     """Decide the capacity, or the bound where only the peak counts; return whether all is known."""
     instance, progress = attempt.instance, attempt.progress
     fit = instance.objective is Objective.FIT
-    found = exact.decide(
+    found = exact_search.exact.decide(
         attempt.blocks,
         instance.ceiling if fit and instance.ceiling is not None else int(progress.bound or 0),
         keep_going=keep_going,
@@ -133,7 +136,7 @@ def _ask(attempt: Attempt, low: Array | None, keep_going: Callable[[], bool]) ->
         attempt.offer(found.offsets, "exact")
         return progress.solution is not None  # or else it ends above the last bank
     if found.status is Status.INFEASIBLE and (fit or found.bound >= NOWHERE):
-        conclude_infeasible(attempt, attempt.best, "exhausted search")
+        methods.explain.conclude_infeasible(attempt, attempt.best, "exhausted search")
         return True
     if found.status is Status.INFEASIBLE:
         progress.raise_bound(found.bound, "exhausted search")
@@ -145,7 +148,7 @@ def _approach(attempt: Attempt, keep_going: Callable[[], bool]) -> None:
     low, ceiling = attempt.best, attempt.instance.ceiling
     assert ceiling is not None
     proved = [ceiling]
-    exact.minimise(
+    exact_search.exact.minimise(
         attempt.blocks,
         upper=low,
         lower=ceiling,
@@ -156,7 +159,7 @@ def _approach(attempt: Attempt, keep_going: Callable[[], bool]) -> None:
         tuning=attempt.tuning,
     )
     if max(proved) > ceiling and attempt.progress.solution is None:
-        conclude_infeasible(attempt, low, "exhausted search")
+        methods.explain.conclude_infeasible(attempt, low, "exhausted search")
 
 
 def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = None) -> Array | None:
@@ -164,7 +167,6 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), optional
         The lowest placement known.
     seconds : float, optional
@@ -189,12 +191,16 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
             best = offsets
             attempt.offer(offsets, source)
 
-    for blocks in made_rigid(attempt.blocks):
+    for blocks in exact_search.rigid.made_rigid(attempt.blocks):
         bound = bounds.peak_bound(blocks)
         hopeless = best is not None and bound >= (best + blocks.size).max()
-        if hopeless or exact.unsupported(blocks, tuning=tuning) or not attempt.keep_going():
+        if (
+            hopeless
+            or exact_search.exact.unsupported(blocks, tuning=tuning)
+            or not attempt.keep_going()
+        ):
             continue
-        found = greedy.portfolio(
+        found = constructive.greedy.portfolio(
             blocks, keep_going=attempt.keep_going, on_solution=keep, tuning=tuning
         )
         if not attempt.keep_going():
@@ -202,7 +208,7 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
         keep_going = attempt.for_a_while(seconds)
         if instance.objective is Objective.FIT:
             assert instance.ceiling is not None
-            decided = exact.decide(
+            decided = exact_search.exact.decide(
                 blocks,
                 instance.ceiling,
                 keep_going=keep_going,
@@ -212,7 +218,7 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
             if decided.offsets is not None:
                 keep(decided.offsets)
             continue
-        exact.minimise(
+        exact_search.exact.minimise(
             blocks,
             upper=found,
             lower=int(attempt.progress.bound or 0),
@@ -236,10 +242,10 @@ def improve(
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), or None
         A placement; without one there is nothing to do.
     seed : int
+        Of random numbers.
     seconds : float
         Of work.
     near : bool
@@ -267,7 +273,7 @@ def improve(
     for turn in itertools.count():
         best, before = attempt.best, effort.spent()
         low = low if best is None or (low + size).max() < (best + size).max() else best
-        low = annealing.improve(
+        low = local_search.annealing.improve(
             attempt.blocks,
             low,
             target=attempt.target,
@@ -294,8 +300,8 @@ def minimise_overlaps(attempt: Attempt, seed: int, seconds: float) -> None:
 
     Parameters
     ----------
-    attempt : Attempt
     seed : int
+        Of random numbers.
     seconds : float
         Of work.
     """
@@ -303,9 +309,14 @@ def minimise_overlaps(attempt: Attempt, seed: int, seconds: float) -> None:
     keep_going = attempt.for_a_while(seconds)
     if not attempt.tuning.auto.overlapping:
         return
-    if low is None or attempt.too_dense or overlaps.unsupported(blocks) or not keep_going():
+    if (
+        low is None
+        or attempt.too_dense
+        or local_search.overlaps.unsupported(blocks)
+        or not keep_going()
+    ):
         return
-    overlaps.improve(
+    local_search.overlaps.improve(
         blocks,
         low,
         target=attempt.target,
@@ -321,14 +332,14 @@ def search_beams(attempt: Attempt, low: Array | None, seed: int) -> None:
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), or None
         A placement; without one there is nothing to do.
     seed : int
+        Of random numbers.
     """
     if low is None or not attempt.keep_going():
         return
-    beam.improve(
+    beam_search.beam.improve(
         attempt.blocks,
         low,
         target=attempt.target,
@@ -340,33 +351,36 @@ def search_beams(attempt: Attempt, low: Array | None, seed: int) -> None:
 
 
 def _both(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bool]:
+    """Return a `keep_going` that ends as soon as one of two does."""
     return lambda: one() and other()
 
 
 def dive_at_length(attempt: Attempt, settings: Settings) -> None:
     """Place quickly, then as time permits: by cores, or where these are too large all anew."""
     tuning = attempt.tuning
-    blocks, quick = attempt.blocks, place_first(attempt)
+    blocks, quick = attempt.blocks, methods.quick.place_first(attempt)
     if not attempt.keep_going():
         return
     even = (
         blocks.load >= tuning.cores.heavy * blocks.load.max(initial=0)
     ).mean() > tuning.scale.even
-    odd = bool(dive.unsupported(blocks.rounded))
-    if even or odd or valleys.meetings(blocks) > tuning.scale.crowded_pairs:
-        quick = place_more(attempt, quick, enough=tuning.scale.poor)
+    odd = bool(constructive.dive.unsupported(blocks.rounded))
+    if even or odd or constructive.valleys.meetings(blocks) > tuning.scale.crowded_pairs:
+        quick = methods.quick.place_more(attempt, quick, enough=tuning.scale.poor)
         if odd and attempt.best is None:  # what may lie in few places is in the way
-            greedy.portfolio(
+            constructive.greedy.portfolio(
                 blocks,
                 keep_going=attempt.keep_going,
                 on_solution=attempt.offer,
                 tuning=tuning,
             )
-        place_anew(attempt, quick, settings.seed)
+        methods.quick.place_anew(attempt, quick, settings.seed)
         return
-    quick = place_more(attempt, quick, following=(tuning.scale.first_core, tuning.scale.grown_core))
+    quick = methods.quick.place_more(
+        attempt, quick, following=(tuning.scale.first_core, tuning.scale.grown_core)
+    )
     if attempt.progress.remaining < tuning.scale.first_core * quick.seconds:
-        place_anew(attempt, quick, settings.seed)
+        methods.quick.place_anew(attempt, quick, settings.seed)
     elif attempt.keep_going():
         dive_with_cores(attempt, settings)  # and the rules that scale
 
@@ -378,7 +392,6 @@ def dive_with_cores(
 
     Parameters
     ----------
-    attempt : Attempt
     settings : Settings
         Of which the seed counts.
     keep_going : callable, optional
@@ -386,7 +399,7 @@ def dive_with_cores(
     """
     if not attempt.tuning.auto.cores:
         return
-    cores.best(
+    local_search.cores.best(
         attempt.blocks.rounded,
         offsets=attempt.lowest,
         target=attempt.instance.goal,
@@ -400,13 +413,15 @@ def dive_with_cores(
 def best_dive(attempt: Attempt, low: Array | None) -> Array | None:
     """Return the best of a placement and single dives, of which annealing gets further."""
     blocks, size = attempt.blocks.rounded, attempt.blocks.size
-    idle = not attempt.tuning.auto.dives or bool(dive.unsupported(blocks))
+    idle = not attempt.tuning.auto.dives or bool(constructive.dive.unsupported(blocks))
     if idle or not attempt.keep_going():
         return low
     measures = Measures(blocks)
-    for keys in dive.ORDERS.values():
+    for keys in constructive.dive.ORDERS.values():
         order = np.lexsort(keys(measures)[::-1])
-        found = dive.place(blocks, order, keep_going=attempt.keep_going, tuning=attempt.tuning)
+        found = constructive.dive.place(
+            blocks, order, keep_going=attempt.keep_going, tuning=attempt.tuning
+        )
         if found is not None and (low is None or (found + size).max() < (low + size).max()):
             low = found
             attempt.offer(found, "dive")
@@ -420,16 +435,20 @@ def repair_windows(
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), or None
         The placement; without one there is nothing to do.
     seed : int
+        Of random numbers.
     keep_going : callable
         Whether there is time.
     """
-    if low is None or not attempt.tuning.auto.repairing or repair.unsupported(attempt.blocks):
+    if (
+        low is None
+        or not attempt.tuning.auto.repairing
+        or local_search.repair.unsupported(attempt.blocks)
+    ):
         return
-    repair.improve(
+    local_search.repair.improve(
         attempt.blocks,
         low,
         target=attempt.target,
@@ -442,7 +461,7 @@ def repair_windows(
 
 def too_crowded(attempt: Attempt, settings: Settings) -> bool:
     """Whether more is alive together than a search can hold; then windows are packed anew."""
-    reason = exact.unsupported(attempt.blocks, tuning=attempt.tuning)
+    reason = exact_search.exact.unsupported(attempt.blocks, tuning=attempt.tuning)
     if not reason:
         return False
     repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
@@ -460,24 +479,28 @@ def use_up(attempt: Attempt, seed: int) -> None:
 
     Parameters
     ----------
-    attempt : Attempt
     seed : int
+        Of random numbers.
     """
     tuning = attempt.tuning
     kept = []
     if not attempt.too_dense and attempt.keep_going():
-        for blocks in (attempt.blocks,) if attempt.blocks.rigid else made_rigid(attempt.blocks):
-            low = greedy.portfolio(
+        for blocks in (
+            (attempt.blocks,)
+            if attempt.blocks.rigid
+            else exact_search.rigid.made_rigid(attempt.blocks)
+        ):
+            low = constructive.greedy.portfolio(
                 blocks,
                 keep_going=attempt.keep_going,
                 on_solution=attempt.offer,
                 tuning=tuning,
             )
-            if low is not None and not annealing.unsupported(blocks):
+            if low is not None and not local_search.annealing.unsupported(blocks):
                 kept.append((blocks, low))
     for turn in itertools.count() if kept else ():
         for at, (blocks, low) in enumerate(kept):
-            found = annealing.improve(
+            found = local_search.annealing.improve(
                 blocks,
                 low,
                 target=attempt.target,
@@ -491,7 +514,7 @@ def use_up(attempt: Attempt, seed: int) -> None:
         if not attempt.keep_going():
             return
     if attempt.keep_going():
-        place_anew(attempt, place_first(attempt), seed)
+        methods.quick.place_anew(attempt, methods.quick.place_first(attempt), seed)
 
 
 def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], bool]) -> None:
@@ -499,7 +522,6 @@ def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], boo
 
     Parameters
     ----------
-    attempt : Attempt
     passes : int
         How often windows of all widths are tried, each time with more nodes.
     keep_going : callable
@@ -508,14 +530,14 @@ def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], boo
     tuning = attempt.tuning
     ceiling, blocks = attempt.instance.ceiling, attempt.blocks
     if passes == 1 and blocks.linear and blocks.rigid:
-        bound = frontier_bounds.bound(
+        bound = heuristics.frontier_bounds.bound(
             blocks, int(attempt.progress.bound or 0), keep_going, tuning=tuning
         )
         attempt.progress.raise_bound(bound, "full sections")
         if ceiling is not None and bound > ceiling:
-            conclude_infeasible(attempt, attempt.best, "full sections")
+            methods.explain.conclude_infeasible(attempt, attempt.best, "full sections")
             return
-    for window in window_bounds.windows(
+    for window in heuristics.window_bounds.windows(
         attempt.blocks,
         int(attempt.progress.bound or 0),
         keep_going=keep_going,
@@ -527,7 +549,7 @@ def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], boo
         attempt.progress.raise_bound(window.bound, source)
         if ceiling is not None and window.bound > ceiling:
             within = window.first, window.end
-            conclude_infeasible(attempt, attempt.best, source, within)
+            methods.explain.conclude_infeasible(attempt, attempt.best, source, within)
             return
 
 
@@ -543,16 +565,15 @@ def solve_model(
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), optional
         The lowest placement known.
-    engine : Engine
     formulation : str
         Name of the model.
-    settings : Settings
     work : float, optional
         Limit on the engine's work, besides those of the settings.
     """
+    from stagepack.methods.models import paced, run_model
+
     instance, progress = attempt.instance, attempt.progress
     upper = progress.objective
     lower = progress.bound
@@ -578,7 +599,9 @@ def solve_model(
             start_value=upper,
             work=work,
             overdue=attempt.overdue(settings.deterministic),
-            conclude_infeasible=lambda: conclude_infeasible(attempt, low, engine.name),
+            conclude_infeasible=lambda: methods.explain.conclude_infeasible(
+                attempt, low, engine.name
+            ),
         )
     except InputError as error:  # figures that the engine cannot hold
         if progress.solution is None:

@@ -13,6 +13,7 @@ from stagepack.instances.profile import Array
 from stagepack.report import format as as_text
 from stagepack.report.extra import Figure
 from stagepack.report.figures import BORDER, LEGEND, ZOOM, graph_objects, look, text
+from stagepack.report.format import byte_unit
 from stagepack.report.graph.layers import Layered, layered
 from stagepack.report.graph.numbers import (
     CROSSING,
@@ -29,7 +30,7 @@ from stagepack.report.graph.numbers import (
     sides,
     summit,
 )
-from stagepack.report.style import CAPACITY, INK, byte_unit
+from stagepack.report.style import CAPACITY, INK
 from stagepack.report.view import Charts
 
 WIDE, TALL, FOOT = 1050, 760, 40  # pixels of a graph, and below it

@@ -10,6 +10,7 @@ import numpy as np
 from stagepack.instances.answer import require_instance
 from stagepack.report.canvas import as_written, axes, engineering, finish, quiet, short, target
 from stagepack.report.extra import Axes, Target, extra
+from stagepack.report.format import byte_unit
 from stagepack.report.graph.layers import Layered, layered
 from stagepack.report.graph.numbers import (
     CROSSING,
@@ -26,7 +27,7 @@ from stagepack.report.graph.numbers import (
     summit,
     worth,
 )
-from stagepack.report.style import CAPACITY, GRID, INK, MUTED, byte_unit
+from stagepack.report.style import CAPACITY, GRID, INK, MUTED
 
 if TYPE_CHECKING:
     from stagepack.instances.graph import GraphPartition, GraphSolution

@@ -260,6 +260,7 @@ def _bytes(value: int) -> str:
 
 
 def _highest(instance: LmemPacking, solution: PackingSolution) -> list[int]:
+    """Return the buffers with the highest tops."""
     tops = solution.offsets + instance.size
     some = np.arange(instance.n)
     if instance.n > HIGHEST:
@@ -269,12 +270,14 @@ def _highest(instance: LmemPacking, solution: PackingSolution) -> list[int]:
 
 
 def _lifetime(instance: LmemPacking, buffer: int) -> list[int] | None:
+    """Return the lifetime of a buffer; None where conflicts are given instead."""
     if instance.conflicts is not None:
         return None
     return [int(instance.start[buffer]), int(instance.end[buffer])]
 
 
 def _memory(instance: LmemPacking, solution: PackingSolution, buffer: int) -> str | None:
+    """Return the name of the memory that holds a buffer."""
     assert solution.memory is not None
     index = int(solution.memory[buffer])
     return instance.memories[index].name if 0 <= index < len(instance.memories) else None
@@ -342,6 +345,7 @@ def _room(capacity: int, slack: int) -> str:
 
 
 def _banks(banks: Mapping[str, int | None]) -> str:
+    """Return banks in words."""
     weight = "" if banks["weight"] is None else f", weight {as_text.number(banks['weight'])}"
     return (
         f"{as_text.number(banks['count'])} of {as_text.quantity(banks['bytes'])}, "

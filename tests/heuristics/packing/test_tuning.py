@@ -105,7 +105,8 @@ def test_whoever_is_called_is_handed_the_numbers() -> None:
 @pytest.mark.parametrize("path", [path for path in MODULES if path.name == "tuning.py"], ids=str)
 def test_every_number_is_described(path: Path) -> None:
     """The string below a field says its unit and its meaning."""
-    for made in ast.parse(path.read_text(encoding="utf-8")).body:
-        for at, field in enumerate(made.body if isinstance(made, ast.ClassDef) else ()):
+    for made in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        body = made.body if isinstance(made, ast.ClassDef) else []
+        for at, field in enumerate(body):
             if isinstance(field, ast.AnnAssign):
-                assert isinstance(made.body[at + 1], ast.Expr), ast.unparse(field.target)
+                assert isinstance(body[at + 1], ast.Expr), ast.unparse(field.target)

@@ -161,7 +161,7 @@ def test_no_conflict_is_sought_when_time_is_over(monkeypatch: pytest.MonkeyPatch
     )
     prepared = [0]
 
-    def counted(*_: Any) -> None:
+    def counted(*_: Any, **__: Any) -> None:
         prepared[0] += 1
 
     monkeypatch.setattr(exact, "prepared", counted)

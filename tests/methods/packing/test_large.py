@@ -154,7 +154,7 @@ def test_many_buffers_of_any_kind_are_placed_anew(
 
 def test_what_failed_once_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[object] = []
-    monkeypatch.setattr(valleys, "first", lambda _, keep_going=None: tried.append(keep_going))
+    monkeypatch.setattr(valleys, "first", lambda _, keep_going=None, **__: tried.append(keep_going))
     instance = LmemPacking.from_arrays([3, 4, 5], [0, 0, 1], [2, 1, 2])
     result = sp.solve(instance, "auto", time_limit=1e-9)
     assert result.trace.events[-1].source == "stack"

@@ -96,11 +96,8 @@ class BeamSearch:
 
     Parameters
     ----------
-    component : Component
     ending : Ending, optional
         What packs the rest where some of it is placed.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Attributes
     ----------
@@ -207,7 +204,6 @@ class BeamSearch:
         ----------
         capacity : int
             In units, above the lift.
-        setting : Setting
         width : int
             States kept at a level, as far as memory goes.
         """
@@ -344,8 +340,6 @@ class Ending:
         In a line.
     seed : int
         Of what is drawn.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
 
     def __init__(self, component: Component, seed: int, *, tuning: PackingTuning = TUNING) -> None:
@@ -384,11 +378,8 @@ class Beams:
 
     Parameters
     ----------
-    component : Component
     seed : int
         Of what is drawn.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Attributes
     ----------
@@ -496,12 +487,11 @@ def improve(
     target : int
         Stop at this peak: the best bound known, or any that will do.
     seed : int
+        Of random numbers.
     keep_going : callable, optional
         Asked several times a second; without it there is no end but the target.
     on_solution : callable, optional
         Called with the offsets at every improvement.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------

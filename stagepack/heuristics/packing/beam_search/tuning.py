@@ -30,13 +30,13 @@ class BeamTuning(Tuning):
     """Seconds of beginning a search; measured."""
 
     start_item: float = 1e-8
-    """And of each block and section; measured."""
+    """Seconds of beginning a search, for each block and section; measured."""
 
     resize: float = 4e-5
     """Seconds of making arrays for another width; measured."""
 
     resize_state: float = 4e-8
-    """And of each state of that width; measured."""
+    """Seconds of making arrays for another width, for each state of it; measured."""
 
     memory: int = 1 << 28
     """Bytes of states at most; the beam is narrowed where more would be needed."""
@@ -45,7 +45,7 @@ class BeamTuning(Tuning):
     """States kept at most for each order of few blocks: wider beams would only take longer."""
 
     ordered_blocks: int = 8
-    """Blocks up to which orders are counted for that."""
+    """Blocks up to which a beam is kept as narrow as their orders are few."""
 
     proposals: int = 16
     """Proposals that wait at a level for each state kept there; by trial."""
@@ -71,7 +71,8 @@ class BeamTuning(Tuning):
     """Seconds that packing what states leave takes, for each of judging states; by trial."""
 
     ending_level: float = 0.02
-    """Part of the levels after which that is tried; by trial."""
+    """Part of the levels after which packing what states leave is tried; by trial."""
 
     ending_nodes: tuple[int, ...] = (2, 4)
-    """Nodes of each such search, for each block of a part: one of these is drawn; by trial."""
+    """Nodes of a search for what a state leaves, for each block of a part: one of these is drawn;
+    by trial."""

@@ -48,8 +48,6 @@ def rows(instance: LmemPacking, keep_going: KeepGoing, *, tuning: PackingTuning 
         One that is supported.
     keep_going : callable
         Asked several times a second, and not heeded: a placement needs them.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     pairs = instance.conflicts
     assert pairs is not None
@@ -75,11 +73,8 @@ def weigh(
 
     Parameters
     ----------
-    graph : Graph
     keep_going : callable
         Asked several times a second, and not heeded.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------
@@ -102,11 +97,8 @@ def sides(graph: Graph, keep_going: KeepGoing, *, tuning: PackingTuning = TUNING
 
     Parameters
     ----------
-    graph : Graph
     keep_going : callable
         Asked several times a second; once it says no, the answer is None.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     n = len(graph.size)
     side, queue = np.full(n, -1, dtype=np.int8), np.empty(n, dtype=np.int32)
@@ -128,12 +120,9 @@ def first_fit(
 
     Parameters
     ----------
-    graph : Graph
     order : ndarray of int64, shape (n,)
     keep_going : callable
         Asked several times a second; once it says no, the answer is None.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------
@@ -167,8 +156,6 @@ def listed_fit(
         One that is supported.
     keep_going : callable
         Asked several times a second; once it says no, those not placed go on top of the others.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------
@@ -207,6 +194,7 @@ def listed_fit(
 
 
 def _ends(graph: Graph, members: Array) -> int:
+    """Return the number of conflicts of some buffers, those of two of them twice."""
     return int((graph.ptr[members + 1] - graph.ptr[members]).sum())
 
 
@@ -219,13 +207,10 @@ def heavy_clique(
 
     Parameters
     ----------
-    graph : Graph
     around : ndarray of int64, shape (n,)
         Size of all neighbours of each buffer.
     keep_going : callable
         Asked several times a second; once it says no, the heaviest so far is returned.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     n, most = len(graph.size), int(np.diff(graph.ptr).max(initial=0)) + 1
     candidate, chosen, best = np.empty((3, most), dtype=np.int32)  # a buffer and its neighbours
@@ -261,15 +246,12 @@ def placements(
 
     Parameters
     ----------
-    graph : Graph
     order : ndarray of int64, shape (n,)
         In which classes are placed.
     offsets : ndarray of int64, shape (n,)
         First fit in this order.
     keep_going : callable
         Asked several times a second.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     size, classes = graph.size, np.zeros(len(order), dtype=np.int64)
     placed = turned = offsets

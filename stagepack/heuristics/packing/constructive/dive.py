@@ -53,8 +53,6 @@ def place(
         Which of the blocks that could go equally low comes first.
     keep_going : callable, optional
         Asked several times a second.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------

@@ -81,8 +81,6 @@ def place(
 
     Parameters
     ----------
-    blocks : Blocks
-    rule : Rule
     ceiling : int, optional
         Address that no block may exceed.
     keep_going : callable, optional
@@ -91,8 +89,6 @@ def place(
         Nothing is put beyond the last of them; the rule `bank-aware` needs it.
     measures : Measures, optional
         Of `blocks`, to be used again.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------
@@ -127,7 +123,6 @@ def place_in_order(
 
     Parameters
     ----------
-    blocks : Blocks
     order : ndarray of int64, shape (b,)
     policy : int
         Which gap a block takes: one of the policies of the rules.
@@ -140,8 +135,6 @@ def place_in_order(
     placed : ndarray of int64, shape (b,), optional
         Offsets at which blocks stay, -1 for those not placed; only for blocks that are
         :func:`whole`.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------
@@ -177,13 +170,10 @@ def portfolio(
 
     Parameters
     ----------
-    blocks : Blocks
     ceiling, keep_going
         As for :func:`place`.
     on_solution : callable, optional
         Called with offsets and the rule's name at every improvement.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     measures = Measures(blocks)
     floor = int(blocks.load.max(initial=0))
@@ -297,7 +287,6 @@ def place_limited(
 
     Parameters
     ----------
-    blocks : Blocks
     members : ndarray of int64
         The blocks to place.
     offsets : ndarray of int64, shape (b,)
@@ -306,8 +295,6 @@ def place_limited(
         Address that no block may exceed.
     keep_going : callable, optional
         Asked now and then; once it says no, the answer is False.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------
@@ -324,6 +311,7 @@ def _account(spent: Array, step: float, *, tuning: PackingTuning) -> None:
 
 
 def _pieces(blocks: Blocks, banks: BankPairs | None) -> Pieces:
+    """Return blocks and banks as kernels take them."""
     share_ptr, share = _rows(blocks.may_share, blocks.b)
     none = np.zeros(blocks.b + 1, dtype=np.int64)
     return Pieces(

@@ -69,7 +69,8 @@ class ValleyTuning(Tuning):
     about a second."""
 
     late_meetings: int = 10_000_000
-    """The same where time is over already."""
+    """Pairs of pieces alive together, of blocks in pieces, that first fit places although time is
+    over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +113,8 @@ class ConflictTuning(Tuning):
     """Seconds of a conflict in first fit from the list, to look up its other buffer; measured."""
 
     listed_bit: float = 5e-9
-    """And to sort it, for every bit of the number of conflicts in a row; measured."""
+    """Seconds to sort a conflict in first fit from the list, for every bit of the number of those
+    in a row; measured."""
 
     clique_passes: int = 2
     """Times that all neighbours are looked at in search of a heavy clique by one key; by trial."""

@@ -55,12 +55,6 @@ class Spans:
     what may share or pauses is kept apart all the same.  Packings of these are packings of the
     blocks.
 
-    Parameters
-    ----------
-    blocks : Blocks
-    tuning : PackingTuning
-        The numbers that steer the search.
-
     Attributes
     ----------
     first, end : ndarray of int64, shape (b,)
@@ -123,6 +117,7 @@ def classes_by(key: str, spans: Spans) -> Array:
 
 
 def _descending(level: Array) -> Array:
+    """Return classes of whole levels, the highest level first."""
     rounded = np.floor(level).astype(np.int64)
     return np.asarray(rounded.max() - rounded)
 
@@ -141,15 +136,12 @@ def place(
 
     Parameters
     ----------
-    spans : Spans
     classes : ndarray of int64, shape (b,)
         Class of each block, from 0; the lower first.
     keep_going : callable, optional
         Asked several times a second.
     complete : bool
         Whether to go on even if time is over; but for first fit of very many.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------
@@ -368,7 +360,6 @@ def improve(
 
     Parameters
     ----------
-    spans : Spans
     offsets : ndarray of int64, shape (b,)
         The packing to begin with, as `place` made it.
     key : str
@@ -381,8 +372,6 @@ def improve(
         Asked several times a second.
     on_solution : callable
         Called with offsets when the peak has fallen by a good part, and at the end.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------

@@ -13,7 +13,7 @@ import numpy as np
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.effort import Pause
 from stagepack.heuristics.packing.exact_search import address_ranges_kernels as kernels
-from stagepack.heuristics.packing.exact_search.csr import rows
+from stagepack.heuristics.packing.exact_search.csr_kernels import rows
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
@@ -71,7 +71,6 @@ def beside_fixed(blocks: Blocks, owner: Array, first: Array, end: Array, pause: 
 
     Parameters
     ----------
-    blocks : Blocks
     owner, first, end : ndarray of int64, shape (pieces,)
         Pieces that count: their blocks, and the sections [first, end) they are alive in.
     pause : callable
@@ -107,14 +106,11 @@ def places(
 
     Parameters
     ----------
-    blocks : Blocks
     which : ndarray of int64
     pause : callable
         Called now and then; may raise.
     beside : tuple of ndarray, optional
         The fixed blocks that each of all blocks meets, whose addresses are not to be used.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     ranges, range_ptr = rows(blocks.range_ptr, which)
     near_ptr = np.zeros(len(which) + 1, dtype=np.int64)
@@ -150,13 +146,10 @@ def misplaced(blocks: Blocks, held: Array, pause: Pause, *, tuning: PackingTunin
 
     Parameters
     ----------
-    blocks : Blocks
     held : ndarray of int64
         Numbers of the fixed ones.
     pause : callable
         Called now and then; what it raises ends the look.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     where = places(blocks, held, pause, tuning=tuning)
     alone = np.diff(where.ptr) == 1  # what is fixed has a range: its place, if it is allowed
@@ -174,8 +167,6 @@ def common_holes(
         The groups; more holes than are worth while are left out.
     pause : callable
         Called now and then; may raise.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     groups = len(given.member_ptr) - 1
     most = int((given.end - given.begin)[given.members].sum()) + groups

@@ -93,14 +93,7 @@ class PausedSearch(abc.ABC):
 
 
 class CanonicalSearch(PausedSearch):
-    """A search of one component for packings within a capacity, which can be paused.
-
-    Parameters
-    ----------
-    component : Component
-    tuning : PackingTuning
-        The numbers that steer the search.
-    """
+    """A search of one component for packings within a capacity, which can be paused."""
 
     def __init__(self, component: Component, *, tuning: PackingTuning = TUNING) -> None:
         super().__init__(tuning=tuning)
@@ -242,6 +235,7 @@ class CanonicalSearch(PausedSearch):
         )
 
     def _proceed(self, node_limit: int) -> tuple[int, int]:
+        """Call the kernel: a few steps first, as small searches end within these."""
         now = self._state
         outcome = kernels.search(
             self._capacity, node_limit, min(SHORT, self.tuning.exact.budget), now
@@ -255,6 +249,7 @@ class CanonicalSearch(PausedSearch):
         return outcome, spent
 
     def _lengthen(self) -> None:
+        """Double the arrays that were too short."""
         now = self._state
         self._state = now._replace(
             trail=longer(now.trail, tuning=self.tuning),

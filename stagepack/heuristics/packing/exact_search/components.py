@@ -30,8 +30,7 @@ from stagepack.heuristics.packing.exact_search.address_ranges import (
     places,
 )
 from stagepack.heuristics.packing.exact_search.address_ranges_kernels import Spans
-from stagepack.heuristics.packing.exact_search.csr import rows
-from stagepack.heuristics.packing.exact_search.csr_kernels import transposed
+from stagepack.heuristics.packing.exact_search.csr_kernels import rows, transposed
 from stagepack.heuristics.packing.exact_search.exact_state import BLOCK, NOWHERE, SECTION
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct
@@ -190,8 +189,6 @@ def movable(
         Only these sections [first, end); -1: to the last.
     pause : callable, optional
         Called now and then; may raise.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     end = blocks.sections if end < 0 else end
     effort.spend(tuning.prices.call + tuning.exact.chosen * (blocks.b + len(blocks.first)))
@@ -256,8 +253,6 @@ class Component:
         The blocks that hold these bytes, and their sizes; they conflict with all of the group.
     pause : callable, optional
         Called now and then; may raise.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Attributes
     ----------
@@ -365,6 +360,7 @@ class Component:
         return self.lift + self.unit * next_top(self.blocks, self.capacity(nbytes))
 
     def _owner(self) -> Array:
+        """The block of each incidence."""
         return np.repeat(np.arange(self.b), np.diff(self.section_ptr))
 
     def _spans(self) -> Array:
@@ -475,8 +471,6 @@ class Packing:
         As :func:`movable` takes them.
     keep_going : callable, optional
         Asked now and then; :class:`~stagepack.progress.Stopped` is raised once it says no.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Attributes
     ----------
@@ -530,6 +524,7 @@ class Packing:
         return max([self.peak, *(component.bound for component in self.components)])
 
     def _place(self, block: int, offset: int, nbytes: int) -> None:
+        """Give a block its offset for good."""
         self.offsets[block] = offset
         self.peak = max(self.peak, offset + nbytes)
 

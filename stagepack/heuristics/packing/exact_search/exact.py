@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stagepack.heuristics.packing import effort as clock
-from stagepack.heuristics.packing.exact_search import exact_general
+from stagepack.heuristics.packing import exact_search
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
-from stagepack.heuristics.packing.exact_search.exact_general import ShapedPacking
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.heuristics.packing.exact_search.portfolio import (
     CanonicalPortfolio,
@@ -34,6 +34,10 @@ from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 from stagepack.result import Status
+
+if TYPE_CHECKING:
+    from stagepack.heuristics.packing.exact_search.exact_general import Component as ShapedComponent
+    from stagepack.heuristics.packing.exact_search.exact_general import ShapedPacking
 
 
 @dataclass(frozen=True)
@@ -102,26 +106,25 @@ def prepared(
         Only these sections [first, end); -1: to the last.
     keep_going : callable, optional
         Asked now and then.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Raises
     ------
     Stopped
         Once it says no.
     """
-    return (Packing if blocks.rigid else ShapedPacking)(
-        blocks, which, first, end, keep_going, tuning=tuning
-    )
+    if blocks.rigid:
+        return Packing(blocks, which, first, end, keep_going, tuning=tuning)
+    shaped = exact_search.exact_general.ShapedPacking
+    return shaped(blocks, which, first, end, keep_going, tuning=tuning)
 
 
 def _portfolio(
-    component: Component | exact_general.Component, warm: Array | None, *, tuning: PackingTuning
+    component: Component | ShapedComponent, warm: Array | None, *, tuning: PackingTuning
 ) -> Portfolio:
     """Return the searches of a component, given a packing of it."""
-    if isinstance(component, exact_general.Component):
-        return exact_general.GeneralPortfolio(component, warm, tuning=tuning)
-    return CanonicalPortfolio(component, warm, tuning=tuning)
+    if isinstance(component, Component):
+        return CanonicalPortfolio(component, warm, tuning=tuning)
+    return exact_search.exact_general.GeneralPortfolio(component, warm, tuning=tuning)
 
 
 class Searches:
@@ -134,14 +137,12 @@ class Searches:
     ----------
     packing : Packing or ShapedPacking
         Components, of :func:`prepared`.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
 
     def __init__(self, packing: Packing | ShapedPacking, *, tuning: PackingTuning = TUNING) -> None:
         self.tuning = tuning
         self.packing = packing
-        self.components: Sequence[Component | exact_general.Component] = packing.components
+        self.components: Sequence[Component | ShapedComponent] = packing.components
         self._portfolios: dict[int, Portfolio] = {}
         self._found: dict[int, Array] = {}
 
@@ -211,8 +212,6 @@ def decide(
         order is tried.
     searches : Searches, optional
         Of these blocks, to go on with.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     if searches is None:
         try:
@@ -252,8 +251,6 @@ def decide_packing(
         Bytes.
     keep_going, node_limit, step_limit, warm
         As for :func:`decide`.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
     searches = packing if isinstance(packing, Searches) else Searches(packing, tuning=tuning)
     packing = searches.packing
@@ -409,8 +406,6 @@ def minimise(
         Called with every lower bound that is better than all before, the first one included.
     keep_going, node_limit, step_limit, searches
         As in :func:`decide`.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------

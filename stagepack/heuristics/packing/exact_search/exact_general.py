@@ -26,8 +26,7 @@ from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.address_ranges import Places, misplaced, places
 from stagepack.heuristics.packing.exact_search.canonical import PausedSearch, longer, ranks
 from stagepack.heuristics.packing.exact_search.components import next_top
-from stagepack.heuristics.packing.exact_search.csr import rows
-from stagepack.heuristics.packing.exact_search.csr_kernels import transposed
+from stagepack.heuristics.packing.exact_search.csr_kernels import rows, transposed
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.heuristics.packing.exact_search.portfolio import Portfolio
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
@@ -61,8 +60,6 @@ class Component:
         The fixed blocks that share a section with them.
     pause : callable, optional
         Called now and then; may raise.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Attributes
     ----------
@@ -266,6 +263,7 @@ def forbidden(
 
 
 def _spans(low: Array, high: Array) -> Array:
+    """Return spans from where each begins and ends."""
     spans = np.zeros(len(low), dtype=general.SPAN)
     spans["low"], spans["high"] = low, high
     return spans
@@ -291,14 +289,7 @@ def _incidences(first: Array, end: Array) -> tuple[int, Array, Array]:
 
 
 class GeneralSearch(PausedSearch):
-    """A search of one component for packings within a capacity, which can be paused.
-
-    Parameters
-    ----------
-    component : Component
-    tuning : PackingTuning
-        The numbers that steer the search.
-    """
+    """A search of one component for packings within a capacity, which can be paused."""
 
     def __init__(self, component: Component, *, tuning: PackingTuning = TUNING) -> None:
         super().__init__(tuning=tuning)
@@ -378,6 +369,7 @@ class GeneralSearch(PausedSearch):
         self._capacity = capacity
 
     def _proceed(self, node_limit: int) -> tuple[int, int]:
+        """Call the kernel."""
         arrays = self._frames, self._trail, self._lists, self._parts, self._control
         outcome = kernels.search(
             self._capacity, node_limit, self.tuning.general.budget, self._shapes, *arrays
@@ -385,6 +377,7 @@ class GeneralSearch(PausedSearch):
         return outcome, int(self._control[general.WORK])
 
     def _lengthen(self) -> None:
+        """Double the arrays that were too short."""
         self._trail, self._lists = (
             longer(self._trail, tuning=self.tuning),
             longer(self._lists, tuning=self.tuning),
@@ -397,11 +390,8 @@ class GeneralPortfolio(Portfolio):
 
     Parameters
     ----------
-    component : Component
     warm : ndarray of int64, shape (b,), optional
         As of :class:`.portfolio.Portfolio`.
-    tuning : PackingTuning
-        The numbers that steer the search.
     """
 
     def __init__(
@@ -424,6 +414,7 @@ class GeneralPortfolio(Portfolio):
         return min(NOWHERE, unit * max(self.search.least, next_top(movable, nbytes // unit)))
 
     def _starts(self, capacity: int, number: int) -> Iterator[int]:
+        """Start the searches of a round, one order after the other."""
         for focus, rank in self._orders(number):
             self.search.start(capacity, rank, focus)
             yield (self.tuning.general.first_limit * self.component.b) << number
@@ -446,15 +437,12 @@ class ShapedPacking:
 
     Parameters
     ----------
-    blocks : Blocks
     which : ndarray of int64, optional
         Only these blocks (default: all).
     first, end : int
         Only these sections [first, end); -1: to the last.
     keep_going : callable, optional
         Asked now and then; :class:`~stagepack.progress.Stopped` is raised once it says no.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Attributes
     ----------

@@ -31,14 +31,15 @@ class SearchTuning(Tuning):
     """Seconds of work in orders before beams begin, in later rounds; by trial."""
 
     beams_late: float = 0.1
-    """The same in the first rounds; by trial."""
+    """Seconds of work in orders before beams begin, in the first rounds; by trial."""
 
     beams_eager: float = 2.0
     """Seconds of beams for each second of a round, at first: they find what has hardly any room; by
     trial."""
 
     beams_share: float = 1.0
-    """The same once orders have taken `beams_eager_until`: beams prove nothing; by trial."""
+    """Seconds of beams for each second of a round once orders have taken `beams_eager_until`: beams
+    prove nothing; by trial."""
 
     beams_eager_until: float = 1.0
     """Seconds of work in the orders of a component; by trial."""
@@ -50,19 +51,19 @@ class SearchTuning(Tuning):
     """Whether blocks are merged where a capacity leaves no room."""
 
     merged_capacity: int = 1 << 20
-    """Units of capacity up to which subsets are looked at for that: a bit each."""
+    """Units of capacity up to which subsets of sizes are looked at for merging: a bit each."""
 
     steady_orders: int = 2
     """Orders, the first of the table, that are tried in each of the first rounds; by trial."""
 
     turning_orders: int = 4
-    """Others that are tried in each of these rounds, in turn; by trial."""
+    """Other orders that are tried in each of the first rounds, in turn; by trial."""
 
     first_rounds: int = 3
-    """How many these rounds are; then orders are drawn."""
+    """Rounds of orders in turn, before orders are drawn."""
 
     first_noise: float = 0.02
-    """Deviation of the logarithm of a factor of the first key, in the last of these rounds: near
+    """Deviation of the logarithm of a factor of the first key in the last of the first rounds: near
     ties break anew."""
 
     hardest: bool = True
@@ -85,7 +86,7 @@ class SearchTuning(Tuning):
     """What is left of failures of sections when another search begins; by trial."""
 
     fading_noise: float = 0.3
-    """Deviation of the logarithm of that, of each section; by trial."""
+    """Deviation of the logarithm of what is left of the failures of a section; by trial."""
 
     budget: int = 6_000_000
     """Steps of the kernel between two looks at the clock: well under 0.2 s."""
@@ -181,7 +182,7 @@ class WindowTuning(Tuning):
     """Steps of the kernel that writes a proof between two looks at the clock: under 0.1 s."""
 
     log_step: float = 5e-9
-    """Seconds of such a step; measured."""
+    """Seconds of a step of the kernel that writes a proof; measured."""
 
     laid_limit: int = 100_000
     """Blocks laid into gaps of full sections after which a component is given up: about a

@@ -29,6 +29,8 @@ from stagepack.instances.profile import Array
 
 @dataclass
 class _Block:
+    """A block, or several that were merged, alive in the sections [first, end)."""
+
     first: int
     end: int
     size: int
@@ -48,8 +50,6 @@ class Merged:
         In its units.
     pause : callable
         Called now and then; may raise.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Attributes
     ----------
@@ -152,6 +152,7 @@ class Merged:
         return sums[0] & sums[1] != 1 | 1 << whole
 
     def _component(self, pause: Pause) -> Component:
+        """Return what is left after merging as a component."""
         kept = [self._blocks[i] for i in self._kept]
         first, end = (np.array([getattr(b, at) for b in kept]) for at in ("first", "end"))
         ptr = np.concatenate([[0], np.cumsum(end - first)])

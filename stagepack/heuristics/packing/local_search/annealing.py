@@ -64,6 +64,7 @@ def improve(
     target : int
         Stop at this peak: the best bound known.
     seed : int
+        Of random numbers.
     movable : ndarray of bool, shape (b,), optional
         Blocks that may move; None: all that are not fixed.
     legs : int, optional
@@ -72,8 +73,6 @@ def improve(
         Asked several times a second.
     on_solution : callable, optional
         Called with the offsets at every improvement.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------

@@ -49,12 +49,11 @@ def best(
     target : int, optional
         Stop at this peak; by default at the load bound.
     seed : int
+        Of random numbers.
     keep_going : callable, optional
         Asked several times a second.
     on_solution : callable, optional
         Called with offsets and a source at every improvement.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------
@@ -100,6 +99,7 @@ class _Found:
     peak: int = field(default=1 << 62)
 
     def offer(self, offsets: Array | None, source: str) -> None:
+        """Keep a packing if it is lower than all before, and report it."""
         if offsets is None:
             return
         peak = int((offsets + self.blocks.size).max(initial=0))

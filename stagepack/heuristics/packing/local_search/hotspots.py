@@ -46,14 +46,13 @@ def improve(
     target : int
         Stop at this peak: the best bound known.
     seed : int
+        Of random numbers.
     keep_going : callable
         Asked several times a second.
     on_solution : callable
         Called with offsets when the peak has fallen by a good part, and at the end.
     patience : int, optional
         Tries at one place after which to give up.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------

@@ -60,12 +60,11 @@ def improve(
     target : int
         Stop at this peak: the best bound known, or any that will do.
     seed : int
+        Of random numbers.
     keep_going : callable
         Asked several times a second; without a no there is no end but the target.
     on_solution : callable, optional
         Called with the offsets at every improvement.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------

@@ -50,12 +50,11 @@ def improve(
     target : int
         Stop at this peak: the best bound known.
     seed : int
+        Of random numbers.
     keep_going : callable, optional
         Asked several times a second.
     on_solution : callable, optional
         Called with offsets whenever the peak has fallen.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Returns
     -------

@@ -37,7 +37,7 @@ class AnnealingTuning(Tuning):
     """First temperature of a cooling, as a part of the mean size of a block; by trial."""
 
     coldest: float = 0.01
-    """Last temperature of a cooling, likewise; by trial."""
+    """Last temperature of a cooling, as a part of the mean size of a block; by trial."""
 
     cooling: int = 30
     """Calls of the kernel in a cooling; by trial."""
@@ -60,7 +60,8 @@ class CoreTuning(Tuning):
     """Part of the greatest load under which a block must live to belong to the core; by trial."""
 
     levels: tuple[float, ...] = (0.8, 0.7)
-    """The same for the levels around it, which are placed one after the other; by trial."""
+    """Parts of the greatest load that bound the levels around a core, which are placed one after
+    the other; by trial."""
 
     dived_blocks: int = 20_000
     """Blocks of a core up to which it is packed by dives, and up to which a few are placed again
@@ -71,7 +72,7 @@ class CoreTuning(Tuning):
     again; by trial."""
 
     annealed_meetings: int = 10_000_000
-    """The same above which a core is not annealed; by trial."""
+    """Pairs alive together, in either order, above which a core is not annealed; by trial."""
 
     rounds: int = 24
     """Times that a core grows."""
@@ -81,8 +82,8 @@ class CoreTuning(Tuning):
     by trial."""
 
     refill_share: int = 4
-    """Times as long as placing the others takes that such a core is filled anew at least;
-    by trial."""
+    """Times as long as placing the others takes that a core in which many meet is filled anew at
+    least; by trial."""
 
     most_calls: int = 96
     """Calls of the kernel of annealing in a round; twice as many as before when nothing has joined;
@@ -107,7 +108,8 @@ class HotSpotTuning(Tuning):
     a second."""
 
     longest_pair_limit: int = 100_000_000
-    """The same, the longest first."""
+    """Pairs of a block that is placed again and one that it meets, the longest first: part of a
+    second."""
 
     margin: int = 8
     """Sections around a block at least."""
@@ -119,8 +121,8 @@ class HotSpotTuning(Tuning):
     """Times that a window is doubled at most; by trial."""
 
     noise: float = 0.1
-    """Deviation of the logarithm of lifetimes, by which the order is changed after that;
-    by trial."""
+    """Deviation of the logarithm of lifetimes by which the order is changed once a window has
+    grown; by trial."""
 
     report_part: int = 300
     """A peak is reported once it has fallen by one part in so many: to check it takes as long as
@@ -135,7 +137,7 @@ class RepairTuning(Tuning):
     """Blocks of a window up to which it is first searched exhaustively; by trial."""
 
     nodes: int = 5_000
-    """Nodes of the first such search, doubled at every further try."""
+    """Nodes of the first search of a window, doubled at every further try."""
 
     cut_blocks: int = 30_000
     """Blocks alive in a window that is wider than the first at its place."""
@@ -150,7 +152,7 @@ class RepairTuning(Tuning):
     """Seconds of cutting a window out; measured."""
 
     cut_block: float = 2e-6
-    """And of each of its blocks; measured."""
+    """Seconds of a block of a window that is cut out; measured."""
 
     calls: int = 2
     """Calls of the kernel of annealing in the first window at a place; doubled as it grows."""

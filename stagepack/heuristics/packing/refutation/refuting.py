@@ -47,13 +47,10 @@ class Refutation:
 
     Parameters
     ----------
-    window : Window
     order : ndarray of float, shape (n,)
         Blocks of higher values are preferred.
     lowest_section : bool
         Whether to branch where the floor is least, or at the block of least base.
-    tuning : PackingTuning
-        The numbers that steer the search.
 
     Attributes
     ----------
@@ -141,6 +138,7 @@ class Refutation:
 
 
 def _rows(owner: Array, count: int) -> Array:
+    """Return where rows begin, from the row of each entry."""
     return np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))]).astype(np.int64)
 
 
