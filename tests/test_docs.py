@@ -22,6 +22,7 @@ CONTRACTS = (  # which are described where they are asked for
     {"instance", "progress", "settings"},  # of every method
     {"instance", "progress", "settings", "keep_going"},  # `strengthen` of every problem
     {"instance", "evidence", "claimed"},  # every rule that verifies a proof
+    {"data", "given", "file"},  # `parse` of every format
 )
 
 

@@ -76,7 +76,7 @@ MAY_IMPORT = {
     "evidence": {"contracts"},
     "files": {"errors", "memory"},
     "memory": set(),
-    "kinds": {"errors"},
+    "kinds": {"errors", "progress"},
     "kernels": {"progress"},
     "linear": set(),
     "interrupts": {"contracts", "errors", "progress"},

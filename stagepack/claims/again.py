@@ -18,6 +18,7 @@ from stagepack.claims.rules import Again, Case
 from stagepack.contracts import JsonObject, Number, Solution
 from stagepack.evidence import Proof
 from stagepack.result import Result, Status, Termination
+from stagepack.solve import SHORTEST
 from stagepack.verify import verify
 
 ENDLESS = (Proof.SEARCH, Proof.ENGINE)
@@ -40,7 +41,7 @@ def solved_again(case: Case, bound: Number | None, time_limit: float | None) -> 
     makers = _makers(case.document)
     shared = getattr(kinds.part(case.instance.kind, "methods"), "shared", lambda _: "")
     common = shared(case.instance)
-    half = None if time_limit is None else time_limit / 2
+    half = _half(time_limit)
 
     def solved(method: str) -> Again:
         result = _solved(case, method, half)
@@ -73,7 +74,12 @@ def tried_all(case: Case, bound: Number | None, time_limit: float | None) -> Tri
     """
     if case.settled(bound) or (bound is None and case.document.get("status") != Status.INFEASIBLE):
         return None
-    return tried(case.instance, bound, None if time_limit is None else time_limit / 2)
+    return tried(case.instance, bound, _half(time_limit))
+
+
+def _half(time_limit: float | None) -> float | None:
+    """Return half of a limit, but no less than a limit may be."""
+    return None if time_limit is None else max(time_limit / 2, SHORTEST)
 
 
 def _makers(document: JsonObject) -> set[Proof]:

@@ -174,6 +174,13 @@ def _require_same(document: Mapping[str, object], instance: Instance, anyway: bo
     digest = document.get("digest")
     if not isinstance(digest, str) or digest in ("", instance.digest):
         return False
+    problem = document.get("problem")
+    if problem in PROBLEMS and problem != instance.kind:
+        raise InputError(
+            f"is a result of {problem}, not of {instance.kind}",
+            field="problem",
+            remedy="give the instance that it is a result of",
+        )
     if not anyway:
         there = document.get("instance_fields")
         why = difference(there, instance) if isinstance(there, Mapping) else ""

@@ -209,7 +209,8 @@ def _violations(case: Case, claimed: object) -> Judgement:
         return Judgement(Verdict.CONFIRMED, own)
     if case.solution is None:
         return Judgement(Verdict.FALSE, own, "there is no solution that breaks a rule")
-    detail = f"the solution breaks {own[0]}" if own else "the solution breaks no rule"
+    broken = ", ".join(dict.fromkeys(one.rule for one in case.violations))
+    detail = f"the solution breaks {broken or 'no rule'}"
     return Judgement(case.wrong(), own, detail)
 
 

@@ -24,7 +24,6 @@ from typer.core import TyperGroup
 from stagepack import memory
 from stagepack.cli.context import takes_context
 from stagepack.cli.examples import epilog
-from stagepack.cli.guard import guarded, load_frugally
 from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, Command, bare
 from stagepack.cli.terminal.screen import Stderr, complain, legible_width, plain_letters, say
 from stagepack.errors import InputError, shown
@@ -153,8 +152,11 @@ def main() -> NoReturn:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         plain_letters()
         legible_width()
-        left = guarded(_ended)
-        load_frugally()
+        if memory.is_scarce():
+            from stagepack.cli.guard import guarded, load_frugally
+
+            left = guarded(_ended)
+            load_frugally()
         # -q and -v may stand anywhere, before or after the command.
         arguments = sys.argv[1:]
         loudness = [word for word in arguments if word in ("-q", "--quiet", "-v", "--verbose")]
@@ -213,6 +215,7 @@ def _is_word(name: str) -> bool:
 
 def _leave(code: int) -> NoReturn:
     """End with `code`, at once even when a cancelled solver still winds down in its thread."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said
     code = _flushed(code)
     engine = sys.modules.get("stagepack.solvers.engine")
     if engine is not None and engine.left_behind():

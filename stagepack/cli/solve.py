@@ -11,7 +11,6 @@ import typer
 from stagepack import files
 from stagepack.cli import completion
 from stagepack.cli.context import instance_of
-from stagepack.cli.export import Form, export_solution, require_exportable
 from stagepack.cli.options import (
     EXIT_INPUT,
     EXIT_UNVERIFIED,
@@ -29,7 +28,14 @@ from stagepack.cli.options import (
     method_option,
     option,
 )
-from stagepack.cli.output import Rescue, apart, require_writable
+from stagepack.cli.output import (
+    Form,
+    Rescue,
+    apart,
+    export_solution,
+    require_exportable,
+    require_writable,
+)
 from stagepack.cli.terminal.live import Solving
 from stagepack.cli.terminal.screen import (
     command_line,
@@ -41,6 +47,7 @@ from stagepack.cli.terminal.screen import (
 )
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError
+from stagepack.interrupts import Interrupts
 from stagepack.result import Result, Status
 
 
@@ -156,7 +163,7 @@ def solve(
         start = solutions.read_solution(warm_start, problem)
     asked = {"deterministic": deterministic, "proof": proof is not None}
     options = {name: True for name, wanted in asked.items() if wanted}
-    with engines_silenced(), Solving(problem.name, method) as search:
+    with engines_silenced(), Interrupts(last=True), Solving(problem.name, method) as search:
         result = run(
             problem,
             method,

@@ -21,8 +21,8 @@ from stagepack.errors import InputError
 from stagepack.heuristics.graph.tuning import TUNING, ModelsTuning
 from stagepack.instances.graph.check import stage_order
 from stagepack.instances.graph.compact import FORBIDDEN, UNLIMITED, Compact
+from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.graph.problem import Objective
-from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.profile import Array
 
 MOST_PARTS = 100
@@ -128,6 +128,7 @@ class Frame:
         return found[::-1] if self.leading else found
 
     def _set_steps(self, largest: int) -> None:
+        """Count times and traffic in steps, as fine as `largest` allows."""
         compact = self.compact
         self.allowed = compact.time[0] < FORBIDDEN
         time = np.where(self.allowed, compact.time, 0)

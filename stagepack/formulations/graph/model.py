@@ -14,8 +14,8 @@ from stagepack.formulations.graph.frame import Frame
 from stagepack.formulations.graph.placement import Placement
 from stagepack.heuristics.graph.tuning import TUNING, ModelsTuning
 from stagepack.instances.graph.compact import Compact
+from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.graph.instance import GraphPartition
-from stagepack.instances.graph.solution import GraphSolution
 from stagepack.linear import Array
 
 

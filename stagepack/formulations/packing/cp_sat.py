@@ -64,9 +64,9 @@ from stagepack.formulations.packing.frame import Frame, Interval, Item, smaller_
 from stagepack.formulations.packing.model import PackingModel
 from stagepack.heuristics.packing.tuning import TUNING, ModelTuning, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.problem import Objective
-from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:

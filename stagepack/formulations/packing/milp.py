@@ -67,11 +67,12 @@ from stagepack.errors import InputError
 from stagepack.formulations.packing.frame import Interval, Item
 from stagepack.formulations.packing.model import PackingModel
 from stagepack.formulations.program import Program, Sum, total
+from stagepack.formulations.whole import require_costs
 from stagepack.heuristics.packing.tuning import TUNING, ModelTuning, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.problem import Objective
-from stagepack.instances.packing.solution import PackingSolution
 from stagepack.linear import Array
 
 K = TypeVar("K")
@@ -208,6 +209,7 @@ class Milp(PackingModel):
                 assert_never(unknown)
         self.infeasible = self.program.contradiction
         if not self.infeasible:
+            require_costs(self.program, 1)
             self.model = self.program.arrays()
 
     def _minimise(self, value: Sum[int]) -> None:
@@ -467,9 +469,10 @@ class Milp(PackingModel):
     def slack(self, raw: float, tolerance: float) -> float:
         """Return the engine's tolerance times the constants that binaries are multiplied by.
 
-        Once for each block that can lie on another.
+        Once for each block that can lie on another, and the largest cost.
         """
-        return tolerance * (abs(raw) + 2 * self.frame.height * self.frame.blocks.b + 1)
+        largest = max(map(abs, self.program.cost), default=0)
+        return tolerance * (abs(raw) + 2 * self.frame.height * self.frame.blocks.b + largest + 1)
 
 
 def _run_of(place: int, runs: dict[int, Interval]) -> int:

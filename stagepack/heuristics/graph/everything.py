@@ -21,8 +21,8 @@ import numpy as np
 
 from stagepack.heuristics.graph.tuning import TUNING, EverythingTuning
 from stagepack.instances.graph.compact import EXCHANGES, FORBIDDEN, UNLIMITED, Compact
+from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.graph.problem import Objective
-from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.profile import Array
 
 
@@ -158,6 +158,7 @@ class Everything:
         return True
 
     def _spend(self, seconds: float) -> None:
+        """Count work, and pause now and then."""
         self._unpaid += seconds
         if self._unpaid > self.tuning.often * self.tuning.placing_price:
             self._pause(self._unpaid)
@@ -210,6 +211,7 @@ class Everything:
         return held
 
     def _fits(self, chosen: list[int], order: tuple[int, ...]) -> bool:
+        """Whether every stage keeps its memory."""
         held = self._held(chosen, order, self._size)
         return all(
             nbytes <= self._room[d] or self._room[d] >= UNLIMITED

@@ -111,6 +111,7 @@ class Line:
         return self._found(order, q, grain) if table.value[-1, q] < FAR else None
 
     def _empty_table(self, rows: int) -> Table:
+        """Return a table of so many rows, not written yet."""
         shape = rows, self.staging.automaton.states
         origin, way = np.empty((2, *shape), dtype=np.int32)
         return self._kernels.Table(np.empty(shape, dtype=np.int64), origin, way)

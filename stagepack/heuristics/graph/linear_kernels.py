@@ -103,6 +103,7 @@ class Table(NamedTuple):
 
 @inlined
 def _set_limits(state: Array, limits: Array) -> None:
+    """Write the limits that :func:`possible` asks for."""
     limits[0], limits[1], limits[2] = state[LIMIT] - 1, state[FIRST_LIMIT], 1
 
 

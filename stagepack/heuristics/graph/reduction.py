@@ -118,6 +118,7 @@ class _Following:
         return u in members and not sends
 
     def _follow(self, v: int, u: int) -> None:
+        """Let block v be where block u is, which takes over its edges and nets."""
         self._host[v] = u
         for mine, theirs in ((self._before, self._after), (self._after, self._before)):
             for w in mine[v]:

@@ -20,8 +20,8 @@ from stagepack.heuristics.graph.tuning import TUNING, GraphTuning
 from stagepack.heuristics.graph.ways import Automaton
 from stagepack.instances.arrays import distinct
 from stagepack.instances.graph.compact import Compact
+from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.graph.problem import Objective
-from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.profile import Array
 
 MODES = {

@@ -24,19 +24,26 @@ class AutoTuning(Tuning):
     """Switch: the dynamic program over ideals."""
 
     metis: bool = True
-    """Switch: the parts of METIS are cut again."""
+    """Switch: the parts of METIS are cut again.  Without it 2 of 25 open graphs of 60 to 5,000
+    operators were 1.0 and 1.6 % worse after 4 s of work, and none better."""
 
     many_orders: bool = True
-    """Switch: many topological orders are cut; a few are in any case."""
+    """Switch: many topological orders are cut; a few are in any case.  Without it 12 of these 25
+    graphs were worse, by up to 2.3 %, and 1 better."""
 
     local_search: bool = True
-    """Switch: simulated annealing before, beside and after what proves bounds."""
+    """Switch: simulated annealing before, beside and after what proves bounds.  Without its rounds
+    before, 8 of 23 of these graphs were worse, by up to 8.1 %, and none better."""
 
     cp_sat: bool = True
-    """Switch: CP-SAT, on small graphs and where nothing else proves anything."""
+    """Switch: CP-SAT, on small graphs and where nothing else proves anything.  Without it 2 of 15
+    of these graphs were worse, by up to 0.4 %, and none better."""
 
     labels: bool = True
     """Switch: the frontier method."""
+
+    rows: bool = True
+    """Switch: a linear program of which the bound is verified."""
 
     first_try: float = 1.5
     """Seconds of work of the first try to list and sweep all ideals at most; by trial."""
@@ -86,6 +93,9 @@ class AutoTuning(Tuning):
 
     cp_sat_share: float = 0.5
     """Part of what is left for CP-SAT on small graphs; by trial."""
+
+    rows_share: float = 0.2
+    """Part of what is left for a linear program of which the bound is verified; by trial."""
 
     cp_sat_places: int = 1_000
     """Blocks times devices up to which a graph is small for CP-SAT; by trial."""
@@ -296,6 +306,12 @@ class AnnealingTuning(Tuning):
 @dataclass(frozen=True, kw_only=True)
 class ModelsTuning(Tuning):
     """Models on engines."""
+
+    row_seconds: float = 2.5e-5
+    """Seconds of work, for each row of a linear program whose bound is verified."""
+
+    row_programs: int = 2
+    """Such programs, each with more rows, at most."""
 
     pace: float = 0.6
     """Work of CP-SAT in a second: 0.6 to 1.05, once it has loaded a model of a graph."""

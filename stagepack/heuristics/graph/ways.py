@@ -107,6 +107,7 @@ class _Rules:
         self.begin: State = (0,) * len(self._counts), 0
 
     def steps(self, state: State) -> Iterator[Step]:
+        """Yield the stages that may come next, one for each class and number of replicas."""
         used, stages = state
         stashes = min(self._compact.microbatches, stages + 1)
         for after, device_class, devices in self._devices(used):

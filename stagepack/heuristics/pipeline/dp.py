@@ -13,7 +13,7 @@ over all thresholds :mod:`.reference` implements.
 from __future__ import annotations
 
 from stagepack.errors import InputError
-from stagepack.heuristics.pipeline import staircase
+from stagepack.heuristics import pipeline as heuristics
 from stagepack.heuristics.pipeline.bounds import (
     cheap_cuts,
     dearest_span,
@@ -60,7 +60,7 @@ def _search(
     offered, evidence, cells = None, filled(costs, [rest]), tuning.staircase_cells
     if two_limits and known is not None and search.begins_with_more(cells):
         # Compute does not narrow the windows down, limits on transfer may.
-        staircase.descend(search, floor, progress, cells=cells)
+        heuristics.staircase.descend(search, floor, progress, cells=cells)
         return True
     try:
         while not search.done:
@@ -75,7 +75,7 @@ def _search(
         if two_limits:
             offered = search.best  # by the descent, unless that finds a better one at once
             found = search.best_partition()
-            staircase.descend(search, search.bound, progress, found, cells=cells)
+            heuristics.staircase.descend(search, search.bound, progress, found, cells=cells)
     finally:
         if search.best != offered:
             progress.offer(search.best_partition(), "dp")

@@ -18,6 +18,7 @@ GraphMethod = Method[GraphPartition, GraphSolution]
 
 
 def _no_metis(instance: GraphPartition) -> str:
+    """Return why METIS cannot be asked, or ""."""
     return unavailable()
 
 

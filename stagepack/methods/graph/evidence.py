@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -17,18 +18,21 @@ from stagepack import solvers
 from stagepack.contracts import Number
 from stagepack.evidence import Evidence, Proof, witness
 from stagepack.heuristics.graph.tuning import TUNING
-from stagepack.instances.graph import GraphPartition, GraphSolution
-from stagepack.linear import Linear
+from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
+from stagepack.linear import Array, Linear
 from stagepack.methods import Settings
 from stagepack.methods.evidence import strengthened
 from stagepack.progress import Progress
+from stagepack.solvers import Limits
 from stagepack.verify import Claimed, UnprovedError, graph
-from stagepack.verify.graph import Form
+from stagepack.verify.graph import Form, Row
 
 FINE = 2**40
 """Parts of one in which multipliers are counted where they have no small common denominator,"""
 DENOMINATOR = 1_000
 """which is looked for up to this one of each."""
+SLACK = 1e-9
+"""Part of a value by which a linear program may be off."""
 
 
 def strengthen(
@@ -62,9 +66,11 @@ def _tries(
     for level in (*reversed(levels), 0):
         yield Evidence(Proof.LOG, {"rule": "few-ideals", "light": level})
     if thorough and bound is not None:
-        times = multipliers(instance, bound)
-        if times is not None:
-            yield Evidence(Proof.DUAL, {"rule": "dual", "times": times})
+        rows = Relaxed.of(instance, bound)
+        solved = rows and rows.solved(Limits(time_limit=progress.remaining))
+        shown = solved and solved.evidence()
+        if shown is not None:
+            yield shown
     for level in (*reversed(levels), 0) if thorough else ():
         yield Evidence(Proof.LOG, {"rule": "ideals", "light": level})
 
@@ -183,51 +189,122 @@ class _Flow:
 # ---------------------------------------------------------------------- linear rows
 
 
-def multipliers(
-    instance: GraphPartition, bound: Number, limits: solvers.Limits | None = None
-) -> list[list[int]] | None:
-    """Return multipliers of the rows that a better partition keeps to, which show that none does.
+def row_count(compact: Compact) -> int:
+    """Return about how many rows there are."""
+    pins = 2 * (len(compact.net) - compact.nets)
+    return compact.devices * (compact.blocks + len(compact.after) + pins)
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """What linear rows say of partitions that are better than claimed.
+
+    Attributes
+    ----------
+    bound : int or float
+        The claim.
+    form : Form
+    rows : list of Row
+    excess : float
+        By which part of the limit some load exceeds it at least; negative: need not reach it.
+    duals : ndarray, shape (rows,)
+        Of the rows, at most 0.
+    unit : int
+        By which they are multiplied so that those of all loads add up to about 1.
+    """
+
+    bound: Number
+    form: Form
+    rows: list[Row]
+    excess: float = 0.0
+    duals: Array = field(default_factory=lambda: np.zeros(0))
+    unit: int = 1
+
+    @classmethod
+    def of(cls, instance: GraphPartition, bound: Number) -> Relaxed | None:
+        """Return the rows of a claim; None where these do not apply."""
+        claim = _claim(instance, bound)
+        try:
+            form = graph.settled(instance, claim)
+            rows = list(graph.rows(form, claim))
+        except UnprovedError:
+            return None
+        if math.inf in form.least or not 1 < form.limit < math.inf:
+            return None
+        return cls(bound, form, rows)
+
+    def solved(self, limits: Limits | None = None) -> Relaxed | None:
+        """Solve the linear program; return None where the limits are too narrow."""
+        outcome = solvers.engine("highs").solve(_program(self.form, self.rows), limits=limits)
+        if outcome.duals is None or outcome.objective is None:
+            return None
+        scaled = outcome.duals.copy()
+        scaled[list(_loads(self.form, self.rows))] /= self.form.limit
+        return replace(self, excess=outcome.objective, duals=scaled, unit=int(self.form.limit))
+
+    @property
+    def value(self) -> float:
+        """What all partitions reach that are better than claimed, if there are any."""
+        return float(self.bound) * (1 - 1 / self.form.limit + self.excess)
+
+    def evidence(self) -> Evidence | None:
+        """Return multipliers that show the claim: numbers of rows, and how often to add these."""
+        weights = {at: -Fraction(dual) for at, dual in enumerate(self.duals.tolist()) if dual < 0}
+        shares = [
+            (weights.get(at, Fraction(0)) * self.unit).limit_denominator(DENOMINATOR)
+            for at in _loads(self.form, self.rows)
+        ]
+        for parts in (math.lcm(*(share.denominator for share in shares)), FINE):
+            times = [[at, round(weight * self.unit * parts)] for at, weight in weights.items()]
+            if _contradict(self.rows, times):
+                given = [[at, count] for at, count in times if count]
+                return Evidence(Proof.DUAL, {"rule": "dual", "times": given})
+        return None
+
+
+def raise_by_rows(
+    instance: GraphPartition,
+    progress: Progress[GraphSolution],
+    steps: int,
+    limits: Callable[[], Limits],
+) -> None:
+    """Raise the bound to what a linear program shows of partitions better than the one known.
+
+    Rows are the tighter the lower the claim: duals that show one show it by those of its value.
 
     Parameters
     ----------
     instance : GraphPartition
-    bound : int or float
-    limits : Limits, optional
-        Of the engine that solves the linear program.
-
-    Returns
-    -------
-    list of [int, int] or None
-        Numbers of rows, and how often these are added; None where this shows nothing.
+    progress : Progress
+        With a solution.
+    steps : int
+        Linear programs to solve at most.
+    limits : callable
+        Returns the limits of the next one.
     """
-    try:
-        form = graph.settled(instance, _claim(instance, bound))
-        rows = list(graph.rows(form, _claim(instance, bound)))
-    except UnprovedError:
-        return None
-    if math.inf in form.least or not 1 < form.limit < math.inf:
-        return None
-    outcome = solvers.engine("highs").solve(_program(form, rows), limits=limits)
-    if outcome.duals is None or not outcome.objective or outcome.objective <= 0:
-        return None
-    unit = float(form.limit)
-    loads = set(_loads(form, rows))
-    weights = {at: -float(dual) for at, dual in enumerate(outcome.duals.tolist()) if dual < 0}
-    common = math.lcm(
-        *(Fraction(weights.get(at, 0.0)).limit_denominator(DENOMINATOR).denominator for at in loads)
-    )
-    for parts in (common, FINE):
-        times = {
-            at: round(weight * parts) if at in loads else round(weight * parts * unit)
-            for at, weight in weights.items()
-        }
-        found = [[at, count] for at, count in sorted(times.items()) if count > 0]
-        if _contradict(rows, found):
-            return found
-    return None
+    known, low = progress.objective, progress.bound or 0
+    claim = known
+    for _ in range(steps):
+        asked = None if claim is None else Relaxed.of(instance, claim)
+        solved = None if asked is None else asked.solved(limits())
+        if known is None or claim is None or solved is None:
+            return
+        high, value = claim, solved.value
+        if isinstance(known, int):
+            value = math.ceil(value - SLACK * value)
+        value = min(value, known)
+        if value > low:
+            lower = Relaxed.of(instance, value)
+            shown = lower and replace(solved, form=lower.form, rows=lower.rows).evidence()
+            if shown is not None:
+                progress.raise_bound(value, "linear program", shown)
+                low = value
+        claim = (low + high) // 2 if isinstance(known, int) else (low + high) / 2
+        if not low < claim < known:
+            return
 
 
-def _loads(form: Form, rows: list[graph.Row]) -> Iterator[int]:
+def _loads(form: Form, rows: list[Row]) -> Iterator[int]:
     """Yield the numbers of the rows that limit the load of a slot."""
     first = len(rows) - 4 * len(form.kind)
     for s in range(len(form.kind)):
@@ -235,7 +312,7 @@ def _loads(form: Form, rows: list[graph.Row]) -> Iterator[int]:
         yield first + 4 * s + 3
 
 
-def _program(form: Form, rows: list[graph.Row]) -> Linear:
+def _program(form: Form, rows: list[Row]) -> Linear:
     """Return by which part of the limit all loads must exceed it at most, to be minimised."""
     column: dict[tuple[int, int], int] = {}
     loads = set(_loads(form, rows))
@@ -251,7 +328,7 @@ def _program(form: Form, rows: list[graph.Row]) -> Linear:
     row, place, value = zip(*entries, strict=True)
     return Linear.of(
         cost=np.append(np.zeros(last), 1.0),
-        lower=np.zeros(last + 1),
+        lower=np.append(np.zeros(last), -1.0),
         upper=np.append(np.ones(last), np.inf),
         integral=np.zeros(last + 1, dtype=bool),
         row=np.array(row),
@@ -262,7 +339,7 @@ def _program(form: Form, rows: list[graph.Row]) -> Linear:
     )
 
 
-def _contradict(rows: list[graph.Row], times: list[list[int]]) -> bool:
+def _contradict(rows: list[Row], times: list[list[int]]) -> bool:
     """Whether no values between 0 and 1 keep to the sum of rows."""
     total: dict[tuple[int, int], int] = {}
     left: float = 0

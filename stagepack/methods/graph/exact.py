@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -28,17 +29,20 @@ from stagepack.heuristics.graph.ways import spread, states
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
+from stagepack.methods.graph.evidence import raise_by_rows, row_count
 from stagepack.methods.graph.explain import explain, impossible
 from stagepack.methods.graph.improve import Annealing
+from stagepack.methods.models import load_engine
 from stagepack.methods.starts import LENT, offer_start
 from stagepack.progress import Progress
+from stagepack.solvers import Limits
 from stagepack.verify.graph import OBJECTIVES
 
 GraphProgress = Progress[GraphSolution]
 
 
 class CompactSearch:
-    """A run of the searches that share the compact form.
+    """The searches of one run, which share the compact form of the graph and what is known.
 
     Attributes
     ----------
@@ -49,19 +53,19 @@ class CompactSearch:
     compact : Compact
         The instance in blocks and ticks.
     impossible : bool
-        Whether a reason is plain to see, and told, that there is no partition.
+        Whether it is plain to see that there is no partition; the reason is told then.
     known : int
-        What the best partition met is worth in ticks.
+        Ticks of the best partition met.
     annealing : Annealing
         Local search, which goes on where it was left.
     """
 
     _unlisted = 0.0
-    """Seconds of work in which not all ideals were listed, the last time."""
+    """Seconds of work that were too few to list all ideals, the last time."""
     _pending: Found | None = None
-    """The best along orders that is not offered yet,"""
+    """The best partition along orders that is not offered yet."""
     _source = ""
-    """and who found it."""
+    """Who found it."""
 
     def __init__(
         self, instance: GraphPartition, progress: GraphProgress, settings: Settings
@@ -95,6 +99,7 @@ class CompactSearch:
 
     @functools.cached_property
     def _least(self) -> int:
+        """Ticks that no partition is below, found once."""
         return objective_bound(self.staging)
 
     def least(self) -> int:
@@ -126,7 +131,7 @@ class CompactSearch:
         self.learn()
 
     def learn(self) -> None:
-        """Take what the best partition known is worth, whoever found it."""
+        """Take over the value of the best partition known, whoever found it."""
         if self.progress.objective is not None:
             self.known = min(self.known, self.compact.most_ticks(self.progress.objective) + 1)
 
@@ -187,6 +192,7 @@ class CompactSearch:
 
     @functools.cached_property
     def _hunt(self) -> Hunt:
+        """The search along orders that all calls share."""
         return Hunt(self.staging, self.progress.require_time, self._better, self.settings.seed)
 
     def _better(self, found: Found) -> None:
@@ -197,12 +203,13 @@ class CompactSearch:
             self._offer_pending()
 
     def _offer_pending(self) -> None:
+        """Offer what was found last and not offered yet."""
         found, self._pending = self._pending, None
         if found is not None:
             self.progress.offer(self.staging.solution(found), self._source)
 
     def hopeless(self, seconds: float) -> bool:
-        """Return whether so much more work is no reason to list ideals that were too many."""
+        """Return whether the ideals were too many for nearly as much work before."""
         return seconds < self.tuning.auto.retry_factor * self._unlisted
 
     def over_ideals(self, seconds: float = math.inf, few: float = 0.0) -> None:
@@ -211,9 +218,9 @@ class CompactSearch:
         Parameters
         ----------
         seconds : float
-            Of work, after which to give up;
+            Of work, after which to give up.
         few : float
-            but so many, where there turn out to be few enough ideals for them.
+            The same, where so few ideals are listed that they can be swept in so many seconds.
 
         Raises
         ------
@@ -303,6 +310,25 @@ class CompactSearch:
         self.progress.offer(solution, "dp")
         return True
 
+    def by_rows(self, part: float) -> None:
+        """Raise the bound by a linear program, in a part of what is left, if that will do."""
+        seconds = self.tuning.models.row_seconds * row_count(self.compact)
+        steps = min(self.tuning.models.row_programs, int(part * self.progress.remaining / seconds))
+        if steps < 1 or self.progress.objective is None:
+            return
+        load_engine("highs", self.progress, self.settings)
+
+        def limits() -> Limits:
+            self.progress.require_time()
+            effort.spend(seconds)
+            left = None if self.settings.deterministic else part * self.progress.remaining
+            return Limits(time_limit=left, seed=self.settings.seed)
+
+        raise_by_rows(self.instance, self.progress, steps, limits)
+        if not self.compact.rounding and self.progress.bound is not None:
+            least = Fraction(self.progress.bound) * (1 - Fraction(self.instance.tolerance))
+            self._least = max(self.least(), math.floor(least * self.compact.scale))
+
     def by_labels(self, aside: bool = True) -> None:
         """Improve the best partition and prove bounds, in turns.
 
@@ -349,6 +375,7 @@ class CompactSearch:
         beam.search(sweeps, least, value, take, self.tuning.beam)
 
     def _sweeps(self) -> Sweeps:
+        """Return sweeps over the graph, one model for each order of devices."""
         models = Model.all_of(self.compact, self.progress.require_time)
         self.progress.require_time()
         return Sweeps(models, self.progress.require_time, self.settings.seed, self.tuning.labels)

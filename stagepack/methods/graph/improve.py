@@ -22,10 +22,10 @@ GraphProgress = Progress[GraphSolution]
 
 
 class Annealing:
-    """Local search from the best partition known, which goes on where it was left.
+    """Local search from the best partition known.
 
-    Until somebody else finds a better partition, all calls together do what one call of as many
-    rounds does.
+    A call goes on where the last one ended: several calls find what one call of as many rounds
+    finds, unless another search has found a better partition in between.
 
     Parameters
     ----------
@@ -62,9 +62,9 @@ class Annealing:
         Parameters
         ----------
         rounds : float
-            At most so many,
+            The most.
         seconds : float
-            and none begun after so many of work.
+            Of work, after which no round begins.
         patience : float, optional
             Rounds in a row that may find nothing; left out, as many as usual.
         """
@@ -101,6 +101,7 @@ class Annealing:
         return search
 
     def _offer(self) -> None:
+        """Offer the best partition of the search."""
         search = self._search
         if search is not None:
             found = self._compact.assignment(search.stages, search.classes)
@@ -108,6 +109,7 @@ class Annealing:
                 self._known = self._progress.objective
 
     def _pause(self) -> None:
+        """End the run where it should end, with what was found."""
         if not self._progress.keep_going():
             self._offer()
             self._progress.require_time()

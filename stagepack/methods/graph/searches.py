@@ -13,8 +13,7 @@ from stagepack.heuristics.graph.ideals import TooManyError, nearly_chain
 from stagepack.heuristics.graph.peers import metis
 from stagepack.heuristics.graph.peers.pipedream import Recurrence, TooManyStatesError
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution, Objective
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
+from stagepack.methods import Settings, counted
 from stagepack.methods.graph import METHODS
 from stagepack.methods.graph.exact import CompactSearch, dp, linear_dp
 from stagepack.methods.graph.improve import on_engine, solve_model
@@ -175,6 +174,8 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     given_up = _by_ideals(search, steps.first_try) if dp else ""
     if given_up is None:
         return
+    if steps.rows:
+        search.by_rows(steps.rows_share)
     if dp:
         if steps.metis and peer and _few_pins(search):
             _by_metis(search)

@@ -5,14 +5,26 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from stagepack.contracts import Number
 from stagepack.evidence import Evidence
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing.constructive.rules import BANKS, RULES, Rule
 from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
+from stagepack.kinds import on_demand
 from stagepack.methods import Method, Settings, Table
 from stagepack.progress import Progress
+
+if TYPE_CHECKING:
+    from stagepack.methods.packing import explain as explain
+    from stagepack.methods.packing import graphs as graphs
+    from stagepack.methods.packing import modelled as modelled
+    from stagepack.methods.packing import proof as proof
+    from stagepack.methods.packing import quick as quick
+    from stagepack.methods.packing import relocation as relocation
+else:
+    __getattr__ = on_demand(__name__)
 
 TABLE: Table[LmemPacking, PackingSolution] = Table(KIND, __name__)
 

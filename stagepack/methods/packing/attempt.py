@@ -9,15 +9,13 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.evidence import SEARCHED, Evidence
-from stagepack.heuristics.packing import bounds, effort
-from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing import bounds, effort, exact_search
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Event, EventKind
-from stagepack.verify import verify
 
 PackingProgress = Progress[PackingSolution]
 
@@ -39,7 +37,7 @@ class Attempt:
         self.progress = progress
         self.blocks = Blocks.of(instance, progress.keep_going, anew=False)
         self._low: Array | None = None
-        self._searches: exact.Searches | None = None
+        self._searches: exact_search.exact.Searches | None = None
         rows = len(instance.gaps) + len(instance.allowed)
         made = tuning.prices.item * instance.n + tuning.prices.row * rows
         effort.spend(tuning.prices.normal_form + made / 3)
@@ -92,12 +90,14 @@ class Attempt:
         """The peak at which lowering ends: one that fits, or that is proved to be the least."""
         return max(int(self.progress.bound or 0), self.instance.goal or 0)
 
-    def searches(self, keep_going: Callable[[], bool]) -> exact.Searches | None:
+    def searches(self, keep_going: Callable[[], bool]) -> exact_search.exact.Searches | None:
         """Return the exact searches of the blocks, to go on with; None where time is over."""
         if self._searches is None:
             with contextlib.suppress(Stopped):
-                self._searches = exact.Searches(
-                    exact.prepared(self.blocks, keep_going=keep_going, tuning=self.tuning),
+                self._searches = exact_search.exact.Searches(
+                    exact_search.exact.prepared(
+                        self.blocks, keep_going=keep_going, tuning=self.tuning
+                    ),
                     tuning=self.tuning,
                 )
         return self._searches
@@ -155,6 +155,8 @@ def accepted(
     """
     if not instance.colocated:
         return evidence
+    from stagepack.verify import verify
+
     found = verify(instance, bound, evidence.proof, evidence.data, time_limit=tuning.auto.verifying)
     if found.proof is None:
         return SEARCHED

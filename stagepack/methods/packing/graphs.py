@@ -9,9 +9,8 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.evidence import witness
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing import constructive, effort
 from stagepack.heuristics.packing.bounds import LISTED
-from stagepack.heuristics.packing.constructive import conflicts
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
@@ -63,7 +62,7 @@ def placed_first(
         and settings.engine is None
         and instance.objective in (Objective.PEAK, Objective.FIT)
         and not (instance.previous >= 0).any()
-        and not conflicts.unsupported(instance)
+        and not constructive.conflicts.unsupported(instance)
     )
 
 
@@ -91,17 +90,23 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     def whatever_the_time() -> bool:
         return progress.keep_going() or not progress.interrupted
 
-    graph = conflicts.rows(instance, progress.keep_going, tuning=tuning)
-    around, heaviest, pair = conflicts.weigh(graph, progress.keep_going, tuning=tuning)
+    graph = constructive.conflicts.rows(instance, progress.keep_going, tuning=tuning)
+    around, heaviest, pair = constructive.conflicts.weigh(graph, progress.keep_going, tuning=tuning)
     progress.raise_bound(heaviest, "heaviest pair in conflict", witness("clique", members=pair))
-    order = None if name == WITHOUT else conflicts.sides(graph, progress.keep_going, tuning=tuning)
+    order = (
+        None
+        if name == WITHOUT
+        else constructive.conflicts.sides(graph, progress.keep_going, tuning=tuning)
+    )
     if order is None:
         order = np.argsort(-graph.size, kind="stable")
-    offsets = conflicts.first_fit(graph, order, whatever_the_time, tuning=tuning)
+    offsets = constructive.conflicts.first_fit(graph, order, whatever_the_time, tuning=tuning)
     if offsets is None:
         return False
     peak = run.offer(offsets, name if name == WITHOUT else "first fit")
-    weight, members = conflicts.heavy_clique(graph, around, progress.keep_going, tuning=tuning)
+    weight, members = constructive.conflicts.heavy_clique(
+        graph, around, progress.keep_going, tuning=tuning
+    )
     why = witness("clique", members=members.tolist())
     progress.raise_bound(weight, "clique of conflicts", why)
     if instance.ceiling is not None and instance.objective is Objective.FIT:
@@ -116,10 +121,10 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     )
     until = _for_a_while(progress, lowering)
     by_conflicts = np.argsort(-around, kind="stable")
-    other = conflicts.first_fit(graph, by_conflicts, until, tuning=tuning)
+    other = constructive.conflicts.first_fit(graph, by_conflicts, until, tuning=tuning)
     if other is not None and run.offer(other, "first fit by conflicts") < peak:
         order, offsets = by_conflicts, other
-    lowered = conflicts.placements(graph, order, offsets, until, tuning=tuning)
+    lowered = constructive.conflicts.placements(graph, order, offsets, until, tuning=tuning)
     for found, source in itertools.islice(
         lowered, tuning.graphs.sweeps if later == math.inf else None
     ):
@@ -141,11 +146,11 @@ def place_as_listed(instance: LmemPacking, progress: PackingProgress, settings: 
     if not isinstance(settings.warm_start, str):
         offer_start(instance, progress, settings, {})
     placeable = instance.objective in (Objective.PEAK, Objective.FIT)
-    if not placeable or conflicts.unsupported(instance):
+    if not placeable or constructive.conflicts.unsupported(instance):
         progress.stop(Termination.TIME_LIMIT)
         return
     kept = examined(instance, tuning=tuning) - tuning.scale.late
-    offsets = conflicts.listed_fit(
+    offsets = constructive.conflicts.listed_fit(
         instance, lambda: progress.keep_going() and progress.remaining > kept, tuning=tuning
     )
     if progress.remaining <= kept:
@@ -158,7 +163,7 @@ def first_fit_takes(instance: LmemPacking, *, tuning: PackingTuning = TUNING) ->
     """Return the seconds that :func:`offer_first_fit` takes; infinite where it does not apply."""
     graph = instance.conflicts
     placeable = instance.objective in (Objective.PEAK, Objective.FIT)
-    if graph is None or not placeable or conflicts.unsupported(instance):
+    if graph is None or not placeable or constructive.conflicts.unsupported(instance):
         return math.inf
     return least(instance.n, tuning=tuning) * len(graph)
 
@@ -173,8 +178,8 @@ def offer_first_fit(
     instance : LmemPacking
         One for which :func:`first_fit_takes` seconds that are left.
     """
-    graph = conflicts.rows(instance, progress.keep_going, tuning=tuning)
-    offsets = conflicts.first_fit(
+    graph = constructive.conflicts.rows(instance, progress.keep_going, tuning=tuning)
+    offsets = constructive.conflicts.first_fit(
         graph, np.argsort(-graph.size, kind="stable"), lambda: True, tuning=tuning
     )
     if offsets is not None:

@@ -8,14 +8,11 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from stagepack.heuristics.packing import effort
-from stagepack.heuristics.packing.constructive import valleys
-from stagepack.heuristics.packing.constructive.stack import stack
-from stagepack.heuristics.packing.local_search import hotspots, repair
+from stagepack.heuristics.packing import constructive, effort, local_search
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
-from stagepack.methods.packing import graphs
+from stagepack.methods import packing as methods
 from stagepack.methods.packing.attempt import Attempt, PackingProgress
 from stagepack.progress import Stopped
 
@@ -38,7 +35,7 @@ class Quick(NamedTuple):
         Of :data:`~stagepack.heuristics.packing.constructive.valleys.KEYS`: its classes.
     """
 
-    spans: valleys.Spans
+    spans: constructive.valleys.Spans
     seconds: float
     offsets: Array | None
     key: str
@@ -47,19 +44,19 @@ class Quick(NamedTuple):
 def place_first(attempt: Attempt) -> Quick:
     """Offer a placement in n log n, whether or not there is time."""
     tuning = attempt.tuning
-    progress, key = attempt.progress, valleys.KEYS[0]
+    progress, key = attempt.progress, constructive.valleys.KEYS[0]
     began, best = progress.spent, None
     attempt.keep_going()  # the normal form of a million buffers took its time
     if progress.solution is None and _tangled(attempt.instance, tuning=tuning):
-        graphs.offer_first_fit(attempt.instance, progress, tuning=tuning)
-    spans = valleys.Spans(attempt.blocks.rounded, tuning=tuning)
+        methods.graphs.offer_first_fit(attempt.instance, progress, tuning=tuning)
+    spans = constructive.valleys.Spans(attempt.blocks.rounded, tuning=tuning)
     _placed.add(progress)
     if attempt.instance.objective is not Objective.SPILL:
-        best = valleys.first(spans, keep_going=attempt.keep_going, tuning=tuning)
+        best = constructive.valleys.first(spans, keep_going=attempt.keep_going, tuning=tuning)
     offsets = None
     if best is not None:
         attempt.offer(*best)
-        offsets = None if best[1] == valleys.RING else best[0]
+        offsets = None if best[1] == constructive.valleys.RING else best[0]
     # On the clock that ends the run, so that runs that are to repeat do.
     return Quick(spans, progress.spent - began, offsets, key)
 
@@ -68,7 +65,7 @@ def _tangled(instance: LmemPacking, *, tuning: PackingTuning) -> bool:
     """Whether first fit over conflicts comes first: valleys over cliques may be a stack."""
     graph = instance.conflicts
     many = graph is not None and len(graph) > tuning.scale.late_conflicts
-    return many and not math.isinf(graphs.first_fit_takes(instance, tuning=tuning))
+    return many and not math.isinf(methods.graphs.first_fit_takes(instance, tuning=tuning))
 
 
 def before_it_is_too_late(attempt: Attempt) -> Callable[[], bool]:
@@ -76,7 +73,7 @@ def before_it_is_too_late(attempt: Attempt) -> Callable[[], bool]:
     tuning = attempt.tuning
     seconds = tuning.scale.block * attempt.blocks.b * (1 if attempt.blocks.linear else 2)
     if _tangled(attempt.instance, tuning=tuning):
-        seconds += graphs.first_fit_takes(attempt.instance, tuning=tuning)
+        seconds += methods.graphs.first_fit_takes(attempt.instance, tuning=tuning)
 
     def go_on() -> bool:
         return attempt.keep_going() and attempt.progress.remaining > seconds
@@ -106,7 +103,7 @@ def place_more(
         return quick
     lowest = _peak(attempt, quick.offsets)
     least = min(lowest, _peak(attempt, attempt.best))
-    for turn, key in enumerate(valleys.KEYS[1:]):
+    for turn, key in enumerate(constructive.valleys.KEYS[1:]):
         left = progress.remaining / max(quick.seconds, 1e-9)
         if left < tuning.scale.another or not attempt.keep_going():
             break
@@ -118,9 +115,9 @@ def place_more(
             break
         if turn and least <= enough * bound:
             break
-        offsets = valleys.place(
+        offsets = constructive.valleys.place(
             quick.spans,
-            valleys.classes_by(key, quick.spans),
+            constructive.valleys.classes_by(key, quick.spans),
             keep_going=attempt.keep_going,
             tuning=tuning,
         )
@@ -146,10 +143,12 @@ def place_anew(attempt: Attempt, quick: Quick, seed: int) -> None:
     tuning = attempt.tuning
     _cool(attempt, seed, patience=tuning.scale.patience)
     keep_going = attempt.keep_going
-    if not repair.unsupported(attempt.blocks.rounded):  # hot spots take what is left then
+    if not local_search.repair.unsupported(
+        attempt.blocks.rounded
+    ):  # hot spots take what is left then
         keep_going = attempt.for_a_while(effort.left() * tuning.scale.anew_share)
     if quick.offsets is not None and tuning.auto.anew:
-        valleys.improve(
+        constructive.valleys.improve(
             quick.spans,
             quick.offsets,
             quick.key,
@@ -165,9 +164,9 @@ def place_anew(attempt: Attempt, quick: Quick, seed: int) -> None:
 def _cool(attempt: Attempt, seed: int, patience: int | None = None) -> None:
     """Pack the windows anew in which the best placement is the highest."""
     low, blocks = attempt.best, attempt.blocks.rounded
-    if low is None or not attempt.tuning.auto.hot_spots or repair.unsupported(blocks):
+    if low is None or not attempt.tuning.auto.hot_spots or local_search.repair.unsupported(blocks):
         return
-    hotspots.improve(
+    local_search.hotspots.improve(
         blocks,
         low,
         target=int(attempt.progress.bound or 0),
@@ -193,23 +192,9 @@ def last_resort(
         with contextlib.suppress(Stopped):
             place_first(Attempt(instance, progress, tuning=tuning))
     late = tuning.scale.late + tuning.scale.late_share * progress.spent
-    if progress.solution is None and graphs.first_fit_takes(instance, tuning=tuning) < late:
-        graphs.offer_first_fit(instance, progress, tuning=tuning)
+    if progress.solution is None and methods.graphs.first_fit_takes(instance, tuning=tuning) < late:
+        methods.graphs.offer_first_fit(instance, progress, tuning=tuning)
     if progress.solution is None and progress.infeasible_reason is None:
-        offsets = stack(instance)
+        offsets = constructive.stack.stack(instance)
         if offsets is not None:
             progress.offer(PackingSolution.of(instance, offsets), "stack")
-
-
-def say_if_far(
-    instance: LmemPacking, progress: PackingProgress, *, tuning: PackingTuning = TUNING
-) -> None:
-    """Say in words that a peak is far above its bound, where nothing else is said."""
-    peak, bound = progress.objective, progress.bound
-    if instance.objective not in (Objective.PEAK, Objective.FIT) or progress.reason:
-        return
-    if peak is not None and bound and peak > tuning.scale.far * bound and not progress.proved:
-        progress.reason = (
-            f"the peak is {peak / bound:.2f} times its bound ({progress.bound_source}): "
-            "more time, or the method auto, may find a lower one"
-        )

@@ -14,29 +14,24 @@ from collections.abc import Callable, Iterator
 
 from stagepack.errors import InputError
 from stagepack.formulations import packing as formulations
-from stagepack.heuristics.packing import effort, window_bounds
-from stagepack.heuristics.packing.beam_search import beam
-from stagepack.heuristics.packing.constructive import dive, greedy, valleys
+from stagepack.heuristics import packing as heuristics
+from stagepack.heuristics.packing import (
+    beam_search,
+    constructive,
+    effort,
+    exact_search,
+    local_search,
+)
 from stagepack.heuristics.packing.constructive.rules import RULES
-from stagepack.heuristics.packing.exact_search import exact
-from stagepack.heuristics.packing.local_search import annealing, overlaps
-from stagepack.heuristics.packing.local_search import repair as repairs
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
-from stagepack.methods.models import PACE, load_engine
+from stagepack.methods import packing as methods
 from stagepack.methods.packing import steps
 from stagepack.methods.packing.attempt import Attempt, PackingProgress
-from stagepack.methods.packing.quick import (
-    before_it_is_too_late,
-    place_anew,
-    place_first,
-    place_more,
-)
 from stagepack.methods.packing.whole import Run, whole
-from stagepack.methods.starts import offer_start
 from stagepack.result import Termination
 
 
@@ -59,7 +54,12 @@ def _annealing_last(attempt: Attempt, seed: int) -> Iterator[None]:
     )
     fit = attempt.instance.objective is Objective.FIT
     endless = progress.remaining == math.inf
-    if not fit or endless or attempt.too_dense or annealing.unsupported(attempt.blocks):
+    if (
+        not fit
+        or endless
+        or attempt.too_dense
+        or local_search.annealing.unsupported(attempt.blocks)
+    ):
         yield
         return
     ended = None
@@ -80,9 +80,9 @@ def _run_rule(name: str) -> Run:
     def run(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
         attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
         banks = instance.banks
-        pairs = None if banks is None else greedy.BankPairs.of(attempt.blocks, banks)
-        keep_going = before_it_is_too_late(attempt)
-        offsets = greedy.place(
+        pairs = None if banks is None else constructive.greedy.BankPairs.of(attempt.blocks, banks)
+        keep_going = methods.quick.before_it_is_too_late(attempt)
+        offsets = constructive.greedy.place(
             attempt.blocks, RULES[name], banks=pairs, keep_going=keep_going, tuning=attempt.tuning
         )
         if offsets is not None:
@@ -90,7 +90,7 @@ def _run_rule(name: str) -> Run:
         elif keep_going():
             progress.reason = progress.reason or f"{name} finds no place for some buffer"
         else:
-            place_first(attempt)
+            methods.quick.place_first(attempt)
             if progress.solution is not None:
                 progress.reason = (
                     f"{name} did not end in time; the remaining buffers were placed by a quick rule"
@@ -180,6 +180,8 @@ def _on_engine(formulation: str, own_engine: str) -> Run:
         refusal = getattr(formulations, formulation).unsupported(instance)
         if refusal:  # asked by `auto` for an engine of the caller's choice
             raise InputError(refusal, field="engine")
+        from stagepack.methods.models import load_engine
+
         engine = load_engine(own_engine, progress, settings)
         attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
         low = _start(attempt, settings)
@@ -187,7 +189,7 @@ def _on_engine(formulation: str, own_engine: str) -> Run:
             if settings.warm_start == "auto" and attempt.peak_only:
                 low = steps.search_rigid(attempt, low)
             if progress.keep_going():
-                steps.solve_model(attempt, low, engine, formulation, settings)
+                methods.modelled.solve(attempt, low, engine, formulation, settings)
 
     return run
 
@@ -197,6 +199,8 @@ def _start(attempt: Attempt, settings: Settings) -> Array | None:
 
     The placement, shape (b,), may exceed the capacity: searches start from it all the same.
     """
+    from stagepack.methods.starts import offer_start
+
     instance, progress = attempt.instance, attempt.progress
     alone = dataclasses.replace(settings, warm_start="auto")
     starts: dict[str, Callable[[], object]] = {
@@ -219,11 +223,11 @@ def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
         steps.replan(attempt)
         return
     if attempt.blocks.b >= tuning.auto.dived_blocks:  # of fewer the rules place all as soon
-        quick = place_first(attempt)
+        quick = methods.quick.place_first(attempt)
         if attempt.blocks.b > tuning.scale.blocks:
-            place_more(attempt, quick)
+            methods.quick.place_more(attempt, quick)
     progress.require_time()
-    if attempt.blocks.b >= tuning.auto.dived_blocks and not dive.unsupported(
+    if attempt.blocks.b >= tuning.auto.dived_blocks and not constructive.dive.unsupported(
         attempt.blocks.rounded
     ):
         steps.dive_with_cores(
@@ -231,17 +235,17 @@ def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
         )
         progress.require_time()
     if tuning.auto.rules:
-        greedy.portfolio(
+        constructive.greedy.portfolio(
             attempt.blocks,
             keep_going=attempt.keep_going,
             on_solution=attempt.offer,
             tuning=tuning,
         )
     if attempt.best is None:
-        place_first(attempt)
+        methods.quick.place_first(attempt)
     if instance.banks is not None and instance.objective is Objective.BANK_CONFLICTS:
-        pairs = greedy.BankPairs.of(attempt.blocks, instance.banks)
-        apart = greedy.place(
+        pairs = constructive.greedy.BankPairs.of(attempt.blocks, instance.banks)
+        apart = constructive.greedy.place(
             attempt.blocks,
             RULES["bank-aware"],
             banks=pairs,
@@ -271,11 +275,10 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
         return
     attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
     tuning = attempt.tuning
-    large = attempt.blocks.b > tuning.scale.blocks or attempt.blocks.pairs > min(
-        tuning.scale.pairs, tuning.exact.pair_limit
-    )
-    dived = attempt.blocks.b > tuning.scale.blocks or not dive.unsupported(attempt.blocks.rounded)
-    if attempt.peak_only and large and dived:
+    many = attempt.blocks.b > tuning.scale.blocks
+    large = many or attempt.blocks.pairs > min(tuning.scale.pairs, tuning.exact.pair_limit)
+    dived = large and (many or not constructive.dive.unsupported(attempt.blocks.rounded))
+    if attempt.peak_only and dived:
         if settings.warm_start == "auto":
             _offer_hint(attempt)
         else:
@@ -288,12 +291,18 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
     low = _start(attempt, settings)
     if attempt.peak_only:
         low = steps.search_rigid(attempt, low)
-    if attempt.peak_only and not large and not exact.unsupported(attempt.blocks, tuning=tuning):
+    if (
+        attempt.peak_only
+        and not large
+        and not exact_search.exact.unsupported(attempt.blocks, tuning=tuning)
+    ):
         with _annealing_last(attempt, settings.seed):
             _search_all(attempt, low, settings)
     elif attempt.keep_going() and not formulations.CpSat.unsupported(instance):
+        from stagepack.methods.models import load_engine
+
         engine = load_engine("cp-sat", progress, settings)
-        steps.solve_model(attempt, low, engine, "CpSat", settings)
+        methods.modelled.solve(attempt, low, engine, "CpSat", settings)
         if attempt.peak_only and attempt.keep_going():  # there was no time to build it
             steps.use_up(attempt, settings.seed)
 
@@ -301,18 +310,18 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
 def _at_scale(attempt: Attempt, settings: Settings) -> None:
     """Dive, run the rules that remain, pack windows of time anew; in memory linear in blocks."""
     tuning = attempt.tuning
-    blocks, odd = attempt.blocks, dive.unsupported(attempt.blocks.rounded)
+    blocks, odd = attempt.blocks, constructive.dive.unsupported(attempt.blocks.rounded)
     if (
         blocks.b > tuning.greedy.scalable_from
-        or valleys.meetings(blocks) > tuning.scale.crowded_pairs
+        or constructive.valleys.meetings(blocks) > tuning.scale.crowded_pairs
     ):
         steps.dive_at_length(attempt, settings)
         return
-    quick = place_more(attempt, place_first(attempt))
+    quick = methods.quick.place_more(attempt, methods.quick.place_first(attempt))
     if not odd and attempt.keep_going():
         steps.dive_with_cores(attempt, settings, _mostly(attempt))
     if attempt.keep_going():
-        greedy.portfolio(
+        constructive.greedy.portfolio(
             blocks,
             keep_going=attempt.for_a_while(
                 min(tuning.scale.dive_most, effort.left() * tuning.scale.dive_share)
@@ -321,7 +330,7 @@ def _at_scale(attempt: Attempt, settings: Settings) -> None:
             tuning=tuning,
         )
     if odd:
-        place_anew(attempt, quick, settings.seed)
+        methods.quick.place_anew(attempt, quick, settings.seed)
     else:
         steps.repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
 
@@ -346,9 +355,9 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
     """
     tuning, auto = attempt.tuning, attempt.tuning.auto
     blocks, seed = attempt.blocks, settings.seed
-    annealed = auto.annealing and not annealing.unsupported(blocks)
-    narrowed = auto.windows and not window_bounds.unsupported(blocks)
-    mostly = annealed and bool(overlaps.unsupported(blocks.rounded))
+    annealed = auto.annealing and not local_search.annealing.unsupported(blocks)
+    narrowed = auto.windows and not heuristics.window_bounds.unsupported(blocks)
+    mostly = annealed and bool(local_search.overlaps.unsupported(blocks.rounded))
     tangled = attempt.instance.conflicts is not None
     fit = attempt.instance.objective is Objective.FIT
     exactly = auto.early_exact if mostly else auto.first_turn
@@ -388,9 +397,11 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
             steps.raise_by_windows(attempt, turn, for_a_while)
         low = attempt.best
         if auto.models and modelled and attempt.keep_going():
+            from stagepack.methods.models import PACE, load_engine
+
             engine = load_engine("cp-sat", attempt.progress, settings)
             work = PACE * min(auto.model_share * exactly, max(auto.shortest, effort.left()))
-            steps.solve_model(attempt, low, engine, "CpSat", settings, work=work)
+            methods.modelled.solve(attempt, low, engine, "CpSat", settings, work=work)
         nothing = turn > 1 and effort.spent() == before  # all steps are switched off
         if nothing or not attempt.keep_going():
             return
@@ -431,10 +442,12 @@ STARTS = tuple(name for name in _PLAIN if name not in ("auto", "milp", "cp-sat")
 """Methods whose answer another one may start from."""
 
 REFUSALS: dict[str, Callable[[Blocks], str]] = {
-    "dive": lambda blocks: dive.unsupported(blocks.rounded),
-    "repair": repairs.unsupported,
-    "anneal": annealing.unsupported,
-    "beam": lambda blocks: beam.unsupported(blocks) or exact.unknown_rule(blocks),
-    "exact": exact.unknown_rule,
+    "dive": lambda blocks: constructive.dive.unsupported(blocks.rounded),
+    "repair": lambda blocks: local_search.repair.unsupported(blocks),
+    "anneal": lambda blocks: local_search.annealing.unsupported(blocks),
+    "beam": lambda blocks: (
+        beam_search.beam.unsupported(blocks) or exact_search.exact.unknown_rule(blocks)
+    ),
+    "exact": lambda blocks: exact_search.exact.unknown_rule(blocks),
 }
 """Why some methods that look at the peak alone cannot take some blocks, or ''."""

@@ -12,30 +12,28 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.errors import InputError
-from stagepack.formulations import packing as formulations
-from stagepack.heuristics.packing import bounds, effort, frontier_bounds, relocation, window_bounds
-from stagepack.heuristics.packing.beam_search import beam
-from stagepack.heuristics.packing.constructive import dive, greedy, spill, valleys
+from stagepack.heuristics import packing as heuristics
+from stagepack.heuristics.packing import (
+    beam_search,
+    bounds,
+    constructive,
+    effort,
+    exact_search,
+    local_search,
+)
 from stagepack.heuristics.packing.constructive.rules import Measures
-from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
-from stagepack.heuristics.packing.exact_search.rigid import made_rigid
-from stagepack.heuristics.packing.local_search import annealing, cores, overlaps, repair
 from stagepack.instances.packing import Objective
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
-from stagepack.methods.models import paced, run_model
+from stagepack.methods import packing as methods
 from stagepack.methods.packing.attempt import Attempt
-from stagepack.methods.packing.explain import conclude_infeasible
-from stagepack.methods.packing.quick import place_anew, place_first, place_more
 from stagepack.result import Status
-from stagepack.solvers import Engine
 
 
 def spill_by_value(attempt: Attempt) -> None:
     """Choose memories by value, then place each memory's buffers greedily."""
-    placed = spill.place(attempt.instance, attempt.keep_going, tuning=attempt.tuning)
+    placed = constructive.spill.place(attempt.instance, attempt.keep_going, tuning=attempt.tuning)
     if placed is not None:
         attempt.offer_buffers(placed[0], "spill-by-value", placed[1])
 
@@ -44,7 +42,7 @@ def replan(attempt: Attempt) -> None:
     """Keep what can stay where it was within the capacity, and place the rest greedily."""
     ceiling = attempt.instance.capacity
     assert ceiling is not None
-    relocation.move_less(
+    heuristics.relocation.move_less(
         attempt.instance,
         ceiling,
         keep_going=attempt.keep_going,
@@ -72,7 +70,7 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
     keep_going = attempt.for_a_while(seconds)
     if instance.objective is Objective.FIT:
         # Without `seconds` no other step follows, which would look at windows.
-        if seconds == math.inf and not window_bounds.unsupported(blocks):
+        if seconds == math.inf and not heuristics.window_bounds.unsupported(blocks):
             _ask_then_look_at_windows(attempt, low)
         if keep_going():
             _ask(attempt, attempt.best, keep_going)
@@ -82,7 +80,7 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
     )
     if _ask(attempt, low, _both(keep_going, attempt.for_a_while(asked))) or not keep_going():
         return
-    status = exact.minimise(
+    status = exact_search.exact.minimise(
         blocks,
         upper=attempt.best,
         lower=int(progress.bound or 0),
@@ -94,7 +92,7 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
     )
     beyond = status is Status.OPTIMAL and progress.solution is None  # all end above the last bank
     if status is Status.INFEASIBLE or beyond:
-        conclude_infeasible(attempt, low, "exhausted search")
+        methods.explain.conclude_infeasible(attempt, low, "exhausted search")
 
 
 def _ask_then_look_at_windows(attempt: Attempt, low: Array | None) -> None:
@@ -116,7 +114,7 @@ def glance(attempt: Attempt) -> None:
         and attempt.peak_only
         and blocks.b <= tuning.auto.glanced_blocks
         and blocks.rigid
-        and not exact.unsupported(blocks, tuning=tuning)
+        and not exact_search.exact.unsupported(blocks, tuning=tuning)
     ):
         _ask(attempt, None, attempt.for_a_while(min(tuning.auto.glance, effort.left() / 4)))
 
@@ -125,7 +123,7 @@ def _ask(attempt: Attempt, low: Array | None, keep_going: Callable[[], bool]) ->
     """Decide the capacity, or the bound where only the peak counts; return whether all is known."""
     instance, progress = attempt.instance, attempt.progress
     fit = instance.objective is Objective.FIT
-    found = exact.decide(
+    found = exact_search.exact.decide(
         attempt.blocks,
         instance.ceiling if fit and instance.ceiling is not None else int(progress.bound or 0),
         keep_going=keep_going,
@@ -137,7 +135,7 @@ def _ask(attempt: Attempt, low: Array | None, keep_going: Callable[[], bool]) ->
         attempt.offer(found.offsets, "exact")
         return progress.solution is not None  # or else it ends above the last bank
     if found.status is Status.INFEASIBLE and (fit or found.bound >= NOWHERE):
-        conclude_infeasible(attempt, attempt.best, "exhausted search")
+        methods.explain.conclude_infeasible(attempt, attempt.best, "exhausted search")
         return True
     if found.status is Status.INFEASIBLE:
         progress.raise_bound(found.bound, "exhausted search")
@@ -173,12 +171,16 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
             best = offsets
             attempt.offer(offsets, source)
 
-    for blocks in made_rigid(attempt.blocks):
+    for blocks in exact_search.rigid.made_rigid(attempt.blocks):
         bound = bounds.peak_bound(blocks)
         hopeless = best is not None and bound >= (best + blocks.size).max()
-        if hopeless or exact.unsupported(blocks, tuning=tuning) or not attempt.keep_going():
+        if (
+            hopeless
+            or exact_search.exact.unsupported(blocks, tuning=tuning)
+            or not attempt.keep_going()
+        ):
             continue
-        found = greedy.portfolio(
+        found = constructive.greedy.portfolio(
             blocks, keep_going=attempt.keep_going, on_solution=keep, tuning=tuning
         )
         if not attempt.keep_going():
@@ -186,7 +188,7 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
         keep_going = attempt.for_a_while(seconds)
         if instance.objective is Objective.FIT:
             assert instance.ceiling is not None
-            decided = exact.decide(
+            decided = exact_search.exact.decide(
                 blocks,
                 instance.ceiling,
                 keep_going=keep_going,
@@ -196,7 +198,7 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
             if decided.offsets is not None:
                 keep(decided.offsets)
             continue
-        exact.minimise(
+        exact_search.exact.minimise(
             blocks,
             upper=found,
             lower=int(attempt.progress.bound or 0),
@@ -251,7 +253,7 @@ def improve(
     for turn in itertools.count():
         best, before = attempt.best, effort.spent()
         low = low if best is None or (low + size).max() < (best + size).max() else best
-        low = annealing.improve(
+        low = local_search.annealing.improve(
             attempt.blocks,
             low,
             target=attempt.target,
@@ -287,9 +289,14 @@ def minimise_overlaps(attempt: Attempt, seed: int, seconds: float) -> None:
     keep_going = attempt.for_a_while(seconds)
     if not attempt.tuning.auto.overlapping:
         return
-    if low is None or attempt.too_dense or overlaps.unsupported(blocks) or not keep_going():
+    if (
+        low is None
+        or attempt.too_dense
+        or local_search.overlaps.unsupported(blocks)
+        or not keep_going()
+    ):
         return
-    overlaps.improve(
+    local_search.overlaps.improve(
         blocks,
         low,
         target=attempt.target,
@@ -312,7 +319,7 @@ def search_beams(attempt: Attempt, low: Array | None, seed: int) -> None:
     """
     if low is None or not attempt.keep_going():
         return
-    beam.improve(
+    beam_search.beam.improve(
         attempt.blocks,
         low,
         target=attempt.target,
@@ -331,27 +338,29 @@ def _both(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bo
 def dive_at_length(attempt: Attempt, settings: Settings) -> None:
     """Place quickly, then as time permits: by cores, or where these are too large all anew."""
     tuning = attempt.tuning
-    blocks, quick = attempt.blocks, place_first(attempt)
+    blocks, quick = attempt.blocks, methods.quick.place_first(attempt)
     if not attempt.keep_going():
         return
     even = (
         blocks.load >= tuning.cores.heavy * blocks.load.max(initial=0)
     ).mean() > tuning.scale.even
-    odd = bool(dive.unsupported(blocks.rounded))
-    if even or odd or valleys.meetings(blocks) > tuning.scale.crowded_pairs:
-        quick = place_more(attempt, quick, enough=tuning.scale.poor)
+    odd = bool(constructive.dive.unsupported(blocks.rounded))
+    if even or odd or constructive.valleys.meetings(blocks) > tuning.scale.crowded_pairs:
+        quick = methods.quick.place_more(attempt, quick, enough=tuning.scale.poor)
         if odd and attempt.best is None:  # what may lie in few places is in the way
-            greedy.portfolio(
+            constructive.greedy.portfolio(
                 blocks,
                 keep_going=attempt.keep_going,
                 on_solution=attempt.offer,
                 tuning=tuning,
             )
-        place_anew(attempt, quick, settings.seed)
+        methods.quick.place_anew(attempt, quick, settings.seed)
         return
-    quick = place_more(attempt, quick, following=(tuning.scale.first_core, tuning.scale.grown_core))
+    quick = methods.quick.place_more(
+        attempt, quick, following=(tuning.scale.first_core, tuning.scale.grown_core)
+    )
     if attempt.progress.remaining < tuning.scale.first_core * quick.seconds:
-        place_anew(attempt, quick, settings.seed)
+        methods.quick.place_anew(attempt, quick, settings.seed)
     elif attempt.keep_going():
         dive_with_cores(attempt, settings)  # and the rules that scale
 
@@ -370,7 +379,7 @@ def dive_with_cores(
     """
     if not attempt.tuning.auto.cores:
         return
-    cores.best(
+    local_search.cores.best(
         attempt.blocks.rounded,
         offsets=attempt.lowest,
         target=attempt.instance.goal,
@@ -384,13 +393,15 @@ def dive_with_cores(
 def best_dive(attempt: Attempt, low: Array | None) -> Array | None:
     """Return the best of a placement and single dives, of which annealing gets further."""
     blocks, size = attempt.blocks.rounded, attempt.blocks.size
-    idle = not attempt.tuning.auto.dives or bool(dive.unsupported(blocks))
+    idle = not attempt.tuning.auto.dives or bool(constructive.dive.unsupported(blocks))
     if idle or not attempt.keep_going():
         return low
     measures = Measures(blocks)
-    for keys in dive.ORDERS.values():
+    for keys in constructive.dive.ORDERS.values():
         order = np.lexsort(keys(measures)[::-1])
-        found = dive.place(blocks, order, keep_going=attempt.keep_going, tuning=attempt.tuning)
+        found = constructive.dive.place(
+            blocks, order, keep_going=attempt.keep_going, tuning=attempt.tuning
+        )
         if found is not None and (low is None or (found + size).max() < (low + size).max()):
             low = found
             attempt.offer(found, "dive")
@@ -411,9 +422,13 @@ def repair_windows(
     keep_going : callable
         Whether there is time.
     """
-    if low is None or not attempt.tuning.auto.repairing or repair.unsupported(attempt.blocks):
+    if (
+        low is None
+        or not attempt.tuning.auto.repairing
+        or local_search.repair.unsupported(attempt.blocks)
+    ):
         return
-    repair.improve(
+    local_search.repair.improve(
         attempt.blocks,
         low,
         target=attempt.target,
@@ -426,7 +441,7 @@ def repair_windows(
 
 def too_crowded(attempt: Attempt, settings: Settings) -> bool:
     """Whether more is alive together than a search can hold; then windows are packed anew."""
-    reason = exact.unsupported(attempt.blocks, tuning=attempt.tuning)
+    reason = exact_search.exact.unsupported(attempt.blocks, tuning=attempt.tuning)
     if not reason:
         return False
     repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
@@ -450,18 +465,22 @@ def use_up(attempt: Attempt, seed: int) -> None:
     tuning = attempt.tuning
     kept = []
     if not attempt.too_dense and attempt.keep_going():
-        for blocks in (attempt.blocks,) if attempt.blocks.rigid else made_rigid(attempt.blocks):
-            low = greedy.portfolio(
+        for blocks in (
+            (attempt.blocks,)
+            if attempt.blocks.rigid
+            else exact_search.rigid.made_rigid(attempt.blocks)
+        ):
+            low = constructive.greedy.portfolio(
                 blocks,
                 keep_going=attempt.keep_going,
                 on_solution=attempt.offer,
                 tuning=tuning,
             )
-            if low is not None and not annealing.unsupported(blocks):
+            if low is not None and not local_search.annealing.unsupported(blocks):
                 kept.append((blocks, low))
     for turn in itertools.count() if kept else ():
         for at, (blocks, low) in enumerate(kept):
-            found = annealing.improve(
+            found = local_search.annealing.improve(
                 blocks,
                 low,
                 target=attempt.target,
@@ -475,7 +494,7 @@ def use_up(attempt: Attempt, seed: int) -> None:
         if not attempt.keep_going():
             return
     if attempt.keep_going():
-        place_anew(attempt, place_first(attempt), seed)
+        methods.quick.place_anew(attempt, methods.quick.place_first(attempt), seed)
 
 
 def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], bool]) -> None:
@@ -491,14 +510,14 @@ def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], boo
     tuning = attempt.tuning
     ceiling, blocks = attempt.instance.ceiling, attempt.blocks
     if passes == 1 and blocks.linear and blocks.rigid:
-        bound = frontier_bounds.bound(
+        bound = heuristics.frontier_bounds.bound(
             blocks, int(attempt.progress.bound or 0), keep_going, tuning=tuning
         )
         attempt.progress.raise_bound(bound, "full sections")
         if ceiling is not None and bound > ceiling:
-            conclude_infeasible(attempt, attempt.best, "full sections")
+            methods.explain.conclude_infeasible(attempt, attempt.best, "full sections")
             return
-    for window in window_bounds.windows(
+    for window in heuristics.window_bounds.windows(
         attempt.blocks,
         int(attempt.progress.bound or 0),
         keep_going=keep_going,
@@ -510,59 +529,5 @@ def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], boo
         attempt.progress.raise_bound(window.bound, source)
         if ceiling is not None and window.bound > ceiling:
             within = window.first, window.end
-            conclude_infeasible(attempt, attempt.best, source, within)
+            methods.explain.conclude_infeasible(attempt, attempt.best, source, within)
             return
-
-
-def solve_model(
-    attempt: Attempt,
-    low: Array | None,
-    engine: Engine,
-    formulation: str,
-    settings: Settings,
-    work: float | None = None,
-) -> None:
-    """Solve a model on an engine, from the best answer known.
-
-    Parameters
-    ----------
-    low : ndarray of int64, shape (b,), optional
-        The lowest placement known.
-    formulation : str
-        Name of the model.
-    work : float, optional
-        Limit on the engine's work, besides those of the settings.
-    """
-    instance, progress = attempt.instance, attempt.progress
-    upper = progress.objective
-    lower = progress.bound
-    model = getattr(formulations, formulation)
-    building = model.building(instance, attempt.tuning)
-    if building > progress.remaining:
-        progress.reason = (
-            f"{formulation} would take about {building:,.0f} s to build, more than is left"
-        )
-        return
-    try:
-        seconds = run_model(
-            engine,
-            effort.carried(
-                lambda: model(
-                    instance, upper=upper, lower=lower, spend=effort.spend, tuning=attempt.tuning
-                )
-            ),
-            formulation,
-            progress,
-            paced(settings, engine, progress.remaining),
-            start=progress.solution,
-            start_value=upper,
-            work=work,
-            overdue=attempt.overdue(settings.deterministic),
-            conclude_infeasible=lambda: conclude_infeasible(attempt, low, engine.name),
-        )
-    except InputError as error:  # figures that the engine cannot hold
-        if progress.solution is None:
-            raise
-        progress.reason = str(error)  # what is known stays known
-        return
-    effort.spend(seconds)

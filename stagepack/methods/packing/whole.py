@@ -12,11 +12,9 @@ from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.methods import Settings
-from stagepack.methods.effort import counting
-from stagepack.methods.packing import METHODS, graphs, relocation
+from stagepack.methods import Settings, counting
+from stagepack.methods import packing as methods
 from stagepack.methods.packing.attempt import PackingProgress, nearest
-from stagepack.methods.packing.quick import last_resort, say_if_far
 from stagepack.progress import Stopped
 from stagepack.result import Event
 
@@ -29,16 +27,20 @@ def whole(name: str, run: Run) -> Run:
     def complete(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
         tuning = settings.tuned(TUNING)
         with counting(progress, settings, planned=True):
-            directly = graphs.placed_first(name, instance, progress, settings)
-            least = graphs.least(instance.n, tuning=tuning) if directly else tuning.graphs.least
+            directly = instance.conflicts is not None and methods.graphs.placed_first(
+                name, instance, progress, settings
+            )
+            least = (
+                methods.graphs.least(instance.n, tuning=tuning) if directly else tuning.graphs.least
+            )
             going = not _hasty(instance, progress, least, tuning=tuning)
             if going and not directly:
                 _require(name, instance, progress, tuning=tuning)
             try:
                 if not going:
-                    graphs.place_as_listed(instance, progress, settings)
+                    methods.graphs.place_as_listed(instance, progress, settings)
                 elif directly:
-                    going = graphs.place(name, instance, progress, settings)
+                    going = methods.graphs.place(name, instance, progress, settings)
                     if going:
                         _require(name, instance, progress, tuning=tuning)
                 if going:
@@ -91,7 +93,7 @@ def _require(
     made = Blocks.of(instance, look)
     effort.spend(max(0.0, spent(made.looks) - spent(looks)))  # of a form that was made before
     effort.spend(tuning.graphs.covering_after * conflicts)
-    method = next(method for method in METHODS if method.name == name)
+    method = next(method for method in methods.METHODS if method.name == name)
     reason = method.declines(instance)
     if reason:
         raise InputError(reason, field=f"method {name}")
@@ -106,22 +108,25 @@ def _moving_little(
 ) -> None:
     """Run, and where there is an old placement see to it that little moves."""
     tuning = settings.tuned(TUNING)
-    if not relocation.matter(name, instance):
+    if instance.previous.max(initial=-1) < 0 or not methods.relocation.matter(name, instance):
         with contextlib.suppress(Stopped):
             run(instance, progress, settings)
         return
-    relocation.before(name, instance, progress, settings)
+    methods.relocation.before(name, instance, progress, settings)
     if progress.keep_going():
-        with relocation.reserved(instance, progress, tuning=tuning), contextlib.suppress(Stopped):
+        with (
+            methods.relocation.reserved(instance, progress, tuning=tuning),
+            contextlib.suppress(Stopped),
+        ):
             run(instance, progress, settings)
-    relocation.after(name, instance, progress, settings)
+    methods.relocation.after(name, instance, progress, settings)
 
 
 def _conclude(instance: LmemPacking, progress: PackingProgress, *, tuning: PackingTuning) -> None:
     """Offer what is quick where nothing was found; say what is to be known."""
     if progress.solution is None and progress.infeasible_reason is None:
-        last_resort(instance, progress, tuning=tuning)
-    say_if_far(instance, progress, tuning=tuning)
+        methods.quick.last_resort(instance, progress, tuning=tuning)
+    _say_if_far(instance, progress, tuning=tuning)
     peak, capacity = progress.objective, instance.capacity
     near = nearest(progress)
     if near is not None and progress.solution is None and instance.ceiling is not None:
@@ -145,3 +150,17 @@ def _undecided(near: Event, ceiling: int, progress: PackingProgress) -> str:
         f"({100 * over / max(1, ceiling):.2g} %) over the capacity of {ceiling:,} ({near.source})"
         f"{bound}; the objective peak returns such a placement"
     )
+
+
+def _say_if_far(
+    instance: LmemPacking, progress: PackingProgress, *, tuning: PackingTuning = TUNING
+) -> None:
+    """Say in words that a peak is far above its bound, where nothing else is said."""
+    peak, bound = progress.objective, progress.bound
+    if instance.objective not in (Objective.PEAK, Objective.FIT) or progress.reason:
+        return
+    if peak is not None and bound and peak > tuning.scale.far * bound and not progress.proved:
+        progress.reason = (
+            f"the peak is {peak / bound:.2f} times its bound ({progress.bound_source}): "
+            "more time, or the method auto, may find a lower one"
+        )

@@ -9,19 +9,14 @@ from collections.abc import Callable
 
 from stagepack.errors import InputError
 from stagepack.formulations import pipeline as formulations
+from stagepack.heuristics import pipeline as heuristics
 from stagepack.heuristics.effort import spend
-from stagepack.heuristics.pipeline import baselines, reference, repair
-from stagepack.heuristics.pipeline import bisect as bisection
-from stagepack.heuristics.pipeline import dp as search
 from stagepack.heuristics.pipeline.bounds import filled, objective_bound
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
-from stagepack.methods.models import load_engine, paced, run_model
-from stagepack.methods.pipeline import METHODS
-from stagepack.methods.pipeline.explain import conclude_infeasible
+from stagepack.methods import Settings, counted
+from stagepack.methods import pipeline as methods
 from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress
 
@@ -36,12 +31,12 @@ def _equal_layers(
     instance: PipelinePartition, progress: PipelineProgress, settings: Settings
 ) -> None:
     """Cut the chain into stages of equally many layers."""
-    _offer_baseline(instance, progress, settings, "equal-layers", baselines.equal_layers)
+    _offer_baseline(instance, progress, settings, "equal-layers", heuristics.baselines.equal_layers)
 
 
 def _greedy(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Fill every device to its share of the work."""
-    _offer_baseline(instance, progress, settings, "greedy", baselines.greedy)
+    _offer_baseline(instance, progress, settings, "greedy", heuristics.baselines.greedy)
 
 
 def _greedy_repair(
@@ -51,7 +46,7 @@ def _greedy_repair(
     _greedy(instance, progress, settings)
     costs = _costs(instance, progress, settings)
     if not _repair(costs, progress, settings) and not progress.reason:
-        conclude_infeasible(costs, progress, tuning=settings.tuned(TUNING))
+        methods.explain.conclude_infeasible(costs, progress, tuning=settings.tuned(TUNING))
 
 
 def _repair(costs: RangeCosts, progress: PipelineProgress, settings: Settings) -> bool:
@@ -59,13 +54,13 @@ def _repair(costs: RangeCosts, progress: PipelineProgress, settings: Settings) -
 
     There are no probes where one is known.
     """
-    rule = repair.greedy_within_reach
+    rule = heuristics.repair.greedy_within_reach
     _offer_baseline(costs.instance, progress, settings, "greedy-repair", rule)
     progress.reason = ""
     if progress.solution is not None:
         return True
     try:
-        found = repair.probed(costs, progress, settings.tuned(TUNING))
+        found = heuristics.repair.probed(costs, progress, settings.tuned(TUNING))
     except InputError as error:
         progress.reason = str(error)
         return False
@@ -78,8 +73,8 @@ def _dp(instance: PipelinePartition, progress: PipelineProgress, settings: Setti
     """Search the limits on compute and transfer exactly."""
     _start(instance, progress, settings)
     costs, tuning = _costs(instance, progress, settings), settings.tuned(TUNING)
-    if not search.solve(costs, progress, tuning):
-        conclude_infeasible(costs, progress, tuning=tuning)
+    if not heuristics.dp.solve(costs, progress, tuning):
+        methods.explain.conclude_infeasible(costs, progress, tuning=tuning)
     _say_what_rounding_leaves_open(costs, progress)
 
 
@@ -88,16 +83,16 @@ def _dp_reference(
 ) -> None:
     """Solve Auto Pipeline's recurrence for every transfer threshold."""
     costs, tuning = _costs(instance, progress, settings), settings.tuned(TUNING)
-    if not reference.solve(costs, progress, tuning.recurrence):
-        conclude_infeasible(costs, progress, tuning=tuning)
+    if not heuristics.reference.solve(costs, progress, tuning.recurrence):
+        methods.explain.conclude_infeasible(costs, progress, tuning=tuning)
     _say_what_rounding_leaves_open(costs, progress)
 
 
 def _bisect(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Bisect on the plain bottleneck with greedy probes."""
     costs, tuning = _costs(instance, progress, settings), settings.tuned(TUNING)
-    if not bisection.solve(costs, progress, tuning):
-        conclude_infeasible(costs, progress, tuning=tuning)
+    if not heuristics.bisect.solve(costs, progress, tuning):
+        methods.explain.conclude_infeasible(costs, progress, tuning=tuning)
     _say_what_rounding_leaves_open(costs, progress)
 
 
@@ -157,14 +152,13 @@ def _costs(
 # ---------------------------------------------------------------------- on an engine
 
 
-def _on_engine(
-    formulation: type[formulations.MilpInterval | formulations.MilpAssignment | formulations.CpSat],
-    own_engine: str,
-) -> Run:
+def _on_engine(name: str, own_engine: str) -> Run:
     """Return the `run` of a method that solves a model on an engine."""
-    name = formulation.__name__
 
     def run(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
+        from stagepack.methods.models import load_engine, paced, run_model
+
+        formulation = getattr(formulations, name)
         tuning = settings.tuned(TUNING)
         engine = load_engine(own_engine, progress, settings)
         costs = _costs(instance, progress, settings)
@@ -183,7 +177,9 @@ def _on_engine(
                 bound_value=costs.bound,
                 pace=tuning.pace,
                 overdue=tuning.overdue * progress.remaining if settings.deterministic else math.inf,
-                conclude_infeasible=lambda: conclude_infeasible(costs, progress, name, tuning),
+                conclude_infeasible=lambda: methods.explain.conclude_infeasible(
+                    costs, progress, name, tuning
+                ),
             )
         except InputError as error:  # too large a model
             if start is None:
@@ -213,7 +209,7 @@ def _start(
         if progress.solution is None and blind:
             _repair(_costs(instance, progress, settings), progress, settings)
         elif progress.solution is None and tuning.repair:
-            rule = repair.greedy_within_reach
+            rule = heuristics.repair.greedy_within_reach
             _offer_baseline(instance, progress, settings, "greedy-repair", rule)
         progress.reason = ""
 
@@ -233,7 +229,7 @@ def _auto(instance: PipelinePartition, progress: PipelineProgress, settings: Set
         name = "cp-sat" if settings.engine == "cp-sat" else "milp-interval"
         _PARTS[name](instance, progress, settings)
         return
-    unsupported = {method.name: method.unsupported for method in METHODS}
+    unsupported = {method.name: method.unsupported for method in methods.METHODS}
     for name in ("bisect", "dp", "cp-sat"):
         if not unsupported[name](instance):
             _PARTS[name](instance, progress, settings)
@@ -248,9 +244,9 @@ _PARTS: dict[str, Run] = {
     "bisect": _bisect,
     "dp-reference": _dp_reference,
     "dp": _dp,
-    "milp-interval": _on_engine(formulations.MilpInterval, "highs"),
-    "milp-assignment": _on_engine(formulations.MilpAssignment, "highs"),
-    "cp-sat": _on_engine(formulations.CpSat, "cp-sat"),
+    "milp-interval": _on_engine("MilpInterval", "highs"),
+    "milp-assignment": _on_engine("MilpAssignment", "highs"),
+    "cp-sat": _on_engine("CpSat", "cp-sat"),
 }
 """What each method does, as part of a run,"""
 

@@ -155,6 +155,7 @@ def partition_drawing(instance: GraphPartition, solution: GraphSolution) -> Part
 
 
 def _bar(load: Load, name: str = "") -> Bar:
+    """Return the bar of a stage, of one pass where `name` says which."""
     time, received, sent = (float(plain(part)) for part in (load.time, load.received, load.sent))
     return Bar(load.stage, name, (time, received, sent))
 

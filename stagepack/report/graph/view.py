@@ -181,12 +181,14 @@ class GraphView(View[GraphPartition, GraphSolution]):
 
 
 def _cell(name: str, value: Number | str | None) -> str:
+    """Return a value of a table as it is written; bytes with their unit."""
     if name in ("memory", "limit"):
         return as_text.quantity(None if value is None else int(value))
     return value if isinstance(value, str) else as_text.number(value)
 
 
 def _total(figures: Array) -> Number:
+    """Return the sum of figures as a number of Python."""
     total: Number = figures.sum().item()
     return total
 

@@ -18,6 +18,7 @@ from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.report.extra import Figure
 from stagepack.report.figures import LEGEND, LONGEST_LINE, ZOOM, graph_objects, look, text
+from stagepack.report.format import byte_step, byte_unit
 from stagepack.report.packing.numbers import (
     COLOURS,
     LOAD,
@@ -27,7 +28,7 @@ from stagepack.report.packing.numbers import (
     memory_map_of,
     thinned,
 )
-from stagepack.report.style import MUTED, byte_step, byte_unit
+from stagepack.report.style import MUTED
 from stagepack.report.view import Charts
 
 HEIGHT = 600

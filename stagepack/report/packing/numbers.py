@@ -14,7 +14,8 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.instances.arrays import distinct
 from stagepack.instances.profile import Array
-from stagepack.report.style import AREAS, CAPACITY, INK, byte_step, tint
+from stagepack.report.format import byte_step
+from stagepack.report.style import AREAS, CAPACITY, INK, tint
 from stagepack.result import Result
 
 if TYPE_CHECKING:

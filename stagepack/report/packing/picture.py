@@ -10,6 +10,7 @@ from stagepack.contracts import JsonObject
 from stagepack.instances.answer import require_instance
 from stagepack.report.canvas import as_written, axes, finish, quiet, target
 from stagepack.report.extra import Axes, Target
+from stagepack.report.format import byte_step, byte_unit
 from stagepack.report.packing.numbers import (
     CLASH,
     COLOURS,
@@ -22,7 +23,7 @@ from stagepack.report.packing.numbers import (
     memory_map_of,
     thinned,
 )
-from stagepack.report.style import GRID, INK, MUTED, byte_step, byte_unit
+from stagepack.report.style import GRID, INK, MUTED
 
 if TYPE_CHECKING:
     from stagepack.instances.packing import LmemPacking, PackingSolution

@@ -300,6 +300,7 @@ class LabelSearch:
         return answer is not None
 
     def _raise(self, bound: int) -> None:
+        """Take a better bound; without a partition, it may prove that there is none."""
         self.bound = bound
         if self.best is None and bound >= self.value:
             self.impossible = True

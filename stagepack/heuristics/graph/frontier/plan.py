@@ -89,12 +89,14 @@ class _Slots:
         self._free: list[int] = []
 
     def take(self) -> int:
+        """Return the least number that is free."""
         if self._free:
             return heapq.heappop(self._free)
         self.count += 1
         return self.count - 1
 
     def give(self, slot: int) -> None:
+        """Give a number back."""
         heapq.heappush(self._free, slot)
 
     def places(self, width: int, first: int) -> tuple[Array, Array, int]:
@@ -124,6 +126,7 @@ class _Columns:
     work: int = 0
 
     def add(self, name: str, value: int) -> None:
+        """Add an entry to the row at hand."""
         self.flat[name].append(value)
 
     def end(self, name: str) -> None:
@@ -138,9 +141,11 @@ class _Columns:
         self.end(name)
 
     def arrays(self, *names: str) -> list[Array]:
+        """Return columns without rows."""
         return [np.array(self.flat[name], dtype=np.int64) for name in names]
 
     def csr(self, name: str, *more: str) -> list[Array]:
+        """Return where the rows of a column end, its entries, and those of others of as many."""
         return [np.array(self.ptr[name], dtype=np.int64), *self.arrays(name, *more)]
 
 
@@ -258,6 +263,7 @@ class _Sweep:
         self._look()
 
     def _touch(self, i: int) -> None:
+        """Take down the nets of the block of step i."""
         done = []
         for t in self.nets_of[self.order[i]]:
             places = [self.position[x] for x in self.network.members[t]]

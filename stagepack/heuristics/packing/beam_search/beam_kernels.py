@@ -47,7 +47,7 @@ from stagepack.heuristics.packing.beam_search.beam_state import (
 from stagepack.heuristics.packing.exact_search.exact_kernels import settle
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import compiled, copied, step
+from stagepack.kernels.compiled import compiled, inlined, step
 
 WIDE = 4
 """Entries cleared in a step."""
@@ -134,7 +134,7 @@ def _legal(i: int, at: int, given: Given) -> int:
     return settle(given.blocks[i], at, given.spans) if given.odd else at
 
 
-@copied
+@inlined
 def _mixed(i: int, base: int) -> int:
     """Return a number in which blocks and bases are well mixed."""
     # The finaliser of SplitMix64: sums of such numbers tell sets of (block, base) apart.

@@ -30,8 +30,7 @@ from stagepack.heuristics.packing.exact_search.address_ranges import (
     places,
 )
 from stagepack.heuristics.packing.exact_search.address_ranges_kernels import Spans
-from stagepack.heuristics.packing.exact_search.csr import rows
-from stagepack.heuristics.packing.exact_search.csr_kernels import transposed
+from stagepack.heuristics.packing.exact_search.csr_kernels import rows, transposed
 from stagepack.heuristics.packing.exact_search.exact_state import BLOCK, NOWHERE, SECTION
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct

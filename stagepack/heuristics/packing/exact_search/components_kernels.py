@@ -24,7 +24,7 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     SearchState,
 )
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import copied, entries, step, tiered
+from stagepack.kernels.compiled import entries, inlined, step, tiered
 
 
 @step
@@ -77,7 +77,7 @@ def least_peak(blocks: Array, sections: Array, holes: Array) -> int:
     return peak
 
 
-@copied
+@inlined
 def remember(control: Array, trail: Array, what: int, index: int, a: int, b: int, c: int) -> None:
     """Note values that are about to change; callers say why the trail has room.
 

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stagepack.heuristics.packing import effort as clock
-from stagepack.heuristics.packing.exact_search import exact_general
+from stagepack.heuristics.packing import exact_search
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
-from stagepack.heuristics.packing.exact_search.exact_general import ShapedPacking
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.heuristics.packing.exact_search.portfolio import (
     CanonicalPortfolio,
@@ -34,6 +34,10 @@ from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 from stagepack.result import Status
+
+if TYPE_CHECKING:
+    from stagepack.heuristics.packing.exact_search.exact_general import Component as ShapedComponent
+    from stagepack.heuristics.packing.exact_search.exact_general import ShapedPacking
 
 
 @dataclass(frozen=True)
@@ -108,18 +112,19 @@ def prepared(
     Stopped
         Once it says no.
     """
-    return (Packing if blocks.rigid else ShapedPacking)(
-        blocks, which, first, end, keep_going, tuning=tuning
-    )
+    if blocks.rigid:
+        return Packing(blocks, which, first, end, keep_going, tuning=tuning)
+    shaped = exact_search.exact_general.ShapedPacking
+    return shaped(blocks, which, first, end, keep_going, tuning=tuning)
 
 
 def _portfolio(
-    component: Component | exact_general.Component, warm: Array | None, *, tuning: PackingTuning
+    component: Component | ShapedComponent, warm: Array | None, *, tuning: PackingTuning
 ) -> Portfolio:
     """Return the searches of a component, given a packing of it."""
-    if isinstance(component, exact_general.Component):
-        return exact_general.GeneralPortfolio(component, warm, tuning=tuning)
-    return CanonicalPortfolio(component, warm, tuning=tuning)
+    if isinstance(component, Component):
+        return CanonicalPortfolio(component, warm, tuning=tuning)
+    return exact_search.exact_general.GeneralPortfolio(component, warm, tuning=tuning)
 
 
 class Searches:
@@ -137,7 +142,7 @@ class Searches:
     def __init__(self, packing: Packing | ShapedPacking, *, tuning: PackingTuning = TUNING) -> None:
         self.tuning = tuning
         self.packing = packing
-        self.components: Sequence[Component | exact_general.Component] = packing.components
+        self.components: Sequence[Component | ShapedComponent] = packing.components
         self._portfolios: dict[int, Portfolio] = {}
         self._found: dict[int, Array] = {}
 

@@ -26,8 +26,7 @@ from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.address_ranges import Places, misplaced, places
 from stagepack.heuristics.packing.exact_search.canonical import PausedSearch, longer, ranks
 from stagepack.heuristics.packing.exact_search.components import next_top
-from stagepack.heuristics.packing.exact_search.csr import rows
-from stagepack.heuristics.packing.exact_search.csr_kernels import transposed
+from stagepack.heuristics.packing.exact_search.csr_kernels import rows, transposed
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.heuristics.packing.exact_search.portfolio import Portfolio
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning

@@ -88,7 +88,7 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     SearchState,
 )
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import copied, entries, step, tiered
+from stagepack.kernels.compiled import entries, inlined, step, tiered
 
 LIFTED = 3
 """Steps of lifting a neighbour, beside the one of looking at it."""
@@ -99,7 +99,7 @@ OUT_OF_LINE = 3
 # ---------------------------------------------------------------------- facts
 
 
-@copied
+@inlined
 def settle(block: Record, at: int, spans: Array) -> int:
     """Return the lowest legal offset of a block from `at` up, or NOWHERE.
 
@@ -438,7 +438,7 @@ def _retreat(state: SearchState) -> None:
     note_reason(state)
 
 
-@copied
+@inlined
 def _leave(answer: int, control: Array) -> None:
     """Go back to the frame before, with an answer."""
     control[ANSWER] = answer

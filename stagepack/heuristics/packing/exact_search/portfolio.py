@@ -18,19 +18,15 @@ from typing import Protocol
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
-from stagepack.heuristics.packing.beam_search import beam_state
-from stagepack.heuristics.packing.beam_search.beam import Beams
+from stagepack.heuristics.packing import beam_search, effort, exact_search
 from stagepack.heuristics.packing.effort import Pause, pausing
 from stagepack.heuristics.packing.exact_search import exact_state as state
-from stagepack.heuristics.packing.exact_search import zero_slack
 from stagepack.heuristics.packing.exact_search.canonical import (
     CanonicalSearch,
     PausedSearch,
     ranks,
 )
 from stagepack.heuristics.packing.exact_search.components import Component
-from stagepack.heuristics.packing.exact_search.zero_slack import Merged
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
@@ -263,7 +259,9 @@ class CanonicalPortfolio(Portfolio):
             "D": np.diff(component.neighbour_ptr).astype(float),
         }
         super().__init__(keys, warm, component.b)
-        self._merged: dict[int, tuple[Merged, CanonicalPortfolio] | None] = {}  # by capacity
+        self._merged: dict[
+            int, tuple[exact_search.zero_slack.Merged, CanonicalPortfolio] | None
+        ] = {}  # by capacity
         self._units: Array | None = None
 
     @property
@@ -292,15 +290,15 @@ class CanonicalPortfolio(Portfolio):
         """
         until = effort.spent() + seconds
         outcome = self.beams.run(capacity, lambda: effort.spent() < until and keep_going())
-        if outcome == beam_state.FOUND:
+        if outcome == beam_search.beam_state.FOUND:
             self._units = self.beams.search.units
             return state.FOUND
         return state.LIMIT if keep_going() else state.RUNNING
 
     @functools.cached_property
-    def beams(self) -> Beams:
+    def beams(self) -> beam_search.beam.Beams:
         """Beams of the component."""
-        return Beams(self.component, tuning=self.tuning)
+        return beam_search.beam.Beams(self.component, tuning=self.tuning)
 
     def round(
         self,
@@ -350,13 +348,13 @@ class CanonicalPortfolio(Portfolio):
 
     def _without_room(
         self, capacity: int, pause: Pause
-    ) -> tuple[Merged, CanonicalPortfolio] | None:
+    ) -> tuple[exact_search.zero_slack.Merged, CanonicalPortfolio] | None:
         """Return what is merged where a capacity leaves no room, and its searches."""
-        if not self.tuning.exact.merging or not zero_slack.applies(
+        if not self.tuning.exact.merging or not exact_search.zero_slack.applies(
             self.component, capacity, tuning=self.tuning
         ):
             return None
-        merged = Merged(self.component, capacity, pause, tuning=self.tuning)
+        merged = exact_search.zero_slack.Merged(self.component, capacity, pause, tuning=self.tuning)
         if merged.component is None:
             return None
         return merged, CanonicalPortfolio(merged.component, merged=True, tuning=self.tuning)
