@@ -52,6 +52,10 @@ def fake_methods(instance: Any) -> list[Any]:
     ]
 
 
+def seen(instance: Any, name: str) -> Any:
+    return next(method for method in fake_methods(instance) if method.name == name)
+
+
 def fake_solve(
     instance: Any, method: str, *, time_limit: float | None, seed: int, threads: int, **options: Any
 ) -> Result[PipelineSolution]:
@@ -97,7 +101,8 @@ def fake_solve(
 def install(setattr_: Any = setattr) -> None:
     module = importlib.import_module("stagepack.solve")
     setattr_(module, "solve", fake_solve)
-    setattr_(module, "methods", fake_methods)
+    setattr_(module, "REGISTRY", {"pipeline-partition": fake_methods(small("any"))})
+    setattr_(module, "seen_from", lambda instance, method: seen(instance, method.name))
 
 
 @pytest.fixture
