@@ -72,18 +72,30 @@ def _tries(
         flow = around(instance, bound)
         if flow is not None:
             yield witness("cut", flow=flow)
-    levels = _levels(instance)
-    for level in levels:
-        yield Evidence(Proof.LOG, {"rule": "few-ideals", "light": level})
-    if thorough and bound is not None:
-        rows = Relaxed.of(instance, bound)
-        left = None if math.isinf(until) else max(0.0, until - time.monotonic())
-        solved = None if rows is None else rows.solved(Limits(time_limit=left))
-        shown = None if solved is None else solved.evidence()
-        if shown is not None:
-            yield shown
-    for level in levels if thorough else ():
-        yield Evidence(Proof.LOG, {"rule": "ideals", "light": level})
+    lined = in_line(instance)
+    if thorough and bound is not None and lined:
+        yield from _multiplied(instance, bound, until)
+    for level in _levels(instance):
+        yield Evidence(Proof.LOG, {"rule": "ideals" if thorough else "few-ideals", "light": level})
+    if thorough and bound is not None and not lined:
+        yield from _multiplied(instance, bound, until)
+
+
+def in_line(instance: GraphPartition) -> bool:
+    """Whether linear rows know the order of devices: without it they say little of traffic."""
+    room = () if instance.capacity is None else instance.capacity.tolist()
+    alike = len(set(instance.speeds.tolist())) == 1 and len(set(room)) <= 1 and not instance.cpus
+    return instance.contiguous and (alike or instance.device_order.value == "fixed")
+
+
+def _multiplied(instance: GraphPartition, bound: Number, until: float) -> Iterator[Evidence]:
+    """Yield multipliers of linear rows, if these show a bound."""
+    rows = Relaxed.of(instance, bound)
+    left = None if math.isinf(until) else max(0.0, until - time.monotonic())
+    solved = None if rows is None else rows.solved(Limits(time_limit=left))
+    shown = None if solved is None else solved.evidence()
+    if shown is not None:
+        yield shown
 
 
 def _levels(instance: GraphPartition) -> list[int]:
