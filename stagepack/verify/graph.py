@@ -220,7 +220,7 @@ def work(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> 
     handed: list[Any] = [0] * form.n
     for (producer, readers, cost), given in zip(form.nets, evidence.get("flow", ()), strict=False):
         amounts = [exact(amount) for amount in given]
-        if not form.added or sum(amounts) != 0 or sum(a for a in amounts if a > 0) > cost:
+        if not form.added or sum(amounts) != 0 or sum(map(abs, amounts)) > 2 * cost:
             raise UnprovedError("a tensor hands out more than it costs, or than it takes")
         for b, amount in zip(sorted({producer, *readers}), amounts, strict=bool(amounts)):
             handed[b] += amount
@@ -246,7 +246,9 @@ def rows(form: Form, claimed: Claimed) -> Iterator[Row]:
     some block of tensor j and not all: it sends it, or receives it.
     """
     instance, k, n, most = form.instance, form.instance.devices, form.n, form.limit - 1
-    first, last, pairs = [0] * n, [k - 1] * n, list[tuple[int, int]]()
+    first: list[float] = [0] * n
+    last: list[float] = [k - 1] * n
+    pairs: list[tuple[int, int]] = []
     if len(form.kinds) == 1 or instance.device_order.value == "fixed":
         pairs, least = sorted(form.pairs), form.least
         after, before = (
@@ -293,7 +295,8 @@ def dual(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> 
     form, given = settled(instance, claimed), dict(evidence["times"])
     if math.inf in form.least:
         return
-    total, left = Counter[tuple[int, int]](), Fraction(0)
+    total: Counter[tuple[int, int]] = Counter()
+    left: Any = 0  # whole, or infinite
     for at, (factors, most) in enumerate(rows(form, claimed)):
         claimed.step(at)
         times = given.get(at, 0)
