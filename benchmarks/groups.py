@@ -25,10 +25,10 @@ from collections.abc import Sequence
 import numpy as np
 
 import stagepack as sp
+from stagepack.catalog.groups import NETWORKS
 from stagepack.heuristics.groups.oracle import Oracle
 from stagepack.instances.groups import LayerGrouping
-from stagepack.instances.groups.catalog import NETWORKS
-from stagepack.instances.groups.words import CHIP_NAMES
+from stagepack.instances.groups.problem import CHIP_NAMES
 from stagepack.result import Status
 
 RULES = ("layerwise", "greedy-tail", "dp-first-fit", "seed-order")

@@ -58,7 +58,7 @@ from benchmarks.packing_peers import (
     with_omnimalloc,
 )
 from benchmarks.packing_relatives import WITHIN, decided, relatives, shares
-from stagepack.instances.packing.catalog.relatives import highest_load
+from stagepack.catalog.packing.relatives import highest_load
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("STAGEPACK_DATA", ROOT / ".." / "shared" / "data"))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.packing_peers import Runner, processor_seconds
-from stagepack.instances.packing.catalog.relatives import relative
+from stagepack.catalog.packing.relatives import relative
 
 CHANGES = (1, 2, 4, 8)
 """How many changes relatives have, in turn."""

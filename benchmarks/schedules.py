@@ -48,9 +48,9 @@ from rich.table import Table
 import benchmarks.child_clock  # first: it says what the time is
 import stagepack as sp
 from benchmarks.layouts import gpt, layouts, line_of
+from stagepack.catalog import BEST_KNOWN
 from stagepack.heuristics.schedule.rules import RULES, apply
 from stagepack.heuristics.schedule.timing import Timing
-from stagepack.instances.catalog import BEST_KNOWN
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.result import Result, Status
 

@@ -26,10 +26,10 @@ import numpy as np
 import stagepack as sp
 from benchmarks.groups import loaded
 from benchmarks.soak_graphs import complaint
+from stagepack.catalog.groups import NETWORKS
 from stagepack.heuristics.groups.oracle import NONE
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
-from stagepack.instances.groups.catalog import NETWORKS
-from stagepack.instances.groups.words import CHIP_NAMES, Order, Timesteps
+from stagepack.instances.groups.problem import CHIP_NAMES, Order, Timesteps
 from stagepack.result import Result, Status
 from tests import structured
 from tests.formulations.groups.definitions import least, modelled

@@ -10,13 +10,15 @@ Names are loaded when first used: importing the package imports no solver.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 import types
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # type checkers know better; to ask typing takes as long as all the rest
 if TYPE_CHECKING:
     from stagepack import plots as plots
+    from stagepack.catalog import entries as entries
+    from stagepack.catalog import load as load
+    from stagepack.catalog import suite as suite
     from stagepack.claims import ProofCheck as ProofCheck
     from stagepack.claims import ResultCheck as ResultCheck
     from stagepack.claims import check_proof as check_proof
@@ -34,16 +36,13 @@ if TYPE_CHECKING:
     from stagepack.errors import CheckError as CheckError
     from stagepack.errors import InputError as InputError
     from stagepack.errors import StagepackError as StagepackError
-    from stagepack.instances.catalog import entries as entries
-    from stagepack.instances.catalog import load as load
-    from stagepack.instances.catalog import suite as suite
-    from stagepack.instances.formats import formats as formats
-    from stagepack.instances.formats import read as read
-    from stagepack.instances.formats import read_all as read_all
-    from stagepack.instances.formats import read_solution as read_solution
-    from stagepack.instances.formats import schema as schema
-    from stagepack.instances.formats import write as write
-    from stagepack.instances.formats import write_solution as write_solution
+    from stagepack.formats.door import formats as formats
+    from stagepack.formats.door import read as read
+    from stagepack.formats.door import read_all as read_all
+    from stagepack.formats.door import write as write
+    from stagepack.formats.native import schema as schema
+    from stagepack.formats.solutions import read_solution as read_solution
+    from stagepack.formats.solutions import write_solution as write_solution
     from stagepack.instances.graph import GraphPartition as GraphPartition
     from stagepack.instances.graph import GraphSolution as GraphSolution
     from stagepack.instances.graph.chains.chain import chain as chain
@@ -132,16 +131,10 @@ _NAMES = {
     "stagepack.compare.results": ("StoredResults", "read_store"),
     "stagepack.compare.suite": ("Suite", "read_suite"),
     "stagepack.errors": ("CheckError", "InputError", "StagepackError"),
-    "stagepack.instances.catalog": ("entries", "load", "suite"),
-    "stagepack.instances.formats": (
-        "formats",
-        "read",
-        "read_all",
-        "read_solution",
-        "schema",
-        "write",
-        "write_solution",
-    ),
+    "stagepack.catalog": ("entries", "load", "suite"),
+    "stagepack.formats.door": ("formats", "read", "read_all", "write"),
+    "stagepack.formats.native": ("schema",),
+    "stagepack.formats.solutions": ("read_solution", "write_solution"),
     "stagepack.instances.profile": (
         "Chip",
         "Cluster",
@@ -189,13 +182,15 @@ def _names() -> list[str]:
     return sorted({*_HOME, *_MODULES, *own, "__version__"})
 
 
-def _found(name: str) -> Any:
+def _found(name: str) -> object:
     """Return what a public name stands for; None for others."""
+    from importlib.util import find_spec
+
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
-    if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}"):  # a module
+    if name.startswith("_") or find_spec(f"{__name__}.{name}"):  # a module
         return None
     from stagepack.instances.problem import PROBLEMS
 
@@ -207,7 +202,7 @@ def _found(name: str) -> Any:
 
 if not TYPE_CHECKING:  # type checkers would take it to make up any name
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         if name == "__all__":
             return _names()
         value = _found(name)
@@ -227,7 +222,7 @@ class _Package(types.ModuleType):
     Importing a submodule of the same name would put the module in the function's place.
     """
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if not (isinstance(value, types.ModuleType) and name in _HOME):
             super().__setattr__(name, value)
 

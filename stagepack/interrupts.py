@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,8 +20,50 @@ _Handler: TypeAlias = Callable[[int, FrameType | None], object]
 PATIENCE = 2.0  # seconds after Ctrl-C in which a method may end by itself
 ECHO = 0.5  # seconds in which another Ctrl-C counts as the same one
 AGAIN = 0.05  # seconds until what could not be raised is tried once more
-CALLED_BACK = ("_raw_object_cache_notify", "_raw_object_cache_getbuffer")
-"""Functions that LLVM calls when it has compiled something, where a Ctrl-C of that time arrives."""
+
+_Told: TypeAlias = Callable[[], object]
+_heeded: dict[type[BaseException], _Told | None] = {}
+
+
+class _Lost:
+    """Hears of exceptions raised in a function that native code called, out of which none comes.
+
+    Parameters
+    ----------
+    hook : callable
+        What is told of all those that nobody heeds.
+    """
+
+    def __init__(self, hook: Callable[[sys.UnraisableHookArgs], object]) -> None:
+        self._hook = hook
+
+    def __call__(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """Be told of an exception, in the thread that lost it."""
+        told = _heeded.get(unraisable.exc_type)
+        if told is None:
+            self._hook(unraisable)
+        else:
+            told()
+
+
+def heed(kind: type[BaseException], told: _Told | None) -> _Told | None:
+    """Have lost exceptions of a kind told to a function, in the thread that lost them.
+
+    Parameters
+    ----------
+    kind : type
+    told : callable or None
+        Takes nothing, and raises nothing.  None: they are complained of as all others.
+
+    Returns
+    -------
+    callable or None
+        What was told before.
+    """
+    before, _heeded[kind] = _heeded.get(kind), told
+    if told is not None and not isinstance(sys.unraisablehook, _Lost):
+        sys.unraisablehook = _Lost(sys.unraisablehook)
+    return before
 
 
 class Interruptible:
@@ -36,12 +79,19 @@ class Interruptible:
         self._asked = math.inf
         self._forced = False
         self._before: _Handler | None = None
+        self._told_before: _Told | None = None
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> None:
         self._before = _handle_with(self._handle)
+        if self._before is not None:
+            self._told_before = heed(KeyboardInterrupt, self._try_again)
         if isinstance(self._before, Interrupts) and self._before.asked:
             self._interrupt()
+
+    def _try_again(self) -> None:
+        """Raise once more, elsewhere: LLVM calls back whenever it has compiled something."""
+        self._signal_after(AGAIN)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         now = time.perf_counter()
@@ -52,9 +102,6 @@ class Interruptible:
                 self._before(number, frame)
             self._signal_after(PATIENCE)
         elif now - self._asked >= ECHO:  # a group of processes may be signalled twice
-            if _called_back(frame):
-                self._signal_after(AGAIN)
-                return
             self._forced = True
             raise KeyboardInterrupt
 
@@ -68,6 +115,7 @@ class Interruptible:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
+            heed(KeyboardInterrupt, self._told_before)
         if self._timer is not None:
             self._timer.cancel()
         if isinstance(self._before, Interrupts):
@@ -134,12 +182,3 @@ def _handle_with(handler: _Handler) -> _Handler | None:
         return None
     signal.signal(signal.SIGINT, handler)
     return before
-
-
-def _called_back(frame: FrameType | None) -> bool:
-    """Whether what is raised here is printed and lost, as native code called what runs."""
-    while frame is not None:
-        if frame.f_code.co_name in CALLED_BACK:
-            return True
-        frame = frame.f_back
-    return False

@@ -54,6 +54,21 @@ def part(kind: str, *wing: str) -> Any:
     return importlib.import_module(".".join((known.home, first, known.family, *rest)))
 
 
+def named(kind: str, wing: str, name: str) -> Any:
+    """Return what a wing's module holds: ``named(kind, "formats", "megatron.layout.layout")``.
+
+    Parameters
+    ----------
+    kind : str
+        Whose home has the wing.
+    wing : str
+    name : str
+        The module in the wing, and what it holds.
+    """
+    module, _, own = name.rpartition(".")
+    return getattr(importlib.import_module(f"{KINDS[kind].home}.{wing}.{module}"), own)
+
+
 def later(package: str, **modules: str) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package whose names are loaded when they are asked for.
 
@@ -69,6 +84,30 @@ def later(package: str, **modules: str) -> Callable[[str], Any]:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+
+    return find
+
+
+def on_demand(package: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package whose modules are loaded when they are asked for.
+
+    A method loads what it runs, and takes no time for that.
+    """
+
+    def find(name: str) -> Any:
+        from stagepack.progress import compilation
+
+        if name.startswith("_"):
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        compilation.pause()
+        try:
+            return importlib.import_module(f"{package}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{package}.{name}":
+                raise
+            raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
+        finally:
+            compilation.resume()
 
     return find
 

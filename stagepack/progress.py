@@ -37,8 +37,6 @@ class Compilation:
     kept : bool
         Whether the machine code is kept on disk, so that it need not be made again.
     told : bool
-    seconds : float
-        That it took to make or load all kernels that are there.
     heard : callable or None
         Called with whether something is being compiled, whenever that changes.
     """
@@ -46,12 +44,31 @@ class Compilation:
     def __init__(self) -> None:
         self.kept = True
         self.told = False
-        self.seconds = 0.0
         self.heard: Callable[[bool], None] | None = None
-        self._since = 0.0
-        self._depth = 0
+        self._paused: tuple[float, float | None] = 0.0, None  # all pauses so far; since when
+        self._depth = self._pauses = 0
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long it took so far to make or load kernels, and what makes them."""
+        counted, since = self._paused
+        return counted if since is None else counted + time.perf_counter() - since
+
+    def pause(self) -> None:
+        """Take no time from now on as time of solving, in any thread."""
+        with self._lock:
+            self._pauses += 1
+            if self._pauses == 1:
+                self._paused = self._paused[0], time.perf_counter()
+
+    def resume(self) -> None:
+        """Take the end of the last pause begun."""
+        with self._lock:
+            self._pauses -= 1
+            if not self._pauses:
+                self._paused = self.seconds, None
 
     @property
     def under_way(self) -> bool:
@@ -60,13 +77,13 @@ class Compilation:
 
     def begin(self) -> None:
         """Take the beginning of a compilation, perhaps within another one, from any thread."""
+        self.pause()
         with self._lock:
             self._depth += 1
             if self._depth > 1:
                 return
         if self.heard is not None:
             self.heard(True)
-        self._since = time.perf_counter()
         if not self.told:
             self._timer = threading.Timer(max(0.0, PATIENCE - self.seconds), self._tell)
             self._timer.daemon = True
@@ -75,11 +92,11 @@ class Compilation:
 
     def end(self) -> None:
         """Take the end of the last one begun."""
+        self.resume()
         with self._lock:
             self._depth -= 1
             if self._depth > 0:
                 return
-        self.seconds += time.perf_counter() - self._since
         if self._timer is not None:
             self._timer.cancel()
         if self.heard is not None:
@@ -94,6 +111,11 @@ class Compilation:
 
 compilation = Compilation()
 """That of this process."""
+
+
+def clock() -> float:
+    """Return the seconds of a clock that stands still while kernels are compiled or loaded."""
+    return time.perf_counter() - compilation.seconds
 
 
 @contextlib.contextmanager

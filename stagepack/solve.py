@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stagepack import kinds, solvers
+from stagepack import kinds
 from stagepack.contracts import Instance, InstanceOf, JsonObject, Number, Solution, SolutionT
 from stagepack.errors import InputError, carrying, suggest
 from stagepack.evidence import VERIFIABLE
+from stagepack.heuristics.tuning import tuned
 from stagepack.instances.problem import PROBLEMS
 from stagepack.interrupts import Interruptible
 from stagepack.methods import AnyMethod, Settings
@@ -44,7 +45,7 @@ REGISTRY: kinds.ByKind[tuple[AnyMethod, ...]] = kinds.ByKind(
 LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
 SHORTEST = 1e-9
 """Seconds of a time limit."""
-OPTIONS = {"deterministic": False, "proof": False}
+OPTIONS = {"deterministic": False, "proof": False, "tuning": None}
 NOTHING = {
     Termination.TIME_LIMIT: "time was over before anything that fits was found",
     Termination.INTERRUPTED: "it was interrupted before anything that fits was found",
@@ -161,6 +162,8 @@ def solve(
         `time_limit` seconds' worth) instead of the clock, so that limited runs repeat exactly.
         ``{"proof": True}`` spends what is left of the time on evidence that others can verify,
         where a bound rests on a search or an engine.
+        ``{"tuning": {...}}`` changes numbers that steer the searches of this kind, by their names
+        in ``stagepack.heuristics.<family>.tuning``: for research; they may change with any release.
 
     Returns
     -------
@@ -496,6 +499,8 @@ def _settings(
             )
     by_work = deterministic(options)
     if engine is not None:
+        from stagepack import solvers
+
         solvers.engine(str(engine))  # unknown names are refused here
         _require_fitting(engine, method)
     if isinstance(warm_start, str) and warm_start == "none":
@@ -510,6 +515,7 @@ def _settings(
         deterministic=measured and by_work,
         time_limit=time_limit,
         proof=bool((options or {}).get("proof")),
+        tuning=tuned(method.kind, (options or {}).get("tuning")),
     )
 
 
@@ -517,7 +523,9 @@ def deterministic(options: Mapping[str, object] | None) -> bool:
     """Return whether `options` of :func:`solve` limit a run by work; refuse any other ones."""
     if options is None:
         return False
-    if not isinstance(options, Mapping) or not all(isinstance(v, bool) for v in options.values()):
+    if not isinstance(options, Mapping) or not all(
+        isinstance(value, bool) for name, value in options.items() if name != "tuning"
+    ):
         raise InputError(
             f"{options!r}",
             field="options",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.instances import catalog
+from stagepack import catalog
 from stagepack.instances.packing import (
     Allowed,
     Banks,

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.catalog.packing.evolved import CORES
+from stagepack.catalog.packing.random import constant_load
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.instances.packing import (
     Allowed,
@@ -22,8 +24,6 @@ from stagepack.instances.packing import (
     PackingSolution,
 )
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.catalog.evolved import CORES
-from stagepack.instances.packing.catalog.random import constant_load
 from stagepack.result import Status
 from tests.packing_cases import FEATURES, random_packing
 

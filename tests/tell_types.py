@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import stagepack
-from stagepack.instances import catalog
+from stagepack import catalog
 from stagepack.instances.problem import PROBLEMS
 from stagepack.kinds import KINDS
 from tests.imports import PACKAGE
@@ -60,15 +60,15 @@ def {function}(
 
 def told() -> dict[Path, str]:
     """Return the files that tell types, as they should be."""
-    catalog_file = PACKAGE / "instances" / "catalog" / "__init__.py"
-    formats_file = PACKAGE / "instances" / "formats" / "__init__.py"
+    catalog_file = PACKAGE / "catalog" / "__init__.py"
+    formats_file = PACKAGE / "formats" / "door.py"
     public_file = PACKAGE / "__init__.py"
     reading = formats_file.read_text()
     for function, result in (("read", "{}"), ("read_all", "list[{}]")):
         reading = _overloaded(reading, function, _reads(function, result))
     return {
         PACKAGE / "instances" / "types.py": _types(),
-        PACKAGE / "instances" / "catalog" / "names.py": _names(),
+        PACKAGE / "catalog" / "names.py": _names(),
         catalog_file: _overloaded(catalog_file.read_text(), "load", _loads()),
         formats_file: reading,
         public_file: re.sub(

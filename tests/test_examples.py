@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.formats.test_dumps import ASSIGNMENT, RANGES
+from tests.formats.test_tflite import SMALL
 from tests.imports import ROOT
-from tests.instances.formats.test_dumps import ASSIGNMENT, RANGES
-from tests.instances.formats.test_tflite import SMALL
 
 
 def run(folder: Path, name: str, *arguments: str) -> str:

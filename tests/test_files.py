@@ -16,7 +16,7 @@ import pytest
 import stagepack as sp
 from stagepack import files
 from stagepack.errors import InputError, shown
-from stagepack.instances.formats import read_previous
+from stagepack.formats.minimalloc.buffers import read_previous
 
 CSV = b"id,lower,upper,size\n" + b"".join(b"%d,0,1,4\n" % i for i in range(200))
 instance = sp.LmemPacking.from_arrays([4, 4], [0, 0], [1, 1])

@@ -35,9 +35,11 @@ FLOORS = {
     "shown": 0,
     "instances": 1,
     "verify": 1,
+    "formats": 2,
     "heuristics": 2,
     "formulations": 2,
     "solvers": 2,
+    "catalog": 3,
     "methods": 3,
     "solve": 4,
     "records": 4,
@@ -74,7 +76,7 @@ MAY_IMPORT = {
     "evidence": {"contracts"},
     "files": {"errors", "memory"},
     "memory": set(),
-    "kinds": {"errors"},
+    "kinds": {"errors", "progress"},
     "kernels": {"progress"},
     "linear": set(),
     "interrupts": {"contracts", "errors", "progress"},
@@ -83,6 +85,8 @@ MAY_IMPORT = {
     "shown": {"errors", "files"},
     "instances": set(),
     "verify": {"instances"},
+    "formats": {"instances"},
+    "catalog": {"instances", "formats"},
     "heuristics": {"instances"},
     "formulations": {"instances", "heuristics"},
     "solvers": set(),
@@ -107,6 +111,7 @@ HEADLESS = {
     "formulations/program.py": "the language of programs",
     "formulations/whole.py": "the language of programs in whole numbers",
     "*/effort.py": "what work costs: no heuristic",
+    "*/tuning.py": "numbers: no heuristic",
     "*_state.py": "arrays of kernels, whose heads say it",
 }
 OF_ALL = (Path("relations"),)
@@ -210,7 +215,7 @@ def test_every_module_is_of_a_known_wing() -> None:
 def test_nobody_else_names_a_problem() -> None:
     """A problem is its own folders and a line in `kinds.py`; signatures may tell its types."""
     families = "|".join(known.family for known in KINDS.values())
-    wings = "instances|verify|heuristics|formulations|methods|report|claims/every"
+    wings = "instances|catalog|verify|heuristics|formulations|methods|report|claims/every"
     own = re.compile(rf"stagepack/({wings})/({families})")
     imported = rf"^ *(from|import) stagepack\.\w+\.({families})\b"
     spelt = (f"[\"']{kind}[\"']" for kind in KINDS)
@@ -219,9 +224,8 @@ def test_nobody_else_names_a_problem() -> None:
         "__init__.py",  # public names and types, for type checkers
         "kinds.py",
         "instances/types.py",
-        "instances/catalog/names.py",
-        "instances/formats/onnx/groups.py",  # parts of the format in `onnx_model.py`
-        "instances/formats/onnx/resize.py",
+        "catalog/names.py",
+        "formats/known.py",  # which kinds the files of each tool hold
         "integrations/executorch/placing.py",  # tensors of programs are buffers
         "integrations/pytorch/__init__.py",  # modules are cut by plans of chains
         "integrations/pytorch/pipelining.py",
@@ -240,13 +244,13 @@ def test_nobody_else_names_a_problem() -> None:
         "plots/__init__.py",  # public pictures
         "solve.py",  # `pack`, which makes an instance of arrays
         "verify/steps.py",  # of training, whose parts are of several kinds
-        *(f"instances/formats/{path.name}" for path in (PACKAGE / "instances/formats").glob("*.py")
-          if "FORMAT = Format(" in path.read_text() and path.stem != "native"),
-    }  # fmt: skip
+    }
+    tools = re.compile(r"stagepack/formats/(\w+/|layer_table|c_header|roles)")  # forms of others
     found = {
         str(path.relative_to(PACKAGE))
         for path in modules().values()
         if not own.match(str(path.relative_to(ROOT))) and named.search(path.read_text())
+        if not tools.match(str(path.relative_to(ROOT)))
     }
     assert found <= allowed
 
@@ -371,7 +375,7 @@ def test_the_wheel_holds_the_package_alone_and_works_elsewhere(tmp_path: Path) -
         archive.extractall(tmp_path / "site")
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {"stagepack"}
-    for pattern in ("py.typed", "instances/catalog/*.csv", "*/static/*", "*/templates/*.html"):
+    for pattern in ("py.typed", "catalog/*.csv", "*/static/*", "*/templates/*.html"):
         data = {str(path.relative_to(ROOT)) for path in PACKAGE.glob(pattern)}
         assert data
         assert data <= set(names)

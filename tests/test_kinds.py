@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 import stagepack as sp
+from stagepack import catalog
 from stagepack.cli import app
-from stagepack.instances import catalog
 from stagepack.instances.problem import PROBLEMS
 from stagepack.kinds import KINDS, by_family, kind_of
 from stagepack.methods import Deferred

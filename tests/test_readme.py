@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from stagepack.formats.door import formats, read
 from stagepack.heuristics.packing.constructive.rules import RULES
-from stagepack.instances.formats import formats, read
 from stagepack.instances.packing import KIND as PACKING
 from stagepack.instances.phases import KIND as PHASES
 from stagepack.instances.phases import Mode

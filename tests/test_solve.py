@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given, settings
 
 from stagepack import interrupts
+from stagepack.catalog import load
 from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.heuristics import effort
 from stagepack.instances import fields
-from stagepack.instances.catalog import load
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, Link
@@ -298,10 +298,10 @@ def test_ctrl_c_waits_where_what_is_raised_would_be_lost(monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "unraisablehook", lost.append)
     monkeypatch.setattr(interrupts, "ECHO", 0.0)
 
-    def _raw_object_cache_notify() -> None:  # as LLVM calls it
+    def notify() -> None:  # as LLVM calls one when it has compiled something
         signal.raise_signal(signal.SIGINT)
 
-    compiled = ctypes.CFUNCTYPE(None)(_raw_object_cache_notify)
+    compiled = ctypes.CFUNCTYPE(None)(notify)
     ended = False
     with interrupts.Interruptible(Progress(lambda _: 0, lambda _: ())):
         signal.raise_signal(signal.SIGINT)

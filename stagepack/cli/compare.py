@@ -241,8 +241,8 @@ def chosen(
     whole : bool
         Whether the whole suite was asked for.
     """
+    from stagepack.catalog import tour
     from stagepack.compare.run import labels
-    from stagepack.instances.catalog import tour
 
     if sources and whole:
         raise InputError(
@@ -291,7 +291,7 @@ def _named(source: str, context: JsonObject) -> list[Instance]:
 
 def _suite(context: JsonObject) -> list[Instance]:
     """Return the built-in suite, or its instances of one kind."""
-    from stagepack.instances import catalog
+    from stagepack import catalog
 
     others = [key for key in context if key != "kind"]
     if others:

@@ -18,7 +18,7 @@ def _beginning(words: Iterable[tuple[str, str]], incomplete: str) -> Offer:
 
 def instances(incomplete: str) -> Offer:
     """Return names of the catalog; with none that fits, the shell offers files."""
-    from stagepack.instances import catalog
+    from stagepack import catalog
 
     return _beginning(((e.name, e.description) for e in catalog.entries()), incomplete)
 
@@ -80,14 +80,14 @@ def engines(incomplete: str) -> Offer:
 
 def formats(incomplete: str) -> Offer:
     """Return formats of files."""
-    from stagepack.instances.formats import formats as every
+    from stagepack.formats.door import formats as every
 
     return _beginning(((known.name, known.description) for known in every()), incomplete)
 
 
 def writers(incomplete: str) -> Offer:
     """Return formats that are written."""
-    from stagepack.instances.formats import formats as every
+    from stagepack.formats.door import formats as every
 
     found = ((known.name, known.description) for known in every() if known.writes)
     return _beginning(found, incomplete)
@@ -95,14 +95,14 @@ def writers(incomplete: str) -> Offer:
 
 def clusters(incomplete: str) -> Offer:
     """Return clusters of the catalog."""
-    from stagepack.instances.catalog import clusters
+    from stagepack.instances import clusters
 
     return _beginning(((name, "") for name in clusters.names()), incomplete)
 
 
 def settings(incomplete: str) -> Offer:
     """Return parameters for ``--set``."""
-    from stagepack.instances.catalog import VOCABULARY
+    from stagepack.catalog import VOCABULARY
 
     words = ((f"{name}=", known.description) for name, known in VOCABULARY.items())
     return _beginning(words, incomplete)

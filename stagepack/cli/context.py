@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args
 import typer
 from typer.models import OptionInfo
 
-from stagepack import files
+from stagepack import files, kinds
 from stagepack.cli import completion
 from stagepack.cli.options import FREEDOM, INSTANCE, MACHINE
 from stagepack.contracts import Instance, JsonObject, Solution
@@ -79,7 +79,7 @@ def _of_change(change: Change) -> inspect.Parameter:
     """Return the option that changes a field of an instance once it is read."""
     return _option(
         f"{CHANGED}{change.name}",
-        list[int] if change.read is None else Path,
+        list[int] if not change.read else Path,
         change.option,
         description=change.description,
         metavar=change.unit.upper(),
@@ -206,14 +206,17 @@ def _parted(context: JsonObject) -> tuple[JsonObject, JsonObject]:
 def instance_of(source: str, context: JsonObject) -> Instance:
     """Return the instance that `source` names: a file or an entry of the catalog."""
     now, later = _parted(context)
-    known = {change.name: change for kind in PROBLEMS.values() for change in kind.changes}
-    readers = {name: known[name].read for name in later}
+    readers = {
+        change.name: change.read and kinds.named(kind, "formats", change.read)
+        for kind, known in PROBLEMS.items()
+        for change in known.changes
+        if change.name in later
+    }
     # To minimise how little changes needs something old.
     objective = now.pop("objective", None) if any(readers.values()) else None
     problem = _source(source, now)
     changes = {
-        name: later[name] if read is None else read(later[name], problem)
-        for name, read in readers.items()
+        name: read(later[name], problem) if read else later[name] for name, read in readers.items()
     }
     if objective is not None:
         changes["objective"] = objective
@@ -222,19 +225,21 @@ def instance_of(source: str, context: JsonObject) -> Instance:
 
 def instances_of(source: str, context: JsonObject) -> list[Instance]:
     """Return the instance that `source` names, or all those of a file that holds several."""
-    from stagepack.instances import formats
+    from stagepack.formats import door
 
     now, later = _parted(context)
     if later or not Path(source).is_file():
         return [instance_of(source, context)]
-    return list(formats.read_all(source, **now))
+    return list(door.read_all(source, **now))
 
 
 def _source(source: str, context: JsonObject) -> Instance:
-    from stagepack.instances import catalog, formats
+    from stagepack.formats import door
 
     if Path(source).exists():
-        return formats.read(source, **context)
+        return door.read(source, **context)
+    from stagepack import catalog
+
     path = source.rpartition("#")[0] or source
     names = [entry.name for entry in catalog.entries()]
     named = by_family(source)
@@ -258,7 +263,7 @@ def _source(source: str, context: JsonObject) -> Instance:
         if source in KINDS or source in {kind.family for kind in KINDS.values()}:
             remedy = f"compare {source} takes its suite; stagepack list has its instances"
         raise InputError("no such file, nor an instance of the catalog", file=source, remedy=remedy)
-    return formats.read(source, **context)
+    return door.read(source, **context)
 
 
 def instance_and_solution(
@@ -275,7 +280,7 @@ def instance_and_solution(
     context : dict
         What the options say beside the instance's file.
     """
-    from stagepack.instances import formats
+    from stagepack.formats import solutions
 
     problem = instance_of(source, context)
-    return problem, formats.read_solution(solution, problem)
+    return problem, solutions.read_solution(solution, problem)

@@ -13,9 +13,8 @@ import stagepack
 from stagepack import files
 from stagepack.cli import completion
 from stagepack.cli.context import instance_and_solution, instance_of
-from stagepack.cli.export import Form, export_solution
 from stagepack.cli.options import EXIT_INPUT, OUTPUT, AsJson, Instance, option
-from stagepack.cli.output import Rescue, require_writable
+from stagepack.cli.output import Form, Rescue, export_solution, require_writable
 from stagepack.cli.terminal.screen import print_json, say, terminal
 from stagepack.contracts import Instance as Problem
 from stagepack.contracts import JsonObject, Solution
@@ -24,7 +23,7 @@ from stagepack.instances.problem import PROBLEMS
 from stagepack.kinds import KINDS, by_family, kind_called
 
 if TYPE_CHECKING:
-    from stagepack.instances.catalog import Entry
+    from stagepack.catalog import Entry
 
 
 def catalog(
@@ -40,7 +39,7 @@ def catalog(
     as_json: AsJson = False,
 ) -> None:
     """List the catalog of instances, or the parameters of one entry."""
-    from stagepack.instances import catalog
+    from stagepack import catalog
     from stagepack.report.table import catalog_table, parameters_table
 
     entries = catalog.entries()
@@ -175,10 +174,10 @@ def write_instance(problem: Problem, target: Path, to: str | None, as_json: bool
         The format, where it is not that of the target's ending.
     as_json : bool
     """
-    from stagepack.instances import formats
+    from stagepack.formats import door
 
     try:
-        data = formats.dump(problem, target, to)
+        data = door.dump(problem, target, to)
     except InputError as error:
         error.field = "--to" if error.field == "format" else error.field
         raise
@@ -186,7 +185,7 @@ def write_instance(problem: Problem, target: Path, to: str | None, as_json: bool
     rescue.attempt(lambda path: files.write(path, data), target)
     if rescue:
         rescue.tell("the instance")
-        typer.echo(formats.dump(problem, "instance.json"), nl=False)
+        typer.echo(door.dump(problem, "instance.json"), nl=False)
         raise typer.Exit(EXIT_INPUT)
     _tell_written(problem, target, as_json)
 
@@ -277,8 +276,8 @@ def schema(
     ] = None,
 ) -> None:
     """Print the JSON Schema of native files."""
-    from stagepack.instances import formats
+    from stagepack.formats import native
 
     if kind is None:
         raise InputError("is missing", field="KIND", remedy="choose one of " + ", ".join(KINDS))
-    print_json(formats.schema(kind))
+    print_json(native.schema(kind))

@@ -13,7 +13,6 @@ import typer
 
 from stagepack.cli import completion
 from stagepack.cli.context import instance_of
-from stagepack.cli.export import Form, require_exportable
 from stagepack.cli.options import (
     EXIT_INFEASIBLE,
     EXIT_INPUT,
@@ -28,7 +27,7 @@ from stagepack.cli.options import (
     limit_option,
     option,
 )
-from stagepack.cli.output import answer, require_writable
+from stagepack.cli.output import Form, answer, require_exportable, require_writable
 from stagepack.cli.picture import draw, require_drawable, require_pages
 from stagepack.cli.terminal.screen import engines_silenced
 from stagepack.contracts import Instance, JsonObject
@@ -262,7 +261,7 @@ def _only_scheduled(kind: str, tool: str) -> bool:
 
 def _model(model: str, context: JsonObject, local: str | None) -> tuple[Any, JsonObject]:
     """Return what is planned for, and what else is said of it: a cluster of chips, a step."""
-    from stagepack.instances.catalog import clusters
+    from stagepack.instances import clusters
     from stagepack.planning.search import BOTH_PASSES, GRAPH, GROUPS, KINDS, LOCAL
 
     kind = _kind(model, context, KINDS, "" if local is None else GROUPS)
@@ -313,7 +312,7 @@ def _kind(model: str, context: JsonObject, known: Sequence[str], usual: str) -> 
 
 def _own_kind(model: str) -> str:
     """Return the kind that a name of the catalog or a native file says; "" for none."""
-    from stagepack.instances import catalog
+    from stagepack import catalog
     from stagepack.kinds import KINDS, by_family
 
     if Path(model).is_file():
@@ -327,7 +326,7 @@ def _own_kind(model: str) -> str:
 
 def _has_operators(model: str, kind: str) -> bool:
     """Whether a file may hold operators with shapes, or the catalog has such a network."""
-    from stagepack.instances import catalog
+    from stagepack import catalog
 
     own = _own_kind(model)
     known = {entry.name.partition("/")[2] for entry in catalog.entries(kind)}
@@ -337,7 +336,7 @@ def _has_operators(model: str, kind: str) -> bool:
 
 def _named(model: str, context: JsonObject) -> Instance:
     """Return the instance of a kind; networks of the catalog may be called by themselves."""
-    from stagepack.instances import catalog
+    from stagepack import catalog
     from stagepack.kinds import KINDS
 
     kind = context["kind"]

@@ -106,8 +106,8 @@ def _require_answered(source: str) -> None:
 def _is_answer(path: Path) -> bool:
     """Whether a file is a result or a solution by its fields."""
     from stagepack.claims.check import document_of
+    from stagepack.formats.native import refuse_account
     from stagepack.instances.documents import strict
-    from stagepack.instances.formats.native import refuse_account
     from stagepack.instances.problem import PROBLEMS
 
     data = strict.load(path)

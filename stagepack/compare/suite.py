@@ -29,11 +29,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stagepack import files
+from stagepack import catalog, files
 from stagepack.compare.run import labels
 from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError, suggest
-from stagepack.instances import catalog, formats
+from stagepack.formats import door
 
 SETTINGS = {"methods": list, "seeds": list, "time_limit": (int, float), "threads": int}
 KNOWN = ("instances", *SETTINGS)
@@ -146,7 +146,7 @@ def _of(source: str, pattern: str, given: JsonObject, folder: Path) -> Iterator[
     if source == "files":
         # Path.glob refuses absolute patterns; glob.glob takes both
         for name in sorted(glob.glob(pattern, root_dir=folder, recursive=True)):
-            yield from formats.read_all(folder / name, **given)
+            yield from door.read_all(folder / name, **given)
         return
     for entry in catalog.entries():
         if fnmatch.fnmatchcase(entry.name, pattern):

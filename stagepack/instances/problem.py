@@ -1,16 +1,16 @@
 """What each problem says of itself: the contract between its folder and everything above.
 
 ``instances/<family>/problem.py`` defines ``PROBLEM``; beside it, ``native.py`` reads and writes its
-files (``Document``, ``GIVEN``, ``parse``, ``dump``) and ``catalog`` names its instances
-(``GENERATORS``, ``SUITE``, ``TOUR``).  Both are loaded when they are needed, and so are the
-classes: whoever asks for words alone, as the command line does for its help, waits for no arrays.
+files (``Document``, ``GIVEN``, ``parse``, ``dump``).  It is loaded when it is needed, and so are
+the classes: whoever asks for words alone, as the command line does for its help, waits for no
+arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol, cast
 
 from stagepack import kinds
@@ -31,16 +31,16 @@ class Change:
     unit : str
         What its values are.
     description : str
-    read : callable, optional
-        ``(file, instance) -> value``, where the option names a file; otherwise it takes integers,
-        as often as it is given.
+    read : str
+        Where the option names a file, what reads it: module of the wing of formats and function in
+        it, ``(file, instance) -> value``.  Otherwise it takes integers, as often as it is given.
     """
 
     name: str
     option: str
     unit: str
     description: str
-    read: Callable[[Path, Any], Any] | None = None
+    read: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Tool:
     Attributes
     ----------
     writer : str
-        Module of the problem's folder and function in it, ``module.function``: ``(instance,
+        Module of the wing of formats and function in it, ``module.function``: ``(instance,
         solution, **options) -> text or bytes``; the solution is a valid one.
     writes : str
         What the tool reads, in a few words.
@@ -101,15 +101,6 @@ class Tool:
     ending: str = ""
 
 
-@dataclass(frozen=True)
-class Generator:
-    """A function from parameters to an instance, their defaults, and what it is good for."""
-
-    make: Callable[..., Any]
-    parameters: Words
-    description: str
-
-
 class Native(Protocol):
     """The module of a problem's own files."""
 
@@ -121,17 +112,6 @@ class Native(Protocol):
 
     def dump(self, instance: Any) -> JsonObject:
         """Return what the document of an instance says, besides kind, version, name, source."""
-
-
-class Catalog(Protocol):
-    """The module of a problem's named instances.
-
-    Names are given without the family: "random" where the catalog has "toy/random".
-    """
-
-    GENERATORS: Mapping[str, Generator]
-    SUITE: tuple[tuple[str, JsonObject], ...]
-    TOUR: tuple[str, JsonObject, tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +157,11 @@ class Problem:
     becomes: Mapping[str, str] = field(default_factory=dict)
     public: Mapping[str, str] = field(default_factory=dict)
 
+    @functools.cached_property
+    def own(self) -> Mapping[str, Parameter]:
+        """Its own words by name."""
+        return {word.name: word for word in self.words}
+
     def part(self, name: str) -> Any:
         """Return a module of its folder; "" for the folder itself."""
         return kinds.part(self.kind, "instances", *filter(None, [name]))
@@ -195,11 +180,6 @@ class Problem:
         """The module of its own files."""
         return cast("Native", self.part("native"))
 
-    @property
-    def catalog(self) -> Catalog:
-        """The module of its named instances."""
-        return cast("Catalog", self.part("catalog"))
-
 
 def problem(kind: str) -> Problem:
     """Return what is to be known of a kind."""
@@ -209,25 +189,30 @@ def problem(kind: str) -> Problem:
 PROBLEMS: kinds.ByKind[Problem] = kinds.ByKind(problem)
 
 
-class _Vocabulary(Mapping[str, Parameter]):
-    """The shared words and those of every problem, by name."""
+_SHARED = {word.name: word for word in SHARED}
 
-    def _words(self) -> Iterator[Parameter]:
-        yield from SHARED
-        for known in PROBLEMS.values():
-            yield from known.words
+
+@functools.cache
+def _words_of(among: tuple[str, ...]) -> dict[str, Parameter]:
+    """Return the shared words and those of some kinds, by name; what comes first stays."""
+    words = dict(_SHARED)
+    for kind in among:
+        for word in PROBLEMS[kind].words:
+            words.setdefault(word.name, word)
+    return words
+
+
+class _Vocabulary(Mapping[str, Parameter]):
+    """The shared words and those of every problem, by name: one table for the kinds there are."""
 
     def __getitem__(self, name: str) -> Parameter:
-        for word in self._words():
-            if word.name == name:
-                return word
-        raise KeyError(name)
+        return _SHARED[name] if name in _SHARED else _words_of(tuple(kinds.KINDS))[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(word.name for word in self._words()))
+        return iter(_words_of(tuple(kinds.KINDS)))
 
     def __len__(self) -> int:
-        return len(list(iter(self)))
+        return len(_words_of(tuple(kinds.KINDS)))
 
 
 VOCABULARY: Mapping[str, Parameter] = _Vocabulary()
@@ -235,8 +220,7 @@ VOCABULARY: Mapping[str, Parameter] = _Vocabulary()
 
 def word(name: str, kind: str) -> Parameter:
     """Return a word as a kind of problem means it: its own before what is shared."""
-    own = (known for known in PROBLEMS[kind].words if known.name == name)
-    return next(own, None) or VOCABULARY[name]
+    return PROBLEMS[kind].own.get(name) or VOCABULARY[name]
 
 
 def choices(word: Parameter, kind: str) -> tuple[str, ...]:
@@ -263,9 +247,11 @@ def coerce(name: str, value: object, kind: str) -> Any:
         this `kind` of problem.
     """
     known = word(name, kind)
+    among = choices(known, kind)
     another = (
         isinstance(value, str)
         and name == "objective"
+        and value not in among
         and any(value in other.objectives for other in PROBLEMS.values())
     )
-    return known.of(value, choices(known, kind), kind if another else "")
+    return known.of(value, among, kind if another else "")

@@ -13,9 +13,9 @@ from stagepack.claims.claim import is_number
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError, a, suggest
 from stagepack.evidence import Proof
+from stagepack.formats import native
+from stagepack.formats.solutions import solution_in
 from stagepack.instances.documents import strict
-from stagepack.instances.formats.native import FORMAT
-from stagepack.instances.formats.solutions import solution_in
 from stagepack.planning.model_plan import PROBLEM, VERSION, ModelPlan
 from stagepack.planning.stages import Level
 from stagepack.planning.tuned import FIGURES, Evaluation, Tuning
@@ -181,7 +181,7 @@ def _evaluation(given: JsonObject, options: JsonObject, at: int) -> Evaluation:
 def _level(given: _Level) -> Level:
     """Return a level of a document."""
     try:
-        (instance,) = FORMAT.parse(json.dumps(given.instance).encode(), {}, "")
+        (instance,) = native.parse(json.dumps(given.instance).encode(), {}, "")
         told = given.result
         solution = solution_in(json.dumps(told).encode(), instance)
         _require_number(told.get("bound"), "bound")

@@ -10,7 +10,6 @@ some of them, and branches may run in parallel: the schedule has the edges of th
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +23,7 @@ from stagepack.instances.profile import Array
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.stages import Level, Structure, ticks
 from stagepack.planning.tries import Tries, expressed
+from stagepack.progress import clock
 from stagepack.result import Result, Status
 
 ASKED = (Objective.SUM, Objective.OVERLAP)
@@ -190,7 +190,7 @@ class Graphs(Tries):
         path = longest_chain(self.model, cycles)
         if path is not None:
             limit = self.limits["time_limit"]
-            ends = math.inf if limit is None else time.monotonic() + limit
+            ends = math.inf if limit is None else clock() + limit
             least = least_step(path, self.microbatches, split=self.split, ends=ends)
             if least > bound:
                 return least, "least step of the longest path"

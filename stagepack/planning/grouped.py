@@ -20,7 +20,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +38,7 @@ from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.backward import Backward, is_weights
 from stagepack.instances.groups.check import group_cycles
 from stagepack.instances.groups.execution.replay import played_alone
+from stagepack.instances.groups.problem import Order
 from stagepack.instances.groups.stage import (
     alone_behind,
     stage_backward,
@@ -46,13 +46,13 @@ from stagepack.instances.groups.stage import (
     step_bound,
     training_bound,
 )
-from stagepack.instances.groups.words import Order
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Array
 from stagepack.planning.model_plan import NETWORKS, ModelPlan
 from stagepack.planning.resident import BALANCED
 from stagepack.planning.stages import Level, Structure
 from stagepack.planning.tries import QUESTIONS, ROUNDS, Tries, expressed
+from stagepack.progress import clock
 from stagepack.result import Result, Status, Trace
 
 SHARE = 0.1
@@ -409,7 +409,7 @@ class Grouped(Tries):
             ),
         )
         limit = self.limits["time_limit"]
-        ends = math.inf if limit is None else time.monotonic() + limit
+        ends = math.inf if limit is None else clock() + limit
         f, b = passes
         return StepStages(chain, self.microbatches, self.split, ends, passes=[(f, b)] * whole.k)
 
@@ -464,7 +464,7 @@ class Grouped(Tries):
         found = {SOURCE: max(share, row), "compute": graph_bound(bare, self.microbatches)}
         if path is not None:
             limit = self.limits["time_limit"]
-            ends = math.inf if limit is None else time.monotonic() + limit
+            ends = math.inf if limit is None else clock() + limit
             found["least step of the longest path"] = least_step(
                 path, self.microbatches, split=self.split, ends=ends
             )

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from stagepack import files
 from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError, a, suggest
-from stagepack.instances.formats import dump, write_solution
+from stagepack.formats.door import dump
+from stagepack.formats.solutions import write_solution
 from stagepack.instances.graph import GraphPartition
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.pipeline import PipelinePartition

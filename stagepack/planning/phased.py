@@ -20,7 +20,6 @@ Bounds: neither phases nor bundles take fewer cycles than a pipeline whose stage
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field
 
 import msgspec
@@ -40,6 +39,7 @@ from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.resident import BALANCED, Resident, Stage
 from stagepack.planning.stages import Level, Structure
 from stagepack.planning.tries import ROUNDS, expressed, quickest
+from stagepack.progress import clock
 from stagepack.result import Result, Status
 
 
@@ -159,7 +159,7 @@ class Phased(Loading):
         given = self.free.replace(
             forward=bundle * model.forward, backward=bundle * model.backward, microbatches=1
         )
-        ends = math.inf if limit is None else time.monotonic() + limit
+        ends = math.inf if limit is None else clock() + limit
         # Stages that stay may split their passes.
         split = not self.whole and bundle == 1
         return StepStages(given, self.microbatches // bundle, split, ends, passes=passes)

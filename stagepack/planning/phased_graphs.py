@@ -14,7 +14,6 @@ does at least its share of these loads and of the work.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +30,7 @@ from stagepack.planning.loading import Loading, divisors
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.stages import Level, Structure, pace, ticks
 from stagepack.planning.tries import ROUNDS, expressed, quickest
+from stagepack.progress import clock
 from stagepack.result import Result, Status
 
 PATIENCE = 2
@@ -119,7 +119,7 @@ class PhasedGraphs(Loading):
         """Return a bound on plans with such bundles."""
         model, cycles = self.free, ticks(self.model)
         count, limit = self.microbatches // bundle, self.limits["time_limit"]
-        ends = math.inf if limit is None else time.monotonic() + limit
+        ends = math.inf if limit is None else clock() + limit
         path = longest_chain(model, cycles)
         found = 0
         if path is not None:

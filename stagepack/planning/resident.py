@@ -17,7 +17,6 @@ microbatch, the model is proved to fit nowhere.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -35,6 +34,7 @@ from stagepack.instances.schedule.check import measure
 from stagepack.instances.schedule.partition import waiting
 from stagepack.planning.stages import Level, Structure
 from stagepack.planning.tries import ROUNDS, Tries, expressed
+from stagepack.progress import clock
 from stagepack.result import Result, Status
 
 BALANCED = "bottleneck"
@@ -84,9 +84,6 @@ class Resident(Tries):
         self.enough = bound
         if least.status is Status.INFEASIBLE:
             return bound, source, least.reason
-        began = time.monotonic()
-        bounds.warm_up()
-        self._began += time.monotonic() - began
         stages = self._stages()
         if stages is not None:
             quick = stages.least()
@@ -123,7 +120,7 @@ class Resident(Tries):
         if not affordable(self.model):
             return None
         limit = self.limits["time_limit"]
-        ends = {} if limit is None else {"ends": time.monotonic() + limit}
+        ends = {} if limit is None else {"ends": clock() + limit}
         return StepStages(self.model, self.microbatches, self.split, **ends, workless=False)
 
     def _begin(self, least: Result[PipelineSolution], first: PipelineSolution | None) -> None:
@@ -145,21 +142,21 @@ class Resident(Tries):
             return bound
         limit = self.limits["time_limit"]
         if limit is not None:
-            stages.ends = time.monotonic() + ASKED * limit
+            stages.ends = clock() + ASKED * limit
         best = FAR * bound if self.best is None else int(self.best[0])
         left, found = stages.within(best, MOST)
         asked = []
         for solution in found:
             cut = self._cut(least, solution)
             schedule = Structure(cut, {}, self.microbatches, split=self.split).schedule()
-            if time.monotonic() < stages.ends:
+            if clock() < stages.ends:
                 asked.append((bounds.bound(schedule, self._going)[0], solution))
         if len(asked) < len(found):
             return bound
         self.share = SHARE
         asked.sort(key=lambda one: one[0])
         for value, solution in asked:
-            late = time.monotonic() > stages.ends or self.ends()
+            late = clock() > stages.ends or self.ends()
             if late or (self.best is not None and value >= self.best[0]):
                 left = min(left, value)
                 break

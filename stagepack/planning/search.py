@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
+from stagepack.instances import clusters
 from stagepack.instances.answer import require_instance
 from stagepack.instances.arrays import integer
-from stagepack.instances.catalog import clusters
 from stagepack.instances.graph import GraphPartition
-from stagepack.instances.graph.words import Objective as GraphObjective
+from stagepack.instances.graph.problem import Objective as GraphObjective
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.backward import Backward, backward, with_stash
 from stagepack.instances.groups.chips import CHIPS
+from stagepack.instances.groups.problem import Order
 from stagepack.instances.groups.stage import as_chain, as_graph
-from stagepack.instances.groups.words import Order
 from stagepack.instances.phases.chips import preset as remote_chip
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import Chip, Cluster, ModelProfile

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +14,7 @@ from stagepack.instances.schedule import PipelineSchedule
 from stagepack.interrupts import Interrupts
 from stagepack.planning.model_plan import Attempt, ModelPlan
 from stagepack.planning.stages import Level, Structure
+from stagepack.progress import clock, compilation
 from stagepack.result import Result, Status, Termination, Trace
 from stagepack.solve import solve
 
@@ -55,17 +55,18 @@ class Tries:
     interrupted: bool = False
     attempts: list[Attempt] = field(default_factory=list)
     best: tuple[Number, tuple[Level, ...], Structure] | None = None
-    _began: float = field(default_factory=time.monotonic)
+    _began: float = field(default_factory=clock)
 
     def ask(self, instance: InstanceOf[FoundT]) -> Result[FoundT]:
         """Solve one question."""
         limit = self.limits["time_limit"]
         given = limit if limit is None else self.share * limit
         given = LEAST if self.interrupted else given
+        compiled = compilation.seconds
         with Interrupts() as interrupts:
             found = solve(instance, **{**self.limits, "time_limit": given})
         self.interrupted |= interrupts.asked or found.termination is Termination.INTERRUPTED
-        self._began += found.setup_time
+        self._began += found.setup_time - (compilation.seconds - compiled)  # no time of the clock
         return found
 
     def ends(self) -> bool:
@@ -75,7 +76,7 @@ class Tries:
         if self.interrupted:
             return True
         limit = self.limits["time_limit"]
-        return limit is not None and time.monotonic() - self._began > QUESTIONS * limit
+        return limit is not None and clock() - self._began > QUESTIONS * limit
 
     def note(
         self,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from stagepack.instances.catalog import Entry
+    from stagepack.catalog import Entry
     from stagepack.solve import MethodInfo
 
 SPACE = 2  # columns between columns

@@ -24,7 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from stagepack import memory
+from stagepack import interrupts, memory
 from stagepack.errors import InputError
 from stagepack.linear import Array
 from stagepack.result import Status
@@ -109,6 +109,8 @@ class Outcome:
     bound : float or None
         Raw lower bound on the objective in the model's units, exact up to the engine's
         `tolerance`; None when none was proved.
+    duals : ndarray or None
+        Of a linear program without whole numbers, one value per row, from HiGHS.
     hint_accepted : bool or None
         Whether the engine confirmed the hint as feasible in its own model (a hint for some
         columns only: whether its first solution agrees with it).  False also when the engine
@@ -131,6 +133,7 @@ class Outcome:
     values: Array | None = None
     objective: float | None = None
     bound: float | None = None
+    duals: Array | None = None
     hint_accepted: bool | None = None
     hint_note: str = ""
     nodes: int = 0
@@ -355,34 +358,18 @@ def _end(worker: threading.Thread) -> None:
     """Raise :class:`Abandoned` in a thread that runs Python; it comes between two of its steps."""
     for handler in logging.getLogger("pyomo").handlers:
         handler.addFilter(_unless_abandoned)  # the same one again adds nothing
-    if not isinstance(sys.unraisablehook, _Again):
-        sys.unraisablehook = _Again(sys.unraisablehook)
+    interrupts.heed(Abandoned, _again)
     _raise_in(worker)
 
 
-class _Again:
-    """Raises :class:`Abandoned` anew where it came in a callback, out of which nothing is raised.
-
-    Parameters
-    ----------
-    hook : callable
-        What is told of all other exceptions that are lost.
-    """
-
-    def __init__(self, hook: Callable[[sys.UnraisableHookArgs], object]) -> None:
-        self._hook = hook
-
-    def __call__(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """Be told of an exception, in the thread that lost it."""
-        if unraisable.exc_type is not Abandoned:
-            self._hook(unraisable)
+def _again() -> None:
+    """Raise :class:`Abandoned` anew where it came in a callback, out of which nothing is raised."""
+    while True:  # from elsewhere and later: here it would be lost as well
+        with contextlib.suppress(Abandoned):  # a machine so busy that later came at once
+            again = threading.Timer(SOON, _raise_in, (threading.current_thread(),))
+            again.daemon = True
+            again.start()
             return
-        while True:  # from elsewhere and later: here it would be lost as well
-            with contextlib.suppress(Abandoned):  # a machine so busy that later came at once
-                again = threading.Timer(SOON, _raise_in, (threading.current_thread(),))
-                again.daemon = True
-                again.start()
-                return
 
 
 def _raise_in(worker: threading.Thread) -> None:

@@ -6,9 +6,9 @@ tolerance.  The same seed gives the same answer unless the clock ended the run.
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import math
-import re
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,9 +57,14 @@ COMPLETION_NODES = 500
 COMPLETION_SHARE = 0.2
 """Share of the time limit spent on completing such a hint."""
 
-ASSESSMENT = "Assessing feasibility of MIP"
-MISSES = re.compile(r"^(Col|Integer|Row)\s+infeasibilities\s+(\d+)\s", re.MULTILINE)
-START_IS = re.compile(r"MIP start solution is feasible, objective value is \S+")
+RELEASES = ("1.12", "1.16")
+"""Releases of highspy that are trusted: 1.13 and 1.14 answer wrongly, 1.15 cannot share a process
+with OR-Tools 9.15; both that are left pass all tests."""
+
+REMEDY = "run: pip install 'highspy>=1.16,<1.17'"
+
+NO_WORSE = "the start is feasible in its model, and its solution no worse"
+"""`Outcome.hint_note` where its first solution was another: presolve found it, most of the time."""
 
 # What highspy makes: it tells no types.
 Highs = Any
@@ -92,14 +97,12 @@ class HighsEngine(Engine):
 
     def unavailable(self) -> str:
         """Return '' when a usable highspy is installed, else what to install."""
-        remedy = "run: pip install 'highspy>=1.12,<1.13'"
         try:
             version = importlib.metadata.version("highspy")
         except importlib.metadata.PackageNotFoundError:
-            return f"highspy is not installed; {remedy}"
-        # 1.13 and 1.14 give wrong answers; 1.15 cannot share a process with OR-Tools 9.15.
-        if version.split(".")[:2] != ["1", "12"]:
-            return f"highspy {version} is not one that can be trusted here; {remedy}"
+            return f"highspy is not installed; {REMEDY}"
+        if ".".join(version.split(".")[:2]) not in RELEASES:
+            return f"highspy {version} is not one that can be trusted here; {REMEDY}"
         return ""
 
     def load(self) -> None:
@@ -120,6 +123,18 @@ def _import() -> Any:
     import highspy
 
     return highspy
+
+
+@functools.cache
+def _silent() -> Any:
+    """Return the class of solvers, silent before they exist: in 1.16 the first one greets."""
+
+    class Silent(_import().Highs):  # type: ignore[misc]
+        def enableCallbacks(self) -> None:  # noqa: N802 -- as highspy calls it, once it is made
+            self.setOptionValue("output_flag", False)
+            super().enableCallbacks()
+
+    return Silent
 
 
 def native(program: Linear) -> HighsLp:
@@ -145,39 +160,6 @@ class _SolveError(StagepackError):
     """HiGHS gave up by itself: numerical trouble, most of the time."""
 
 
-class _Log:
-    """What HiGHS says about its start: before presolve, and once more when the search begins.
-
-    The first is all there is when presolve solves the model or the clock ends it.
-    """
-
-    def __init__(self) -> None:
-        self._misses: dict[str, int] | None = None
-        self._start = ""
-
-    def heed(self, event: Event) -> None:
-        """Take a piece of the log."""
-        message = event.message
-        if self._misses is None:
-            if ASSESSMENT in message:
-                self._misses = {}
-        elif len(self._misses) < 3:
-            # Only the first assessment is that of the start.
-            self._misses.update((kind, int(count)) for kind, count in MISSES.findall(message))
-        found = START_IS.search(message)
-        if found:
-            self._start = found[0]
-
-    def verdict(self) -> str:
-        """Return how HiGHS confirmed the start; '' when it did not."""
-        if self._start:
-            return self._start
-        misses = self._misses or {}
-        if len(misses) == 3 and not any(misses.values()):
-            return "start assessed before presolve: 0 infeasibilities"
-        return ""
-
-
 @dataclass
 class _Drive:
     """One run of HiGHS: its objects, its cancellation and the way to its outcome."""
@@ -195,8 +177,8 @@ class _Drive:
     program: Linear = field(init=False)
     lp: HighsLp = field(init=False)
     started: bool = False
-    passed: bool = False
-    log: _Log = field(default_factory=_Log)
+    start: Array | None = None
+    reached: float = math.inf
 
     def cancel(self) -> bool:
         """Make HiGHS return soon; called from another thread than the solve.
@@ -224,11 +206,13 @@ class _Drive:
         return self.solve(program)
 
     def start_taken(self) -> str:
-        """Return what HiGHS said of the start, or that its first solution is the start."""
-        said = self.log.verdict() if self.passed else ""
-        if not said and self.hint is not None and agrees(self.relay.first, self.hint):
+        """Return that its first solution is the start, or that it found nothing worse."""
+        if self.hint is not None and agrees(self.relay.first, self.hint):
             return FIRST_AGREES
-        return said
+        if self.start is None or self.program.violation(self.start) > self._tolerance:
+            return ""
+        worth = self.program.objective(self.start)
+        return NO_WORSE if self.reached <= worth + LOOSE * max(1.0, abs(worth)) else ""
 
     def solve(self, program: Linear) -> Outcome:
         """Run a program; when that fails, again without presolve, at last with wide tolerances."""
@@ -259,8 +243,30 @@ class _Drive:
         return outcome
 
     def _solve(self) -> Outcome:
+        """Run with the start, and once more without it where it hid the solution."""
+        if self.is_mip and self.hint is not None and self.start is None:
+            self.start = self._completed(self.hint)
+        outcome = self._once(self.start)
+        if outcome.status is Status.OPTIMAL and not self._is_worth(outcome):
+            # Presolve of HiGHS 1.16 may take a start for the better solution that it becomes in
+            # what is left of the model, prove that optimal, and return the start.
+            bound, work, nodes = outcome.bound, outcome.work, outcome.nodes
+            outcome = self._once(None)
+            outcome.work, outcome.nodes = outcome.work + work, outcome.nodes + nodes
+            outcome.bound = max((b for b in (bound, outcome.bound) if b is not None), default=None)
+        if outcome.values is not None and self.is_mip:
+            outcome.objective = self.reached = self.program.objective(outcome.values)
+        return outcome
+
+    def _is_worth(self, outcome: Outcome) -> bool:
+        """Whether a solution has the objective that HiGHS says it has."""
+        if outcome.values is None or outcome.objective is None:
+            return True
+        worth = self.program.objective(outcome.values)
+        return worth <= outcome.objective + LOOSE * max(1.0, abs(outcome.objective))
+
+    def _once(self, start: Array | None) -> Outcome:
         highspy = _import()
-        start = self._completed(self.hint) if self.is_mip and self.hint is not None else None
         solver = self._loaded()
         try:
             self._limit_work(solver)
@@ -269,11 +275,6 @@ class _Drive:
                 solution.col_value = start.tolist()
                 solution.value_valid = True
                 _expect(solver.setSolution(solution), "the hint")
-                self.passed = True
-                self.log = _Log()
-                # With a listener HiGHS hands its log to it and prints nothing.
-                solver.cbLogging += self.log.heed
-                _expect(solver.setOptionValue("output_flag", True), "option output_flag")
             if self.is_mip:
                 solver.cbMipImprovingSolution += self._improved
                 solver.cbMipInterrupt += self._tick
@@ -293,7 +294,7 @@ class _Drive:
 
     def _loaded(self) -> Highs:
         """Return a solver that holds the program and the options of every run."""
-        solver = _import().Highs()
+        solver = _silent()()
         tolerance = LOOSE if self.loose else self._tolerance
         for option, value in {
             "output_flag": False,
@@ -348,9 +349,8 @@ class _Drive:
         data = event.data_out
         if not self.loose:
             self.relay.lower(data.mip_dual_bound)
-        self.relay.incumbent(
-            np.array(data.mip_solution, dtype=np.float64), float(data.objective_function_value)
-        )
+        values = np.array(data.mip_solution, dtype=np.float64)
+        self.relay.incumbent(values, self.program.objective(values))  # what it says may be another
         self._stop_if_asked(event)
 
     def _tick(self, event: Event) -> None:
@@ -460,6 +460,7 @@ class _Drive:
             outcome.bound = float(info.mip_dual_bound)
         elif optimal and not self.is_mip:
             outcome.bound = outcome.objective
+            outcome.duals = np.array(solver.getSolution().row_dual, dtype=np.float64)
         return outcome
 
 

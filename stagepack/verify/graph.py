@@ -7,30 +7,45 @@ unlike, all count as the fastest.  For the objective `memory` the times are byte
 **work**: a block, the nodes of one colour, takes its time on whatever device holds it, and its
 bytes.  So some load is at least that of any block, and at least an equal share of all.
 
+**cut**: the same with a flow, for the objective `sum`.  A tensor may hand time to some of its
+blocks and take as much from others, no more than it costs: a device that holds some of its blocks
+and not all pays that much, and one that holds all got nothing in sum.  So every device is busy for
+at least the times of its blocks with what they were handed.  Where none of these is negative, some
+device is for at least the greatest of them.
+
+**dual**: whole multipliers of linear rows that all partitions below the limit keep to, see
+:func:`rows`.  No values between 0 and 1 have the sum that they add up to.
+
 **ideals**: stages are laid out from the last one to the first.  What the last stages hold together
 is an ideal: all that must not be before any of it is in it, too.  All ideals that can be had with
 loads below the limit are listed; if the set of all blocks is not among them, nothing is better than
 claimed.  An ideal that was had with no more devices of any kind need not be listed again: whatever
 follows it can follow there.  Those whose rest exceeds the limit times the devices left are passed
-over.  Blocks that must neither be before nor after one another share a stage, and count as one.
+over.  Blocks that must neither be before nor after one another share a stage, and count as one; so
+do some that take neither time nor bytes, see :func:`_hosts`.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
+from functools import partial
+from itertools import compress, product
 from typing import Any, NamedTuple
 
 from stagepack.evidence import Proof
 from stagepack.instances.graph.data import GraphData
-from stagepack.verify.rules import Claimed, Rules, UnprovedError
+from stagepack.verify.rules import Claimed, Rules, UnprovedError, exact
 
 FEW, MANY = 30_000, 2_000_000
 """Stages up to which they are looked at where no evidence speaks of them, and where some does."""
 MOST = 2_000
 """Blocks up to which ideals are looked at."""
 OBJECTIVES = ("sum", "overlap", "memory")
+Row = tuple[dict[tuple[int, int], int], float]
+"""Factors of variables, and what their sum is at most."""
 
 
 class _Kind(NamedTuple):
@@ -49,7 +64,7 @@ class _Net(NamedTuple):
     cost: int
 
 
-class _Form:
+class Form:
     """Blocks of nodes that share a device, tensors between them, and kinds of devices, in ticks.
 
     Parameters
@@ -57,17 +72,23 @@ class _Form:
     instance, claimed
     block : list of int
         That of each node.
+    light : float
+        Nodes that take no time, and no more bytes than this, count as if they had none.
     """
 
-    def __init__(self, instance: GraphData, claimed: Claimed, block: list[int]) -> None:
+    def __init__(
+        self, instance: GraphData, claimed: Claimed, block: list[int], light: float = 0
+    ) -> None:
         self.instance, self.block, self.n = instance, block, max(block) + 1
         objective = instance.objective.value
         if objective not in OBJECTIVES:
             raise UnprovedError(f"the objective {objective} is not looked at")
         self.added, self.by_memory = objective == "sum", objective == "memory"
         # A stage of whatever place keeps one stash or more.
-        memory, stash = instance.memory.tolist(), instance.stash.tolist()
-        self.size = self._sums(map(sum, zip(memory, stash, strict=True)))
+        columns = instance.memory, instance.stash, instance.time, instance.cpu_time
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        light = 0 if self.by_memory else light
+        self.size = self._sums(a + b if any(t) or a + b > light else 0 for a, b, *t in rows)
         rooms: list[float] = [math.inf] * instance.accelerators
         if instance.capacity is not None:
             rooms = instance.capacity.tolist()
@@ -76,10 +97,10 @@ class _Form:
             for speed, room in zip(instance.speeds.tolist(), rooms, strict=True)
         ] + [_Kind(False, Fraction(1), math.inf)] * instance.cpus
         self.kinds = list(dict.fromkeys(devices))
-        self.count = [devices.count(kind) for kind in self.kinds]
+        self.kind = [self.kinds.index(kind) for kind in devices]
         self.room = sum(kind.room for kind in devices)
-        times, costs = [self._times(kind) for kind in self.kinds], self._traffic()
-        figures = [figure for row in [*times, costs.values()] for figure in row]
+        works, costs = [self._times(kind) for kind in self.kinds], self._traffic()
+        figures = [figure for row in [*works, costs.values()] for figure in row]
         scale = math.lcm(*{figure.denominator for figure in figures})
         barred = [
             {b for b, may in zip(block, mays.tolist(), strict=True) if not may}
@@ -90,12 +111,14 @@ class _Form:
                 None if b in barred[kind.pays] or self.size[b] > kind.room else int(figure * scale)
                 for b, figure in enumerate(row)
             ]
-            for kind, row in zip(self.kinds, times, strict=True)
+            for kind, row in zip(self.kinds, works, strict=True)
         ]
         self.nets = [(*key, int(cost * scale)) for key, cost in costs.items()]
         self.limit = math.inf if claimed.bound is None else _least_ticks(claimed.bound, scale)
-        columns = zip(*self.time, strict=True)
-        self.least = [min((t for t in c if t is not None), default=math.inf) for c in columns]
+        self.least = [
+            min((t for t in column if t is not None), default=math.inf)
+            for column in zip(*self.time, strict=True)
+        ]
 
     def _sums(self, values: Iterable[Any]) -> list[Any]:
         """Return the exact sum of each block."""
@@ -120,7 +143,7 @@ class _Form:
         for t, (node, amount) in enumerate(rows if not self.by_memory else ()):
             others = frozenset(self.block[v] for v in readers[ends[t] : ends[t + 1]])
             key = self.block[node], others - {self.block[node]}
-            if key[1]:
+            if key[1] and amount:
                 found[key] = found.get(key, Fraction(0)) + Fraction(amount) / fastest
         return found
 
@@ -147,20 +170,141 @@ def _numbered(names: list[Any]) -> list[int]:
     return [number.setdefault(name, len(number)) for name in names]
 
 
-def _coloured(instance: GraphData, claimed: Claimed) -> _Form:
+def coloured(instance: GraphData, claimed: Claimed, light: float = 0) -> Form:
     """Return the form in which all nodes of a colour are a block."""
     colours = enumerate(instance.colour.tolist())
-    return _Form(instance, claimed, _numbered([(c, -1 if c >= 0 else v) for v, c in colours]))
+    block = _numbered([(c, -1 if c >= 0 else v) for v, c in colours])
+    return Form(instance, claimed, block, light)
+
+
+def settled(instance: GraphData, claimed: Claimed, light: float = 0) -> Form:
+    """Return the form in which all that may as well share a device is a block."""
+    form = coloured(instance, claimed, light)
+    if form.n > MOST:
+        raise UnprovedError("there are too many nodes")
+    names: list[Any] = [a & b for a, b in zip(*_orders(form, claimed), strict=True)]  # circles
+    while True:
+        form = Form(instance, claimed, _numbered([names[b] for b in form.block]), light)
+        names = _hosts(form)
+        if names == list(range(form.n)):
+            return form
+
+
+def _hosts(form: Form) -> list[int]:
+    """Return for each block the one that it follows, itself for most.
+
+    A block v of no time and no bytes may follow u, its only neighbour before or after it, that
+    shares all tensors of v.  Take any partition and move v to where u is: the order of stages stays
+    right, no device works longer, and no tensor is where it was not; what is sent counts by itself
+    where sending and receiving are not added up, so that v may then send to u alone.
+    """
+    pairs, host = form.pairs, list(range(form.n))
+    for v in host[:]:
+        if form.size[v] or any(row[v] != 0 for row in form.time) or host.count(v) > 1:
+            continue
+        nets = [(p, {p, *readers}) for p, readers, _ in form.nets if v == p or v in readers]
+        sides = {u for u, w in pairs if w == v}, {w for u, w in pairs if u == v}
+        if form.added or all(p != v or len(members) == 2 for p, members in nets):
+            for u in (min(side) for side in sides if len(side) == 1):
+                if host[u] == u and all(u in members for _, members in nets):
+                    host[v] = u
+    return host
 
 
 def work(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show that all devices together cannot hold all blocks, or no device one of them."""
-    form = _coloured(instance, claimed)
+    form = coloured(instance, claimed)
     crowded = not instance.empty_devices and instance.devices > form.n
     if crowded or sum(form.size) > form.room or math.inf in form.least:
         return
-    if max(*form.least, -(-sum(form.least) // instance.devices)) < form.limit:
+    handed: list[Any] = [0] * form.n
+    for (producer, readers, cost), given in zip(form.nets, evidence.get("flow", ()), strict=False):
+        amounts = [exact(amount) for amount in given]
+        if not form.added or sum(amounts) or sum(a for a in amounts if a > 0) > cost:
+            raise UnprovedError("a tensor hands out more than it costs, or than it takes")
+        for b, amount in zip(sorted({producer, *readers}), amounts, strict=bool(amounts)):
+            handed[b] += amount
+    rows = zip(handed, zip(*form.time, strict=True), strict=True)
+    busy = [
+        min(t + more * kind.pays for kind, t in zip(form.kinds, row, strict=True) if t is not None)
+        for more, row in rows
+    ]
+    if min(busy) < 0 or max(*busy, -(-sum(form.least) // instance.devices)) < form.limit:
         raise UnprovedError("devices may hold their share of the work")
+
+
+# ---------------------------------------------------------------------- linear rows
+
+
+def rows(form: Form, claimed: Claimed) -> Iterator[Row]:
+    """Yield rows that partitions below the limit keep to.
+
+    Slots are devices: in the order of stages, where devices are alike or their order is fixed, else
+    in any.  A variable (v, s) says whether block v is on slot s or an earlier one.  Where slots are
+    in order and the work before a block, with itself, needs several of them, it is on the last of
+    these or later; likewise for the work after it.  Variables (n + j, s) say whether slot s has
+    some block of tensor j and not all: it sends it, or receives it.
+    """
+    instance, k, n, most = form.instance, form.instance.devices, form.n, form.limit - 1
+    first, last, pairs = [0] * n, [k - 1] * n, list[tuple[int, int]]()
+    if len(form.kinds) == 1 or instance.device_order.value == "fixed":
+        pairs, least = sorted(form.pairs), form.least
+        after, before = (
+            [-(-sum(compress(least, map(int, bin(mask)[:1:-1]))) // max(1, most)) for mask in masks]
+            for masks in _orders(form, claimed)
+        )
+        first = [max(0, count - 1) for count in before]
+        last = [min(k - 1, k - count) for count in after]
+    first += [0] * len(form.nets)
+    last += [k] * len(form.nets)
+
+    def row(terms: Iterable[tuple[int, int, int]], most: float) -> Row:
+        found = Counter[tuple[int, int]]()
+        for v, s, factor in terms:
+            if s >= last[v]:
+                most -= factor
+            elif s >= first[v]:
+                found[v, s] += factor
+        return found, most
+
+    for v, s in product(range(n), range(k)):
+        yield row([(v, s - 1, 1), (v, s, -1)], 0)
+    for (u, v), s in product(pairs, range(k)):
+        yield row([(v, s, 1), (u, s, -1)], 0)
+    for j, (producer, readers, _) in enumerate(form.nets, n):
+        for b, s in product(sorted(readers), range(k)):
+            for u, v in ((producer, b), (b, producer)):
+                yield row([(u, s, 1), (u, s - 1, -1), (v, s, -1), (v, s - 1, 1), (j, s, -1)], 0)
+    for s, c in enumerate(form.kind):
+        columns = form.size, form.time[c], [t is None for t in form.time[c]]
+        size, time, barred = (
+            [(v, s - i, a - 2 * i * a) for v, a in enumerate(c) if a for i in (0, 1)]
+            for c in columns
+        )
+        yield row(size, form.kinds[c].room)
+        yield row(barred, 0)
+        paid = [(j, s, cost * form.kinds[c].pays) for j, (*_, cost) in enumerate(form.nets, n)]
+        yield row([*time, *paid] if form.added else time, most)
+        yield row(paid, 2 * most)
+
+
+def dual(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+    """Show that a sum of rows cannot be kept to by values between 0 and 1."""
+    form, given = settled(instance, claimed), dict(evidence["times"])
+    if math.inf in form.least:
+        return
+    total, left = Counter[tuple[int, int]](), Fraction(0)
+    for at, (factors, most) in enumerate(rows(form, claimed)):
+        claimed.step(at)
+        times = given.get(at, 0)
+        if not isinstance(times, int) or times < 0:
+            raise UnprovedError("multipliers are whole, and not negative")
+        if times:
+            left += times * most
+            for key, factor in factors.items():
+                total[key] += times * factor
+    if sum(min(0, factor) for factor in total.values()) <= left:
+        raise UnprovedError("the rows can be kept to")
 
 
 # ---------------------------------------------------------------------- all ideals
@@ -169,7 +313,7 @@ def work(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> 
 class _Ideals:
     """The sets of blocks that the last stages may hold, as bits."""
 
-    def __init__(self, form: _Form, claimed: Claimed, most: int) -> None:
+    def __init__(self, form: Form, claimed: Claimed, most: int) -> None:
         self._form, self._claimed, self._most, self._steps = form, claimed, most, 0
         self._each = 1 << min(12, form.n.bit_length() // 2)  # a set is looked at bit by bit
         self._needs = [0] * form.n
@@ -182,8 +326,8 @@ class _Ideals:
                 self._of[b].append(net)
         self._known: dict[int, tuple[list[int], float]] = {}
 
-    def refute(self) -> None:
-        """Raise an error if some partition is better."""
+    def refuted(self) -> bool:
+        """Whether no partition is better."""
         form, every = self._form, (1 << self._form.n) - 1
         start = (0,) * len(form.kinds)
         # How many devices of each kind the last stages took, for each ideal.
@@ -192,13 +336,13 @@ class _Ideals:
         for left in reversed(range(form.instance.devices)):
             then = []
             for ideal, used in layer:
-                for c, count in enumerate(form.count):
+                for c, count in sorted(Counter(form.kind).items()):
                     if used[c] == count:
                         continue
                     now = (*used[:c], used[c] + 1, *used[c + 1 :])
                     for more in self._stages(ideal, c):
                         if more == every:
-                            raise UnprovedError("some partition is better")
+                            return False
                         others = listed.setdefault(more, [])
                         if any(all(map(int.__le__, o, now)) for o in others):
                             continue
@@ -206,6 +350,7 @@ class _Ideals:
                         if self._seen(more)[1] < left * form.limit:
                             then.append((more, now))
             layer = then
+        return True
 
     def _stages(self, ideal: int, c: int) -> Iterator[int]:
         """Yield what is held with one more stage on a device of a kind."""
@@ -262,32 +407,28 @@ def _reached(n: int, pairs: list[tuple[int, int]], claimed: Claimed) -> list[int
     return found
 
 
-def ideals(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+def _orders(form: Form, claimed: Claimed) -> tuple[list[int], list[int]]:
+    """Return for each block those that it leads to, and those that lead to it."""
+    pairs = sorted(form.pairs)
+    turned = [(v, u) for u, v in pairs]
+    return _reached(form.n, pairs[::-1], claimed), _reached(form.n, turned, claimed)
+
+
+def ideals(
+    instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed, most: int = MANY
+) -> None:
     """Show by all ideals that no partition is better, or that there is none."""
-    _refute(instance, claimed, MANY)
-
-
-def few_ideals(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
-    """Do the same where there are few."""
-    _refute(instance, claimed, FEW)
-
-
-def _refute(instance: GraphData, claimed: Claimed, most: int) -> None:
-    form = _coloured(instance, claimed)
-    if form.n > MOST:
-        raise UnprovedError("there are too many nodes")
-    after = _reached(form.n, sorted(form.pairs, reverse=True), claimed)
-    before = _reached(form.n, sorted((v, u) for u, v in form.pairs), claimed)
-    circle = [a & b for a, b in zip(after, before, strict=True)]
-    form = _Form(instance, claimed, _numbered([circle[b] for b in form.block]))
-    if math.inf not in form.least:
-        _Ideals(form, claimed, most).refute()
+    form = settled(instance, claimed, evidence.get("light", 0))
+    if math.inf not in form.least and not _Ideals(form, claimed, most).refuted():
+        raise UnprovedError("some partition is better")
 
 
 RULES: Rules = {
     "work": (Proof.WITNESS, work),
+    "cut": (Proof.WITNESS, work),
+    "dual": (Proof.DUAL, dual),
     "ideals": (Proof.LOG, ideals),
-    "few-ideals": (Proof.LOG, few_ideals),
+    "few-ideals": (Proof.LOG, partial(ideals, most=FEW)),
 }
 
 UNAIDED = ("work", "few-ideals")

@@ -28,7 +28,7 @@ from typing import Any
 
 from stagepack.evidence import Proof
 from stagepack.instances.packing.data import PackingData
-from stagepack.instances.packing.words import Objective
+from stagepack.instances.packing.problem import Objective
 from stagepack.verify.packing_misfit import misfit, turns_of
 from stagepack.verify.rules import Claimed, Rules, UnprovedError
 

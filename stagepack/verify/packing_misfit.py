@@ -30,7 +30,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stagepack.instances.packing.data import PackingData
-from stagepack.instances.packing.words import Objective
+from stagepack.instances.packing.problem import Objective
 from stagepack.verify.rules import Claimed, UnprovedError
 
 PLACE, LIFT, QUEUE, FULL, DROP, SWAP = range(6)

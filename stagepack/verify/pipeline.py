@@ -7,7 +7,8 @@ Once no tail of a whole pipeline begins at cut 0, the claim is shown.
 First every stage takes all layers that fit by their memory and compute: without tables a part of
 what fits also fits, so no tail begins before the one whose stages each take as much as they can.  A
 stage may be empty here, which only adds partitions, and what crosses cuts is free.  Where this does
-not suffice, all stages that fit are tried, if they are not too many.
+not suffice, all stages that fit are tried, if they are not too many.  Of two ends the earlier one,
+where it sends no more, has all the stages of the later one that begin before it, without tables.
 
 For compute plus transfer, evidence says ``transfers`` t_1 < t_2 < ...: partitions of a transfer in
 [t_i, t_(i+1)) and of a sum below the bound B compute for less than B - t_i.  Filling with both
@@ -144,15 +145,24 @@ class _Chain:
         """Show that no partition keeps to the limits."""
         self._looks = 0
 
-        @cache
-        def starts(device: int, stages: int, end: int) -> list[int]:
-            return list(self._starts(limits, device, stages, end))
+        tried = defaultdict[tuple[int, int, int], list[bool | None]](list)
 
         def furthest(ends: set[int], device: int, stages: int) -> set[int]:
             return {self._furthest(limits, device, stages, min(ends))}
 
         def every(ends: set[int], device: int, stages: int) -> set[int]:
-            return set[int]().union(*(starts(device, stages, end) for end in ends))
+            found = set[int]()
+            cheap: list[tuple[int | Fraction, int]] = [(0, 0)]
+            for end in sorted(ends):
+                sent = self._send(device, end) if end < self.last and not self._tabular else 0
+                while cheap[-1][0] > sent:
+                    cheap.pop()
+                above = 0 if self._tabular else cheap[-1][1]
+                cheap.append((sent, end))
+                row = tried[device, stages, end]
+                self._try(row, limits, device, stages, end, above)
+                found.update(end - 1 - at for at, may in enumerate(row[: end - above]) if may)
+            return found
 
         if not self._tabular and not self._reaches(furthest):
             return
@@ -182,18 +192,25 @@ class _Chain:
         fits = partial(self._fits, limits, device, stages, end=end)
         return low + bisect_left(range(low, end), True, key=fits)
 
-    def _starts(self, limits: Limits, device: int, stages: int, end: int) -> Iterator[int]:
-        """Yield the cuts at which a stage with an end may begin."""
-        for first in range(end - 1, -1, -1):
+    def _try(
+        self,
+        row: list[bool | None],
+        limits: Limits,
+        device: int,
+        stages: int,
+        end: int,
+        above: int,
+    ) -> None:
+        """Note for the cuts before an end, down to one, whether a stage may begin there."""
+        while len(row) < end - above and row[-1:] != [None]:
             self._looks += 1
             self.claimed.step(self._looks)
             if self._looks > MOST_STAGES:
                 raise UnprovedError("too many stages would have to be tried")
-            if self._fits(limits, device, stages, first, end):
-                if self._moves(limits, device, first, end):
-                    yield first
-            elif not self._tabular:  # nor does a longer one
-                return
+            first = end - 1 - len(row)
+            fits = self._fits(limits, device, stages, first, end)
+            moves = fits and self._moves(limits, device, first, end)
+            row.append(moves if fits or self._tabular else None)  # nor does a longer one fit
 
     def _fits(self, limits: Limits, device: int, stages: int, first: int, end: int) -> bool:
         """Whether no fixed cut is inside a stage, and its compute and memory are within limits."""

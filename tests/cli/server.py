@@ -22,8 +22,8 @@ LOADED = (
     "stagepack.__main__",
     "stagepack.cli",
     "stagepack.compare.page",
-    "stagepack.instances.catalog",
-    "stagepack.instances.formats",
+    "stagepack.catalog",
+    "stagepack.formats.door",
     "stagepack.report.html",
     "stagepack.report.shown",
     "stagepack.solve",
@@ -31,9 +31,17 @@ LOADED = (
 )
 
 
+def probe() -> None:
+    """Run a kernel."""
+    from stagepack.heuristics.pipeline.prober import LeastLimit
+    from stagepack.instances.pipeline import PipelinePartition
+    from stagepack.instances.pipeline.ranges import RangeCosts
+
+    LeastLimit(RangeCosts(PipelinePartition.from_arrays([1, 1], devices=2)), 1).go_on()
+
+
 def serve() -> None:
     """Answer until stdin ends."""
-    from stagepack.heuristics.pipeline.prober import load_kernels
     from stagepack.methods import Deferred
     from stagepack.solve import REGISTRY
 
@@ -41,7 +49,7 @@ def serve() -> None:
     late = {run.module: None for run in runs if isinstance(run, Deferred)}
     for name in (*LOADED, *late):
         importlib.import_module(name)
-    load_kernels()  # the first of a process takes a quarter of a second, whichever it is
+    probe()  # the first kernel of a process takes a quarter of a second, whichever it is
     gc.freeze()  # a child that looks for garbage would copy all pages
     for line in sys.stdin:
         child = os.fork()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import stagepack as sp
-from stagepack.instances.formats import read
+from stagepack.formats.door import read
 from tests.cli.shell import run
 
 onnx = pytest.importorskip("onnx")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stagepack.instances.formats import read, read_solution
+from stagepack.formats.door import read
+from stagepack.formats.solutions import read_solution
 from stagepack.instances.phases.execution.execute import execute
 from tests.cli.shell import run
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import stagepack as sp
-from stagepack.instances.catalog import tour
+from stagepack.catalog import tour
 from stagepack.kernels import compiled
 
 ENGINES = ("cp-sat", "milp")

@@ -17,6 +17,7 @@ import stagepack as sp
 from benchmarks.soak_plans import network
 from stagepack.instances.groups import Operator, OperatorKind, Source
 from stagepack.instances.groups.backward import backward, weight_cycles, with_stash
+from stagepack.instances.groups.problem import Order
 from stagepack.instances.groups.stage import (
     as_chain,
     as_graph,
@@ -24,7 +25,6 @@ from stagepack.instances.groups.stage import (
     stage_groups,
     training_bound,
 )
-from stagepack.instances.groups.words import Order
 from stagepack.planning import Level
 from stagepack.planning.stages import Structure
 from stagepack.planning.tries import expressed

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stagepack.instances.catalog import Entry
+from stagepack.catalog import Entry
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.report import format as as_text
 from stagepack.report import summary

@@ -6,7 +6,10 @@ import ctypes
 import dataclasses
 import importlib.metadata
 import platform
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,11 +49,20 @@ def test_the_model_that_other_versions_get_wrong(language: str) -> None:
     assert outcome.bound == pytest.approx(9, abs=1e-5)
 
 
-def test_versions_that_cannot_be_trusted_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.metadata, "version", lambda _: "1.14.0")
-    assert "highspy 1.14.0" in engine("highs").unavailable()
-    with pytest.raises(StagepackError, match=r"pip install 'highspy>=1.12,<1.13'"):
+@pytest.mark.parametrize("version", ["1.11.0", "1.13.1", "1.14.0", "1.15.1", "1.17.0"])
+def test_versions_that_cannot_be_trusted_are_refused(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: version)
+    assert f"highspy {version}" in engine("highs").unavailable()
+    with pytest.raises(StagepackError, match=r"pip install 'highspy>=1.16,<1.17'"):
         engine("highs").load()
+
+
+@pytest.mark.parametrize("version", ["1.12.0", "1.16.0", "1.16.3"])
+def test_versions_that_were_tried_are_not(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: version)
+    assert engine("highs").unavailable() == ""
 
 
 def test_a_second_run_without_presolve_proves_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,8 +108,36 @@ def test_a_hint_that_presolve_alone_would_have_found() -> None:
     outcome = engine("highs").solve(milp.arrays(), hint=np.array([7, 0, 6, 0]))
     assert outcome.status is Status.OPTIMAL
     assert outcome.hint_accepted is True
-    assert outcome.hint_note == "start assessed before presolve: 0 infeasibilities"
+    assert outcome.hint_note == "its first solution is the start"
     assert outcome.bound == pytest.approx(46)
+
+
+def test_a_start_that_presolve_alone_improves_on() -> None:
+    """Its one column is moved to its bound before the start counts."""
+    milp = covering()
+    milp.matrix, milp.row_lower, milp.row_upper = milp.matrix[:0], np.empty(0), np.empty(0)
+    outcome = engine("highs").solve(milp.arrays(), hint=np.array([1, 0, 2, 0]))
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.hint_accepted is True
+
+
+def test_a_start_does_not_hide_what_presolve_makes_of_it() -> None:
+    """HiGHS 1.16 called the start optimal, at the objective of another solution."""
+    milp = Milp(
+        costs=np.array([2, -4, 2, -2, 0, 0, -2]),
+        matrix=np.array(
+            [[0, 0, 3, 0, 3, 0, -1], [0, 0, -2, -1, 1, -2, 1], [0, -3, 0, 3, -1, 2, 2]]
+        ),
+        row_lower=np.full(3, -INFINITY),
+        row_upper=np.array([3, 0, 1]),
+        lower=np.zeros(7),
+        upper=np.ones(7),
+    )
+    start = np.array([1, 1, 0, 0, 0, 1, 1])
+    outcome = engine("highs").solve(milp.arrays(), hint=start)
+    assert (outcome.status, outcome.bound) == (Status.OPTIMAL, -6)
+    assert outcome.objective == milp.objective(outcome.values) == -6
+    assert outcome.hint_accepted is True
 
 
 def test_a_start_is_confirmed_even_when_no_time_is_left() -> None:
@@ -119,6 +159,19 @@ def test_a_start_that_highs_calls_infeasible_is_not_confirmed() -> None:
 def test_highs_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     engine("highs").solve(covering().arrays(), hint=np.array([0, 0, 10, 3]))
     assert capfd.readouterr().out == ""
+
+
+def test_the_first_solver_of_a_process_does_not_greet() -> None:
+    script = (
+        "from stagepack.solvers import highs\n"
+        "solver = highs._silent()()\n"
+        "assert solver.getOptionValue('output_flag')[1] is False\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True,
+        cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert done.stdout == ""
 
 
 def test_an_lp_proves_its_own_objective() -> None:
@@ -211,7 +264,7 @@ def test_what_highs_prints_whatever_its_options_is_held_back(
         time.sleep(0.05)
     monkeypatch.setattr(highspy.Highs, "run", printing)
     library.puts(b"before")
-    assert engine("highs").solve(mixed().written_as("arrays")).objective == 9
+    assert engine("highs").solve(mixed().written_as("arrays")).status is Status.OPTIMAL
     library.puts(b"after")
     library.fflush(None)
     assert sorted(capfd.readouterr().out.split("\n")) == ["", "a line of Python", "after", "before"]

@@ -11,11 +11,12 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
+from stagepack import interrupts
 from stagepack.solvers.engine import (
     GRACE,
     Abandoned,
     Relay,
-    _Again,
+    _again,
     agrees,
     left_behind,
     run_cancellable,
@@ -168,7 +169,8 @@ def test_abandoning_that_is_lost_in_a_callback_is_raised_again(
         except Abandoned:
             ended.append(True)
 
-    monkeypatch.setattr(sys, "unraisablehook", _Again(sys.unraisablehook))
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    interrupts.heed(Abandoned, _again)
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(10)

@@ -18,7 +18,7 @@ def ready(name: str) -> None:
     ("method", "name", "words"),
     [
         ("cp-sat", "cp-sat", "is complete and is feasible"),
-        ("milp-interval", "highs", "MIP start solution is feasible"),
+        ("milp-interval", "highs", "its first solution is the start"),
         ("milp-interval", "pyomo:cbc", "MIPStart provided solution with cost"),
         ("milp-assignment", "pyomo:highs", "start"),  # presolve may solve it: less is said then
         ("milp-assignment", "pyomo:cbc", "MIPStart provided solution with cost"),

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import stagepack as sp
+from stagepack.catalog.packing import evolved
 from stagepack.contracts import JsonObject
 from stagepack.evidence import VERIFIABLE
 from stagepack.instances.packing import Gap, LmemPacking, Objective, PackingSolution
-from stagepack.instances.packing.catalog import evolved
 from stagepack.verify import UnprovedError, packing, verify
 from tests.packing_cases import FEATURES, brute_force, random_packing, tight
 from tests.verify.mutations import attacked, claim

@@ -195,6 +195,22 @@ def test_large_chains_are_witnessed_where_it_can_be_shown(name: str) -> None:
         ).shown
 
 
+@pytest.mark.parametrize("objective", ["sum", "overlap", "transfer-bounded"])
+def test_chains_whose_transfers_cost_as_much_as_layers_are_witnessed(objective: str) -> None:
+    """Of ends that send no less than one before, few stages are tried."""
+    forward = [(i * 104_729) % 1009 for i in range(1_200)]
+    dear = [(i * 7919) % 9973 for i in range(1_201)]
+    instance = sp.PipelinePartition.from_arrays(
+        forward, devices=6, in_bytes=dear, out_bytes=dear, bandwidth=1.0, clock=2.0**30,
+        objective=objective,
+    )  # fmt: skip
+    result = sp.solve(instance)
+    assert result.proof == "witness"
+    assert verify(instance, result.bound, result.proof, result.evidence).shown
+    assert result.bound is not None
+    assert not verify(instance, result.bound + 1, result.proof, result.evidence).shown
+
+
 def test_every_field_of_a_chain_is_used_or_says_nothing_of_its_partitions() -> None:
     known = {*KNOWN.split(), *HARMLESS.split()}
     assert {field.name for field in dataclasses.fields(PartitionData)} == known

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from stagepack.claims.every import TooManyError
-from stagepack.instances.graph.data import GraphData
-from stagepack.instances.graph.solution import GraphSolution
+from stagepack.instances.graph.data import GraphData, GraphSolution
 
 MOST_BLOCKS = 16
 

@@ -19,8 +19,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from stagepack.claims.every import TooManyError
-from stagepack.instances.packing.data import PackingData
-from stagepack.instances.packing.solution import PackingSolution
+from stagepack.instances.packing.data import PackingData, PackingSolution
 
 T = TypeVar("T")
 

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from stagepack.claims.every import MOST, TooManyError
-from stagepack.instances.phases.data import PhaseData
-from stagepack.instances.phases.solution import PhaseSolution
+from stagepack.instances.phases.data import PhaseData, PhaseSolution
 
 MOST_LAYERS = 12
 

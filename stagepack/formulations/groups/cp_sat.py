@@ -55,8 +55,8 @@ from stagepack.formulations.groups.memory import Memory, Point, at
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.chip import exact
 from stagepack.instances.groups.lmem import in_place
+from stagepack.instances.groups.problem import Objective
 from stagepack.instances.groups.timesteps import STAGES, Spill, Timetable
-from stagepack.instances.groups.words import Objective
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from stagepack.formulations.base import Formulation, require_objective
 from stagepack.formulations.whole import WholeProgram
 from stagepack.heuristics.groups.dp import Partition
 from stagepack.heuristics.groups.oracle import NONE
-from stagepack.instances.groups.words import Objective
+from stagepack.instances.groups.problem import Objective
 from stagepack.instances.profile import Array
 
 CLIQUES = 5.5e-9

@@ -26,8 +26,8 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.arrays import distinct
+from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array
 
 UNLIMITED = 2**62

@@ -54,8 +54,6 @@ class Partition:
         Asked after every operator; :class:`.Stopped` is raised once it says no.
     eager : bool
         Whether the first cut that fits will do.
-    before_search : callable
-        Called where buffers have to be placed by search, see :func:`.placement.place`.
     longest : int, optional
         Operators of a group at most, where that is less than the instance allows.
     placing : callable
@@ -65,7 +63,6 @@ class Partition:
     instance: LayerGrouping
     keep_going: KeepGoing
     eager: bool = False
-    before_search: Callable[[bool], None] = lambda _: None
     longest: int | None = None
     placing: Place = place
 
@@ -78,9 +75,7 @@ class Partition:
         self._reach = np.full(self.instance.n + 1, FAR, np.int64)
         self._reach[0] = 0
         self._before = np.zeros(self.instance.n + 1, np.int64)
-        self._placements = Placements(
-            self._oracle, self.keep_going, self.before_search, self.placing
-        )
+        self._placements = Placements(self._oracle, self.keep_going, self.placing)
 
     @property
     def decided(self) -> bool:
@@ -90,13 +85,7 @@ class Partition:
     def clusters(self, longest: int) -> Partition:
         """Return the groups of so many operators at most; the same ones when asked again."""
         if self._clusters is None:
-            self._clusters = Partition(
-                self.instance,
-                self.keep_going,
-                eager=True,
-                before_search=self.before_search,
-                longest=longest,
-            )
+            self._clusters = Partition(self.instance, self.keep_going, eager=True, longest=longest)
         return self._clusters
 
     def look(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from stagepack.heuristics.effort import SHORT, spend
 from stagepack.heuristics.groups import free_kernels as kernels
-from stagepack.heuristics.groups.oracle import NONE, STEPS, Oracle, tiny
+from stagepack.heuristics.groups.oracle import NONE, STEPS, Oracle
 from stagepack.instances.profile import Array
 
 STEP = 4e-9
@@ -75,8 +75,3 @@ class FreeOracle(Oracle):
                 self._pause()
             found[:, first : first + len(cuts)] = part
         return found
-
-
-def load_free_kernels() -> None:
-    """Compile or load what :meth:`FreeOracle.floors` runs, on a network of one operator."""
-    FreeOracle(tiny(), branching=True).floors(np.array([[0, 0, 0, 1]]), np.array([NONE]))

@@ -33,9 +33,7 @@ PARTS, LEAST = 32, 26
 KeepGoing = Callable[[], bool]
 
 
-def settled(
-    table: Timetable, keep_going: KeepGoing, before_search: Callable[[bool], None]
-) -> tuple[Timetable, Offsets] | None:
+def settled(table: Timetable, keep_going: KeepGoing) -> tuple[Timetable, Offsets] | None:
     """Return the quickest timesteps that were found, with addresses; None where none have any.
 
     Parameters
@@ -44,8 +42,6 @@ def settled(
         By the rule ``nearest``.
     keep_going : callable
         Asked several times a second.
-    before_search : callable
-        See :func:`.placement.place`.
     """
     memory = table.regions.instance.chip.memory
     tried = {table.positions: table}
@@ -57,7 +53,7 @@ def settled(
         offsets = place_by_rule(one, keep_going)
         if offsets is not None:
             if at:
-                _, exact = place(ranked[0], keep_going, before_search)
+                _, exact = place(ranked[0], keep_going)
                 return (ranked[0], exact) if exact else (one, offsets)
             return one, offsets
     return None

@@ -341,8 +341,3 @@ def tiny() -> LayerGrouping:
         [Source(name="x", shape=(1, 1, 1, 1))],
         chip=GENERIC,
     )
-
-
-def load_kernels() -> None:
-    """Compile or load what :class:`Oracle` runs, on a network of one operator."""
-    Oracle(tiny()).ends(1)

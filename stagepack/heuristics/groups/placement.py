@@ -16,7 +16,7 @@ from itertools import accumulate
 import numpy as np
 
 from stagepack.heuristics.effort import spend
-from stagepack.heuristics.groups.oracle import ALONE, Members, Oracle, tiny
+from stagepack.heuristics.groups.oracle import ALONE, Members, Oracle
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.constructive.greedy import BankPairs
 from stagepack.heuristics.packing.constructive.rules import RULES, Measures
@@ -24,7 +24,7 @@ from stagepack.heuristics.packing.exact_search import exact
 from stagepack.instances.groups import GroupingSolution
 from stagepack.instances.groups.banks import Pairs
 from stagepack.instances.groups.lmem import in_place, packing
-from stagepack.instances.groups.regions import Cut, Regions
+from stagepack.instances.groups.regions import Regions
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.instances.packing import Banks
 from stagepack.instances.packing.blocks import Blocks
@@ -43,15 +43,11 @@ NEVER = 2**60
 """More bytes than any lane has."""
 
 Offsets = tuple[int, ...]
-Place = Callable[[Timetable, Callable[[], bool], Callable[[bool], None]], tuple[Status, Offsets]]
+Place = Callable[[Timetable, Callable[[], bool]], tuple[Status, Offsets]]
 """What places a group: :func:`place`, or what is like it."""
 
 
-def place(
-    table: Timetable,
-    keep_going: Callable[[], bool],
-    before_search: Callable[[bool], None] = lambda _: None,
-) -> tuple[Status, Offsets]:
+def place(table: Timetable, keep_going: Callable[[], bool]) -> tuple[Status, Offsets]:
     """Return whether the buffers of a group can be placed, and where.
 
     Parameters
@@ -59,9 +55,6 @@ def place(
     table : Timetable
     keep_going : callable
         Asked several times a second.
-    before_search : callable
-        Called where the rule does not do, to load what the search needs: told whether all buffers
-        are of one size at all times and none may lie over another.
 
     Returns
     -------
@@ -75,7 +68,6 @@ def place(
     if not keep_going():
         return Status.UNKNOWN, ()
     blocks, capacity = Blocks.of(packing(table)), table.regions.instance.chip.memory
-    before_search(blocks.rigid)
     decision = exact.decide(blocks, capacity, keep_going=keep_going, step_limit=STEPS)
     if decision.status is Status.FEASIBLE and decision.offsets is not None:
         return Status.FEASIBLE, tuple(blocks.expand(decision.offsets).tolist())
@@ -127,11 +119,6 @@ def _by_rule(blocks: Blocks, capacity: int, keep_going: Callable[[], bool]) -> A
     return offsets if done else None
 
 
-def load_placement() -> None:
-    """Compile or load what :func:`place_by_rule` runs, on a network of one operator."""
-    place_by_rule(Timetable(Regions(tiny(), (0,), Cut())), lambda: True)
-
-
 def least_memory(table: Timetable, enough: int, keep_going: Callable[[], bool]) -> int:
     """Return the fewest bytes of a lane in which the buffers of a group can be placed.
 
@@ -174,7 +161,7 @@ class Placements:
     ----------
     oracle : Oracle
         Is told which cuts cannot be placed.
-    keep_going, before_search
+    keep_going : callable
         As in :func:`place`.
     placing : callable
         What places a group.
@@ -189,12 +176,10 @@ class Placements:
         self,
         oracle: Oracle,
         keep_going: Callable[[], bool],
-        before_search: Callable[[bool], None] = lambda _: None,
         placing: Place = place,
     ) -> None:
         self._placing = placing
         self._oracle, self._keep_going = oracle, keep_going
-        self._before_search = before_search
         self._found: dict[tuple[Members, int], Offsets] = {}
         self.decided = True
 
@@ -209,7 +194,7 @@ class Placements:
         if which == ALONE or (members, which) in self._found:
             return True
         table = Timetable(Regions(self._oracle.instance, members, self._oracle.cuts[which]))
-        status, offsets = self._placing(table, self._keep_going, self._before_search)
+        status, offsets = self._placing(table, self._keep_going)
         if status is Status.FEASIBLE:
             self._found[members, which] = offsets
             return True

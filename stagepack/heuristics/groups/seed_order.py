@@ -22,9 +22,7 @@ PAIR = 1e-6
 
 
 def place_in_order(
-    table: Timetable,
-    keep_going: Callable[[], bool],
-    before_search: Callable[[bool], None] = lambda _: None,
+    table: Timetable, keep_going: Callable[[], bool]
 ) -> tuple[Status, tuple[int, ...]]:
     """Return whether the order places the buffers of a group, and where, as :func:`.place`.
 
@@ -33,8 +31,6 @@ def place_in_order(
     table : Timetable
     keep_going : callable
         Asked for every buffer.
-    before_search : callable
-        Not called: nothing is searched.
 
     Returns
     -------

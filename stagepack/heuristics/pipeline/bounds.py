@@ -8,6 +8,7 @@ usual bounds of chains-on-chains partitioning; spans and cuts are own work.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
@@ -41,6 +42,8 @@ def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
     if costs.tabular or not alike or instance.objective is not Objective.BOTTLENECK:
         stages = costs.classes * int(costs.allowed.sum()) ** 2
         stages *= min(costs.k, instance.microbatches) if stashing else 1
+        if not costs.tabular:
+            stages = min(stages, _tried(costs, MOST_STAGES))
         if stages > MOST_STAGES or stages * len(limits) > MOST_TIMES:
             return SEARCHED
     if instance.objective is not Objective.TRANSFER_BOUNDED:
@@ -51,6 +54,25 @@ def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
     share, work = Fraction(instance.tolerance) / 1000, costs.compute_bound()
     less = (Fraction(t) - share * max(t, work) for t in limits)
     return witness("fill", transfers=[float(t / costs.scale) for t in less])
+
+
+def _tried(costs: RangeCosts, most: int) -> int:
+    """Return how many stages the verifier tries at most; above `most` if these are more.
+
+    From any cut it tries ends that each send less than those between, in each state of devices.
+    O(n log n).
+    """
+    each = len(costs.order.source) * int(costs.allowed.sum())
+    longest = 1
+    for row in costs.send[:, costs.allowed].tolist() if each <= most else ():
+        falling: list[int] = []
+        for sent in row:
+            at = bisect_left(falling, -sent)
+            falling[at : at + 1] = [-sent]
+            if len(falling) * each > most:
+                return most + 1
+        longest = max(longest, len(falling))
+    return longest * each
 
 
 def objective_bound(costs: RangeCosts) -> int:

@@ -6,12 +6,10 @@ Cost: O(k log n).  Source: see there.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-
 import numpy as np
 
 from stagepack.instances.profile import Array
+from stagepack.kernels.compiled import compiled
 
 
 def fill(
@@ -59,12 +57,5 @@ def fill(
     return most, stages
 
 
-@functools.cache
-def load_fill() -> Callable[..., tuple[int, int]]:
-    """Return :func:`fill`, compiled now or loaded from the cache."""
-    from stagepack.kernels.compiled import compiled
-
-    kernel, one = compiled(fill), np.zeros((1, 2), dtype=np.int64)
-    # Two devices: two entries of `classes`, two columns of `found`.
-    kernel(1, one, np.ones((1, 1), dtype=np.int64), one[0], True, np.zeros((2, 2), np.int64))
-    return kernel
+fill_many = compiled(fill)
+""":func:`fill` as machine code, which is faster for many devices only."""

@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -46,6 +45,7 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array, Cluster
 from stagepack.instances.schedule.partition import least_latencies, transfers, waiting
+from stagepack.progress import clock
 
 LARGEST = 4_000_000
 """Turns of devices times ranges of layers that are looked at."""
@@ -112,7 +112,7 @@ def least_step(
     split : bool
         Whether the backward pass is split into B and W.
     ends : float
-        The clock (`time.monotonic`) at which it is enough.
+        The :func:`~stagepack.progress.clock` at which it is enough.
     """
     stages = StepStages(instance, microbatches, split, ends) if affordable(instance) else None
     found = None if stages is None else stages.least()
@@ -131,7 +131,7 @@ class StepStages:
     split : bool
         Whether the backward pass is split into B and W.
     ends : float
-        The clock (`time.monotonic`) at which it is enough.
+        The :func:`~stagepack.progress.clock` at which it is enough.
     workless : bool
         Whether a pass through a stage may take no cycles, which no schedule can express.
     passes : list of (ndarray, ndarray), optional
@@ -318,7 +318,7 @@ class StepStages:
         if path is None:
             return None
         low, high = self.known, self._takes(path)
-        while low < high and time.monotonic() < self.ends:
+        while low < high and clock() < self.ends:
             middle = (low + high) // 2
             within = self._path(middle, self.passing)
             if within is None:
@@ -331,7 +331,7 @@ class StepStages:
         """Let the limit on w fall, and with it the time of the first microbatch rise."""
         more, limit, best, least = self.microbatches - 1, math.inf, math.inf, 0.0
         chosen: Path | None = None
-        while time.monotonic() < self.ends:
+        while clock() < self.ends:
             passing = [
                 np.where(work <= limit, table, np.inf)
                 for work, table in zip(self.work, self.passing, strict=True)
@@ -441,7 +441,7 @@ class StepStages:
         low, asked, top, paths = self.known, limit, limit, list[Path]()
         if self.relaxed:
             return low, []
-        while low < asked and time.monotonic() < self.ends:
+        while low < asked and clock() < self.ends:
             found = list(itertools.islice(self._paths(asked - 1), most + 1))
             if len(found) <= most:
                 low, paths = asked, found

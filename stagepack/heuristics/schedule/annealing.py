@@ -13,7 +13,6 @@ shops.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from stagepack.heuristics.schedule.anneal_kernels import Walk, anneal
 from stagepack.heuristics.schedule.paths_kernels import Paths
 from stagepack.heuristics.schedule.timing import Timing, entering
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule import Objective, PipelineSchedule
+from stagepack.instances.schedule import Objective
 
 BUDGET = 2_000_000
 """Steps of a kernel call, and operations and arcs of an instance: a hundredth of a second."""
@@ -197,10 +196,3 @@ def _walk(timing: Timing, order: Array, seed: int, least: int, weight: float) ->
         energy=value[:1] + weight * total / n,
         random=np.random.default_rng(seed).integers(1, 1 << 63, size=1, dtype=np.uint64),
     )
-
-
-@cache
-def warm_up() -> None:
-    """Run every kernel once, so that all are compiled."""
-    timing = Timing(PipelineSchedule.from_arrays([1], microbatches=1))
-    improve(timing, timing.flat([[0]]), settings=Cooling(moves=1), least=-1)

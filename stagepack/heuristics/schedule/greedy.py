@@ -20,7 +20,6 @@ import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
 
 import numpy as np
 
@@ -32,7 +31,7 @@ from stagepack.heuristics.schedule.lower_bounds import bounds
 from stagepack.heuristics.schedule.policies import EDGE, STAGE, changed, policies
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.progress import Progress, Stopped
 
 ROUND = 2.0
@@ -165,8 +164,6 @@ def search(
         With `deterministic` it ends after a fixed amount of work.
     """
     if progress.bound is None:
-        with progress.setup("loading kernels"):
-            bounds.warm_up()
         progress.raise_bound(*bounds.bound(instance, effort.asking(progress)))
     with contextlib.suppress(Stopped):
         _search(instance, progress, settings)
@@ -234,9 +231,6 @@ class OrderSearch:
         before all policies, or all but the first where it is large, and those that `work` does not
         suffice for, in seconds, are left for climbs.
         """
-        spans = self.instance.objective is Objective.SPAN
-        with self.progress.setup("loading kernels"):
-            timing.warm_up(spans)
         end, opened = spent() + work, False
         self._merge(spent() + MERGED * work)
         large = self.progress.solution is not None and len(self.instance.operations) > COOLED
@@ -257,8 +251,6 @@ class OrderSearch:
 
     def _open(self, *, careful: bool) -> None:
         """Begin with the policies that are known to be good."""
-        with self.progress.setup("loading kernels"):  # where fixed sequences do not suffice
-            warm_up(self.instance.objective is Objective.SPAN)
         if not careful:
             self.lists = Lists(self.instance, careful=False, look=self._looked)
         lower = self.progress.bound
@@ -282,8 +274,6 @@ class OrderSearch:
         """Try lists with fixed sequences, where there is a solution already, until `end`."""
         if self.progress.solution is None or sequences.unsupported(self.instance):
             return
-        with self.progress.setup("loading kernels"):
-            sequences.warm_up()
         found = sequences.lists(
             self.lists.timing, lambda steps: self._keep_going(steps) and spent() < end
         )
@@ -360,8 +350,6 @@ class OrderSearch:
             place = int(self._random.integers(len(self._elite)))
         if not self.progress.keep_going():
             return
-        with self.progress.setup("loading kernels"):
-            annealing.warm_up()
         found = annealing.improve(
             self.lists.timing,
             self._elite[place][1] if order is None else order,
@@ -492,11 +480,3 @@ def _together(stages: list[int], chain: list[int]) -> list[list[int]]:
 
 def _column(values: Sequence[int] | Array) -> Array:
     return np.array(values, dtype=np.int64)
-
-
-@cache
-def warm_up(spans: bool = True) -> None:
-    """Run every kernel of list schedules once, so that all are compiled; see `timing.warm_up`."""
-    timing.warm_up(spans)
-    tiny = PipelineSchedule.from_arrays([1], microbatches=1)
-    Lists(tiny).order(next(policies(tiny, 1)))

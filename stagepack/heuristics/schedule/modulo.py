@@ -18,11 +18,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
-from functools import cache
 
 import numpy as np
 
-from stagepack.heuristics.schedule import annealing, effort, greedy
+from stagepack.heuristics.schedule import annealing, effort
 from stagepack.heuristics.schedule.effort import Settings
 from stagepack.heuristics.schedule.greedy import Lists, evaluation, rounds
 from stagepack.heuristics.schedule.greedy_kernels import B, F, Shop, W
@@ -33,7 +32,7 @@ from stagepack.heuristics.schedule.rules import depths
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.progress import Progress, Stopped
 
 TRIES = 150
@@ -89,8 +88,6 @@ def search(
     start : ScheduleSolution, optional
         Nothing worse is gone on from.
     """
-    with progress.setup("loading kernels"):
-        _warm_up(instance.objective is Objective.SPAN)
     with contextlib.suppress(Stopped):
         _Periods(instance, progress, settings, start).run()
 
@@ -172,8 +169,6 @@ class _Periods:
     def _improve(self, order: Array, number: int) -> None:
         """Anneal the orders of the best schedule; later rounds cool more slowly."""
         timing = self.lists.timing
-        with self.progress.setup("loading kernels"):
-            annealing.warm_up()
         self.order = annealing.improve(
             timing,
             order,
@@ -301,12 +296,3 @@ def _unrolled(lists: Lists, time: Array, period: int, keep_going: Callable[[int]
         if not keep_going(len(found)):
             raise Stopped
     return np.concatenate(device)
-
-
-@cache
-def _warm_up(spans: bool) -> None:
-    """Run the kernels of periods and of list schedules once, so that all are compiled."""
-    greedy.warm_up(spans)
-    tiny = PipelineSchedule.from_arrays([1], microbatches=1)
-    order, time = np.zeros(1, dtype=np.int64), np.zeros((1, 3), dtype=np.int64)
-    placed(greedy.shop_of(tiny), order, 1, 1, np.ones(1, dtype=np.uint64), time, lambda _: True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
@@ -90,18 +89,6 @@ def _unseen(steps: int) -> None:
 
 
 # ---------------------------------------------------------------------- one stage a device
-
-
-@cache
-def warm_up() -> None:
-    """Run the kernel of programs once, so that it is compiled."""
-    one_by_one(PipelineSchedule.from_arrays([1], [1], microbatches=1), _unseen)
-
-
-@cache
-def warm_up_groups() -> None:
-    """Do the same for :func:`in_groups`, which few need."""
-    in_groups(PipelineSchedule.from_arrays([1], [1], microbatches=1), _unseen)
 
 
 def one_by_one(instance: PipelineSchedule, look: Look) -> Array:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 
@@ -171,10 +171,3 @@ def _merging(timing: Timing, forward: Array, backward: Array) -> Merging:
         place=timing.ptr[:-1].copy(),
         order=np.zeros(timing.n, dtype=np.int64),  # from `place` on as many as a device has
     )
-
-
-@cache
-def warm_up() -> None:
-    """Run the kernel once, so that it is compiled."""
-    timing = Timing(PipelineSchedule.from_arrays([1], [1], microbatches=1))
-    lists(timing, lambda _: True)

@@ -10,7 +10,6 @@ paths as in job shops once orders are fixed; Karp 1978 (:func:`.timing_kernels.l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 
 import numpy as np
 
@@ -322,14 +321,3 @@ def entering(instance: PipelineSchedule) -> tuple[Array, Array, Array]:
     arcs = arcs[np.argsort(operations.after[arcs], kind="stable")]
     first = np.searchsorted(operations.after[arcs], np.arange(len(operations.count) + 1))
     return first, before[arcs], operations.lag[arcs]
-
-
-@cache
-def warm_up(spans: bool = True) -> None:
-    """Run every kernel once, so that all are compiled; `spans`: those for spans, too."""
-    objective = Objective.SPAN if spans else Objective.MAKESPAN
-    tiny = PipelineSchedule.from_arrays([1], microbatches=1, objective=objective)
-    timing = Timing(tiny)
-    order = timing.flat([[0]])
-    timing.fits(order)
-    timing.best(order)

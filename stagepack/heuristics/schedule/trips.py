@@ -31,7 +31,6 @@ import enum
 import itertools
 import math
 from collections.abc import Generator, Iterator
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +43,6 @@ from stagepack.heuristics.schedule.timing import Timing
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
-from stagepack.progress import Progress
 
 
 class Way(enum.Enum):
@@ -588,13 +586,3 @@ class Trips:
             yield row[columns + 2 :][: 2 * row[columns + 1]].reshape(-1, 2).tolist()
             if s == 0:
                 self._forget(label)
-
-
-@cache
-def warm_up() -> None:
-    """Run every kernel once, so that all are compiled."""
-    tiny = PipelineSchedule.from_arrays(
-        [1], [1], microbatches=1, memory_forward=1, memory_backward=-1, limit=1
-    )
-    progress: ScheduleProgress = Progress(tiny.evaluate, tiny.check)
-    Trips(tiny, progress).find(1.0)

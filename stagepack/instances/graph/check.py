@@ -17,9 +17,8 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.instances.arrays import distinct
-from stagepack.instances.graph.data import GraphData
-from stagepack.instances.graph.solution import GraphSolution
-from stagepack.instances.graph.words import DeviceOrder, Objective
+from stagepack.instances.graph.data import GraphData, GraphSolution
+from stagepack.instances.graph.problem import DeviceOrder, Objective
 from stagepack.instances.profile import Array
 from stagepack.instances.violation import Violation
 from stagepack.shown import some

@@ -27,11 +27,6 @@ def numbered(n: int, edges: Array) -> Array:
     return found
 
 
-def load_kernels() -> None:
-    """Compile what :func:`numbered` may need, or load it, outside of time limits."""
-    numbered(2, np.array([[1, 0]]))
-
-
 def rows(n: int, row: Array, value: Array) -> tuple[Array, Array]:
     """Return the values of each of n rows, rising and each once, as pointers and values.
 

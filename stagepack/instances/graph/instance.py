@@ -9,17 +9,15 @@ import numpy as np
 
 from stagepack.contracts import Number, cached
 from stagepack.errors import InputError
-from stagepack.instances import arrays
+from stagepack.instances import arrays, clusters
 from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.arrays import Given
-from stagepack.instances.catalog import clusters
 from stagepack.instances.graph import profiled, validate
 from stagepack.instances.graph.check import check, evaluate, shape
-from stagepack.instances.graph.data import GraphData
+from stagepack.instances.graph.data import GraphData, GraphSolution
 from stagepack.instances.graph.levels import table_of
-from stagepack.instances.graph.solution import GraphSolution
+from stagepack.instances.graph.problem import DeviceOrder, Objective
 from stagepack.instances.graph.ticking import ticking
-from stagepack.instances.graph.words import DeviceOrder, Objective
 from stagepack.instances.profile import Cluster, ModelProfile
 
 Weight = Given | Mapping[Any, Number] | Callable[..., Number]

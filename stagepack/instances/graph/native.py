@@ -18,7 +18,7 @@ from stagepack.errors import InputError, suggest
 from stagepack.instances.documents.lines import Items, unusual
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.instance import GraphPartition
-from stagepack.instances.graph.words import DeviceOrder, Objective
+from stagepack.instances.graph.problem import DeviceOrder, Objective
 from stagepack.instances.profile import Array, Bytes
 from stagepack.instances.words import Words
 

@@ -10,7 +10,7 @@ import numpy as np
 from stagepack.instances.arrays import distinct
 from stagepack.instances.graph.components import rows
 from stagepack.instances.graph.data import GraphData
-from stagepack.instances.graph.words import Objective
+from stagepack.instances.graph.problem import Objective
 from stagepack.instances.profile import Array
 
 HASH_SEED, HASH_FACTOR = 20_201_122, np.uint64(0x9E37_79B9_7F4A_7C15)

@@ -12,7 +12,7 @@ import numpy as np
 from stagepack.contracts import Number
 from stagepack.instances.arrays import distinct
 from stagepack.instances.graph.data import GraphData
-from stagepack.instances.graph.words import Objective
+from stagepack.instances.graph.problem import Objective
 from stagepack.instances.profile import Array
 from stagepack.instances.ticks import decimal_grid, exactly, on_binary_grid
 

@@ -16,7 +16,7 @@ from stagepack.instances.arrays import Given, distinct
 from stagepack.instances.graph.components import numbered, rows
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.levels import table_of
-from stagepack.instances.graph.words import Objective
+from stagepack.instances.graph.problem import Objective
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
 

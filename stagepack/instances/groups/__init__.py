@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from stagepack.instances.groups.instance import LayerGrouping as LayerGrouping
     from stagepack.instances.groups.operators import Operator as Operator
     from stagepack.instances.groups.operators import Weight as Weight
+    from stagepack.instances.groups.problem import KIND as KIND
+    from stagepack.instances.groups.problem import Objective as Objective
+    from stagepack.instances.groups.problem import OperatorKind as OperatorKind
+    from stagepack.instances.groups.problem import Slicing as Slicing
     from stagepack.instances.groups.solution import GroupingSolution as GroupingSolution
-    from stagepack.instances.groups.words import KIND as KIND
-    from stagepack.instances.groups.words import Objective as Objective
-    from stagepack.instances.groups.words import OperatorKind as OperatorKind
-    from stagepack.instances.groups.words import Slicing as Slicing
 else:
     __getattr__ = later(
         __name__,
-        words="KIND Objective OperatorKind Slicing",
+        problem="KIND Objective OperatorKind Slicing",
         chip="LaneChip",
         data="Source",
         operators="Operator Weight",

@@ -30,8 +30,8 @@ from stagepack.errors import InputError
 from stagepack.instances.groups.data import Source
 from stagepack.instances.groups.execution.replay import played_alone
 from stagepack.instances.groups.operators import C, Operator, Shape, compute_cycles
+from stagepack.instances.groups.problem import OperatorKind
 from stagepack.instances.groups.validate import misshaped
-from stagepack.instances.groups.words import OperatorKind
 
 if TYPE_CHECKING:
     from stagepack.instances.groups.instance import LayerGrouping

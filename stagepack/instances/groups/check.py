@@ -15,8 +15,8 @@ from stagepack.instances.groups.chip import exact
 from stagepack.instances.groups.data import GroupingData
 from stagepack.instances.groups.execution.replay import STAGES, Place, Replay, played_alone
 from stagepack.instances.groups.operators import AXES
+from stagepack.instances.groups.problem import OperatorKind, Order, Slicing, Timesteps
 from stagepack.instances.groups.solution import GroupingSolution
-from stagepack.instances.groups.words import OperatorKind, Order, Slicing, Timesteps
 from stagepack.instances.violation import Violation
 
 

@@ -21,7 +21,7 @@ from typing import Annotated
 
 import msgspec
 
-from stagepack.instances.groups.words import OperatorKind
+from stagepack.instances.groups.problem import OperatorKind
 from stagepack.instances.profile import Positive
 
 Some = Annotated[int, msgspec.Meta(ge=1, le=2**40)]

@@ -26,7 +26,7 @@ import msgspec
 from stagepack.errors import InputError, suggest
 from stagepack.instances.documents import strict
 from stagepack.instances.groups.chip import GENERIC, LaneChip
-from stagepack.instances.groups.words import OperatorKind
+from stagepack.instances.groups.problem import OperatorKind
 
 KIB = 1024
 VECTOR = tuple(

@@ -20,7 +20,7 @@ import msgspec
 from stagepack.contracts import cached
 from stagepack.instances.groups.chip import LaneChip
 from stagepack.instances.groups.operators import Few, Operator, Shape, Size, five
-from stagepack.instances.groups.words import (
+from stagepack.instances.groups.problem import (
     KIND,
     Coordinates,
     Interpolation,

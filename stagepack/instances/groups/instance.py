@@ -11,8 +11,8 @@ from stagepack.instances.groups.check import check, evaluate, shape
 from stagepack.instances.groups.chip import LaneChip
 from stagepack.instances.groups.data import HALF, GroupingData, Source
 from stagepack.instances.groups.operators import Operator
+from stagepack.instances.groups.problem import Objective, Order, Slicing, Standalone, Timesteps
 from stagepack.instances.groups.solution import GroupingSolution
-from stagepack.instances.groups.words import Objective, Order, Slicing, Standalone, Timesteps
 
 
 class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):

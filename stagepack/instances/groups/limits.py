@@ -13,7 +13,7 @@ from stagepack.errors import InputError
 from stagepack.instances.groups.chip import aligned, exact
 from stagepack.instances.groups.data import GroupingData
 from stagepack.instances.groups.operators import AXES, H, Shape, W, compute_cycles, macs, pace
-from stagepack.instances.groups.words import OperatorKind, Slicing
+from stagepack.instances.groups.problem import OperatorKind, Slicing
 from stagepack.instances.words import LARGEST
 
 COPIES = 3

@@ -20,7 +20,7 @@ from stagepack.instances.groups.chips import CHIPS, of_file, preset
 from stagepack.instances.groups.data import HALF, Source
 from stagepack.instances.groups.instance import LayerGrouping
 from stagepack.instances.groups.operators import Operator, Size
-from stagepack.instances.groups.words import Objective, Order, Slicing, Standalone, Timesteps
+from stagepack.instances.groups.problem import Objective, Order, Slicing, Standalone, Timesteps
 from stagepack.instances.words import Words
 
 Part = Annotated[float, msgspec.Meta(ge=0, le=2**31)]

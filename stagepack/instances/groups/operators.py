@@ -24,7 +24,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from stagepack.instances.groups.chip import LaneChip, aligned, exact
-from stagepack.instances.groups.words import Coordinates, Interpolation, OperatorKind
+from stagepack.instances.groups.problem import Coordinates, Interpolation, OperatorKind
 
 N, C, D, H, W = range(5)
 AXES = "ncdhw"

@@ -24,7 +24,7 @@ from stagepack.instances.groups.operators import (
     cuttable,
     reads,
 )
-from stagepack.instances.groups.words import OperatorKind
+from stagepack.instances.groups.problem import OperatorKind
 
 Range = tuple[int, int]
 """Start and length."""

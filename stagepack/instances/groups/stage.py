@@ -20,8 +20,7 @@ import msgspec
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
-from stagepack.instances.catalog.clusters import Preset
-from stagepack.instances.catalog.networks.network import cycles
+from stagepack.instances.clusters import Preset
 from stagepack.instances.graph import GraphPartition
 from stagepack.instances.groups.backward import Backward, brief
 from stagepack.instances.groups.chip import LaneChip
@@ -29,8 +28,9 @@ from stagepack.instances.groups.data import Source
 from stagepack.instances.groups.execution.replay import played_alone
 from stagepack.instances.groups.instance import LayerGrouping
 from stagepack.instances.groups.operators import Operator, Shape, macs
+from stagepack.instances.groups.problem import OperatorKind
 from stagepack.instances.groups.solution import GroupingSolution
-from stagepack.instances.groups.words import OperatorKind
+from stagepack.instances.network import cycles
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import Cluster, LayerProfile, Link, ModelProfile
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from stagepack.instances.groups.operators import AXES, Operator, Shape
-from stagepack.instances.groups.words import Coordinates, Interpolation, OperatorKind
+from stagepack.instances.groups.problem import Coordinates, Interpolation, OperatorKind
 
 Box = tuple[tuple[int, int], ...]
 """Ranges [from, to) on n, c, d, h, w."""

@@ -27,7 +27,7 @@ from stagepack.instances.groups.operators import (
     W,
     channelwise,
 )
-from stagepack.instances.groups.words import OperatorKind
+from stagepack.instances.groups.problem import OperatorKind
 
 MOST_ROWS = 2**31 + 1
 """One more than any tensor has."""

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.instances.packing.data import PackingData
-from stagepack.instances.packing.solution import PackingSolution
+from stagepack.instances.packing.data import PackingData, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.instances.violation import Violation
 

@@ -10,15 +10,21 @@ import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
+from stagepack.instances import clusters
 from stagepack.instances.answer import Answered, Rules, require_instance
 from stagepack.instances.arrays import Given, integer, integers
-from stagepack.instances.catalog import clusters
 from stagepack.instances.packing import profiled, validate
 from stagepack.instances.packing.check import Measure, check, evaluate, shape
 from stagepack.instances.packing.check import measure as measured
-from stagepack.instances.packing.data import Allowed, Banks, Gap, Memory, PackingData
-from stagepack.instances.packing.solution import PackingSolution
-from stagepack.instances.packing.words import KIND, Objective
+from stagepack.instances.packing.data import (
+    Allowed,
+    Banks,
+    Gap,
+    Memory,
+    PackingData,
+    PackingSolution,
+)
+from stagepack.instances.packing.problem import KIND, Objective
 from stagepack.instances.profile import Cluster, ModelProfile
 from stagepack.result import Result
 

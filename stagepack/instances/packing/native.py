@@ -20,7 +20,7 @@ from stagepack.errors import InputError
 from stagepack.instances.documents.lines import Rows, unless
 from stagepack.instances.packing.data import Banks, Gap
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.instances.packing.words import Objective
+from stagepack.instances.packing.problem import Objective
 from stagepack.instances.profile import Bytes
 from stagepack.instances.words import Words
 

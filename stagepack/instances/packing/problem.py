@@ -1,19 +1,48 @@
-"""The registration of LMEM packing: see :class:`stagepack.instances.problem.Problem`."""
+"""LMEM packing: kind, objectives, words, and what is registered as `PROBLEM`."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from enum import StrEnum
 
-from stagepack.instances.packing.words import KIND, WORDS, Objective
 from stagepack.instances.problem import Change, Export, Problem, Tool
+from stagepack.instances.words import Parameter
+
+KIND = "lmem-packing"
 
 
-def _previous(path: Path, instance: Any) -> list[int]:
-    from stagepack.instances.formats.minimalloc import read_previous
+class Objective(StrEnum):
+    """What an allocation should minimise."""
 
-    return read_previous(path, instance)
+    PEAK = "peak"
+    """The highest address used; a capacity is not enforced."""
+    FIT = "fit"
+    """The highest address used, but whatever fits the capacity will do."""
+    BANK_CONFLICTS = "bank-conflicts"
+    """First the pairs of buffers that share a bank, then the peak (or a weighted sum)."""
+    MOVES = "moves"
+    """The bytes of buffers that leave their previous offset, within the capacity."""
+    SPILL = "spill"
+    """The cost of accesses, over which memory each buffer lives in."""
 
+
+WORDS = (
+    Parameter("alignment", int, "alignment of buffers that have none of their own", 1, 2**40),
+    Parameter("period", int, "lifetimes are circular modulo this", 1),
+    Parameter("fixed", bool, "the offsets of the file are given"),
+    Parameter("previous", bool, "the offsets of the file are the old placement"),
+    Parameter("assignment", str, "XLA's *-buffer-assignment.txt beside its live ranges"),
+    # the generators
+    Parameter("buffers", int, "number of buffers", 1, 2**24),
+    Parameter("peak", int, "the optimum: height of the rectangle, in bytes", 1, 2**40),
+    Parameter("of", str, "what is changed", choices=("planted", "pinwheel"), ending=".csv"),
+    Parameter("number", int, "which relative of a file, of those of one seed"),
+    Parameter("changes", int, "sizes and ends that are moved, sizes that are swapped", 1, 1000),
+    Parameter("banks", int, "number of banks", 1, 2**10),
+    Parameter("copies", int, "how many gadgets, one after the other", 1, 2**20),
+    Parameter("levels", int, "how often sizes double", 1, 12),
+    Parameter("kept", int, "buffers that a layer holds for long", 0, 2**20),
+    Parameter("spread", float, "deviation of the logarithm of lifetimes", 0, 10),
+)
 
 PROBLEM = Problem(
     kind=KIND,
@@ -28,20 +57,20 @@ PROBLEM = Problem(
             "--previous",
             "file",
             "old placement (result or CSV): buffers of equal names should stay in place",
-            _previous,
+            "minimalloc.buffers.read_previous",
         ),
     ),
     export=Export(".csv"),
     tools={
         "c": Tool(
-            "tools.header.header",
+            "c_header.header",
             "a C header: sizes, offsets, the total, static asserts",
             {"prefix": "what all names begin with (ARENA)"},
             requires="require_header",
             ending=".h",
         ),
         "tflm": Tool(
-            "tools.tflm.planned",
+            "tflite.tflm.planned",
             "a .tflite model with its plan, for TensorFlow Lite Micro",
             {"model": "the model without the plan: the file that is solved, if not said"},
             requires="require_model",

@@ -19,7 +19,7 @@ from stagepack.instances.documents.lines import Rows, unless, unusual
 from stagepack.instances.phases.data import Policy
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode
-from stagepack.instances.phases.words import Objective
+from stagepack.instances.phases.problem import Objective
 from stagepack.instances.profile import Bytes, Chip
 from stagepack.instances.words import Words
 

@@ -1,9 +1,32 @@
-"""The registration of phase scheduling: see :class:`stagepack.instances.problem.Problem`."""
+"""Phase scheduling: kind, objectives, words, and what is registered as `PROBLEM`."""
 
 from __future__ import annotations
 
-from stagepack.instances.phases.words import KIND, WORDS, Objective
+from enum import StrEnum
+
 from stagepack.instances.problem import Export, Problem
+from stagepack.instances.words import Parameter
+
+KIND = "phase-schedule"
+
+
+class Objective(StrEnum):
+    """What a plan should minimise."""
+
+    TIME = "time"
+    """Cycles of the whole global batch: all phases, less what prefetching hides."""
+
+
+WORDS = (
+    Parameter("modes", str, "allowed loops: naive, compute, io, io_overlapped (commas between)"),
+    Parameter("policies", str, "what backward passes need: stash, keep, recompute (commas)"),
+    Parameter("accumulation", int, "steps of gradient accumulation (of a loop)", 1, 2**31),
+    Parameter("free_batch", bool, "the microbatch is free, the global batch is not"),
+    Parameter("data_parallel", int, "replicas, which shard variables and state", 1, 2**20),
+    Parameter("prefetch", bool, "load variables of the next phase beside a loop"),
+    Parameter("recomputations", int, "how often a layer may be computed again", 0, 2**20),
+    Parameter("budget", float, "memory: 0 as checkpoints need it, 1 to keep everything", 0, 1),
+)
 
 PROBLEM = Problem(
     kind=KIND,

@@ -13,8 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from stagepack.contracts import Number
-from stagepack.instances.pipeline.data import PartitionData
-from stagepack.instances.pipeline.solution import PipelineSolution
+from stagepack.instances.pipeline.data import PartitionData, PipelineSolution
 from stagepack.instances.profile import Link
 from stagepack.instances.violation import Violation
 from stagepack.shown import some

@@ -24,8 +24,8 @@ from stagepack.instances.pipeline.order_kernels import (
     Stage,
     extend,
 )
+from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import ModelProfile
 
 MOST_ORDERS = 48

@@ -1,9 +1,61 @@
-"""What is to be known of pipeline partitions: see :class:`stagepack.instances.problem.Problem`."""
+"""Pipeline partitions: kind, objectives, words, and what is registered as `PROBLEM`."""
 
 from __future__ import annotations
 
-from stagepack.instances.pipeline.words import KIND, WORDS, Objective
+from enum import StrEnum
+
 from stagepack.instances.problem import Change, Problem, Tool
+from stagepack.instances.words import Parameter
+
+KIND = "pipeline-partition"
+
+
+class Objective(StrEnum):
+    """Objectives of a partition; compute and transfer are in cycles."""
+
+    BOTTLENECK = "bottleneck"
+    """The largest compute."""
+    TRANSFER_BOUNDED = "transfer-bounded"
+    """The largest compute plus the largest transfer: devices exchange after all have computed."""
+    SUM = "sum"
+    """The largest sum of compute and transfer: each device exchanges when it is ready."""
+    OVERLAP = "overlap"
+    """The largest single term of compute, receive and send: transfers hide behind compute."""
+
+
+MEMORY = ("exclusive", "shared", "temporary", "carry", "stash", "received")
+"""The terms of a stage's memory; `received` counts in schedules and plans only."""
+
+WORDS = (
+    Parameter(
+        "host_transfer",
+        bool,
+        "every device waits for the exchange with the host",
+        option="machine",
+    ),
+    Parameter(
+        "order",
+        str,
+        "which order of a graph makes the chain: the best of some dozens, or that of the file",
+        choices=("best", "file"),
+        option="instance",
+    ),
+    Parameter(
+        "backward_transfers",
+        bool,
+        "count the gradients that come back over the links; by default in training",
+        option="machine",
+    ),
+    Parameter(
+        "memory",
+        str,
+        "terms of memory that count: exclusive (or its categories), shared, temporary, carry, "
+        "stash, received (in schedules and plans), commas between; by default all",
+        option="machine",
+    ),
+    Parameter("fewer_stages", bool, "devices may stay unused", option="freedom"),
+    Parameter("free_order", bool, "stages may run on the devices in any order", option="freedom"),
+)
 
 SKIPS = {"skips": "true where ranks have or make what skips a stage, as masks and positions"}
 LETTERS = {"letters": "E, t, m or L for each layer, where names do not tell: Et*24L", **SKIPS}
@@ -21,13 +73,13 @@ PROBLEM = Problem(
     ),
     tools={
         "megatron": Tool(
-            "tools.megatron.layout",
+            "megatron.layout.layout",
             "--pipeline-model-parallel-layout of Megatron-LM",
             {**RANKS, **LETTERS},
             requires="require_layout",
         ),
         "torchtitan": Tool(
-            "tools.modules.torchtitan",
+            "torch.modules.torchtitan",
             "module_fqns_per_model_part of torchtitan",
             {
                 "modules": "file with the names of the model's modules, a line each, to check",
@@ -37,23 +89,23 @@ PROBLEM = Problem(
             requires="require_modules",
         ),
         "torch": Tool(
-            "tools.modules.torch",
+            "torch.modules.torch",
             "split_spec of torch.distributed.pipelining",
             requires="module_names",
         ),
         "accelerate": Tool(
-            "tools.modules.accelerate",
+            "torch.modules.accelerate",
             "device_map of Accelerate",
             {"inside": "true where parts of layers.3, say, may be on several devices"},
             requires="require_items",
         ),
         "vllm": Tool(
-            "tools.serving.vllm", "VLLM_PP_LAYER_PARTITION", LETTERS, requires="require_layers"
+            "serving.layers.vllm", "VLLM_PP_LAYER_PARTITION", LETTERS, requires="require_layers"
         ),
         "sglang": Tool(
-            "tools.serving.sglang", "SGLANG_PP_LAYER_PARTITION", LETTERS, requires="require_layers"
+            "serving.layers.sglang", "SGLANG_PP_LAYER_PARTITION", LETTERS, requires="require_layers"
         ),
-        "deepspeed": Tool("tools.deepspeed.module", "a PipelineModule of DeepSpeed in Python"),
+        "deepspeed": Tool("deepspeed.module.module", "a PipelineModule of DeepSpeed in Python"),
     },
     becomes={"pipeline-schedule": "PipelineSchedule.from_partition"},
     public={

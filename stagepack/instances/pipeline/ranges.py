@@ -10,7 +10,6 @@ automaton that reads the chain from its tail, see :class:`StageOrder`.
 from __future__ import annotations
 
 import copy
-import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -21,11 +20,11 @@ import numpy as np
 from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances.arrays import smallest
+from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.furthest import furthest_fit
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import StageOrder, device_classes
-from stagepack.instances.pipeline.solution import PipelineSolution
-from stagepack.instances.pipeline.words import Objective
+from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.profile import Array, Link
 from stagepack.instances.ticks import (
     LARGEST_TICKS,
@@ -554,17 +553,6 @@ class RangeCosts:
 def needs_kernels(instance: PipelinePartition) -> bool:
     """Whether memory is looked up by the compiled kernel: shared keys, or very many layers."""
     return bool(len(instance.shared.layer)) or instance.n >= MANY_LAYERS
-
-
-@functools.cache
-def load_kernels() -> None:
-    """Compile the kernels for memory or load them from the cache, once per process."""
-    from stagepack.instances.pipeline.kernels import add_keys
-
-    none = np.zeros(0, dtype=np.int64)
-    add_keys(none, none, none, none, none)
-    instance = PipelinePartition.from_arrays([1], devices=1, capacity=1, shared={"key": (1, [0])})
-    RangeCosts(instance).reach(0, 0)
 
 
 def assign_devices(

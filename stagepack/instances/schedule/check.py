@@ -13,7 +13,7 @@ import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule.data import ScheduleData
+from stagepack.instances.schedule.data import ScheduleData, ScheduleSolution
 from stagepack.instances.schedule.rows import (
     BLOCK,
     LATEST,
@@ -23,7 +23,6 @@ from stagepack.instances.schedule.rows import (
     runs,
     stretches,
 )
-from stagepack.instances.schedule.solution import ScheduleSolution
 from stagepack.instances.violation import Violation
 
 LISTED = 100

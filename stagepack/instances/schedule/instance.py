@@ -11,20 +11,19 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
+from stagepack.instances import clusters
 from stagepack.instances.answer import Answered, Rules, require_instance
 from stagepack.instances.arrays import Given, integer, integers
-from stagepack.instances.catalog import clusters
 from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Array, Cluster, ModelProfile
 from stagepack.instances.schedule import graph, validate
 from stagepack.instances.schedule.check import Measure, check, evaluate, shape
 from stagepack.instances.schedule.check import measure as measured
-from stagepack.instances.schedule.data import ScheduleData
+from stagepack.instances.schedule.data import ScheduleData, ScheduleSolution
 from stagepack.instances.schedule.operations import Operations
 from stagepack.instances.schedule.partition import arguments, balanced
-from stagepack.instances.schedule.solution import ScheduleSolution
-from stagepack.instances.schedule.words import KIND, Objective
+from stagepack.instances.schedule.problem import KIND, Objective
 from stagepack.result import Result
 
 

@@ -16,7 +16,7 @@ from stagepack.contracts import JsonObject
 from stagepack.instances.documents.lines import unusual
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.instance import PipelineSchedule
-from stagepack.instances.schedule.words import Objective
+from stagepack.instances.schedule.problem import Objective
 from stagepack.instances.words import Words
 
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**62)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from stagepack.errors import InputError
-from stagepack.instances.formats import write
+from stagepack.formats.door import write
 from stagepack.instances.packing import LmemPacking
 from stagepack.solve import solve
 

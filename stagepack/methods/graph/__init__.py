@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.evidence import Evidence, Proof
-from stagepack.heuristics.graph.metis import unavailable
+from stagepack.heuristics.graph.peers.metis import unavailable
 from stagepack.instances.graph import KIND, GraphPartition, GraphSolution
 from stagepack.instances.graph.levels import levels_of
 from stagepack.methods import Method, Settings, Table
-from stagepack.methods.evidence import strengthened
 from stagepack.progress import Progress
-
-SMALL = 4_000
-"""Nodes and readers of tensors up to which evidence is looked for unasked: tenths of a second."""
 
 TABLE: Table[GraphPartition, GraphSolution] = Table(KIND, __name__)
 
@@ -24,6 +18,7 @@ GraphMethod = Method[GraphPartition, GraphSolution]
 
 
 def _no_metis(instance: GraphPartition) -> str:
+    """Return why METIS cannot be asked, or ""."""
     return unavailable()
 
 
@@ -69,10 +64,9 @@ def strengthen(
     keep_going: Callable[[], bool],
 ) -> None:
     """Look for evidence that others can verify, where a proof rests on a search or an engine."""
-    thorough = Evidence(Proof.LOG, {"rule": "ideals"}) if settings.proof else None
-    if keep_going() and (thorough or instance.n + len(instance.consumers) <= SMALL):
-        limit = progress.remaining if thorough else math.inf
-        strengthened(instance, progress, limit, thorough)
+    from stagepack.methods.graph import evidence
+
+    evidence.strengthen(instance, progress, settings, keep_going)
 
 
 METHODS: tuple[GraphMethod, ...] = (

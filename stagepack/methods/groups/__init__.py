@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stagepack.instances.groups import KIND, GroupingSolution, LayerGrouping
-from stagepack.instances.groups.words import Order, Timesteps
+from stagepack.instances.groups.problem import Order, Timesteps
 from stagepack.methods import Method, Table
 
 TABLE: Table[LayerGrouping, GroupingSolution] = Table(KIND, __name__)

@@ -28,7 +28,6 @@ from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.methods import Settings
 from stagepack.methods.groups.offering import PAIR, checking, offer
 from stagepack.methods.models import PACE, run_model
-from stagepack.methods.packing.attempt import warm_up
 from stagepack.progress import Part, Progress, Stopped
 from stagepack.result import Termination
 
@@ -178,8 +177,6 @@ def _search(
         return
     with progress.setup("loading cp-sat"), counting():
         engine.load()
-        if any(in_place(known[name].table) for name in names):
-            warm_up("sharing")  # what checks its answers
     until = spent() + max(PART * (settings.time_limit or USUAL), spent())
     while names:
         share = (until - spent()) / len(names)

@@ -12,9 +12,9 @@ from stagepack.heuristics.groups.network import cuts
 from stagepack.heuristics.groups.placement import least_memory
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.operators import AXES as ALL
+from stagepack.instances.groups.problem import Slicing
 from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.instances.groups.timesteps import Timetable
-from stagepack.instances.groups.words import Slicing
 
 AXES = "NCHW"
 NEVER = 2**62

@@ -17,7 +17,6 @@ work limit doubles.  Identical groups are solved once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -108,8 +107,6 @@ class Joint:
         That choices are numbers of.
     progress, settings, engine
         Of the run.
-    before_search : callable
-        See :func:`.placement.place`.
     proves : bool
         Whether all plans pass through the ideals of `choices`.
     """
@@ -120,7 +117,6 @@ class Joint:
     progress: Progress[GroupingSolution]
     settings: Settings
     engine: Engine
-    before_search: Callable[[bool], None]
     proves: bool
 
     def __post_init__(self) -> None:
@@ -195,7 +191,7 @@ class Joint:
             self._alike[signature] = len(self._groups)
             group = Group(plan, int(self.choices.low[at]), WORK * len(members))
             self._groups.append(group)
-            found = settled(table, self.progress.keep_going, self.before_search)
+            found = settled(table, self.progress.keep_going)
             if found is not None:
                 best, offsets = found
                 positions = () if best is table else best.positions
@@ -285,7 +281,7 @@ class Joint:
 
     def _place(self, table: Timetable, group: Group, inner: Inside) -> bool:
         """Place the last timesteps found, for which the rule did not do; return whether it did."""
-        status, offsets = place(table, self.progress.keep_going, self.before_search)
+        status, offsets = place(table, self.progress.keep_going)
         if status is not Status.FEASIBLE:
             return False
         spills = tuple((spill.tensor, spill.store, spill.load) for spill in table.spills)

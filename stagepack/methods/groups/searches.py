@@ -6,27 +6,25 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from stagepack.heuristics import effort
-from stagepack.heuristics.effort import counting, spend
+from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups import dag as convex
 from stagepack.heuristics.groups import dp as search
 from stagepack.heuristics.groups import ideals, lazy
 from stagepack.heuristics.groups.dp import FAR, Partition
-from stagepack.heuristics.groups.free import FreeOracle, load_free_kernels
+from stagepack.heuristics.groups.free import FreeOracle
 from stagepack.heuristics.groups.least import behind
 from stagepack.heuristics.groups.network import machine, network
-from stagepack.heuristics.groups.oracle import Oracle, load_kernels
-from stagepack.heuristics.groups.placement import Place, Placements, load_placement, place
+from stagepack.heuristics.groups.oracle import Oracle
+from stagepack.heuristics.groups.placement import Place, Placements, place
 from stagepack.heuristics.groups.seed_order import place_in_order
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
-from stagepack.instances.groups.words import Order, Timesteps
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
+from stagepack.instances.groups.problem import Order, Timesteps
+from stagepack.methods import Settings, counted
 from stagepack.methods.groups.apart import spread
 from stagepack.methods.groups.explain import explain
 from stagepack.methods.groups.joint import Joint
 from stagepack.methods.groups.offering import ALONE, GROUP, GROUPED, checking, offer
 from stagepack.methods.models import find_engine, load_engine
-from stagepack.methods.packing.attempt import warm_up
 from stagepack.methods.starts import LENT, Turn, offer_start, take_turns
 from stagepack.progress import Progress, Stopped
 from stagepack.solvers import Engine
@@ -167,7 +165,6 @@ def _stands(instance: LayerGrouping) -> bool:
 
 def _bound(instance: LayerGrouping, progress: GroupingProgress) -> None:
     """Raise the bound to what all operators take, however they are grouped and cut."""
-    _load(progress)
     spend(KNOWN * instance.n)  # once a run, although it may be there already: runs repeat
     least = behind(network(instance, progress.require_time), machine(instance))
     progress.raise_bound(int(least[0]), "compute, or transfers, of all operators")
@@ -286,9 +283,8 @@ def _search_ideals(
     instance: LayerGrouping, operators: ideals.Network, progress: GroupingProgress
 ) -> None:
     """Search along a few topological orders, then along all of them where they are few enough."""
-    before_search = _load(progress)
     oracle = Oracle(instance, branching=True, pause=progress.require_time)
-    placements = Placements(oracle, progress.keep_going, before_search)
+    placements = Placements(oracle, progress.keep_going)
     paths = convex.IdealSearch(operators, oracle, placements, progress.keep_going)
     ruled = instance.timesteps == Timesteps.NEAREST
 
@@ -358,22 +354,6 @@ def _search_windows(
         first = after % operators.n
 
 
-def _load(progress: GroupingProgress) -> Callable[[bool], None]:
-    """Load kernels outside of the time limit; return what loads those of the exact placement.
-
-    What they do on small instances is done once a process, and so is not counted as work.
-    """
-
-    def load(rigid: bool) -> None:
-        with progress.setup("loading kernels"), counting():
-            warm_up("exact" if rigid else "general")
-
-    with progress.setup("loading kernels"), counting():
-        load_kernels()
-        load_placement()
-    return load
-
-
 def _partition(
     instance: LayerGrouping,
     progress: GroupingProgress,
@@ -381,8 +361,8 @@ def _partition(
     longest: int | None = None,
     placing: Place = place,
 ) -> Partition:
-    """Return the groups of an instance, kernels loaded."""
-    return Partition(instance, progress.keep_going, eager, _load(progress), longest, placing)
+    """Return the groups of an instance."""
+    return Partition(instance, progress.keep_going, eager, longest, placing)
 
 
 def _over_orders(instance: LayerGrouping) -> str:
@@ -407,7 +387,7 @@ def _search_free(
 ) -> bool:
     """Look at all that may be part of a better plan; return False where there is none at all."""
     progress.require_time()
-    before_search, operators = _load(progress), ideals.Network(instance)
+    operators = ideals.Network(instance)
     orders = ideals.orders(operators)
     known, proves = ideals.chains(operators, orders[:1]), _over_orders(instance) == "dp"
     if not proves:
@@ -418,8 +398,6 @@ def _search_free(
     upper = FAR if progress.objective is None else int(progress.objective) + 1
     choices = lazy.Choices(known, upper)
     oracle = FreeOracle(instance, branching=True, pause=progress.require_time)
-    with progress.setup("loading kernels"), counting():
-        load_free_kernels()
 
     def bound(cycles: int) -> None:
         if proves:
@@ -433,7 +411,7 @@ def _search_free(
             "not looked at"
         )
         return True
-    run = Joint(instance, choices, oracle.cuts, progress, settings, engine, before_search, proves)
+    run = Joint(instance, choices, oracle.cuts, progress, settings, engine, proves)
     return run.run() or not proves
 
 

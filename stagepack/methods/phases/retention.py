@@ -5,8 +5,6 @@ The number of labels kept at each layer is raised in steps until none had to be 
 
 from __future__ import annotations
 
-import functools
-
 from stagepack.formulations.phases import RematMilp
 from stagepack.formulations.phases.remat import Step
 from stagepack.heuristics.phases.cycles import UNLIMITED
@@ -33,22 +31,6 @@ def unsupported(instance: PhaseSchedule) -> str:
     )
 
 
-@functools.cache
-def _warm_up() -> None:
-    """Solve something small, so that kernels are compiled."""
-    instance = PhaseSchedule.from_arrays(
-        [1, 1],
-        [1, 1],
-        [1, 1, 1],
-        backward=[1, 1],
-        tape=[1, 1],
-        training=True,
-        policies=["keep", "recompute"],
-        fixed_boundaries=(0, 2),
-    )
-    Labels(Step(instance, 0, 1, instance.modes_with(0)[0]), retaining=True).search(NONE, 1)
-
-
 def retain(pairs: Pairs, source: str) -> None:
     """Search every pair and mode; the run hears of plans and bounds, the pairs of bounds.
 
@@ -57,9 +39,7 @@ def retain(pairs: Pairs, source: str) -> None:
     Stopped
         When time runs out.
     """
-    instance, progress = pairs.instance, pairs.progress
-    with progress.setup("loading kernels"):
-        _warm_up()
+    instance = pairs.instance
     choices = RematMilp.choices(instance)
     bounds = {choice: pairs.bounds[choice[1], choice[0]] for choice in choices}
     for choice in sorted(choices, key=lambda choice: (bounds[choice], choice)):

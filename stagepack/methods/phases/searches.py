@@ -11,16 +11,15 @@ from typing import Any
 from stagepack.errors import InputError
 from stagepack.evidence import TOLD
 from stagepack.formulations import phases as formulations
-from stagepack.heuristics.phases import baselines, dp, effort
+from stagepack.heuristics.phases import baselines, effort
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.enumerate import Pairs
 from stagepack.heuristics.phases.options import GRAPHS, REMOTE, OptionTable, assemble, group_options
-from stagepack.heuristics.phases.policies import PolicyRows, find_policies
+from stagepack.heuristics.phases.policies import PolicyRows
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, Policy
 from stagepack.instances.phases.least import infeasibility
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
+from stagepack.methods import Settings, counted
 from stagepack.methods.models import load_engine, paced, run_model
 from stagepack.methods.phases import METHODS, retention
 from stagepack.methods.phases.explain import conclude_infeasible
@@ -54,32 +53,9 @@ def _begin(instance: PhaseSchedule, progress: PhaseProgress) -> Pairs:
     if infeasibility(instance):
         conclude_infeasible(instance, progress)
         raise Stopped
-    with progress.setup("loading kernels"):
-        _warm_up(False)
-        if instance.training and len(instance.policies) > 1:
-            _warm_up(True)
     pairs = Pairs(instance, progress)
     pairs.raise_bound()
     return pairs
-
-
-@functools.cache
-def _warm_up(labels: bool) -> None:
-    """Solve something small; `labels`: something with policies to choose."""
-    instance = PhaseSchedule.from_arrays(
-        [1, 1], [1, 1], [1, 1, 1], backward=[1, 1], tape=[1, 1], training=True
-    )
-    if labels:
-        instance = instance.replace(policies=list(Policy))
-    dp.search(table := group_options(instance, 1, 0), dp.rest(table))
-    if labels:
-        find_policies(RangeCosts(instance, 1), bounding=True)
-
-
-@functools.cache
-def _warm_up_heads() -> None:
-    """Compile what is for groups that are too many to look at."""
-    baselines.heads(PhaseSchedule.from_arrays([1], [1], [1, 1]), 1, 0, None, lambda: True)
 
 
 # ---------------------------------------------------------------------- without an engine
@@ -171,8 +147,6 @@ def _few(
     policy = None
     if instance.training:
         policy = Policy.KEEP if name == "keep-all" else instance.policies[0]
-    with pairs.progress.setup("loading kernels"):
-        _warm_up_heads()
     cuts = baselines.heads(instance, microbatch, io_tiles, policy, keep_going)
     if cuts is None:
         return None

@@ -16,8 +16,6 @@ from stagepack.heuristics.schedule import (
     greedy,
     modulo,
     prolonging,
-    rules,
-    timing,
     trips,
 )
 from stagepack.heuristics.schedule.effort import ScheduleProgress
@@ -25,10 +23,9 @@ from stagepack.heuristics.schedule.lower_bounds import bounds, counting
 from stagepack.heuristics.schedule.rules import RULES, apply, in_groups, one_by_one
 from stagepack.heuristics.schedule.timing import Timing, tighten
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.reasons import reasons
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
+from stagepack.methods import Settings, counted
 from stagepack.methods.models import PACE, load_engine, paced, run_model
 from stagepack.methods.schedule import stretches, windows
 from stagepack.methods.schedule.explain import conclude_infeasible
@@ -86,10 +83,6 @@ def _begin(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
         evidence = witness("memory") if instance.d == instance.p else SEARCHED
         conclude_infeasible(instance, progress, "memory", lacking, evidence)
         raise Stopped
-    with progress.setup("loading kernels"):
-        bounds.warm_up(instance.training and instance.d == instance.p)
-        timing.warm_up(instance.objective is Objective.SPAN)
-        rules.warm_up()
     progress.raise_bound(bounds.work_bound(instance), "work bound", witness("machine"))
     look = effort.looking(progress)
     look(len(instance.order))  # both are found here, once for all that follows
@@ -102,8 +95,6 @@ def _bound(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
     best, source = bounds.bound(instance, keep_going)
     progress.raise_bound(best, source)
     if progress.keep_going() and not counting.unsupported(instance):
-        with progress.setup("loading kernels"):
-            counting.warm_up()
         progress.raise_bound(counting.counting_bound(instance, best, keep_going), "counting bound")
 
 
@@ -165,8 +156,6 @@ def _plain(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
     look, affords = effort.looking(progress), partial(effort.affords, instance, progress)
     for source, make in PLAIN.items():
         if progress.solution is None and not progress.interrupted:
-            with progress.setup("loading kernels"):
-                rules.warm_up_groups()
             timed = Timing(instance, look)
             order = make(instance, look)
             if order is None or not timed.fits(order):
@@ -399,8 +388,6 @@ def _labels(instance: PipelineSchedule, progress: ScheduleProgress) -> trips.Tri
     """Return labels of an instance that may have them, else None."""
     if trips.unsupported(instance):
         return None
-    with progress.setup("loading kernels"):
-        trips.warm_up()
     return trips.Trips(instance, progress)
 
 

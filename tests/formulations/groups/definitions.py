@@ -14,9 +14,9 @@ from stagepack.heuristics.groups.oracle import NONE
 from stagepack.heuristics.groups.placement import place
 from stagepack.instances.groups import GroupingSolution, LayerGrouping, Source
 from stagepack.instances.groups.lmem import packing
+from stagepack.instances.groups.problem import Order
 from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.instances.groups.timesteps import STAGES, Spill, Timetable, alone_cycles
-from stagepack.instances.groups.words import Order
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.result import Status
 from tests.formulations.engines import solve

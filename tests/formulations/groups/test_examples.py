@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from stagepack.catalog.groups.examples import balanced_rows, schedule_then_place
 from stagepack.formulations.groups import CpSat
 from stagepack.heuristics.groups.placement import place
 from stagepack.instances.groups import GroupingSolution
-from stagepack.instances.groups.catalog.examples import balanced_rows, schedule_then_place
 from stagepack.instances.groups.timesteps import STAGES, Timetable
 from stagepack.result import Status
 from tests.formulations.engines import solve

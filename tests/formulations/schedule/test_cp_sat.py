@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stagepack import catalog
 from stagepack.errors import InputError
 from stagepack.formulations.schedule import CpSat
-from stagepack.instances import catalog
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from tests.random_schedules import best, random_schedule

@@ -39,7 +39,7 @@ def test_what_is_settled_is_a_plan_and_no_slower_than_the_rule(
     if {violation.rule for violation in whole.check(plan)} != {"memory"}:
         return
     table = Timetable(Regions(whole, range(whole.n), cut))
-    found = settled(table, yes, lambda _: None)
+    found = settled(table, yes)
     if found is None:
         assert place_by_rule(table, yes) is None
         return
@@ -82,6 +82,6 @@ def test_transfers_of_squeezenet_hide_as_far_as_they_can() -> None:
     assert isinstance(plan, GroupingSolution)
     ((_, table),) = [pair for pair in plan.timetables(whole) if pair[1] is not None]
     assert table is not None
-    found = settled(table, yes, lambda _: None)
+    found = settled(table, yes)
     assert found is not None
     assert (table.cycles, found[0].cycles) == (100_438, 71_959)

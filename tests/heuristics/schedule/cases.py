@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stagepack.instances import catalog
+from stagepack import catalog
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
+from stagepack.methods import Settings, counted
 from stagepack.progress import Progress
 
 

@@ -6,8 +6,7 @@ from stagepack.heuristics import effort
 from stagepack.heuristics.schedule import effort as costs
 from stagepack.heuristics.schedule.effort import CHECK, OFFER, RATE
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
+from stagepack.methods import Settings, counted
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Termination
 from tests.random_schedules import lone_microbatches

@@ -30,11 +30,11 @@ def test_published_cases_are_solved_and_proved(instance: PipelineSchedule, value
     assert progress.outcome()[0] is Status.OPTIMAL
 
 
-def test_kernels_of_lists_are_not_compiled_where_annealing_suffices(
+def test_no_lists_by_policies_are_made_where_annealing_suffices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They take two seconds at first use."""
-    monkeypatch.delattr(greedy, "warm_up")
+    """Their kernels take two seconds at first use."""
+    monkeypatch.delattr(greedy, "policies")
     result = sp.solve(sp.load("schedule/zero-bubble/small"), "auto")
     assert result.status is Status.OPTIMAL
 

@@ -12,9 +12,9 @@ import pytest
 
 import stagepack as sp
 from stagepack.errors import InputError
-from stagepack.instances import formats
+from stagepack.formats import door
 from stagepack.instances.graph.levels import table_of
-from tests.instances.formats.test_pipedream import SMALL, graph, node
+from tests.formats.test_pipedream import SMALL, graph, node
 from tests.random_graphs import random_instance
 
 BY_HAND: dict[str, Any] = {
@@ -179,7 +179,7 @@ def test_public_graphs_are_written_as_they_were_read(data_dir: Path, tmp_path: P
         instance = sp.read(path, kind="graph-partition")
         assert instance.n == len(json.loads(path.read_text())["nodes"])
         for form in ("native", "dnn-partitioning"):
-            formats.write(instance, tmp_path / "graph.json", format=form)
+            door.write(instance, tmp_path / "graph.json", format=form)
             assert sp.read(tmp_path / "graph.json").digest == instance.digest, (path, form)
 
 
@@ -193,7 +193,7 @@ def test_what_such_files_cannot_say(tmp_path: Path) -> None:
          "producer"),
     ):  # fmt: skip
         with pytest.raises(InputError, match="nothing that dnn") as caught:
-            formats.write(instance.replace(**changes), tmp_path / "x.json", "dnn-partitioning")
+            door.write(instance.replace(**changes), tmp_path / "x.json", "dnn-partitioning")
         assert caught.value.field == field
 
 

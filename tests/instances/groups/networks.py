@@ -19,7 +19,7 @@ from stagepack.instances.groups import (
 )
 from stagepack.instances.groups.chip import aligned
 from stagepack.instances.groups.lmem import copies
-from stagepack.instances.groups.words import Coordinates, Interpolation
+from stagepack.instances.groups.problem import Coordinates, Interpolation
 
 CHIP = LaneChip(
     lanes=4,

@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 
 import stagepack as sp
+from stagepack.catalog.groups import NETWORKS
 from stagepack.errors import InputError
-from stagepack.instances.groups.catalog import NETWORKS
 from stagepack.instances.groups.chips import CHIPS
 from stagepack.instances.groups.operators import macs
 from tests.instances.groups.networks import CHIP, block

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source
 from stagepack.instances.groups.operators import AXES, C, H, N, W, reads
+from stagepack.instances.groups.problem import Coordinates, Interpolation
 from stagepack.instances.groups.regions import Cut, Range, Regions, dealt
-from stagepack.instances.groups.words import Coordinates, Interpolation
 from tests.instances.groups.networks import FREELY, block, conv, grouping, networks
 
 CONV, POOL, DECONV = OperatorKind.CONV, OperatorKind.POOL, OperatorKind.DECONV

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagepack.instances import catalog
+from stagepack import catalog
 from stagepack.instances.phases import PhaseSolution
 from stagepack.instances.phases.plan import plan
 from stagepack.instances.phases.rows import buffers, remote_bytes

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stagepack import catalog
 from stagepack.errors import InputError
-from stagepack.instances import catalog
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, Device, Link
 from stagepack.instances.schedule import PipelineSchedule

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.instances.formats import torch_schedule
+from stagepack.formats.torch import schedule as torch_schedule
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from tests.random_schedules import by_list, random_schedule
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import stagepack as sp
+from stagepack import catalog
 from stagepack.heuristics.graph import dp
-from stagepack.instances import catalog
 from stagepack.instances.graph import Compact
 from stagepack.methods.graph.explain import impossible
 from tests.random_graphs import brute_force, random_instance
@@ -112,7 +112,9 @@ def test_chains_on_devices_of_many_kinds_are_cut_along_orders_first(method: str)
 
 
 def test_a_model_starts_in_its_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    def endless(compact: object, known: int, pause: Callable[[], object], *_: object) -> None:
+    def endless(
+        compact: object, known: int, pause: Callable[[], object], *_: object, **more: object
+    ) -> None:
         while True:
             pause()
 

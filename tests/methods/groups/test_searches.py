@@ -11,9 +11,9 @@ import pytest
 from msgspec import structs
 
 import stagepack as sp
+from stagepack.catalog import best_known, suite
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups.dp import Partition
-from stagepack.instances.catalog import best_known, suite
 from stagepack.instances.groups import GroupingSolution, OperatorKind
 from stagepack.instances.groups.banks import bank_pairs
 from stagepack.instances.groups.chips import CHIPS
@@ -23,7 +23,6 @@ from stagepack.instances.packing import Banks
 from stagepack.methods.groups import apart as banks_apart
 from stagepack.methods.groups import searches
 from stagepack.methods.groups.explain import explain
-from stagepack.methods.models import run_model
 from stagepack.progress import Progress, Stopped
 from tests.instances.groups.networks import CHIP, add, block, conv, grouping
 
@@ -286,13 +285,6 @@ def test_as_few_pairs_share_a_bank_as_can_be(method: str) -> None:
     assert "in one bank: 1, the fewest with these groups and timesteps" in together.reason
 
 
-def test_checks_of_what_may_share_are_not_compiled_where_nothing_may(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delattr(banks_apart, "warm_up")
-    assert sp.solve(crowded(2), "layerwise").status is sp.Status.FEASIBLE
-
-
 def test_addresses_that_no_time_is_left_to_check_are_not_offered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -384,23 +376,6 @@ def test_banks_are_searched_though_the_plan_is_proved_and_setup_is_that_of_the_r
     assert whole.setup_time == inner.setup_time > 0
     whole.interrupt()
     assert not inner.keep_going()
-
-
-@pytest.mark.parametrize("shares", [True, False])
-def test_what_checks_answers_of_cp_sat_is_loaded_before_its_time_runs(
-    shares: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    happened: list[str] = []
-
-    def runs(*given: Any, **named: Any) -> float:
-        happened.append("search")
-        return run_model(*given, **named)
-
-    monkeypatch.setattr(banks_apart, "in_place", lambda _: shares)
-    monkeypatch.setattr(banks_apart, "warm_up", lambda *_: happened.append("kernels"))
-    monkeypatch.setattr(banks_apart, "run_model", runs)
-    sp.solve(crowded(2), "layerwise")
-    assert happened == (["kernels", "search"] if shares else ["search"])
 
 
 def test_the_order_of_the_seed_beside_the_exact_placement() -> None:

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stagepack as sp
+from stagepack.catalog.packing import evolved
 from stagepack.contracts import JsonObject
 from stagepack.heuristics.packing import bounds
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.catalog import evolved
 from stagepack.verify import UnprovedError, verify
 from stagepack.verify.packing_misfit import DROP, FULL, LIFT, PLACE, QUEUE, SWAP, Replay
 from tests.cli.shell import run

@@ -12,15 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stagepack as sp
+from stagepack.catalog.packing.dissections import planted
 from stagepack.errors import InputError
 from stagepack.heuristics import effort
 from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.constructive import dive
 from stagepack.heuristics.packing.constructive.rules import Measures
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.catalog.dissections import planted
-from stagepack.methods.packing import attempt, searches, steps
+from stagepack.methods.packing import attempt, steps
 from stagepack.progress import Stopped
 from stagepack.result import EventKind, Status, Termination
 from stagepack.solve import REGISTRY, methods, pack, solve
@@ -34,10 +35,8 @@ CONSTANT = (  # buffer 0 lives as long as all others: a search takes it out
 )
 
 
-def test_kernels_of_beams_are_loaded_for_beams_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beams_are_begun_where_orders_do_not_suffice_only(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = LmemPacking.from_arrays([4, 6, 5], [0, 0, 1], [2, 1, 3])
-    monkeypatch.setattr(attempt, "_warm", set())
-    attempt.warm_up.cache_clear()
     begun: list[int] = []
     monkeypatch.setattr(beam.BeamSearch, "start", lambda _, capacity, *__: begun.append(capacity))
     assert solve(instance, "exact", objective="peak").status is Status.OPTIMAL
@@ -59,10 +58,10 @@ def test_cores_are_cut_by_the_clock_that_ends_the_run(monkeypatch: pytest.Monkey
             effort.spend(0.01)
         left.append(attempt.progress.remaining)
 
-    monkeypatch.setattr(searches, "LARGE", 0)
+    tuning = {"scale": {"blocks": 0}}
     monkeypatch.setattr(steps, "dive_with_cores", dive_for_long)
-    solve(tight(), time_limit=2, options={"deterministic": True})
-    assert left == [pytest.approx(2 * (1 - searches.CORES), abs=0.1)]
+    solve(tight(), time_limit=2, options={"deterministic": True, "tuning": tuning})
+    assert left == [pytest.approx(2 * (1 - TUNING.scale.core_share), abs=0.1)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -341,14 +340,14 @@ def test_a_start_too_high_does_not_mix_with_the_bottom() -> None:
     assert (low.status, least.status, least.objective) == (Status.INFEASIBLE, Status.OPTIMAL, 84)
 
 
-def test_a_stretch_of_time_that_is_too_full_is_refuted_by_itself(
-    data_dir: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stretch_of_time_that_is_too_full_is_refuted_by_itself(data_dir: Any) -> None:
     # Half a minute of searching the whole does not tell; eleven buffers are to blame.
-    monkeypatch.setattr(steps, "ASKED", 0.1)
+    tuning = {"auto": {"asked_capacity": 0.1}}
     path = str(data_dir / "minimalloc" / "K.1048576.csv")
     instance = sp.load("packing/relative", of=path, changes=2, seed=1005, number=35)
-    result = solve(instance, "exact", time_limit=4, options={"deterministic": True})
+    result = solve(
+        instance, "exact", time_limit=4, options={"deterministic": True, "tuning": tuning}
+    )
     assert result.status is Status.INFEASIBLE
     assert "window" in result.trace.bounds[-1].source
 
@@ -391,8 +390,8 @@ def test_a_capacity_gets_more_of_the_exact_search(
 
     for name, step in (("search_exactly", searched), ("improve", improved)):
         monkeypatch.setattr(steps, name, step)
-    monkeypatch.setattr(steps, "glance", lambda *_: None)
-    monkeypatch.setattr(steps, "minimise_overlaps", lambda *_: None)
+    monkeypatch.setattr(steps, "glance", lambda *_, **__: None)
+    monkeypatch.setattr(steps, "minimise_overlaps", lambda *_, **__: None)
     solve(
         tight().replace(capacity=16),
         time_limit=60,

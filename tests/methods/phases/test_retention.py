@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 
 import pytest
 
@@ -47,15 +46,6 @@ def test_a_gap_is_left_to_models() -> None:
     assert whole.objective is not None
     assert labels.objective is not None
     assert labels.bound <= whole.objective <= labels.objective
-
-
-def test_kernels_of_the_search_for_a_start_count_as_setup(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "_warm_up", lambda: time.sleep(1.5))
-    result = sp.solve(
-        sp.load("phases/random/skip-remat", layers=12), "milp-remat", time_limit=1, engine="highs"
-    )
-    assert result.setup_time >= 1.5
-    assert result.engine == "highs"
 
 
 def test_no_plan_is_proved() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from stagepack.instances.catalog import load
+from stagepack.catalog import load
 from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
 from stagepack.instances.graph.flows import flows
 from stagepack.plots import plot

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
@@ -231,9 +230,3 @@ class Network:
     def _each(self) -> float:
         """Steps for an operation, in the mean."""
         return PASSED * ((self.graph.arcs + len(self.after)) / len(self.visit) + 1)
-
-
-@cache
-def warm_up(ramps: bool = True) -> None:
-    """Run every kernel once, so that all are compiled; `ramps`: those of ramps, too."""
-    bound(PipelineSchedule.from_arrays([1], [1] if ramps else None, microbatches=1))

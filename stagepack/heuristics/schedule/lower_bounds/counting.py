@@ -22,7 +22,6 @@ Nuijten 2001), memory as in resource-constrained scheduling with reservoirs.
 from __future__ import annotations
 
 import contextlib
-from functools import cache
 
 import numpy as np
 
@@ -229,9 +228,3 @@ def _reach(instance: PipelineSchedule) -> Array:
         after = operations.after[operations.first[row] : operations.first[row + 1]]
         reach[row] |= reach[after].any(axis=0)
     return reach
-
-
-@cache
-def warm_up() -> None:
-    """Run the kernels once, so that they are compiled."""
-    counting_bound(PipelineSchedule.from_arrays([1], microbatches=1))

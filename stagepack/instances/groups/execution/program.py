@@ -34,9 +34,9 @@ from stagepack.instances.answer import require_instance
 from stagepack.instances.groups.execution.simulate import Step, steps
 from stagepack.instances.groups.instance import LayerGrouping
 from stagepack.instances.groups.operators import C
+from stagepack.instances.groups.problem import KIND
 from stagepack.instances.groups.solution import GroupingSolution
 from stagepack.instances.groups.timesteps import Timetable, alone_cycles
-from stagepack.instances.groups.words import KIND
 from stagepack.result import Result
 
 VERSION = 1

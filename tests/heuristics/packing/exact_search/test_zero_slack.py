@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stagepack.catalog.packing.random import constant_load
 from stagepack.heuristics.packing.exact_search import (
     exact,
     exact_state,
@@ -15,7 +16,6 @@ from stagepack.heuristics.packing.exact_search.components import Component, Pack
 from stagepack.heuristics.packing.exact_search.zero_slack import Merged
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.catalog.random import constant_load
 from stagepack.result import Status
 from tests.heuristics.packing.oracle import ABOVE_LOAD, above_load, least_peak, planted
 
@@ -58,7 +58,7 @@ def test_merging_asks_whether_to_go_on() -> None:
 def _decided(instance: LmemPacking, *, merging: bool, monkeypatch: pytest.MonkeyPatch) -> Status:
     with monkeypatch.context() as patch:
         if not merging:
-            patch.setattr(zero_slack, "applies", lambda *_: False)
+            patch.setattr(zero_slack, "applies", lambda *_, **__: False)
         blocks = Blocks.of(instance)
         decision = exact.decide(blocks, int(blocks.load.max()))
     if decision.offsets is not None:
@@ -71,7 +71,7 @@ def _decided(instance: LmemPacking, *, merging: bool, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("seed", range(60))
 def test_merging_changes_no_answer(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # What is merged is searched alone, to the end.
-    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_: 10**6)
+    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_, **__: 10**6)
     instance = constant_load(int(np.random.default_rng(seed).integers(8, 30)), seed)
     both = [_decided(instance, merging=on, monkeypatch=monkeypatch) for on in (True, False)]
     assert both[0] is both[1]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stagepack.errors import InputError
-from stagepack.instances import formats
+from stagepack.formats import door
 from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
 from stagepack.instances.graph.chains.chain import chain
 from stagepack.instances.pipeline import PipelineSolution
@@ -123,8 +123,8 @@ def test_a_chain_of_a_graph_says_that_it_is_one_order(tmp_path: Path) -> None:
     result = solve(made)
     assert "for one order of the layers" in result.reason
     assert "--kind graph-partition" in result.to_dict()["reason"]
-    formats.write(made, tmp_path / "chain.json")
-    assert formats.read(tmp_path / "chain.json").order == made.order
+    door.write(made, tmp_path / "chain.json")
+    assert door.read(tmp_path / "chain.json").order == made.order
     assert ("Their order", "one of many of a graph") in VIEW.lines(VIEW.facts(made))
     straight = GraphPartition.from_edges(3, [(0, 1), (1, 2)], time=[1, 2, 3], accelerators=2)
     assert chain(straight, GraphSolution.of(straight, [0, 0, 1])).order is None

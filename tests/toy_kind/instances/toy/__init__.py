@@ -9,6 +9,6 @@ from stagepack.kinds import later
 if TYPE_CHECKING:
     from tests.toy_kind.instances.toy.data import KnapsackSolution as KnapsackSolution
     from tests.toy_kind.instances.toy.instance import Knapsack as Knapsack
-    from tests.toy_kind.instances.toy.words import KIND as KIND
+    from tests.toy_kind.instances.toy.problem import KIND as KIND
 else:
-    __getattr__ = later(__name__, words="KIND", data="KnapsackSolution", instance="Knapsack")
+    __getattr__ = later(__name__, problem="KIND", data="KnapsackSolution", instance="Knapsack")

@@ -9,7 +9,7 @@ from typing import Any
 from stagepack.contracts import cached
 from stagepack.instances.documents import strict
 from stagepack.shown import Shown, ShownSolution
-from tests.toy_kind.instances.toy.words import KIND
+from tests.toy_kind.instances.toy.problem import KIND
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,8 +59,3 @@ class KnapsackData(Shown):
 def packed(instance: KnapsackData, solution: KnapsackSolution) -> dict[str, Any]:
     """Return what goes into the bag, for other tools."""
     return {"packed": list(solution.taken)}
-
-
-def labels(instance: KnapsackData, solution: KnapsackSolution, mark: str = "-") -> str:
-    """Return a line for each thing in the bag."""
-    return "".join(f"{mark} {instance.name} {i}\n" for i in solution.taken)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from stagepack.instances.problem import Export, Problem, Tool
-from tests.toy_kind.instances.toy.words import KIND, OBJECTIVES, WORDS
+from stagepack.instances.words import Parameter
+
+KIND = "toy-knapsack"
+OBJECTIVES = ("left-behind",)
+WORDS = (
+    Parameter("things", int, "number of things", 1, 100),
+    Parameter("capacity", int, "room in the bag", 0, 10_000),
+)
 
 PROBLEM = Problem(
     kind=KIND,
@@ -12,6 +19,6 @@ PROBLEM = Problem(
     solution_fields=("taken",),
     words=WORDS,
     export=Export(".json", "packed"),
-    tools={"labels": Tool("data.labels", "a line a thing", {"mark": "what a line begins with"})},
+    tools={"labels": Tool("labels.labels", "a line a thing", {"mark": "what a line begins with"})},
     public={"Knapsack": "", "KnapsackSolution": "", "packed": "data"},
 )

@@ -1,0 +1,1 @@
+"""Auto Pipeline: case files, and profiles of models."""

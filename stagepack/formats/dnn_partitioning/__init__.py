@@ -1,0 +1,1 @@
+"""dnn-partitioning: graphs of operators, read and written."""

@@ -1,0 +1,343 @@
+"""All formats: what each holds, how it is recognised, and which module reads and writes it.
+
+That module is loaded once a file is known to be its own: whoever reads a table of buffers waits for
+no reader of networks.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from stagepack.contracts import Instance
+from stagepack.errors import InputError, suggest
+from stagepack.formats import sniffers
+from stagepack.instances.documents import strict
+from stagepack.instances.words import Words
+from stagepack.kinds import KINDS
+
+Parse = Callable[[bytes, Words, str], Sequence[Instance]]
+
+
+class Reader(Protocol):
+    """The module of a format.
+
+    Beside what every one has, it may have
+
+    - ``WORDS``: words that mean something else here than to the kind;
+    - ``BESIDE``: words that name a second file, with how names of the first end and that of the
+      second in its place, which is taken where it is there and nothing else is said;
+    - ``PARSERS``: by kind, what parses files that do not tell which of several they hold;
+    - ``tell(data)``: which kind the bytes hold;
+    - ``dump(instance, file name)``, ``solution(data, instance)`` and ``dump_solution(solution,
+      instance, **options)``, as far as the format says that it has them.
+    """
+
+    CONTEXTS: Mapping[str, frozenset[str]]
+    """Kinds of problems, and for each the words that may be said beside the file."""
+
+    def parse(self, data: bytes, given: Words, file: str) -> Sequence[Instance]:
+        """Return the instances of a file; `given` is what was said beside it, checked."""
+
+
+@dataclass(frozen=True, repr=False)
+class Format:
+    """One file format: what it holds, how it is recognised, and who reads and writes it.
+
+    Attributes
+    ----------
+    name : str
+    holds : collection of str
+        The kinds of problem it can describe.
+    extensions : tuple of str
+        Usual ends of file names, in lower case; reading goes by content, writing by these.
+    description : str
+        One line.
+    sniff : callable
+        Whether bytes look like this format, complete or not.
+    home : str or Reader
+        Its module in ``stagepack.formats``.
+    writes : bool
+        Whether it can be written.
+    tells : bool
+        Whether its files say which of several kinds they hold.
+    binary : bool
+        Whether its files are no text.
+    holds_solutions, writes_solutions : bool
+        Whether its files may hold a solution, and whether solutions can be written as such files.
+    """
+
+    name: str
+    holds: Collection[str]
+    extensions: tuple[str, ...]
+    description: str
+    sniff: Callable[[bytes], bool]
+    home: str | Reader
+    writes: bool = False
+    tells: bool = False
+    binary: bool = False
+    holds_solutions: bool = False
+    writes_solutions: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Format {self.name}: {self.description}>"
+
+    @property
+    def reader(self) -> Any:
+        """The module that reads and writes its files, a :class:`Reader`."""
+        if not isinstance(self.home, str):
+            return self.home
+        return importlib.import_module(f"stagepack.formats.{self.home}")
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Problems it can describe."""
+        return tuple(self.holds)
+
+    @property
+    def contexts(self) -> Mapping[str, frozenset[str]]:
+        """What may be said beside a file, by kind of problem."""
+        return cast("Mapping[str, frozenset[str]]", self.reader.CONTEXTS)
+
+    @property
+    def context(self) -> frozenset[str]:
+        """What may be said beside a file of any of its kinds."""
+        return frozenset().union(*self.contexts.values())
+
+    @property
+    def reads(self) -> bool:
+        """Whether the format can be read: all can."""
+        return True
+
+    def ending(self, name: str) -> int:
+        """Return how long the end of a file's name is that tells this format: 0 for none."""
+        ends = (end for end in self.extensions if name.lower().endswith(end))
+        return max(map(len, ends), default=0)
+
+    def kind_of(self, data: bytes, wanted: str | None) -> str:
+        """Return the kind of problem that `data` holds.
+
+        Raises
+        ------
+        InputError
+            When it is not the one that is `wanted`, or fits several and none is.
+        """
+        several = len(self.holds) > 1 and not self.tells
+        if several and wanted in self.holds:
+            return str(wanted)
+        if several and wanted is None:
+            raise InputError(
+                "fits several kinds of problem",
+                field="problem",
+                remedy="say which (--kind): " + " or ".join(self.kinds),
+            )
+        kind: str = self.reader.tell(data) if self.tells else self.kinds[0]
+        if wanted not in (None, kind):
+            raise InputError(
+                f"holds {kind}, not {wanted}",
+                field="problem",
+                remedy="give another file or kind (--kind)",
+            )
+        return kind
+
+
+def stem_of(file: str) -> str:
+    """Return a file's name without the folder, ``.gz`` and the extension."""
+    name = file.removesuffix(".gz")
+    stem, _, _ = name.rpartition(".")
+    return stem or name
+
+
+PIPELINE, PACKING, GRAPH = "pipeline-partition", "lmem-packing", "graph-partition"
+NATIVE = Format(
+    name="native",
+    holds=KINDS,
+    extensions=(".json", ".json.gz"),
+    description="Stagepack's own JSON: objects or columns, with a published schema",
+    sniff=sniffers.native,
+    home="native",
+    writes=True,
+    tells=True,
+)
+FORMATS: tuple[Format, ...] = (
+    NATIVE,
+    Format(
+        name="pipedream",
+        holds=(PIPELINE, GRAPH),
+        extensions=(".txt",),
+        description="PipeDream profiles (graph.txt), read as a chain or a graph; needs devices",
+        sniff=sniffers.pipedream,
+        home="pipedream.profile",
+    ),
+    Format(
+        name="auto_pipeline",
+        holds=(PIPELINE,),
+        extensions=(".json",),
+        description="Auto Pipeline case files: layer profiles with their cluster, several in a "
+        "file",
+        sniff=sniffers.auto_pipeline,
+        home="auto_pipeline.case",
+    ),
+    Format(
+        name="auto_pipeline_profile",
+        holds=(PIPELINE,),
+        extensions=(".json",),
+        description="Auto Pipeline's model profiles (layerInfo); need a cluster",
+        sniff=sniffers.auto_pipeline_profile,
+        home="auto_pipeline.profile",
+    ),
+    Format(
+        name="layer_table",
+        holds=(PIPELINE,),
+        extensions=(".csv",),
+        description="layers as CSV: forward, and where known name, backward, exclusive, output, "
+        "...",
+        sniff=sniffers.layer_table,
+        home="layer_table",
+    ),
+    Format(
+        name="minimalloc",
+        holds=(PACKING,),
+        extensions=(".csv", ".csv.gz"),
+        description="CSV of buffers as MiniMalloc reads it; the capacity in the file's name",
+        sniff=sniffers.minimalloc,
+        home="minimalloc.buffers",
+        writes=True,
+        holds_solutions=True,
+        writes_solutions=True,
+    ),
+    Format(
+        name="tpu_mlir",
+        holds=(PACKING,),
+        extensions=(".json",),
+        description="TPU-MLIR layer groups: buffers with circular lifetimes, banks and their pairs",
+        sniff=sniffers.tpu_mlir,
+        home="tpu_mlir.layer_groups",
+    ),
+    Format(
+        name="torch_schedule",
+        holds=("pipeline-schedule",),
+        extensions=(".csv", ".csv.gz"),
+        description="schedules of torch.distributed.pipelining: a line a rank, as 0F0,0F1,0B0",
+        sniff=sniffers.torch_schedule,
+        home="torch.schedule",
+        holds_solutions=True,
+        writes_solutions=True,
+    ),
+    Format(
+        name="onnx",
+        holds=(PIPELINE, GRAPH, "layer-grouping", PACKING, "phase-schedule", "pipeline-schedule"),
+        extensions=(".onnx",),
+        description="ONNX models: operators and shapes; weights need not be there",
+        sniff=sniffers.onnx,
+        home="onnx.instances",
+        binary=True,
+    ),
+    Format(
+        name="tflite",
+        holds=(PACKING,),
+        extensions=(".tflite",),
+        description="models of TensorFlow Lite: tensors in the arena of TensorFlow Lite Micro",
+        sniff=sniffers.tflite,
+        home="tflite.arena",
+        binary=True,
+        holds_solutions=True,
+    ),
+    Format(
+        name="vela",
+        holds=(PACKING,),
+        extensions=(".vela.txt",),
+        description="tables of Arm's Vela (--verbose-allocation): tensors in its memories",
+        sniff=sniffers.vela,
+        home="vela.allocation",
+        holds_solutions=True,
+    ),
+    Format(
+        name="xla",
+        holds=(PACKING,),
+        extensions=("-live-range.txt",),
+        description="live ranges and buffer assignment that XLA dumps: values of a module",
+        sniff=sniffers.xla,
+        home="xla.buffers",
+        holds_solutions=True,
+    ),
+    Format(
+        name="torch_memory",
+        holds=(PACKING,),
+        extensions=(".trace.json", ".snapshot.json"),
+        description="what PyTorch allocated: traces of its profiler, snapshots of CUDA memory as "
+        "JSON",
+        sniff=sniffers.torch_memory,
+        home="torch.memory",
+        binary=True,  # pickles, to be told what they are
+    ),
+    Format(
+        name="dnn-partitioning",
+        holds=(GRAPH,),
+        extensions=(".json",),
+        description="operator graphs of dnn-partitioning (Tarnawski et al.): JSON with nodes and "
+        "edges",
+        sniff=sniffers.dnn_partitioning,
+        home="dnn_partitioning.graph",
+        writes=True,
+    ),
+)
+
+
+def by_name(name: str) -> Format:
+    """Return the format called `name`.
+
+    Raises
+    ------
+    InputError
+        For an unknown name.
+    """
+    for known in FORMATS:
+        if known.name == name:
+            return known
+    raise InputError(
+        f"unknown format {name!r}",
+        field="format",
+        remedy=suggest(name, [known.name for known in FORMATS]),
+    )
+
+
+def by_content(data: bytes) -> Format:
+    """Return the format that `data` is written in.
+
+    JSON that says its problem is native, whatever else it looks like; so is JSON that nothing
+    recognises, and then told what it lacks.
+
+    Raises
+    ------
+    InputError
+        When no format or several recognise it.
+    """
+    if NATIVE.sniff(data):
+        return NATIVE
+    found = [known for known in FORMATS if known.sniff(data)]
+    if not found and strict.first_byte(data) in (b"{", b"["):
+        return NATIVE
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InputError(
+            "could be " + " or ".join(known.name for known in found),
+            field="format",
+            remedy="name the format (format=, --format)",
+        )
+    known = "known are " + ", ".join(known.name for known in FORMATS)
+    known += "; anything else can be written as native JSON: see stagepack schema KIND"
+    first = data[:4096].partition(b"\n")[0]
+    if any(separator in first for separator in (b",", b";", b"\t")):
+        # What to write comes first: whoever has a table of his own will rename its columns.
+        apart = "" if b"," in first else ", separated by commas"
+        known = (
+            "a table of buffers begins with the columns id,lower,upper,size, one of layers with "
+            f"name,forward,backward,parameters,output{apart}; {known}"
+        )
+    elif b"Accelerator configuration" in data:
+        known = "Vela prints what can be read with --verbose-allocation"
+    raise InputError("is in no format that is known here", field="format", remedy=known)

@@ -1,0 +1,1 @@
+"""Megatron-LM: layouts of layers on stages."""

@@ -1,0 +1,1 @@
+"""MiniMalloc: tables of buffers, read and written with their offsets."""

@@ -1,0 +1,1 @@
+"""PipeDream: profiles of networks."""

@@ -1,0 +1,280 @@
+"""What the layers of a chain are to a tool that counts transformer layers: their letters.
+
+Megatron-LM's: ``E`` the embedding, ``t`` a transformer layer, ``m`` one of multi-token prediction,
+``L`` what comes last (normalisation, head, loss).  A tool cuts between these alone, whereas a
+profile may know attention and feed-forward of a transformer layer as layers of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+import numpy as np
+
+from stagepack.errors import InputError
+from stagepack.instances.pipeline.data import PipelineSolution
+from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.words import Parameter
+
+log = logging.getLogger("stagepack")
+
+LETTERS = "EtmL"
+GIVEN = Parameter("letters", str, "what layers are")
+RANKS = Parameter("ranks", int, "ranks of the pipeline", 1)
+SKIPS = Parameter("skips", bool, "whether ranks have what skips a stage")
+ORDER = re.compile("E?t*m*L?")
+REPEATED = re.compile(r"(.)\*([0-9]{1,6})")
+NUMBER = re.compile("[0-9]+")
+WAYS = "E, t, m and L in this order, for example Et*24L"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Neighbouring layers that are one letter: layers [first, end)."""
+
+    letter: str
+    first: int
+    end: int
+
+
+def stage_letters(
+    instance: PipelinePartition, solution: PipelineSolution, letters: str = ""
+) -> list[str]:
+    """Return the letters of each stage.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+    solution : PipelineSolution
+        A valid one.
+    letters : str
+        One a layer, ``t*3`` for three, where names do not tell: those with the same number are one
+        ``t`` (``m``, if they say "mtp"), what comes before is ``E`` and what comes after is ``L``.
+
+    Raises
+    ------
+    InputError
+        Where a stage begins within a unit, naming it; for names that do not tell.
+    """
+    units = units_of(instance, letters)
+    cuts = set(solution.boundaries)
+    for unit in units:
+        for cut in range(unit.first + 1, unit.end):
+            if cut in cuts:
+                raise InputError(
+                    f"stage {solution.boundaries.index(cut)} begins with "
+                    f"{instance.layer_name(cut)!r}, within what is one layer to the tool and "
+                    f"begins with {instance.layer_name(unit.first)!r}",
+                    field="boundaries",
+                    remedy=f"--forbid-cut {cut}, or a profile of whole transformer layers",
+                )
+    return [
+        "".join(unit.letter for unit in units if first <= unit.first < end)
+        for first, end, _ in solution.stages
+    ]
+
+
+def units_of(instance: PipelinePartition, letters: str = "") -> list[Unit]:
+    """Return what a tool cuts between, see :func:`stage_letters`.
+
+    Raises
+    ------
+    InputError
+        For names or letters that do not tell.
+    """
+    units = _given(instance, GIVEN.of(letters)) if letters else _named(instance)
+    if not ORDER.fullmatch("".join(unit.letter for unit in units)):
+        raise InputError(
+            "layers come as " + "".join(unit.letter for unit in units)[:60],
+            field="letters",
+            remedy=f"give a letter a layer: {WAYS}",
+        )
+    return units
+
+
+def _given(instance: PipelinePartition, letters: str) -> list[Unit]:
+    """Return the units of letters that are given: neighbours E are one, and so are neighbours L."""
+    given = letters
+    letters = REPEATED.sub(lambda found: found[1] * int(found[2]), letters)
+    if len(letters) != instance.n or set(letters) - set(LETTERS):
+        raise InputError(
+            f"{given[:40]!r} is not a letter for each of {instance.n} layers",
+            field="letters",
+            remedy=f"give {WAYS}",
+        )
+    return _units([(letter, at if letter in "tm" else 0) for at, letter in enumerate(letters)])
+
+
+def _named(instance: PipelinePartition) -> list[Unit]:
+    """Return the units that the names of layers tell."""
+    names = [instance.layer_name(at) for at in range(instance.n)]
+    numbers = [NUMBER.search(name) for name in names]
+    numbered = [at for at, number in enumerate(numbers) if number or "mtp" in names[at].lower()]
+    if not numbered:
+        raise InputError(
+            "names of layers do not tell which are transformer layers",
+            field="letters",
+            remedy=f"give a letter a layer: {WAYS}",
+        )
+    found = []
+    for at, name in enumerate(names):
+        number = numbers[at]
+        if at < numbered[0]:
+            found.append(("E", 0))
+        elif at > numbered[-1]:
+            found.append(("L", 0))
+        else:
+            own = -1 if number is None else int(number[0])
+            found.append(("m" if "mtp" in name.lower() else "t", own))
+            if found[-1] == ("t", -1):
+                raise InputError(
+                    f"{name!r} stands between transformer layers",
+                    field="letters",
+                    remedy=f"give a letter a layer: {WAYS}",
+                )
+    _require_succession(instance, found)
+    return _units(found)
+
+
+def _require_succession(instance: PipelinePartition, told: list[tuple[str, int]]) -> None:
+    """Refuse names whose numbers do not count transformer layers: of parts, or of two stacks."""
+    counted = [(at, number) for at, (letter, number) in enumerate(told) if letter == "t"]
+    for (_, before), (at, number) in pairwise(counted):
+        anew = number == counted[0][1] < before
+        if anew and any(later == number + 1 for place, later in counted if place > at):
+            raise InputError(
+                f"layers are numbered anew from {instance.layer_name(at)!r} on: an encoder and a "
+                "decoder, of which the tool runs one",
+                field="letters",
+                remedy="partition each by itself; for numbered parts of one stack give letters",
+            )
+        if number not in (before, before + 1):
+            raise InputError(
+                f"{instance.layer_name(at)!r} is numbered {number} and comes after {before}",
+                field="letters",
+                remedy=f"give a letter a layer: {WAYS}",
+            )
+
+
+def _units(told: list[tuple[str, int]]) -> list[Unit]:
+    """Return runs of equal letters and numbers."""
+    units, first = [], 0
+    for (letter, _), run in groupby(told):
+        end = first + len(list(run))
+        units.append(Unit(letter, first, end))
+        first = end
+    return units
+
+
+def require_in_order(instance: PipelinePartition, solution: PipelineSolution) -> None:
+    """Refuse stages that are not on devices in the order of these; tell which have none.
+
+    Raises
+    ------
+    InputError
+        Naming the stage.
+    """
+    used = solution.devices
+    for stage, (device, following) in enumerate(pairwise(used)):
+        if following <= device:
+            raise InputError(
+                f"stage {stage} runs on device {device} and stage {stage + 1} on device "
+                f"{following}: ranks send to the next one alone",
+                field="devices",
+                remedy="solve without --free-order, or list the devices so",
+            )
+    if len(used) < instance.k:
+        idle = ", ".join(map(str, sorted(set(range(instance.k)) - set(used))[:8]))
+        log.warning("for %d ranks: devices without a stage are left out (%s)", len(used), idle)
+
+
+def require_adjacent(
+    instance: PipelinePartition, solution: PipelineSolution, skips: bool | str, tool: str
+) -> None:
+    """Refuse values that are read further on than in the next stage, or that may be.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+    solution : PipelineSolution
+    skips : bool or str
+        Let them pass.
+    tool : str
+        Which sends to the next stage alone.
+
+    Raises
+    ------
+    InputError
+        Naming the largest.
+    """
+    found = skipping(instance, solution)
+    if found is not None and not SKIPS.of(skips):
+        raise InputError(
+            f"{found}: {tool} hands a stage's result to the next one alone",
+            field="carry" if instance.tensors is None else "tensors",
+            remedy="cut elsewhere, or say skips=true where every rank has or makes it",
+        )
+
+
+def skipping(instance: PipelinePartition, solution: PipelineSolution) -> str | None:
+    """Return which value is read further on than in the next stage, the largest; None for none.
+
+    Where values are not told one by one, as of columns that people wrote, the stage that most bytes
+    may pass by.  O(layers + tensors log stages).
+    """
+    tensors = instance.tensors
+    if tensors is None:
+        return _bypassed(instance, solution)
+    starts = np.array(solution.boundaries[:-1])
+    home, last = (
+        np.searchsorted(starts, layers, side="right") - 1
+        for layers in (tensors.born, tensors.last_use)
+    )
+    within = (tensors.born >= 0) & (tensors.last_use < tensors.n)  # the host may have all others
+    far = np.flatnonzero(within & (last > home + 1))
+    if not len(far):
+        return None
+    at = int(far[np.argmax(tensors.nbytes[far])])
+    return (
+        f"{tensors.names[at]!r} ({tensors.nbytes[at]} bytes) of stage {home[at]} is read in "
+        f"stage {last[at]}"
+    )
+
+
+def _bypassed(instance: PipelinePartition, solution: PipelineSolution) -> str | None:
+    """Return the stage between others past all of whose layers most is carried; None for none."""
+    inner = [
+        (int(instance.carry[first:end].min()), stage)
+        for stage, (first, end, _) in enumerate(solution.stages)
+        if first > 0 and end < instance.n
+    ]
+    nbytes, stage = max(inner, default=(0, 0))
+    return f"up to {nbytes} bytes may pass stage {stage} by" if nbytes else None
+
+
+def require_ranks(instance: PipelinePartition, ranks: int | str | None) -> None:
+    """Refuse ranks that no number of stages is dealt to evenly, where all devices get one."""
+    if ranks is not None:
+        least = RANKS.of(ranks)
+        ranks_of(least if instance.fewer_stages else instance.k, least)
+
+
+def ranks_of(stages: int, ranks: int | str | None) -> int:
+    """Return the ranks of a pipeline, as many as stages if not said.
+
+    Raises
+    ------
+    InputError
+        Where some would have more stages than others.
+    """
+    found = stages if ranks is None else RANKS.of(ranks)
+    if stages % found:
+        raise InputError(
+            f"{stages} stages on {found} ranks: some would have more than others",
+            field="ranks",
+            remedy="cut into a multiple of the ranks (--devices)",
+        )
+    return found

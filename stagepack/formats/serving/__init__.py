@@ -1,0 +1,1 @@
+"""vLLM and SGLang: how many layers each rank serves."""

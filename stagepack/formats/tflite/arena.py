@@ -1,0 +1,149 @@
+"""Models of TensorFlow Lite (``.tflite``) as memory to plan, and the plans that they hold.
+
+The buffers are the tensors that TensorFlow Lite Micro keeps in its arena, in 16 bytes' steps; see
+:mod:`.tflite.model` for their lifetimes.  A plan is the model's metadata
+``OfflineMemoryAllocation``, which TensorFlow Lite Micro follows without looking whether tensors
+overlap.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+import numpy as np
+
+from stagepack.errors import InputError
+from stagepack.formats.known import stem_of
+from stagepack.formats.tflite import planned
+from stagepack.formats.tflite.model import ALIGNMENT, Model, plan_of, read
+from stagepack.formats.tflite.runtime import whole
+from stagepack.instances.packing import KIND, LmemPacking, PackingSolution
+from stagepack.instances.words import Words
+
+log = logging.getLogger("stagepack")
+
+
+def packing(model: Model, given: Words, file: str) -> LmemPacking:
+    """Return the tensors of a model as buffers.
+
+    Parameters
+    ----------
+    model : Model
+    given : mapping
+        Capacity and objective, where they are said.
+    file : str
+        Its name.
+
+    Raises
+    ------
+    InputError
+        For a model whose tensors are all constants.
+    """
+    tensors = [tensor for tensor in model.tensors if tensor.planned]
+    if not tensors:
+        raise InputError(
+            "has no tensor to place", field="tensors", remedy="give a model that computes something"
+        )
+    twice = {name for name, count in Counter(t.name for t in tensors).items() if count > 1}
+    return LmemPacking.from_arrays(
+        [-(-tensor.nbytes // ALIGNMENT) * ALIGNMENT for tensor in tensors],
+        [tensor.first for tensor in tensors],
+        [tensor.last + 1 for tensor in tensors],
+        ids=[
+            f"{tensor.name} ({at})" if tensor.name in twice else tensor.name
+            for at, tensor in enumerate(tensors)
+        ],
+        alignment=ALIGNMENT,
+        capacity=given.get("capacity"),
+        objective=given.get("objective"),
+        name=stem_of(file),
+        source=file,
+    )
+
+
+def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
+    """Return the buffers of the arena."""
+    return [packing(read(data), given, file)]
+
+
+def solution(data: bytes, instance: LmemPacking) -> PackingSolution:
+    """Return the plan that a model holds.
+
+    Raises
+    ------
+    InputError
+        For a model of another instance, or without a plan.
+
+    Notes
+    -----
+    Tensors that the plan leaves to the runtime, with -1, are where this places them; says so.
+    """
+    model = read(data)
+    require_same(model, instance)
+    found = plan_of(data)
+    if found is None:
+        raise InputError(
+            "holds no plan (OfflineMemoryAllocation)",
+            field="metadata",
+            remedy="stagepack solve MODEL --export PLANNED --as tflm",
+        )
+    if len(found) != len(model.tensors):
+        raise InputError(
+            f"plans {len(found)} tensors, and the model has {len(model.tensors)}",
+            field="metadata",
+            remedy="plan it again",
+        )
+    offsets = np.array(
+        [at for at, tensor in zip(found, model.tensors, strict=True) if tensor.planned],
+        dtype=np.int64,
+    )
+    left = int(np.count_nonzero(offsets == -1))
+    if left:
+        log.warning(
+            "%d of %d tensors are left to the runtime, which places them as counted here unless "
+            "kernels ask for memory of their own", left, instance.n,
+        )  # fmt: skip
+    offsets = whole(offsets, instance.size, instance.start, instance.end)
+    return PackingSolution.of(instance, offsets)
+
+
+def with_solution(data: bytes, instance: LmemPacking, answer: PackingSolution) -> bytes:
+    """Return a model that holds a solution as its plan.
+
+    Parameters
+    ----------
+    data : bytes
+        The model of which the instance was made.
+    instance : LmemPacking
+    answer : PackingSolution
+
+    Raises
+    ------
+    InputError
+        For another model, offsets beyond 31 bits, or a model that cannot be written.
+    """
+    model = read(data)
+    require_same(model, instance)
+    if int(answer.offsets.max()) >= 2**31:
+        raise InputError(
+            "offsets are beyond 31 bits", field="offsets", remedy="give a smaller model"
+        )
+    left = iter(answer.offsets.tolist())
+    offsets = [next(left) if tensor.planned else -1 for tensor in model.tensors]
+    return planned.with_plan(data, offsets, len(model.subgraphs))
+
+
+def require_same(model: Model, instance: LmemPacking) -> None:
+    """Refuse a model whose tensors are not the buffers of an instance."""
+    own = packing(model, {}, instance.name)
+    for column in ("size", "start", "end", "ids"):
+        if not np.array_equal(getattr(own, column), getattr(instance, column)):
+            raise InputError(
+                f"its tensors are not those of {instance.name}",
+                field="tensors",
+                remedy="give the model of which the instance was made",
+            )
+
+
+CONTEXTS = {KIND: frozenset({"capacity", "objective"})}

@@ -1,0 +1,1 @@
+"""PyTorch, torchtitan and Accelerate: allocations, schedules, the modules of stages."""

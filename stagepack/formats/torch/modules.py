@@ -1,0 +1,327 @@
+"""Stages by the names of a PyTorch model's modules: torchtitan, torch, accelerate.
+
+Layers must be named as ``model.named_modules()`` does, which :func:`stagepack.profile_model` sees
+to.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from stagepack.errors import InputError, suggest
+from stagepack.formats.roles import (
+    SKIPS,
+    ranks_of,
+    require_adjacent,
+    require_in_order,
+    require_ranks,
+    skipping,
+)
+from stagepack.instances.documents import strict
+from stagepack.instances.pipeline.data import PipelineSolution
+from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.words import Parameter
+
+log = logging.getLogger("stagepack")
+
+NAME = re.compile(r"\w+(\.\w+)*")
+PLACES = re.compile("cpu|disk|mps|(cuda|xpu|npu|mlu|musa|hpu)(:[0-9]+)?")
+"""What Accelerate calls devices beside their numbers."""
+INSIDE = Parameter("inside", bool, "whether items of lists of modules may be on several devices")
+Modules = Mapping[str, object] | Iterable[str] | str | Path | None
+"""Names of a model's modules, perhaps with the modules, or a file with a name a line."""
+LISTS = frozenset({"ModuleDict", "ModuleList"})
+"""Classes of PyTorch, and of torchtitan, whose items it keeps or drops one by one."""
+
+
+def torchtitan(
+    instance: PipelinePartition,
+    solution: PipelineSolution,
+    *,
+    modules: Modules = None,
+    ranks: int | str | None = None,
+    skips: bool | str = False,
+) -> str:
+    """Return ``module_fqns_per_model_part`` as JSON: a list of names a stage.
+
+    Torchtitan keeps children of the model, and single items of those that are lists; it says
+    nothing about names that there are not, nor about children that no stage has.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+    solution : PipelineSolution
+        A valid one.
+    modules : mapping or iterable of str, or path, optional
+        Names of all modules, against which the names of stages are checked.  A mapping to the
+        modules tells which are lists or dictionaries of others; without it those are whose items
+        are numbered.
+    ranks : int, optional
+        Ranks of the pipeline, each with as many stages; as many as stages, if not said.
+    skips : bool
+        See :func:`.roles.require_adjacent`.
+
+    Raises
+    ------
+    InputError
+        For a module of two stages, a name that is unknown, or a module of no stage; where some
+        ranks would have more stages than others; for values that skip a stage.
+    """
+    require_in_order(instance, solution)
+    require_adjacent(instance, solution, skips, "torchtitan")
+    ranks_of(len(solution.devices), ranks)
+    homes: dict[str, int] = {}
+    lists = _lists(modules)
+    for stage, names in enumerate(_stages(instance, solution)):
+        for name in (_kept(name, lists) for name in names):
+            if homes.setdefault(name, stage) != stage:
+                raise InputError(
+                    f"module {name!r} is in stages {homes[name]} and {stage}",
+                    field="boundaries",
+                    remedy="torchtitan moves it whole: forbid the cuts within (--forbid-cut), or "
+                    "profile it as one layer (depth=, basic_blocks=)",
+                )
+    if modules is not None:
+        _require_all(homes, _names(modules), lists)
+    parts = [
+        [name for name, home in homes.items() if home == stage]
+        for stage in range(len(solution.devices))
+    ]
+    return _json(parts)
+
+
+def require_modules(
+    instance: PipelinePartition,
+    *,
+    modules: Modules = None,
+    ranks: int | str | None = None,
+    skips: bool | str = False,
+) -> None:
+    """Refuse what no cut could mend: names that the model has not, or that the layers have not.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+    modules, ranks, skips
+        As for :func:`torchtitan`.
+    """
+    SKIPS.of(skips)
+    require_ranks(instance, ranks)
+    names = module_names(instance)
+    if modules is not None:
+        lists = _lists(modules)
+        _require_all({_kept(name, lists) for name in names}, _names(modules), lists)
+
+
+def _lists(modules: Modules) -> set[str] | None:
+    """Return the children of a model that are lists or dictionaries of modules, if told."""
+    if not isinstance(modules, Mapping):
+        return None
+    return {
+        name
+        for name, module in modules.items()
+        if LISTS.intersection(owner.__name__ for owner in type(module).__mro__)
+    }
+
+
+def _kept(name: str, lists: set[str] | None) -> str:
+    """Return the module of which torchtitan keeps or drops the whole that `name` is part of."""
+    child, *below = name.split(".")
+    listed = below and (below[0].isdigit() if lists is None else child in lists)
+    return f"{child}.{below[0]}" if listed else child
+
+
+def _require_all(homes: Collection[str], modules: list[str], listed: set[str] | None) -> None:
+    """Refuse names that no module has, and modules that no stage has."""
+    kept = {_kept(name, listed): None for name in modules if name}
+    lists = {name.partition(".")[0] for name in kept if "." in name}
+    known = [name for name in kept if name not in lists]
+    for name in homes:
+        if name not in known:
+            raise InputError(
+                f"the model has no module {name!r}", field="modules", remedy=suggest(name, known)
+            )
+    for name in known:
+        if name not in homes:
+            raise InputError(
+                f"module {name!r} is in no stage: torchtitan would leave it out",
+                field="modules",
+                remedy="name a layer so, or leave it out of the names",
+            )
+
+
+def accelerate(
+    instance: PipelinePartition, solution: PipelineSolution, *, inside: bool | str = False
+) -> str:
+    """Return ``device_map`` as JSON: a device for each module, the largest that are whole there.
+
+    Accelerate moves what modules are given to their devices.  What a module adds to the results of
+    its own parts, as transformer layers add the residual, it does not move.  Devices that the
+    cluster calls ``cpu``, ``disk``, ``mps`` or ``cuda:1`` keep their names, the others are counted.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+    solution : PipelineSolution
+        A valid one.
+    inside : bool
+        Whether parts of one item of a list of modules, such as ``layers.3``, may be on different
+        devices.
+
+    Raises
+    ------
+    InputError
+        For a module that runs on two devices, or a cut within an item of a list.
+    """
+    device: dict[str, int] = {}
+    within: dict[str, dict[int, str]] = {}
+    for names, own in zip(_stages(instance, solution), solution.devices, strict=True):
+        for name in names:
+            if device.setdefault(name, own) != own:
+                raise InputError(
+                    f"module {name!r} runs on devices {device[name]} and {own}",
+                    field="boundaries",
+                    remedy="keep its runs in one stage (variables)",
+                )
+            for above in _above(name):
+                within.setdefault(above, {}).setdefault(own, name)
+    if not INSIDE.of(inside):
+        _require_whole(within)
+    called = _called(instance)
+    found = {}
+    for name, own in device.items():
+        whole = next(above for above in _above(name) if len(within[above]) == 1)
+        found[whole] = called[own]
+    return _json(found)
+
+
+def require_items(instance: PipelinePartition, *, inside: bool | str = False) -> None:
+    """Refuse what no cut could mend: names of no modules, and too few places to cut.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+    inside : bool
+        As for :func:`accelerate`.
+    """
+    names = module_names(instance)
+    if INSIDE.of(inside) or instance.fewer_stages:
+        return
+    whole = len({_above(name)[_numbered(name)] for name in names})
+    if whole < instance.k:
+        raise InputError(
+            f"{whole:,} modules that must stay whole for {instance.k:,} devices",
+            field="devices",
+            remedy="give fewer, allow empty ones (--fewer-stages), or say accelerate:inside=true",
+        )
+
+
+def _require_whole(within: Mapping[str, Mapping[int, str]]) -> None:
+    """Refuse an item of a list of modules of which parts are on several devices."""
+    for item, parts in within.items():
+        if len(parts) > 1 and item.rpartition(".")[2].isdigit():
+            one, other, *_ = parts.values()
+            raise InputError(
+                f"{other!r} is on another device than {one!r} of the same {item!r}, whose sums of "
+                "both, such as a residual, Accelerate would not move",
+                field="boundaries",
+                remedy="forbid the cuts within (--forbid-cut), profile it as one layer (depth=, "
+                "basic_blocks=), or say accelerate:inside=true",
+            )
+
+
+def _numbered(name: str) -> int:
+    """Return of how many parts the outermost item of a list is that a module is in; -1: of none."""
+    return next((at for at, part in enumerate(name.split("."), 1) if part.isdigit()), -1)
+
+
+def _called(instance: PipelinePartition) -> list[int | str]:
+    """Return what Accelerate calls each device: its name if it is one of PyTorch's, or a number."""
+    found: list[int | str] = []
+    for device in instance.cluster.devices:
+        counted = sum(isinstance(name, int) for name in found)
+        found.append(device.name if PLACES.fullmatch(device.name) else counted)
+    return found
+
+
+def _above(name: str) -> list[str]:
+    """Return the modules that a module is in, from the model, "", down to itself."""
+    parts = name.split(".")
+    return [".".join(parts[:length]) for length in range(len(parts) + 1)]
+
+
+def torch(instance: PipelinePartition, solution: PipelineSolution) -> str:
+    """Return Python that defines ``split_spec`` for ``torch.distributed.pipelining.pipeline``.
+
+    Raises
+    ------
+    InputError
+        For a stage that begins with a module which runs elsewhere, too.
+    """
+    require_in_order(instance, solution)
+    skips = skipping(instance, solution)
+    if skips is not None:
+        log.warning(
+            "%s: GPipe and 1F1B of torch send it on, schedules of several stages a rank refuse",
+            skips,
+        )
+    stages = _stages(instance, solution)
+    every = [name for names in stages for name in names]
+    lines = []
+    for stage, names in enumerate(stages[1:], 1):
+        if every.count(names[0]) > 1:
+            raise InputError(
+                f"stage {stage} begins with {names[0]!r}, which runs more than once",
+                field="boundaries",
+                remedy="torch cuts before all of its runs: forbid the cut (--forbid-cut)",
+            )
+        lines.append(f'    "{names[0]}": SplitPoint.BEGINNING,\n')
+    return (
+        "from torch.distributed.pipelining import SplitPoint\n\n"
+        f"split_spec = {{\n{''.join(lines)}}}\n"
+    )
+
+
+def _stages(instance: PipelinePartition, solution: PipelineSolution) -> list[list[str]]:
+    """Return the names of the layers of each stage, as :func:`module_names`."""
+    names = module_names(instance)
+    return [names[first:end] for first, end, _ in solution.stages]
+
+
+def module_names(instance: PipelinePartition) -> list[str]:
+    """Return the names of layers.
+
+    Raises
+    ------
+    InputError
+        For one that can be no module.
+    """
+    names = [instance.layer_name(at) for at in range(instance.n)]
+    for at, name in enumerate(names):
+        if not NAME.fullmatch(name):
+            raise InputError(
+                f"layer {at}, {name[:60]!r}, is no name of a module",
+                field="layers",
+                remedy="name layers as named_modules() does; sp.profile_model does so",
+            )
+    return names
+
+
+def _names(modules: Iterable[str] | str | Path) -> list[str]:
+    if isinstance(modules, str | Path):
+        return strict.text(strict.load(modules)).split()
+    names = list(modules) if isinstance(modules, Iterable) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InputError(
+            "are no names", field="modules", remedy="give dict(model.named_modules()), or a file"
+        )
+    return names
+
+
+def _json(data: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"

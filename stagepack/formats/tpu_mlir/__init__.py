@@ -1,0 +1,1 @@
+"""TPU-MLIR: the buffers of its layer groups."""

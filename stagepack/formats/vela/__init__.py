@@ -1,0 +1,1 @@
+"""Vela: its tables of tensors in memories."""

@@ -1,0 +1,1 @@
+"""XLA: its live ranges and buffer assignments."""

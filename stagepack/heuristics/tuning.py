@@ -1,0 +1,89 @@
+"""What steers searches: numbers with names, one frozen dataclass a family, handed down.
+
+``heuristics/<family>/tuning.py`` holds it; its fields say their unit, what they mean, and how they
+were chosen.  None of them makes an answer wrong: they say how long something is tried, how widely,
+in which order, and what a step of work costs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from stagepack import kinds
+from stagepack.errors import InputError, suggest
+
+TuningT = TypeVar("TuningT", bound="Tuning")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """Numbers that steer the searches of a family, or of a part of it."""
+
+    def changed(self: TuningT, changes: object, field: str = "options.tuning") -> TuningT:
+        """Return these numbers with some of them changed.
+
+        Parameters
+        ----------
+        changes : mapping
+            Names of fields and their values; those of a part in a mapping of their own.
+        field : str
+            What to call `changes` in messages.
+
+        Raises
+        ------
+        InputError
+            For names that are not fields, suggesting the nearest, and values of another type.
+        """
+        if not isinstance(changes, Mapping):
+            raise InputError(f"{changes!r}", field=field, remedy="give a mapping: name to value")
+        known = [one.name for one in dataclasses.fields(self)]
+        new: dict[str, Any] = {}
+        for name, value in changes.items():
+            if name not in known:
+                raise InputError(
+                    f"unknown name {name!r}", field=field, remedy=suggest(str(name), known)
+                )
+            new[name] = _like(getattr(self, name), value, f"{field}.{name}")
+        return dataclasses.replace(self, **new)
+
+
+def _like(now: Any, value: Any, field: str) -> Any:
+    """Return `value` as the type of what it replaces; refuse what is none."""
+    if isinstance(now, Tuning):
+        return now.changed(value, field)
+    if isinstance(now, tuple) and isinstance(value, list | tuple) and value:
+        return tuple(_like(now[0], one, f"{field}[{at}]") for at, one in enumerate(value))
+    if isinstance(now, bool):
+        kind, fits = "true or false", isinstance(value, bool)
+    elif isinstance(now, int):
+        kind, fits = "an integer >= 0", type(value) is int and 0 <= value < 2**62
+    elif isinstance(now, float):
+        kind = "a number >= 0"
+        fits = type(value) in (int, float) and value >= 0 and not math.isnan(value)
+    else:
+        kind, fits = f"a {type(now).__name__}", isinstance(value, type(now))
+    if not fits:
+        raise InputError(f"{value!r}", field=field, remedy=f"give {kind}; now it is {now!r}")
+    return float(value) if isinstance(now, float) else value
+
+
+def tuned(kind: str, changes: object) -> Tuning | None:
+    """Return the numbers that steer the searches of a kind with `changes`; None for the usual.
+
+    Raises
+    ------
+    InputError
+        As in :meth:`Tuning.changed`, and where the kind has no such numbers.
+    """
+    if changes is None:
+        return None
+    try:
+        usual: Tuning = kinds.part(kind, "heuristics", "tuning").TUNING
+    except ModuleNotFoundError:
+        nothing = f"{kind} has none"
+        raise InputError(nothing, field="options.tuning", remedy="leave it out") from None
+    return usual.changed(changes)

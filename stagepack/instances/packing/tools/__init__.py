@@ -1,1 +1,0 @@
-"""Exports of offsets for other tools, one file for each tool."""

@@ -1,0 +1,351 @@
+"""Finds evidence that can be verified: flows around blocks, multipliers of linear rows, ideals.
+
+Rows and forms are those of the verifier, which decides what a flow or multipliers show.  Cost: of a
+flow, O(nets * members) for each path; of multipliers, a linear program of `verify.graph.rows`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+
+from stagepack import solvers
+from stagepack.contracts import Number
+from stagepack.evidence import Evidence, Proof, witness
+from stagepack.heuristics.graph.tuning import TUNING
+from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
+from stagepack.linear import Array, Linear
+from stagepack.methods import Settings
+from stagepack.methods.evidence import strengthened
+from stagepack.progress import Progress
+from stagepack.solvers import Limits
+from stagepack.verify import Claimed, UnprovedError, graph
+from stagepack.verify.graph import Form, Row
+
+FINE = 2**40
+"""Parts of one in which multipliers are counted where they have no small common denominator,"""
+DENOMINATOR = 1_000
+"""which is looked for up to this one of each."""
+SLACK = 1e-9
+"""Part of a value by which a linear program may be off."""
+
+
+def strengthen(
+    instance: GraphPartition,
+    progress: Progress[GraphSolution],
+    settings: Settings,
+    keep_going: Callable[[], bool],
+) -> None:
+    """Look for evidence that others can verify, where a proof rests on a search or an engine."""
+    most = settings.tuned(TUNING).evidence_size
+    if not settings.proof and instance.n + len(instance.consumers) > most:
+        return
+    limit = progress.remaining if settings.proof else math.inf
+    for given in _tries(instance, progress, settings.proof):
+        if not keep_going() or strengthened(instance, progress, limit, given):
+            return
+
+
+def _tries(
+    instance: GraphPartition, progress: Progress[GraphSolution], thorough: bool
+) -> Iterator[Evidence]:
+    """Yield evidence that may show what is known, the cheapest to verify first."""
+    bound = None if progress.infeasible_reason is not None else progress.bound
+    if bound is not None:
+        flow = around(instance, bound)
+        if flow is not None:
+            yield witness("cut", flow=flow)
+    light = instance.memory + instance.stash
+    light = np.unique(light[(instance.time == 0) & (light > 0)])
+    levels = sorted({int(light[at]) for at in (-1, len(light) // 2, 0)} if len(light) else ())
+    for level in (*reversed(levels), 0):
+        yield Evidence(Proof.LOG, {"rule": "few-ideals", "light": level})
+    if thorough and bound is not None:
+        rows = Relaxed.of(instance, bound)
+        solved = rows and rows.solved(Limits(time_limit=progress.remaining))
+        shown = solved and solved.evidence()
+        if shown is not None:
+            yield shown
+    for level in (*reversed(levels), 0) if thorough else ():
+        yield Evidence(Proof.LOG, {"rule": "ideals", "light": level})
+
+
+def _claim(instance: GraphPartition, bound: Number) -> Claimed:
+    """Return what a bound says, as the verifier takes it."""
+    least = Fraction(bound)
+    return Claimed(least - Fraction(instance.tolerance) * abs(least), math.inf)
+
+
+# ---------------------------------------------------------------------- flows
+
+
+def around(instance: GraphPartition, bound: Number) -> list[list[int]] | None:
+    """Return what tensors hand to blocks so that one of them keeps any device busy, or None.
+
+    Parameters
+    ----------
+    instance : GraphPartition
+    bound : int or float
+        For how long.
+    """
+    try:
+        form = graph.coloured(instance, _claim(instance, bound))
+    except UnprovedError:
+        return None
+    if not form.added or math.inf in form.least or math.isinf(form.limit):
+        return None
+    of: list[list[int]] = [[] for _ in range(form.n)]
+    for j, (producer, readers, _) in enumerate(form.nets):
+        for b in {producer, *readers}:
+            of[b].append(j)
+    times = list(zip(*form.time, strict=True))
+    for v in range(form.n):
+        kinds = [(kind.pays, t) for kind, t in zip(form.kinds, times[v], strict=True)]
+        paid = min((t for pays, t in kinds if pays and t is not None), default=math.inf)
+        free = min((t for pays, t in kinds if not pays and t is not None), default=math.inf)
+        needed = form.limit - paid
+        if free >= form.limit and 0 < needed <= sum(form.nets[j][2] for j in of[v]):
+            found = _Flow(form, of).into(v, int(needed))
+            if found is not None:
+                return found
+    return None
+
+
+class _Flow:
+    """Time that blocks hand through tensors to one of them: the paths of Ford and Fulkerson.
+
+    Parameters
+    ----------
+    form : Form
+    of : list of list of int
+        Tensors of each block.
+    """
+
+    def __init__(self, form: Form, of: list[list[int]]) -> None:
+        self._form, self._of = form, of
+        self._members = [sorted({p, *readers}) for p, readers, _ in form.nets]
+        rows = [row for kind, row in zip(form.kinds, form.time, strict=True) if kind.pays]
+        self._left: list[float] = [
+            min((t for t in column if t is not None), default=math.inf)
+            for column in zip(*rows, strict=True)
+        ]
+        self._handed = [dict.fromkeys(members, 0) for members in self._members]
+        self._room = [cost for *_, cost in form.nets]
+
+    def into(self, v: int, needed: int) -> list[list[int]] | None:
+        """Hand so much to a block; return by tensor what each member got, None: it is too much."""
+        while needed > 0:
+            path = self._path(v)
+            if path is None:
+                return None
+            most = min(needed, *(self._most(*step) for step in path))
+            most = int(min(most, self._left[path[-1][2]]))
+            self._left[path[-1][2]] -= most
+            for j, to, source in path:
+                self._hand(j, to, source, most)
+            needed -= most
+        return [
+            [handed[b] for b in members] if any(handed.values()) else []
+            for handed, members in zip(self._handed, self._members, strict=True)
+        ]
+
+    def _most(self, j: int, to: int, source: int) -> int:
+        """Return how much more a tensor can hand from one member to another."""
+        handed = self._handed[j]
+        return self._room[j] + max(0, -handed[to]) + max(0, handed[source])
+
+    def _hand(self, j: int, to: int, source: int, amount: int) -> None:
+        handed = self._handed[j]
+        handed[to] += amount
+        handed[source] -= amount
+        self._room[j] = self._form.nets[j][2] - sum(max(0, a) for a in handed.values())
+
+    def _path(self, v: int) -> list[tuple[int, int, int]] | None:
+        """Return tensors, who gets and who gives, from a block to the next that has time left."""
+        came: dict[int, tuple[int, int, int]] = {v: (-1, v, v)}
+        waiting = deque([v])
+        while waiting:
+            to = waiting.popleft()
+            for j in self._of[to]:
+                for b in self._members[j]:
+                    if b in came or not self._most(j, to, b):
+                        continue
+                    came[b] = (j, to, b)
+                    waiting.append(b)
+                    if self._left[b] > 0:
+                        path = []
+                        while b != v:
+                            path.append(came[b])
+                            b = came[b][1]
+                        return path[::-1]
+        return None
+
+
+# ---------------------------------------------------------------------- linear rows
+
+
+def row_count(compact: Compact) -> int:
+    """Return about how many rows there are."""
+    pins = 2 * (len(compact.net) - compact.nets)
+    return compact.devices * (compact.blocks + len(compact.after) + pins)
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """What linear rows say of partitions that are better than claimed.
+
+    Attributes
+    ----------
+    bound : int or float
+        The claim.
+    form : Form
+    rows : list of Row
+    excess : float
+        By which part of the limit some load exceeds it at least; negative: need not reach it.
+    duals : ndarray, shape (rows,)
+        Of the rows, at most 0.
+    unit : int
+        By which they are multiplied so that those of all loads add up to about 1.
+    """
+
+    bound: Number
+    form: Form
+    rows: list[Row]
+    excess: float = 0.0
+    duals: Array = field(default_factory=lambda: np.zeros(0))
+    unit: int = 1
+
+    @classmethod
+    def of(cls, instance: GraphPartition, bound: Number) -> Relaxed | None:
+        """Return the rows of a claim; None where these do not apply."""
+        claim = _claim(instance, bound)
+        try:
+            form = graph.settled(instance, claim)
+            rows = list(graph.rows(form, claim))
+        except UnprovedError:
+            return None
+        if math.inf in form.least or not 1 < form.limit < math.inf:
+            return None
+        return cls(bound, form, rows)
+
+    def solved(self, limits: Limits | None = None) -> Relaxed | None:
+        """Solve the linear program; return None where the limits are too narrow."""
+        outcome = solvers.engine("highs").solve(_program(self.form, self.rows), limits=limits)
+        if outcome.duals is None or outcome.objective is None:
+            return None
+        scaled = outcome.duals.copy()
+        scaled[list(_loads(self.form, self.rows))] /= self.form.limit
+        return replace(self, excess=outcome.objective, duals=scaled, unit=int(self.form.limit))
+
+    @property
+    def value(self) -> float:
+        """What all partitions reach that are better than claimed, if there are any."""
+        return float(self.bound) * (1 + self.excess)
+
+    def evidence(self) -> Evidence | None:
+        """Return multipliers that show the claim: numbers of rows, and how often to add these."""
+        weights = {at: -Fraction(dual) for at, dual in enumerate(self.duals.tolist()) if dual < 0}
+        shares = [
+            (weights.get(at, Fraction(0)) * self.unit).limit_denominator(DENOMINATOR)
+            for at in _loads(self.form, self.rows)
+        ]
+        for parts in (math.lcm(*(share.denominator for share in shares)), FINE):
+            times = [[at, round(weight * self.unit * parts)] for at, weight in weights.items()]
+            if _contradict(self.rows, times):
+                given = [[at, count] for at, count in times if count]
+                return Evidence(Proof.DUAL, {"rule": "dual", "times": given})
+        return None
+
+
+def raise_by_rows(
+    instance: GraphPartition,
+    progress: Progress[GraphSolution],
+    steps: int,
+    limits: Callable[[], Limits],
+) -> None:
+    """Raise the bound to what a linear program shows of partitions better than the one known.
+
+    Rows are the tighter the lower the claim: duals that show one show it by those of its value.
+
+    Parameters
+    ----------
+    instance : GraphPartition
+    progress : Progress
+        With a solution.
+    steps : int
+        Linear programs to solve at most.
+    limits : callable
+        Returns the limits of the next one.
+    """
+    known, low = progress.objective, progress.bound or 0
+    claim = known
+    for _ in range(steps):
+        asked = None if claim is None else Relaxed.of(instance, claim)
+        solved = None if asked is None else asked.solved(limits())
+        if known is None or claim is None or solved is None:
+            return
+        high, value = claim, solved.value
+        if isinstance(known, int):
+            value = math.ceil(value - SLACK * value)
+        value = min(value, known)
+        if value > low:
+            lower = Relaxed.of(instance, value)
+            shown = lower and replace(solved, form=lower.form, rows=lower.rows).evidence()
+            if shown is not None:
+                progress.raise_bound(value, "linear program", shown)
+                low = value
+        claim = (low + high) // 2 if isinstance(known, int) else (low + high) / 2
+        if not low < claim < known:
+            return
+
+
+def _loads(form: Form, rows: list[Row]) -> Iterator[int]:
+    """Yield the numbers of the rows that limit the load of a slot."""
+    first = len(rows) - 4 * len(form.kind)
+    for s in range(len(form.kind)):
+        yield first + 4 * s + 2
+        yield first + 4 * s + 3
+
+
+def _program(form: Form, rows: list[Row]) -> Linear:
+    """Return by which part of the limit all loads must exceed it at most, to be minimised."""
+    column: dict[tuple[int, int], int] = {}
+    loads = set(_loads(form, rows))
+    entries: list[tuple[int, int, float]] = []
+    high = []
+    for at, (factors, most) in enumerate(rows):
+        scale = 1 / form.limit if at in loads else 1.0
+        for key, factor in factors.items():
+            entries.append((at, column.setdefault(key, len(column)), factor * scale))
+        high.append(float(most * scale))
+    last = len(column)
+    entries += [(at, last, -1.0) for at in loads]
+    row, place, value = zip(*entries, strict=True)
+    return Linear.of(
+        cost=np.append(np.zeros(last), 1.0),
+        lower=np.append(np.zeros(last), -1.0),
+        upper=np.append(np.ones(last), np.inf),
+        integral=np.zeros(last + 1, dtype=bool),
+        row=np.array(row),
+        column=np.array(place),
+        value=np.array(value),
+        low=np.full(len(rows), -np.inf),
+        high=np.array(high),
+    )
+
+
+def _contradict(rows: list[Row], times: list[list[int]]) -> bool:
+    """Whether no values between 0 and 1 keep to the sum of rows."""
+    total: dict[tuple[int, int], int] = {}
+    left: float = 0
+    for at, count in times:
+        factors, most = rows[at]
+        left += count * most
+        for key, factor in factors.items():
+            total[key] = total.get(key, 0) + count * factor
+    return sum(min(0, factor) for factor in total.values()) > left
