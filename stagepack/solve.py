@@ -43,9 +43,9 @@ REGISTRY: kinds.ByKind[tuple[AnyMethod, ...]] = kinds.ByKind(
     lambda kind: kinds.part(kind, "methods").METHODS
 )
 LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
+OPTIONS = {"deterministic": False, "proof": False, "tuning": None}
 SHORTEST = 1e-9
 """Seconds of a time limit."""
-OPTIONS = {"deterministic": False, "proof": False, "tuning": None}
 NOTHING = {
     Termination.TIME_LIMIT: "time was over before anything that fits was found",
     Termination.INTERRUPTED: "it was interrupted before anything that fits was found",

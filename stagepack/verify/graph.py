@@ -220,7 +220,7 @@ def work(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> 
     handed: list[Any] = [0] * form.n
     for (producer, readers, cost), given in zip(form.nets, evidence.get("flow", ()), strict=False):
         amounts = [exact(amount) for amount in given]
-        if not form.added or sum(amounts) or sum(a for a in amounts if a > 0) > cost:
+        if not form.added or sum(amounts) != 0 or sum(a for a in amounts if a > 0) > cost:
             raise UnprovedError("a tensor hands out more than it costs, or than it takes")
         for b, amount in zip(sorted({producer, *readers}), amounts, strict=bool(amounts)):
             handed[b] += amount
@@ -253,8 +253,8 @@ def rows(form: Form, claimed: Claimed) -> Iterator[Row]:
             [-(-sum(compress(least, map(int, bin(mask)[:1:-1]))) // max(1, most)) for mask in masks]
             for masks in _orders(form, claimed)
         )
-        first = [max(0, count - 1) for count in before]
-        last = [min(k - 1, k - count) for count in after]
+        first = [max(0, int(count) - 1) for count in before]
+        last = [min(k - 1, k - int(count)) for count in after]
     first += [0] * len(form.nets)
     last += [k] * len(form.nets)
 
@@ -300,7 +300,7 @@ def dual(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> 
         if not isinstance(times, int) or times < 0:
             raise UnprovedError("multipliers are whole, and not negative")
         if times:
-            left += times * most
+            left += times * exact(most)
             for key, factor in factors.items():
                 total[key] += times * factor
     if sum(min(0, factor) for factor in total.values()) <= left:

@@ -136,6 +136,7 @@ def test_a_start_does_not_hide_what_presolve_makes_of_it() -> None:
     start = np.array([1, 1, 0, 0, 0, 1, 1])
     outcome = engine("highs").solve(milp.arrays(), hint=start)
     assert (outcome.status, outcome.bound) == (Status.OPTIMAL, -6)
+    assert outcome.values is not None
     assert outcome.objective == milp.objective(outcome.values) == -6
     assert outcome.hint_accepted is True
 

@@ -24,16 +24,20 @@ class AutoTuning(Tuning):
     """Switch: the dynamic program over ideals."""
 
     metis: bool = True
-    """Switch: the parts of METIS are cut again."""
+    """Switch: the parts of METIS are cut again.  Without it 2 of 25 open graphs of 60 to 5,000
+    operators were 1.0 and 1.6 % worse after 4 s of work, and none better."""
 
     many_orders: bool = True
-    """Switch: many topological orders are cut; a few are in any case."""
+    """Switch: many topological orders are cut; a few are in any case.  Without it 12 of these 25
+    graphs were worse, by up to 2.3 %, and 1 better."""
 
     local_search: bool = True
-    """Switch: simulated annealing before, beside and after what proves bounds."""
+    """Switch: simulated annealing before, beside and after what proves bounds.  Without its rounds
+    before, 8 of 23 of these graphs were worse, by up to 8.1 %, and none better."""
 
     cp_sat: bool = True
-    """Switch: CP-SAT, on small graphs and where nothing else proves anything."""
+    """Switch: CP-SAT, on small graphs and where nothing else proves anything.  Without it 2 of 15
+    of these graphs were worse, by up to 0.4 %, and none better."""
 
     labels: bool = True
     """Switch: the frontier method."""
@@ -306,7 +310,7 @@ class ModelsTuning(Tuning):
     row_seconds: float = 2.5e-5
     """Seconds of work, for each row of a linear program whose bound is verified."""
 
-    row_programs: int = 5
+    row_programs: int = 2
     """Such programs, each with more rows, at most."""
 
     pace: float = 0.6

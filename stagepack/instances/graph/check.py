@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
+from typing import assert_never
 
 import numpy as np
 
@@ -81,8 +82,10 @@ def evaluate(instance: GraphData, solution: GraphSolution) -> Number:
                 max((load.sum for load in loads(instance, solution, backward)), default=0)
                 for backward in (False, True)
             )
-        case _:
+        case Objective.OVERLAP | Objective.REPLICATED:
             value = max(load.overlap for load in loads(instance, solution))
+        case unknown:
+            assert_never(unknown)
     return plain(value)
 
 

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
+from typing import assert_never
 
 import numpy as np
 
@@ -293,6 +294,10 @@ class RangeCosts:
             case Objective.OVERLAP:
                 moved = [int(max(self.recv[c, a], self.send[c, b])) for a, b, c in stages]
                 work = list(map(max, work, moved))
+            case Objective.BOTTLENECK | Objective.TRANSFER_BOUNDED:
+                pass
+            case unknown:
+                assert_never(unknown)
         return max(work)
 
     # ------------------------------------------------------------------ limits and matrices

@@ -67,8 +67,8 @@ def _tries(
         yield Evidence(Proof.LOG, {"rule": "few-ideals", "light": level})
     if thorough and bound is not None:
         rows = Relaxed.of(instance, bound)
-        solved = rows and rows.solved(Limits(time_limit=progress.remaining))
-        shown = solved and solved.evidence()
+        solved = None if rows is None else rows.solved(Limits(time_limit=progress.remaining))
+        shown = None if solved is None else solved.evidence()
         if shown is not None:
             yield shown
     for level in (*reversed(levels), 0) if thorough else ():
@@ -245,7 +245,7 @@ class Relaxed:
     @property
     def value(self) -> float:
         """What all partitions reach that are better than claimed, if there are any."""
-        return float(self.bound) * (1 + self.excess)
+        return float(self.bound) * (1 - 1 / self.form.limit + self.excess)
 
     def evidence(self) -> Evidence | None:
         """Return multipliers that show the claim: numbers of rows, and how often to add these."""
@@ -295,7 +295,9 @@ def raise_by_rows(
         value = min(value, known)
         if value > low:
             lower = Relaxed.of(instance, value)
-            shown = lower and replace(solved, form=lower.form, rows=lower.rows).evidence()
+            if lower is None:
+                return
+            shown = replace(solved, form=lower.form, rows=lower.rows).evidence()
             if shown is not None:
                 progress.raise_bound(value, "linear program", shown)
                 low = value

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -324,6 +325,9 @@ class CompactSearch:
             return Limits(time_limit=left, seed=self.settings.seed)
 
         raise_by_rows(self.instance, self.progress, steps, limits)
+        if not self.compact.rounding and self.progress.bound is not None:
+            least = Fraction(self.progress.bound) * (1 - Fraction(self.instance.tolerance))
+            self._least = max(self.least(), math.floor(least * self.compact.scale))
 
     def by_labels(self, aside: bool = True) -> None:
         """Improve the best partition and prove bounds, in turns.

@@ -174,6 +174,8 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     given_up = _by_ideals(search, steps.first_try) if dp else ""
     if given_up is None:
         return
+    if steps.rows:
+        search.by_rows(steps.rows_share)
     if dp:
         if steps.metis and peer and _few_pins(search):
             _by_metis(search)
@@ -181,8 +183,6 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
             _along_many_orders(search, steps.orders_share if labels else steps.orders_share_alone)
     rounds = steps.rounds if dp else steps.rounds_before_models
     _improve(search, rounds, steps.patience if labels else rounds)
-    if steps.rows:
-        search.by_rows(steps.rows_share)
     if modelled and dp:
         progress.require_time()
         _by_cp_sat(search, steps.cp_sat_share * progress.remaining)

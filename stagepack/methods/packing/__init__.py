@@ -19,6 +19,7 @@ from stagepack.progress import Progress
 if TYPE_CHECKING:
     from stagepack.methods.packing import explain as explain
     from stagepack.methods.packing import graphs as graphs
+    from stagepack.methods.packing import modelled as modelled
     from stagepack.methods.packing import proof as proof
     from stagepack.methods.packing import quick as quick
     from stagepack.methods.packing import relocation as relocation

@@ -189,7 +189,7 @@ def _on_engine(formulation: str, own_engine: str) -> Run:
             if settings.warm_start == "auto" and attempt.peak_only:
                 low = steps.search_rigid(attempt, low)
             if progress.keep_going():
-                steps.solve_model(attempt, low, engine, formulation, settings)
+                methods.modelled.solve(attempt, low, engine, formulation, settings)
 
     return run
 
@@ -302,7 +302,7 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
         from stagepack.methods.models import load_engine
 
         engine = load_engine("cp-sat", progress, settings)
-        steps.solve_model(attempt, low, engine, "CpSat", settings)
+        methods.modelled.solve(attempt, low, engine, "CpSat", settings)
         if attempt.peak_only and attempt.keep_going():  # there was no time to build it
             steps.use_up(attempt, settings.seed)
 
@@ -401,7 +401,7 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
 
             engine = load_engine("cp-sat", attempt.progress, settings)
             work = PACE * min(auto.model_share * exactly, max(auto.shortest, effort.left()))
-            steps.solve_model(attempt, low, engine, "CpSat", settings, work=work)
+            methods.modelled.solve(attempt, low, engine, "CpSat", settings, work=work)
         nothing = turn > 1 and effort.spent() == before  # all steps are switched off
         if nothing or not attempt.keep_going():
             return

@@ -9,12 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stagepack.errors import InputError
-from stagepack.formulations import packing as formulations
 from stagepack.heuristics import packing as heuristics
 from stagepack.heuristics.packing import (
     beam_search,
@@ -32,9 +29,6 @@ from stagepack.methods import Settings
 from stagepack.methods import packing as methods
 from stagepack.methods.packing.attempt import Attempt
 from stagepack.result import Status
-
-if TYPE_CHECKING:
-    from stagepack.solvers import Engine
 
 
 def spill_by_value(attempt: Attempt) -> None:
@@ -551,61 +545,3 @@ def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], boo
             within = window.first, window.end
             methods.explain.conclude_infeasible(attempt, attempt.best, source, within)
             return
-
-
-def solve_model(
-    attempt: Attempt,
-    low: Array | None,
-    engine: Engine,
-    formulation: str,
-    settings: Settings,
-    work: float | None = None,
-) -> None:
-    """Solve a model on an engine, from the best answer known.
-
-    Parameters
-    ----------
-    low : ndarray of int64, shape (b,), optional
-        The lowest placement known.
-    formulation : str
-        Name of the model.
-    work : float, optional
-        Limit on the engine's work, besides those of the settings.
-    """
-    from stagepack.methods.models import paced, run_model
-
-    instance, progress = attempt.instance, attempt.progress
-    upper = progress.objective
-    lower = progress.bound
-    model = getattr(formulations, formulation)
-    building = model.building(instance, attempt.tuning)
-    if building > progress.remaining:
-        progress.reason = (
-            f"{formulation} would take about {building:,.0f} s to build, more than is left"
-        )
-        return
-    try:
-        seconds = run_model(
-            engine,
-            effort.carried(
-                lambda: model(
-                    instance, upper=upper, lower=lower, spend=effort.spend, tuning=attempt.tuning
-                )
-            ),
-            formulation,
-            progress,
-            paced(settings, engine, progress.remaining),
-            start=progress.solution,
-            start_value=upper,
-            work=work,
-            overdue=attempt.overdue(settings.deterministic),
-            conclude_infeasible=lambda: methods.explain.conclude_infeasible(
-                attempt, low, engine.name
-            ),
-        )
-    except InputError as error:  # figures that the engine cannot hold
-        if progress.solution is None:
-            raise
-        progress.reason = str(error)  # what is known stays known
-        return
-    effort.spend(seconds)

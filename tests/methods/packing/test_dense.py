@@ -13,7 +13,7 @@ from stagepack.heuristics.packing.local_search import annealing, repair
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.methods.packing import searches, steps
+from stagepack.methods.packing import modelled, searches, steps
 from stagepack.result import Status, Termination
 from stagepack.solve import solve
 from tests.packing_cases import dense
@@ -33,7 +33,7 @@ def test_dense_instances_need_no_lists_of_pairs(
         raise AssertionError("pairs are listed")
 
     monkeypatch.setattr(Blocks, "neighbours", refused)
-    monkeypatch.setattr(steps, "solve_model", refused)
+    monkeypatch.setattr(modelled, "solve", refused)
     monkeypatch.setattr(steps, "search_exactly", refused)
     for method in ("auto", "anneal", "repair"):
         result = solve(

@@ -11,7 +11,7 @@ from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import Gap, LmemPacking
 from stagepack.methods.models import PACE
-from stagepack.methods.packing import steps
+from stagepack.methods.packing import modelled, steps
 from stagepack.result import Status, Termination
 from stagepack.solve import solve
 
@@ -41,7 +41,7 @@ def cut(pieces: int, seed: int) -> LmemPacking:
 def test_gaps_do_no_harm(method: str, objective: str, monkeypatch: Any) -> None:
     # Without the search for blocks of any shape: those made rigid do.
     monkeypatch.setattr(steps, "search_exactly", lambda *_, **__: None)
-    monkeypatch.setattr(steps, "solve_model", lambda *_, **__: None)
+    monkeypatch.setattr(modelled, "solve", lambda *_, **__: None)
     instance = cut(40, 1).replace(objective=objective)
     limited: dict[str, Any] = {"time_limit": 2, "options": {"deterministic": True}}
     result = solve(instance, method, **limited)
@@ -64,7 +64,7 @@ def test_turns_of_auto_keep_within_the_work_given(monkeypatch: Any) -> None:
         effort.spend(work / PACE)
 
     monkeypatch.setattr(steps, "search_exactly", exact)
-    monkeypatch.setattr(steps, "solve_model", model)
+    monkeypatch.setattr(modelled, "solve", model)
     monkeypatch.setattr(steps, "search_rigid", lambda _attempt, low, _seconds=None: low)
     instance = cut(60, 2).replace(objective="peak", capacity=None)
     result = solve(instance, "auto", time_limit=2, options={"deterministic": True})
