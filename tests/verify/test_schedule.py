@@ -86,8 +86,10 @@ def test_orders_show_what_waiting_for_memory_costs() -> None:
 def chain(seed: int, p: int, m: int, fit: int, *, split: bool, **more: Any) -> PipelineSchedule:
     """Return stages on a device each, which hold so many microbatches."""
     times = np.random.default_rng(seed).integers(5, 61, (2 + split, p))
-    memory = {"memory_backward": split - 2, "memory_weight": -int(split), "limit": 2 * fit}
-    return PipelineSchedule.from_arrays(*times, microbatches=m, memory_forward=2, **memory, **more)
+    memory: dict[str, Any] = {"memory_backward": split - 2, "memory_weight": -int(split)}
+    return PipelineSchedule.from_arrays(
+        *times, microbatches=m, memory_forward=2, limit=2 * fit, **memory, **more
+    )
 
 
 @pytest.mark.parametrize("objective", ["makespan", "span"])
