@@ -10,11 +10,10 @@ Names are loaded when first used: importing the package imports no solver.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 import types
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # type checkers know better; to ask typing takes as long as all the rest
 if TYPE_CHECKING:
     from stagepack import plots as plots
     from stagepack.catalog import entries as entries
@@ -183,13 +182,15 @@ def _names() -> list[str]:
     return sorted({*_HOME, *_MODULES, *own, "__version__"})
 
 
-def _found(name: str) -> Any:
+def _found(name: str) -> object:
     """Return what a public name stands for; None for others."""
+    from importlib.util import find_spec
+
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
-    if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}"):  # a module
+    if name.startswith("_") or find_spec(f"{__name__}.{name}"):  # a module
         return None
     from stagepack.instances.problem import PROBLEMS
 
@@ -201,7 +202,7 @@ def _found(name: str) -> Any:
 
 if not TYPE_CHECKING:  # type checkers would take it to make up any name
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         if name == "__all__":
             return _names()
         value = _found(name)
@@ -221,7 +222,7 @@ class _Package(types.ModuleType):
     Importing a submodule of the same name would put the module in the function's place.
     """
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if not (isinstance(value, types.ModuleType) and name in _HOME):
             super().__setattr__(name, value)
 

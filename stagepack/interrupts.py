@@ -118,6 +118,8 @@ class Interruptible:
             heed(KeyboardInterrupt, self._told_before)
         if self._timer is not None:
             self._timer.cancel()
+        if isinstance(self._before, Interrupts):
+            self._before.solved = True
         if isinstance(error, KeyboardInterrupt):
             self._interrupt()
             return True
@@ -135,10 +137,19 @@ class Interrupts:
     ----------
     asked : bool
         Whether to end; solves that begin in the block end at once from then on.
+    solved : bool
+        Whether a solve has ended.
+
+    Parameters
+    ----------
+    last : bool
+        Whether what follows the solve only writes down what it found.  Then no other Ctrl-C costs
+        that: those that follow the one that ended the solve are not heard, in the block and after.
     """
 
-    def __init__(self) -> None:
-        self.asked = False
+    def __init__(self, *, last: bool = False) -> None:
+        self.asked, self.solved = False, False
+        self._last = last
         self._since = math.inf
         self._before: _Handler | None = None
 
@@ -153,11 +164,12 @@ class Interrupts:
             self.asked, self._since = True, now
             if isinstance(self._before, Interrupts):
                 self._before(number, frame)
-        elif now - self._since >= ECHO:  # a group of processes may be signalled twice
-            raise KeyboardInterrupt
+        elif now - self._since >= ECHO and not (self._last and self.solved):
+            raise KeyboardInterrupt  # a group of processes may be signalled twice
 
     def __exit__(self, *error: object) -> None:
-        if self._before is not None:
+        kept = self._last and self.solved and self.asked
+        if self._before is not None and not kept:
             signal.signal(signal.SIGINT, self._before)
 
 

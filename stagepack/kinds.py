@@ -88,6 +88,30 @@ def later(package: str, **modules: str) -> Callable[[str], Any]:
     return find
 
 
+def on_demand(package: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package whose modules are loaded when they are asked for.
+
+    A method loads what it runs, and takes no time for that.
+    """
+
+    def find(name: str) -> Any:
+        from stagepack.progress import compilation
+
+        if name.startswith("_"):
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        compilation.pause()
+        try:
+            return importlib.import_module(f"{package}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{package}.{name}":
+                raise
+            raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
+        finally:
+            compilation.resume()
+
+    return find
+
+
 class ByKind(Mapping[str, T]):
     """A table by kind, whose entries are found when they are asked for.
 

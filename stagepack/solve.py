@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stagepack import kinds, solvers
+from stagepack import kinds
 from stagepack.contracts import Instance, InstanceOf, JsonObject, Number, Solution, SolutionT
 from stagepack.errors import InputError, carrying, suggest
 from stagepack.evidence import VERIFIABLE
@@ -44,6 +44,8 @@ REGISTRY: kinds.ByKind[tuple[AnyMethod, ...]] = kinds.ByKind(
 )
 LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
 OPTIONS = {"deterministic": False, "proof": False, "tuning": None}
+SHORTEST = 1e-9
+"""Seconds of a time limit."""
 NOTHING = {
     Termination.TIME_LIMIT: "time was over before anything that fits was found",
     Termination.INTERRUPTED: "it was interrupted before anything that fits was found",
@@ -497,6 +499,8 @@ def _settings(
             )
     by_work = deterministic(options)
     if engine is not None:
+        from stagepack import solvers
+
         solvers.engine(str(engine))  # unknown names are refused here
         _require_fitting(engine, method)
     if isinstance(warm_start, str) and warm_start == "none":
@@ -550,7 +554,8 @@ def _require_fitting(engine: str, method: AnyMethod) -> None:
 
 def require_time(limit: float | None) -> float | None:
     """Refuse, by name, a time limit that is no positive number of seconds nor None; return it."""
-    return require_number(limit, "time_limit", "a positive number of seconds, or None", least=1e-9)
+    wanted = "a positive number of seconds, or None"
+    return require_number(limit, "time_limit", wanted, least=SHORTEST)
 
 
 def plain(value: T) -> T:

@@ -1,6 +1,6 @@
 """How large the house is: lines of each wing and of each problem, as docs/architecture.md has them.
 
-    python -m tests.count_lines
+    python -m tests.count_lines     # writes them there
 
 Lines are those of ``stagepack/**/*.py``.  Help is what docstrings take, those under constants
 included; code is what is neither that nor empty nor a comment alone on its line.
@@ -9,6 +9,7 @@ included; code is what is neither that nor empty nor a comment alone on its line
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 from stagepack.kinds import KINDS
 
 ROOT = Path(__file__).parent.parent / "stagepack"
+PAGE = ROOT.parent / "docs" / "architecture.md"
 GROUND = "ground floor"
 
 
@@ -45,7 +47,7 @@ def table(head: str, rows: Iterable[tuple[str, Counter[str]]]) -> str:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Write both tables into the page."""
     families = {kind.family for kind in KINDS.values()}
     wings: dict[str, Counter[str]] = {}
     problems: dict[str, Counter[str]] = {}
@@ -57,7 +59,12 @@ def main() -> None:
             (wings, ("together",)),
         ):
             held.setdefault(names[0], Counter()).update(found)
-    print(table("wing", wings.items()), table("problem", problems.items()), sep="\n\n")
+    text = PAGE.read_text()
+    for head, rows in (("wing", wings), ("problem", problems)):
+        known = rf"\| {head} \| files \|.*?\n(?=\n)"
+        text, count = re.subn(known, f"{table(head, rows.items())}\n", text, flags=re.DOTALL)
+        assert count == 1, head
+    PAGE.write_text(text)
 
 
 if __name__ == "__main__":

@@ -431,3 +431,42 @@ def test_a_true_bound_does_not_make_evidence_true() -> None:
     assert verdict(found, "bound") is verdict(found, "status") is Verdict.CONFIRMED
     assert [claim.name for claim in found.false] == ["proof"]
     assert "its evidence does not show it; witness, load does" in found.false[0].detail
+
+
+def test_what_is_given_in_the_place_of_another_is_told(tmp_path: Path) -> None:
+    peak, result, proof = INSTANCES["peak"], tmp_path / "result.json", tmp_path / "proof.json"
+    result.write_text(json.dumps(true("peak")))
+    proof.write_text(json.dumps(sp.prove(peak, 8)))
+    with pytest.raises(sp.InputError, match="is a result, no proof; check it: stagepack check"):
+        sp.check_proof(peak, result)
+    with pytest.raises(sp.InputError, match=r"holds a proof, no solution; replay it: .*--proof"):
+        sp.check_result(peak, proof)
+    with pytest.raises(sp.InputError, match="is a result of lmem-packing, not of layer-grouping"):
+        sp.check_result(INSTANCES["groups"], result)
+    with pytest.raises(sp.InputError, match="holds no proof; write one"):
+        sp.check_proof(peak, {"layers": []})
+    old = {**json.loads(proof.read_text()), "version": 1}
+    with pytest.raises(
+        sp.InputError, match=r"version: is 1, not 2, .*; write one: stagepack solve"
+    ):
+        sp.check_proof(peak, old)
+    with pytest.raises(sp.InputError, match=r"digest: .*: size differs; give a proof of this"):
+        sp.check_proof(peak.replace(size=[4, 4, 5]), proof)
+    proof.write_text("")
+    with pytest.raises(sp.InputError, match="is empty; give one that holds something"):
+        sp.check_proof(peak, proof)
+
+
+def test_a_violation_is_printed_once() -> None:
+    peak = INSTANCES["peak"]
+    solution = dict.fromkeys(true("peak")["solution"]["offsets"], 0)
+    found = sp.check_result(peak, {**true("peak"), "solution": {"offsets": solution}})
+    assert str(found).count("buffers 0 at 0 and 2 at 0") == 1
+    assert "violations []: false; the solution breaks overlap" in str(found)
+
+
+def test_any_limit_that_is_taken_can_be_halved() -> None:
+    said = {**true("schedule"), "proof": "search", "evidence": {}}
+    found = sp.check_result(INSTANCES["schedule"], said, prove=True, time_limit=1e-9)
+    assert found.valid
+    assert found.verified == (not found.unverified) == found.to_dict()["verified"]

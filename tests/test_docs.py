@@ -9,19 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from stagepack.cli import COMMANDS
+from stagepack.cli import COMMANDS, command
 from stagepack.kinds import KINDS
 from tests.draw_house import PICTURE, drawing
 from tests.imports import PACKAGE, ROOT
 
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md"]
-ROOMS = (ROOT, ROOT / "examples", PACKAGE, PACKAGE / "instances", PACKAGE / "instances" / "formats")
+ROOMS = (ROOT, ROOT / "examples", PACKAGE, PACKAGE / "instances", PACKAGE / "formats")
 EXAMPLES = ("toy", "<family>")  # folders that a reader is to make
 DESCRIBED = 0.99  # of the public functions of three parameters and more
 CONTRACTS = (  # which are described where they are asked for
     {"instance", "progress", "settings"},  # of every method
     {"instance", "progress", "settings", "keep_going"},  # `strengthen` of every problem
     {"instance", "evidence", "claimed"},  # every rule that verifies a proof
+    {"data", "given", "file"},  # `parse` of every format
 )
 
 
@@ -76,7 +77,7 @@ def test_entries_of_parameters_are_told_from_prose() -> None:
 
 def test_functions_of_three_parameters_and_more_describe_them() -> None:
     """Commands say in their help what they take, each option with its own words."""
-    commands = {(command.__module__, command.__name__) for command in COMMANDS.values()}
+    commands = {(one.__module__, one.__name__) for one in map(command, COMMANDS)}
     count, missing = 0, []
     for path in sorted(PACKAGE.rglob("*.py")):
         for function, text in public(ast.parse(path.read_text()).body):

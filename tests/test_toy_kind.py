@@ -17,8 +17,7 @@ import stagepack as sp
 from stagepack.cli import app
 from stagepack.instances.problem import Export
 from stagepack.kinds import KINDS, Kind
-from stagepack.methods import Method, Settings
-from stagepack.methods.effort import counted
+from stagepack.methods import Method, Settings, counted
 from stagepack.report.figures import look
 from stagepack.report.view import Charts, view
 from tests.toy_kind.instances.toy import KIND, Knapsack, KnapsackSolution

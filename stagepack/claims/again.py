@@ -4,7 +4,8 @@ A better solution shows a claim to be false, whoever finds it.  Evidence of the 
 the claim.  Otherwise, what confirms it must share no code with what made it: an engine for what a
 search of ours says, a search for what an engine says.  These have the normal form of the instance
 in common; a problem whose methods share more says what (``shared`` of its folder in ``methods``),
-and then nothing is confirmed.
+and then nothing is confirmed.  Where that leaves a claim open, all solutions of a small instance
+are tried (:mod:`stagepack.claims.every`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stagepack import kinds
+from stagepack.claims.every import Tried, tried
 from stagepack.claims.rules import Again, Case
 from stagepack.contracts import JsonObject, Number, Solution
 from stagepack.evidence import Proof
 from stagepack.result import Result, Status, Termination
+from stagepack.solve import SHORTEST
 from stagepack.verify import verify
 
 ENDLESS = (Proof.SEARCH, Proof.ENGINE)
@@ -38,7 +41,7 @@ def solved_again(case: Case, bound: Number | None, time_limit: float | None) -> 
     makers = _makers(case.document)
     shared = getattr(kinds.part(case.instance.kind, "methods"), "shared", lambda _: "")
     common = shared(case.instance)
-    half = None if time_limit is None else time_limit / 2
+    half = _half(time_limit)
 
     def solved(method: str) -> Again:
         result = _solved(case, method, half)
@@ -55,6 +58,28 @@ def solved_again(case: Case, bound: Number | None, time_limit: float | None) -> 
     if not any(one.result.termination in ended for one in found):
         found.append(solved("auto"))
     return tuple(found)
+
+
+def tried_all(case: Case, bound: Number | None, time_limit: float | None) -> Tried | None:
+    """Try every solution where solving again left a claim open; None: it did not, or too many.
+
+    Parameters
+    ----------
+    case : Case
+        With what solving again came to.
+    bound : int or float or None
+        What is claimed; None: that nothing is feasible.
+    time_limit : float, optional
+        Half of it is spent.
+    """
+    if case.settled(bound) or (bound is None and case.document.get("status") != Status.INFEASIBLE):
+        return None
+    return tried(case.instance, bound, _half(time_limit))
+
+
+def _half(time_limit: float | None) -> float | None:
+    """Return half of a limit, but no less than a limit may be."""
+    return None if time_limit is None else max(time_limit / 2, SHORTEST)
 
 
 def _makers(document: JsonObject) -> set[Proof]:

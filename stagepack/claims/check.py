@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from stagepack.claims.again import solved_again
+from stagepack.claims.again import solved_again, tried_all
 from stagepack.claims.claim import ResultCheck, is_number
 from stagepack.claims.rules import Case, claims, difference
 from stagepack.contracts import Instance, JsonObject, Number, Solution
@@ -45,7 +45,8 @@ def check_result(
         Whether to accept a result for another instance, and to report the differences.
     prove : bool
         Whether to solve the instance again where bound or status cannot be verified by what the
-        document says, by code that shares nothing with what made the claim as far as there is any.
+        document says, by code that shares nothing with what made the claim as far as there is any;
+        else, where it is small, to try all its solutions.
     time_limit : float, optional
         Seconds for verifying, and for solving it again.
 
@@ -80,6 +81,7 @@ def check_result(
     case.finding = _verified(case, time_limit)
     if prove and (case.finding is None or not case.finding.shown):
         case.again = solved_again(case, _claimed(document), time_limit)
+        case.tried = tried_all(case, _claimed(document), time_limit)
     return ResultCheck(
         instance=instance.name,
         solution=case.solution,
@@ -87,6 +89,7 @@ def check_result(
         objective=case.objective,
         claims=tuple(claims(case)) if something else (),
         again=tuple(again.result for again in case.again),
+        candidates=0 if case.tried is None else case.tried.count,
         problem=instance,
     )
 
@@ -171,6 +174,13 @@ def _require_same(document: Mapping[str, object], instance: Instance, anyway: bo
     digest = document.get("digest")
     if not isinstance(digest, str) or digest in ("", instance.digest):
         return False
+    problem = document.get("problem")
+    if problem in PROBLEMS and problem != instance.kind:
+        raise InputError(
+            f"is a result of {problem}, not of {instance.kind}",
+            field="problem",
+            remedy="give the instance that it is a result of",
+        )
     if not anyway:
         there = document.get("instance_fields")
         why = difference(there, instance) if isinstance(there, Mapping) else ""

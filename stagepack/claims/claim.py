@@ -80,6 +80,8 @@ class ResultCheck(Shown):
     claims : tuple of Claim
     again : tuple of Result
         The results of solving again.
+    candidates : int
+        How many solutions were tried, where all of them were.
     problem : instance of any problem
         The instance itself.
     """
@@ -90,6 +92,7 @@ class ResultCheck(Shown):
     objective: Number | None
     claims: tuple[Claim, ...] = ()
     again: tuple[Result[Solution], ...] = ()
+    candidates: int = 0
     problem: Instance | None = None
 
     def _line(self) -> str:
@@ -105,6 +108,11 @@ class ResultCheck(Shown):
     def valid(self) -> bool:
         """Whether the solution breaks no rule and no claim is false."""
         return not self.violations and not self.false
+
+    @property
+    def verified(self) -> bool:
+        """Whether it is valid, and bound and status are shown to be true, as far as it has any."""
+        return self.valid and not self.unverified
 
     @property
     def unverified(self) -> tuple[Claim, ...]:
@@ -123,11 +131,13 @@ class ResultCheck(Shown):
         document: JsonObject = {
             "instance": self.instance,
             "valid": self.valid,
-            "verified": self.valid and not self.unverified,
+            "verified": self.verified,
             "objective": self.objective,
             "violations": [{"rule": v.rule, "detail": v.detail} for v in self.violations],
             "claims": [claim.to_dict() for claim in self.claims],
         }
+        if self.candidates:
+            document["candidates"] = self.candidates
         if self.again:
             keys = ("method", "status", "termination", "objective", "bound", "bound_source")
             document["again"] = [

@@ -12,8 +12,9 @@ from pathlib import Path
 import msgspec
 
 from stagepack import kinds
-from stagepack.claims.check import encoded
+from stagepack.claims.check import document_of, encoded
 from stagepack.claims.claim import is_number
+from stagepack.claims.rules import difference
 from stagepack.contracts import Instance, JsonObject, Number, Solution
 from stagepack.errors import InputError
 from stagepack.evidence import VERIFIABLE, Evidence
@@ -39,6 +40,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     bound: int | float | None
     proof: str
     evidence: JsonObject
+    instance_fields: JsonObject = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,6 +150,7 @@ def prove(
         "bound": wanted,
         "proof": str(known.proof),
         "evidence": known.data,
+        "instance_fields": instance.fingerprints,
     }
 
 
@@ -179,6 +182,23 @@ def _fault(found: Finding) -> str:
     if found.shown and found.false:
         return f"its evidence does not show it; {found.how} does"
     return "" if found.shown else found.detail
+
+
+def _refuse_others(document: JsonObject) -> None:
+    """Refuse a result, an instance, and a proof of another version in the place of a proof."""
+    anew = "write one: stagepack solve INSTANCE --proof FILE"
+    if "status" in document or "solution" in document:
+        raise InputError(
+            "is a result, no proof",
+            remedy=f"check it: stagepack check INSTANCE RESULT; or {anew}",
+        )
+    version = document.get("version")
+    if not {"evidence", "bound"} & document.keys():
+        raise InputError("holds no proof", remedy=anew)
+    if version != VERSION:
+        raise InputError(
+            f"is {version!r}, not {VERSION}, the only one read", field="version", remedy=anew
+        )
 
 
 def check_proof(
@@ -220,15 +240,17 @@ def check_proof(
     else:
         raise InputError(f"{proof!r}", field="proof", remedy="give a file, or its document")
     with strict.located(place):
+        _refuse_others(document_of(data))
         document = strict.decode(data, Document)
         keys.require_single(data)
         for field, said, own in (
             ("problem", document.problem, instance.kind),
-            ("version", document.version, VERSION),
             ("digest", document.digest, instance.digest),
         ):
             if said != own:
-                raise InputError(f"is {said!r}, not {own!r}", field=field, remedy=ANOTHER)
+                why = difference(document.instance_fields, instance)
+                why = f": {why}" if document.instance_fields and field == "digest" else ""
+                raise InputError(f"is {said!r}, not {own!r}{why}", field=field, remedy=ANOTHER)
         if document.proof not in VERIFIABLE:
             kinds_of = ", ".join(VERIFIABLE)
             raise InputError(f"is {document.proof!r}", field="proof", remedy=f"known: {kinds_of}")

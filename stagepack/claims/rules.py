@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stagepack.claims.claim import Claim, Verdict, is_number, short
+from stagepack.claims.every import Tried
 from stagepack.contracts import Instance, JsonObject, Number, Solution, Violation
 from stagepack.evidence import VERIFIABLE, Proof
 from stagepack.records import fault
@@ -36,6 +37,8 @@ class Case:
         What verifying the bound, or that nothing is feasible, came to; None where neither is said.
     again : tuple of Again
         What solving again came to.
+    tried : Tried or None
+        What trying every solution came to; None: they were not.
     """
 
     document: JsonObject
@@ -46,6 +49,7 @@ class Case:
     foreign: bool
     finding: Finding | None = None
     again: tuple[Again, ...] = ()
+    tried: Tried | None = None
 
     def slack(self, value: Number) -> Number:
         """Return by how much another figure may differ from `value`, and be called equal."""
@@ -63,7 +67,26 @@ class Case:
     def best(self) -> Number | None:
         """The least value of a solution that is known."""
         values = [self.objective, *(again.result.objective for again in self.again)]
+        values += [self.tried.best] if self.tried is not None else []
         return min((value for value in values if value is not None), default=None)
+
+    @property
+    def finder(self) -> str:
+        """What found the best solution, if that is not the one in hand."""
+        return (
+            "enumeration"
+            if self.tried is not None and self.tried.best is not None
+            else "solving again"
+        )
+
+    def settled(self, bound: Number | None) -> bool:
+        """Whether solving again has shown a bound, or that it is false."""
+        if self.best is not None and (bound is None or self.above(bound, self.best)):
+            return True
+        return any(
+            again.how or (again.proves(bound, self.instance.tolerance) and not again.shares)
+            for again in self.again
+        )
 
 
 @dataclass(frozen=True)
@@ -186,7 +209,8 @@ def _violations(case: Case, claimed: object) -> Judgement:
         return Judgement(Verdict.CONFIRMED, own)
     if case.solution is None:
         return Judgement(Verdict.FALSE, own, "there is no solution that breaks a rule")
-    detail = f"the solution breaks {own[0]}" if own else "the solution breaks no rule"
+    broken = ", ".join(dict.fromkeys(one.rule for one in case.violations))
+    detail = f"the solution breaks {broken or 'no rule'}"
     return Judgement(case.wrong(), own, detail)
 
 
@@ -208,7 +232,7 @@ def _bound(case: Case, claimed: object) -> Judgement:
     if not is_number(claimed):
         return Judgement(Verdict.FALSE, None, "is no number")
     if best is not None and case.above(claimed, best):
-        whose = "the solution is" if best == case.objective else "solving again found one"
+        whose = "the solution is" if best == case.objective else f"{case.finder} found one"
         return Judgement(case.wrong(), best, f"no lower bound: {whose} worth {short(best)}")
     return _shown(case, claimed)
 
@@ -228,6 +252,9 @@ def _shown(case: Case, bound: Number | None) -> Judgement:
             why = f"{by} proved it, too, which verifies nothing: {again.shares}; {why}"
         elif again.result.bound is not None:
             why = f"{by} proved no more than {short(again.result.bound)}; {why}"
+    if case.tried is not None and case.tried.best is None:
+        many = f"by enumeration of {case.tried.count:,} candidates"
+        return Judgement(Verdict.CONFIRMED, bound, many)
     return Judgement(Verdict.UNVERIFIED, None, why)
 
 
@@ -298,6 +325,9 @@ def _infeasible(case: Case) -> Judgement:
             value = short(again.result.objective)
             detail = f"solving again found a solution worth {value}"
             return Judgement(case.wrong(), str(again.result.status), detail)
+    if case.tried is not None and case.tried.best is not None:
+        detail = f"enumeration found a solution worth {short(case.tried.best)}"
+        return Judgement(case.wrong(), str(Status.FEASIBLE), detail)
     if is_number(case.document.get("bound")):
         return Judgement(case.wrong(), None, "there is a bound, on solutions that are not there")
     return _shown(case, None)._replace(recomputed=None)
@@ -311,7 +341,7 @@ def _optimal(case: Case, objective: Number, least: str | None) -> Judgement:
         detail = f"the bound {short(bound)} is below the value {short(objective)}"
         return Judgement(case.wrong(), least, detail)
     if case.best is not None and case.above(objective, case.best):
-        better = f"solving again found a solution worth {short(case.best)}"
+        better = f"{case.finder} found a solution worth {short(case.best)}"
         return Judgement(case.wrong(), least, better)
     shown = _shown(case, bound)
     open_ = shown.verdict is Verdict.UNVERIFIED

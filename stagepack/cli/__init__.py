@@ -9,6 +9,7 @@ nothing in hand.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import logging
 import os
@@ -21,58 +22,63 @@ import typer
 from typer.core import TyperGroup
 
 from stagepack import memory
-from stagepack.cli.check import check
-from stagepack.cli.compare import compare
 from stagepack.cli.context import takes_context
 from stagepack.cli.examples import epilog
-from stagepack.cli.guard import guarded, load_frugally
-from stagepack.cli.importing import import_model
-from stagepack.cli.listing import catalog, convert, methods, schema
-from stagepack.cli.measure import measure
 from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, Command, bare
-from stagepack.cli.plan import plan, tune
-from stagepack.cli.report import report
-from stagepack.cli.results import results
-from stagepack.cli.show import plot, show
-from stagepack.cli.solve import solve
 from stagepack.cli.terminal.screen import Stderr, complain, legible_width, plain_letters, say
-from stagepack.cli.tradeoffs import explain, pareto
 from stagepack.errors import InputError, shown
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "solve": solve,
-    "plan": plan,
-    "tune": tune,
-    "measure": measure,
-    "compare": compare,
-    "results": results,
-    "report": report,
-    "pareto": pareto,
-    "explain": explain,
-    "check": check,
-    "show": show,
-    "plot": plot,
-    "list": catalog,
-    "convert": convert,
-    "import": import_model,
-    "methods": methods,
-    "schema": schema,
+COMMANDS = {
+    "solve": "solve.solve",
+    "plan": "plan.plan",
+    "tune": "plan.tune",
+    "measure": "measure.measure",
+    "compare": "compare.compare",
+    "results": "results.results",
+    "report": "report.report",
+    "pareto": "tradeoffs.pareto",
+    "explain": "tradeoffs.explain",
+    "check": "check.check",
+    "show": "show.show",
+    "plot": "show.plot",
+    "list": "listing.catalog",
+    "convert": "listing.convert",
+    "import": "importing.import_model",
+    "methods": "listing.methods",
+    "schema": "listing.schema",
 }
+"""What each command does: module of this folder and function, loaded when it is called."""
+
+
+def command(name: str) -> Callable[..., None]:
+    """Return the function of a command."""
+    module, _, function = COMMANDS[name].partition(".")
+    found: Callable[..., None] = getattr(
+        importlib.import_module(f"stagepack.cli.{module}"), function
+    )
+    return found
 
 
 def with_options(name: str) -> Any:
     """Return the command of a name, as typer runs it."""
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    alone.command(name, cls=Command, epilog=epilog(name))(takes_context(COMMANDS[name]))
+    alone.command(name, cls=Command, epilog=epilog(name))(takes_context(command(name)))
     return typer.main.get_command(alone)
 
 
 class Group(TyperGroup):
-    """The root of the commands; the options of one, which are many, are made when it runs."""
+    """The root of the commands, of which one is loaded, and its options made, when it runs."""
 
     def get_params(self, ctx: Any) -> Any:
         """Return options, those for help and completion among them."""
         return bare(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return what stands for a command in the help of the root."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            found.help = inspect.getdoc(command(cmd_name))
+        return found
 
     def resolve_command(self, ctx: Any, args: Any) -> Any:
         """Return the command that the arguments begin with, and what is left of them."""
@@ -133,8 +139,8 @@ def _listed() -> None:
     """Stand for a command in the help of the root."""
 
 
-for name, command in COMMANDS.items():
-    app.command(name, help=inspect.getdoc(command))(_listed)
+for name in COMMANDS:
+    app.command(name)(_listed)
 
 
 def main() -> NoReturn:
@@ -146,14 +152,18 @@ def main() -> NoReturn:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         plain_letters()
         legible_width()
-        left = guarded(_ended)
-        load_frugally()
+        if memory.is_scarce():
+            from stagepack.cli.guard import guarded, load_frugally
+
+            left = guarded(_ended)
+            load_frugally()
         # -q and -v may stand anywhere, before or after the command.
         arguments = sys.argv[1:]
         loudness = [word for word in arguments if word in ("-q", "--quiet", "-v", "--verbose")]
         rest = [word for word in arguments if word not in loudness]
         if {"--show-completion", "--install-completion"} & set(rest[:-1]):
-            # A shell is named: Typer takes it only where it is told not to look for its own.
+            # A shell is named: Typer takes it only where it is told not to look for its own, for
+            # which it has no public word.  One that knows another word says that none is taken.
             os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
         code = app(args=[*loudness, *rest], prog_name="stagepack", standalone_mode=False)
     except InputError as error:
@@ -205,6 +215,7 @@ def _is_word(name: str) -> bool:
 
 def _leave(code: int) -> NoReturn:
     """End with `code`, at once even when a cancelled solver still winds down in its thread."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said
     code = _flushed(code)
     engine = sys.modules.get("stagepack.solvers.engine")
     if engine is not None and engine.left_behind():

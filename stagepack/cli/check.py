@@ -59,7 +59,7 @@ def check(
 ) -> None:
     """Check a solution, a program or a whole result: 0 valid, 4 not, 5 bound not verified."""
     from stagepack.claims import check_proof, check_result
-    from stagepack.report.shown import proof_lines
+    from stagepack.report.checks import proof_lines
 
     if solution is None and proof is None:
         with engines_silenced():
@@ -101,7 +101,7 @@ def _whole(path: str, prove: bool, time_limit: float | None) -> ResultCheck | No
 
 def _tell(found: ResultCheck, replayed: ProofCheck | None = None, *, as_json: bool) -> NoReturn:
     """Print what a check came to, and end with its exit code."""
-    from stagepack.report.shown import check_lines, proof_lines
+    from stagepack.report.checks import check_lines, proof_lines
 
     valid = found.valid and (replayed is None or replayed.valid)
     optimal = valid and replayed is not None and found.objective == replayed.bound

@@ -234,11 +234,12 @@ def instances_of(source: str, context: JsonObject) -> list[Instance]:
 
 
 def _source(source: str, context: JsonObject) -> Instance:
-    from stagepack import catalog
     from stagepack.formats import door
 
     if Path(source).exists():
         return door.read(source, **context)
+    from stagepack import catalog
+
     path = source.rpartition("#")[0] or source
     names = [entry.name for entry in catalog.entries()]
     named = by_family(source)

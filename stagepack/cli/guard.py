@@ -46,8 +46,7 @@ def guarded(ended: Callable[[bool], int]) -> Callable[[], None]:
         os.close(told)
         _wait(child, watching, ended, before)
     os.close(watching)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PARENT_DIED, signal.SIGKILL)
+    _die_with_parent()
 
     def left() -> None:
         os.write(told, b".")
@@ -59,6 +58,14 @@ def guarded(ended: Callable[[bool], int]) -> Callable[[], None]:
         left()
         os._exit(code)
     return left
+
+
+def _die_with_parent() -> None:
+    """Have Linux kill this process when its parent dies; elsewhere it runs to its own end."""
+    if sys.platform == "linux":
+        # Python has no name for it, and a C library need not have one.
+        with contextlib.suppress(AttributeError):
+            ctypes.CDLL(None).prctl(_PARENT_DIED, signal.SIGKILL)
 
 
 def load_frugally() -> None:

@@ -13,9 +13,8 @@ import stagepack
 from stagepack import files
 from stagepack.cli import completion
 from stagepack.cli.context import instance_and_solution, instance_of
-from stagepack.cli.export import Form, export_solution
 from stagepack.cli.options import EXIT_INPUT, OUTPUT, AsJson, Instance, option
-from stagepack.cli.output import Rescue, require_writable
+from stagepack.cli.output import Form, Rescue, export_solution, require_writable
 from stagepack.cli.terminal.screen import print_json, say, terminal
 from stagepack.contracts import Instance as Problem
 from stagepack.contracts import JsonObject, Solution

@@ -13,7 +13,6 @@ import typer
 
 from stagepack.cli import completion
 from stagepack.cli.context import instance_of
-from stagepack.cli.export import Form, require_exportable
 from stagepack.cli.options import (
     EXIT_INFEASIBLE,
     EXIT_INPUT,
@@ -28,7 +27,7 @@ from stagepack.cli.options import (
     limit_option,
     option,
 )
-from stagepack.cli.output import answer, require_writable
+from stagepack.cli.output import Form, answer, require_exportable, require_writable
 from stagepack.cli.picture import draw, require_drawable, require_pages
 from stagepack.cli.terminal.screen import engines_silenced
 from stagepack.contracts import Instance, JsonObject

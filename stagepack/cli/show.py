@@ -9,9 +9,8 @@ import typer
 
 from stagepack.cli import completion
 from stagepack.cli.context import instance_and_solution, instance_of
-from stagepack.cli.export import Form, export_solution, require_exportable
 from stagepack.cli.options import OUTPUT, As, AsJson, Instance, Solution, option
-from stagepack.cli.output import require_writable
+from stagepack.cli.output import Form, export_solution, require_exportable, require_writable
 from stagepack.cli.picture import draw, require_drawable, require_pages
 from stagepack.cli.plan import draw_plan, plan_in
 from stagepack.cli.terminal.screen import complain, print_json, print_parts, say

@@ -11,7 +11,6 @@ import typer
 from stagepack import files
 from stagepack.cli import completion
 from stagepack.cli.context import instance_of
-from stagepack.cli.export import Form, export_solution, require_exportable
 from stagepack.cli.options import (
     EXIT_INPUT,
     EXIT_UNVERIFIED,
@@ -29,8 +28,14 @@ from stagepack.cli.options import (
     method_option,
     option,
 )
-from stagepack.cli.output import Rescue, apart, require_writable
-from stagepack.cli.picture import draw, require_drawable
+from stagepack.cli.output import (
+    Form,
+    Rescue,
+    apart,
+    export_solution,
+    require_exportable,
+    require_writable,
+)
 from stagepack.cli.terminal.live import Solving
 from stagepack.cli.terminal.screen import (
     command_line,
@@ -42,6 +47,7 @@ from stagepack.cli.terminal.screen import (
 )
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError
+from stagepack.interrupts import Interrupts
 from stagepack.result import Result, Status
 
 
@@ -135,7 +141,6 @@ def solve(
     ] = False,
 ) -> None:
     """Solve one instance; the answer is checked and carries a proved bound."""
-    from stagepack.formats import solutions
     from stagepack.solve import solve as run
 
     require_writable(output, plot, trace, export, proof, source=instance)
@@ -148,13 +153,17 @@ def solve(
     if export is not None:
         require_exportable(problem, export, form)
     if plot is not None:
+        from stagepack.cli.picture import require_drawable
+
         require_drawable(problem.kind, plot, "--plot")
     start: Solution | str = warm_start
     if "/" in warm_start or warm_start.endswith((".json", ".csv", ".gz")):
+        from stagepack.formats import solutions
+
         start = solutions.read_solution(warm_start, problem)
     asked = {"deterministic": deterministic, "proof": proof is not None}
     options = {name: True for name, wanted in asked.items() if wanted}
-    with engines_silenced(), Solving(problem.name, method) as search:
+    with engines_silenced(), Interrupts(last=True), Solving(problem.name, method) as search:
         result = run(
             problem,
             method,
@@ -179,7 +188,10 @@ def solve(
     proved = proof is None or _prove(result, proof, rescue)
     if result.solution is not None:
         rescue.attempt(lambda path: export_solution(problem, result.solution, path, form), export)
-        rescue.attempt(lambda path: draw(problem, result.solution, path), plot)
+        if plot is not None:
+            from stagepack.cli.picture import draw
+
+            rescue.attempt(lambda path: draw(problem, result.solution, path), plot)
     if as_json or rescue:
         rescue.tell("the whole result")
         print_json(document or {**result.to_dict(), "command": command_line()})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from stagepack.errors import InputError
+from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.words import Parameter
 
 PREFIX = Parameter("prefix", str, "what all names begin with")

@@ -15,8 +15,8 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
-from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.words import Parameter
 
 log = logging.getLogger("stagepack")

@@ -122,6 +122,10 @@ def solution_in(
 def refuse_instance(document: JsonObject) -> None:
     """Refuse an instance, a front or an explanation in the place of a solution or result."""
     refuse_account(document)
+    if {"proof", "evidence"} <= document.keys() and "status" not in document:
+        raise InputError(
+            "holds a proof, no solution", remedy="replay it: stagepack check INSTANCE --proof FILE"
+        )
     if str(document.get("problem")) in PROBLEMS and "version" in document:
         raise InputError(
             f"holds an instance of {document['problem']}, no solution",

@@ -32,7 +32,34 @@ LARGEST_SUM = 2**60
 """Sums of a row beyond which CP-SAT would not compute exactly."""
 
 LARGEST_COEFFICIENT = 2**10
-"""Rows for HiGHS are scaled down (by powers of two) to coefficients of at most this."""
+"""Rows for HiGHS are scaled down (by powers of two) to coefficients of at most this,"""
+
+LARGEST_SCALED = 2**38
+"""from this: then half a unit of a row is still more than its tolerance of 1e-9."""
+
+LARGEST_COST = 2**43
+"""Costs for HiGHS are below: doubles hold sums of a thousand of them, and its bounds, to a unit."""
+
+BEYOND = "the MILP would count beyond what HiGHS computes exactly"
+COARSER = "give bytes and cycles in a coarser unit, or use another method"
+
+
+def require_costs(program: Program[int], gain: int) -> None:
+    """Refuse a linear model whose costs are more than HiGHS tells apart.
+
+    Parameters
+    ----------
+    program : Program
+    gain : int
+        The unit in which the engine counts them.
+
+    Raises
+    ------
+    InputError
+    """
+    costs = zip(program.cost, program.upper, strict=True)
+    if max((abs(cost * upper) for cost, upper in costs), default=0) >= LARGEST_COST * gain:
+        raise InputError(BEYOND, field="size", remedy=COARSER)
 
 
 def add(terms: Terms, column: int, value: int) -> None:
@@ -97,7 +124,15 @@ class WholeProgram(Program[int]):
 
         Wide rows are scaled, and their sides moved out by half a unit: no point of whole numbers
         is gained, and none is lost to a rounding error.
+
+        Raises
+        ------
+        InputError
+            When factors or objective exceed what the engine tells apart.
         """
+        require_costs(self, self.gain)
+        if max(map(abs, self._values), default=0) > LARGEST_SCALED:
+            raise InputError(BEYOND, field="size", remedy=COARSER)
         plain = super().arrays()
         entries = np.diff(plain.start)
         largest = np.ones(plain.rows)

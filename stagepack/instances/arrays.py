@@ -267,7 +267,8 @@ def _checked(
         _refuse(array, array < least, name, "", f"give {noun}s of at least {least}")
     if array.size and (array.max() >= LARGEST or array.min() <= -LARGEST):
         raise _too_large(name)
-    own = np.float64 if array.dtype.kind == "f" and not whole else np.int64
+    # Of no numbers at all, nobody sees what they would be.
+    own = np.float64 if array.dtype.kind == "f" and array.size and not whole else np.int64
     if array is values and not array.flags.writeable and array.dtype == own:
         return array  # ours already
     copy = np.array(array, dtype=own)

@@ -1,4 +1,4 @@
-"""Compilation of kernels: done once, cached on disk, executed without the interpreter lock.
+"""What is said of kernels, and which calls are interpreted.
 
 Numba is loaded with the first kernel that is compiled: :mod:`.dispatchers`.
 """
@@ -29,18 +29,14 @@ WARM_UP = 0.03
 
 
 def compiled(function: FunctionT) -> FunctionT:
-    """Compile `function` when it is first called.
-
-    Machine code is kept beside the source, or in the user's cache folder where that is not
-    writable; where neither is, every process compiles anew.  Code of other sources is not used.
-    """
+    """Compile `function` when it is first called, or take the machine code that is kept of it."""
     kernel: Callable[..., Any] | None = None
 
     @functools.wraps(function)
-    def call(*args: Any, **named: Any) -> Any:
+    def call(*args: Any) -> Any:
         nonlocal kernel
-        kernel = kernel or _kernel(call)
-        return kernel(*args, **named)
+        kernel = kernel or _kernel(call, args)
+        return kernel(*args)
 
     return _tell(cast("FunctionT", call), "whole")
 
@@ -65,7 +61,7 @@ def tiered(steps: Callable[..., int]) -> Callable[[FunctionT], FunctionT]:
         def call(*args: Any) -> Any:
             nonlocal spent, kernel
             if spent >= WARM_UP or steps(*args) > FEW:
-                kernel = kernel or _kernel(call)
+                kernel = kernel or _kernel(call, args)
                 return kernel(*args)
             began = time.thread_time()
             with np.errstate(all="ignore"):  # integers wrap around, as they do in machine code
@@ -112,10 +108,7 @@ def record(fields: Sequence[tuple[str, type[np.generic]]]) -> np.dtype[np.void]:
 
 
 def inner(function: FunctionT) -> FunctionT:
-    """Compile `function` into the kernels that call it, which are kept on disk, not by itself.
-
-    Without a way in from the interpreter it takes about a quarter less time.
-    """
+    """Compile `function` into the kernels that call it, which are kept on disk, not by itself."""
     return _tell(function, "inner")
 
 
@@ -136,12 +129,6 @@ def inlined(function: FunctionT) -> FunctionT:
     many places, which would take long to compile.
     """
     return _tell(function, "inlined")
-
-
-def copied(function: FunctionT) -> FunctionT:
-    """Copy the statements of `function` to where it is called, before types are known."""
-    vars(function).update(targetoptions={"inline": "always"}, py_func=function)
-    return _tell(function, "copied")
 
 
 _untold: list[tuple[Any, str]] = []
@@ -175,16 +162,15 @@ def _load() -> None:
             while _untold:
                 function, way = _untold[-1]
                 python = inspect.unwrap(function)
-                made = getattr(dispatchers, way)(python)
-                if made is not python:  # not so under NUMBA_DISABLE_JIT
-                    vars(function).update(dispatcher=made, _numba_type_=made._numba_type_)
+                vars(function)["dispatcher"] = getattr(dispatchers, way)(function, python)
                 _untold.pop()  # now: what is interrupted goes on with it
         finally:
             compilation.resume()
 
 
-def _kernel(function: Any) -> Callable[..., Any]:
+def _kernel(function: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
     """Return what runs a function as machine code; under NUMBA_DISABLE_JIT the function itself."""
     _load()
-    kernel: Callable[..., Any] = vars(function).get("dispatcher", inspect.unwrap(function))
+    kernel: Callable[..., Any] = vars(function)["dispatcher"]
+    sys.modules[DISPATCHERS].ready(kernel, arguments)
     return kernel

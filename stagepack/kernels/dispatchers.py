@@ -1,4 +1,8 @@
-"""What numba makes of functions; imported when the first kernel is compiled."""
+"""What numba makes of functions; imported when the first kernel is compiled.
+
+Only what numba offers to everybody is used: ``njit``, ``numba.extending.overload``, its settings in
+``numba.config``, and its events.
+"""
 
 from __future__ import annotations
 
@@ -6,121 +10,105 @@ import contextlib
 import functools
 import gc
 import hashlib
-import importlib
+import os
+import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 import numba
-from numba.core import caching, event, types
-from numba.core.compiler_lock import global_compiler_lock
-from numba.np import linalg
+from numba.core import event
+from numba.extending import overload
 
-from stagepack.kernels import compiler
 from stagepack.progress import compilation
 
 KERNELS = ("*kernels.py", "*_state.py", "rules.py", "sweep.py")
 """Files that hold kernels, or constants that are compiled into them; they import no others."""
-COMPILERS = ("compiled.py", "compiler.py", "dispatchers.py")
+COMPILERS = ("compiled.py", "dispatchers.py")
 """Files that say how these are compiled."""
 PATIENCE = 30.0
 """Seconds that a process waits for another one to compile the kernel that it needs."""
 LOOKS = 0.02
 """Seconds between two looks at whether it has."""
 _settings: Any = numba.config
+_njit: Any = numba.njit  # whose types leave out some options
+_overload: Any = overload
 CHECKED = bool(_settings.BOUNDSCHECK) and not _settings.DISABLE_JIT
-"""Whether machine code checks indices (NUMBA_BOUNDSCHECK); it is then kept in files of its own.
+"""Whether machine code checks indices (NUMBA_BOUNDSCHECK); it is then kept in a folder of its own.
 
 What is interpreted is checked by NumPy.  Indices from -n to -1 count from the end of n entries in
 either: they are no error.
 """
+_PART: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Options of what only other kernels call: ways in from elsewhere would take a quarter more.
+
+Functions that make no arrays are compiled without counting who holds those that they are given
+(``_nrt``, as the help of ``numba.extending.register_jitable`` has it).
+"""
 
 
-def _spare_blas() -> None:
-    """Load numba's view of NumPy without BLAS, which no kernel calls.
+def whole(call: Any, function: Callable[..., object]) -> Any:
+    """Return what runs a function as machine code, made when called first, and kept.
 
-    Numba would load SciPy's only to see whether it is there: a third of the time that the first
-    kernel takes, and address space that OpenBLAS asks for again and again where it is refused, in
-    a loop that no signal ends.  Whose kernels call BLAS has it loaded then.
+    Parameters
+    ----------
+    call : callable
+        What runs the function for callers in Python; kernels may call it, too.
+    function : callable
     """
-    asked = linalg.ensure_blas
-    linalg.ensure_blas = lambda: None
-    try:
-        importlib.import_module("numba.np.arraymath")
-    finally:
-        linalg.ensure_blas = asked
-
-
-_spare_blas()
-
-_INNER: dict[str, Any] = {
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-    **compiler.options(compiler.Part),
-}
-_STEP: dict[str, Any] = {**_INNER, "_nrt": False}
-
-
-def whole(function: Callable[..., object]) -> Any:
-    """Return what runs a function as machine code, made when called first, and kept."""
+    own = _settings.CACHE_DIR
+    folder = _folder(own)
     # No other language calls them: a way in for it would take a tenth of the time.
-    options: dict[str, Any] = {
-        "nogil": True,
-        "no_cfunc_wrapper": True,
-        **compiler.options(compiler.Whole),
-    }
+    kept = _njit(nogil=True, no_cfunc_wrapper=True, cache=folder is not None)
+    compilation.kept &= folder is not None
+    _settings.CACHE_DIR = own if folder is None else str(folder)
     try:
-        kernel: Any = numba.njit(cache=True, **options)(function)
-    except RuntimeError:
-        compilation.kept = False
-        return numba.njit(**options)(function)
-    # Numba looks at the function's own file only, but constants and kernels of other files are
-    # compiled into it.
-    with contextlib.suppress(*([] if CHECKED else [AttributeError])):
-        cache = kernel._cache
-        if CHECKED:  # whose code numba would not tell from any other
-            path, base = cache._cache_path, f"{cache._impl.filename_base}.checked"
-            cache._cache_file = caching.IndexDataCacheFile(path, base, None)
-        file = cache._cache_file
-        file._source_stamp = (cache._impl.locator.get_source_stamp(), sources())
-        kernel.compile = functools.partial(_alone, kernel.compile, f"{file._index_path}.lock")
+        kernel = kept(function)
+    finally:
+        _settings.CACHE_DIR = own
+    _offer(call, function, _PART)
     return kernel
 
 
-def inner(function: Callable[..., object]) -> Any:
-    """Return what is compiled into the kernels that call a function."""
-    return _widened(numba.njit(**_INNER)(function))
+def inner(call: Any, function: Callable[..., object]) -> Any:
+    """Have a function compiled into the kernels that call it."""
+    return _offer(call, function, _PART)
 
 
-def step(function: Callable[..., object]) -> Any:
-    """Return the same for a function that neither makes nor returns arrays."""
-    return _widened(numba.njit(**_STEP)(function))
+def step(call: Any, function: Callable[..., object]) -> Any:
+    """Do the same for a function that neither makes nor returns arrays."""
+    return _offer(call, function, {**_PART, "_nrt": False})
 
 
-def inlined(function: Callable[..., object]) -> Any:
-    """Return the same for what LLVM is to put into every function that calls it."""
-    return _widened(numba.njit(forceinline=True, **_STEP)(function))
+def inlined(call: Any, function: Callable[..., object]) -> Any:
+    """Do the same for what LLVM is to put into every function that calls it."""
+    return _offer(call, function, {**_PART, "_nrt": False, "forceinline": True})
 
 
-def copied(function: Callable[..., object]) -> Any:
-    """Return the same for what is copied before types are known."""
-    return _widened(numba.njit(inline="always", **_STEP)(function))
+def _offer(call: Any, function: Callable[..., object], options: dict[str, Any]) -> Any:
+    """Let kernels call a function; constants that they give do not compile it anew."""
+    _overload(call, jit_options=options, strict=False)(lambda *_, **__: function)
+    return function
 
 
-def _alone(make: Callable[[object], object], path: str, signature: object) -> object:
-    """Compile a kernel while no other process does, or take from the cache what one has made.
+def ready(kernel: Any, arguments: tuple[Any, ...]) -> None:
+    """Compile a kernel for some arguments, or take from the cache what another process has made.
 
-    Nobody is waited for where nothing can be locked, nor when the other process does not come back.
+    While one process compiles it others wait, but not for ever, nor where nothing can be locked.
     """
-    with global_compiler_lock, contextlib.ExitStack() as held:
+    if not hasattr(kernel, "compile"):  # under NUMBA_DISABLE_JIT
+        return
+    with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):
-            file = held.enter_context(Path(path).open("ab"))
-            if not _locked(file):
-                _wait(file)
-        with compiler.quick():
-            return make(signature)
+            path = Path(kernel.stats.cache_path or "")
+            if path.is_dir():
+                lock = path / f"{kernel.__module__}.{kernel.__qualname__}.lock"
+                file = held.enter_context(lock.open("ab"))
+                if not _locked(file):
+                    _wait(file)
+        kernel.compile(tuple(map(numba.typeof, arguments)))
 
 
 def _wait(file: IO[bytes]) -> None:
@@ -145,25 +133,17 @@ def _locked(file: IO[bytes]) -> bool:
     return True
 
 
-def _widened(kernel: Any) -> Any:
-    """Let a kernel take all signed integers as 64 bits, constants as any others.
+class _Pause(event.Listener):
+    """Hears of the lock under which numba compiles, or loads from its cache, whatever runs first.
 
-    Otherwise it is compiled once more for every constant, and for every width, that it is given.
+    This is how compilation is kept off the clock, in one place: no method need see to it.
     """
-    if not hasattr(kernel, "get_call_template"):  # under NUMBA_DISABLE_JIT, for a debugger
-        return kernel
-    chosen = kernel.get_call_template
 
-    def widened(args: Iterable[Any], kws: Mapping[str, Any]) -> Any:
-        return chosen(tuple(map(_wide, args)), {name: _wide(kws[name]) for name in kws})
+    def on_start(self, event: Any) -> None:
+        compilation.pause()
 
-    kernel.get_call_template = widened
-    return kernel
-
-
-def _wide(kind: Any) -> Any:
-    plain = getattr(kind, "literal_type", kind)
-    return types.int64 if plain in types.signed_domain else plain
+    def on_end(self, event: Any) -> None:
+        compilation.resume()
 
 
 class _Listener(event.Listener):
@@ -186,30 +166,56 @@ class _Listener(event.Listener):
             gc.enable()
 
 
-class _Pause(event.Listener):
-    """Hears of the lock under which numba compiles, or loads from its cache, whatever runs first.
-
-    This is how compilation is kept off the clock, in one place: no method need see to it.
-    """
-
-    def on_start(self, event: Any) -> None:
-        compilation.pause()
-
-    def on_end(self, event: Any) -> None:
-        compilation.resume()
-
-
 event.register("numba:compiler_lock", _Pause())
 event.register("numba:compile", _Listener())
 
 
 @functools.cache
+def _folder(own: str) -> Path | None:
+    """Return where machine code of these sources is kept; None where nothing can be written.
+
+    Numba looks at the function's own file only to tell whether what it has kept is of this source;
+    constants and kernels of other files are compiled into it.  So each state of all sources, and
+    each version of numba, has a folder of its own.  That of another state goes.
+
+    Parameters
+    ----------
+    own : str
+        The folder that a user names (NUMBA_CACHE_DIR), or "".
+    """
+    package = Path(__file__).parents[1]
+    place = hashlib.sha256(str(package).encode()).hexdigest()[:8]
+    checked = "-checked" if CHECKED else ""
+    for root in [Path(own)] if own else [package / "__pycache__", _user_cache()]:
+        folder = root / f"stagepack-kernels-{place}{checked}" / sources()
+        with contextlib.suppress(OSError):
+            new = not folder.is_dir()
+            folder.mkdir(parents=True, exist_ok=True)
+            if not os.access(folder, os.W_OK):
+                continue
+            for other in folder.parent.iterdir() if new else ():
+                if other != folder:
+                    shutil.rmtree(other, ignore_errors=True)
+            return folder
+    return None
+
+
+def _user_cache() -> Path:
+    """Return the folder for what programs keep for a user."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+@functools.cache
 def sources() -> str:
-    """Return a fingerprint of the sources of all kernels, and of how these are compiled."""
+    """Return a fingerprint of the sources of all kernels, and of what compiles these, and how."""
     package = Path(__file__).parents[1]
     files = {path for pattern in KERNELS for path in package.rglob(pattern)}
     files |= {Path(__file__).parent / name for name in COMPILERS}
-    whole = hashlib.sha256()
+    whole = hashlib.sha256(numba.__version__.encode())
     for path in sorted(files):
         whole.update(path.read_bytes())
-    return whole.hexdigest()
+    return whole.hexdigest()[:16]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from stagepack.contracts import Instance, Solution, SolutionT
+from stagepack.heuristics import effort
 from stagepack.heuristics.tuning import Tuning, TuningT
 from stagepack.progress import Progress
 
@@ -174,3 +175,36 @@ class Table(Generic[InstanceT, SolutionT]):
             limited_by_work=limited_by_work,
             default=default,
         )
+
+
+@contextlib.contextmanager
+def counting(
+    progress: Progress[SolutionT], settings: Settings, *, planned: bool = False
+) -> Iterator[None]:
+    """Count the work of the block, and let `progress` end by it where runs are to repeat.
+
+    Parameters
+    ----------
+    progress : Progress
+    settings : Settings
+    planned : bool
+        Whether the block plans with the work that is left where the wall clock ends it, too.
+    """
+    limit = settings.time_limit
+    by_work = settings.deterministic and limit is not None
+    with effort.counting(limit if by_work or planned else None) as spent:
+        if by_work and limit is not None:
+            progress.limit_by(spent, limit)
+        yield
+
+
+def counted(
+    run: Callable[[InstanceT, Progress[SolutionT], Settings], None],
+) -> Callable[[InstanceT, Progress[SolutionT], Settings], None]:
+    """Return a method that counts its work; see :func:`counting`."""
+
+    def runs(instance: InstanceT, progress: Progress[SolutionT], settings: Settings) -> None:
+        with counting(progress, settings):
+            run(instance, progress, settings)
+
+    return runs

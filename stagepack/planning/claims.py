@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -14,13 +14,15 @@ from stagepack.claims import check_result
 from stagepack.claims.claim import PROVABLE, Claim, ResultCheck, Verdict, short
 from stagepack.contracts import JsonObject
 from stagepack.instances.documents import strict
+from stagepack.instances.graph import GraphPartition
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.violation import Violation
-from stagepack.planning.model_plan import ModelPlan
+from stagepack.planning.model_plan import NETWORKS, ModelPlan
+from stagepack.planning.stages import ticks
 from stagepack.planning.tuned import Tuning
 from stagepack.result import Status
-from stagepack.verify.steps import shortest_step_is
+from stagepack.verify.steps import least_graph_step, shortest_step_is
 
 FIGURES = ("objective", "gap", "seconds", "throughput", "bubble", "memory", "binds", "inside")
 """What follows from the levels of a plan."""
@@ -29,6 +31,12 @@ DERIVED = ("best", "front", "doubts", "saved", "counted")
 """What follows from the evaluations of a tuning."""
 
 OPEN = "not verified: it speaks of all stages and all schedules"
+
+POTENTIALS = "verified: witness, potentials"
+"""What shows the bound of a network in groups."""
+
+MOST_OPERATORS = 500
+"""Operators up to which stages of these are compared."""
 
 ALWAYS = ("objective_name", "violations")
 """What a plan that breaks no rule says, with levels or without."""
@@ -75,7 +83,8 @@ def check_plan(
     ResultCheck
         What is wrong are its violations.  Bounds and statuses of the levels are verified by the
         evidence of their results.  That of the whole speaks of all stages and schedules: it is
-        verified as far as the work of a chain shows it, see :mod:`stagepack.verify.steps`.
+        verified as far as the work of a chain or a graph shows it, see
+        :mod:`stagepack.verify.steps`, or the verified bounds of whole networks in groups.
 
     Raises
     ------
@@ -95,7 +104,10 @@ def check_plan(
         else:
             broken += tuple(_false_without_levels(plan, document))
     false_ones = {one.rule for one in broken}
-    claims = [*_of_the_whole(plan), *(one for one in claims if one.verdict is not Verdict.FALSE)]
+    claims = [
+        *_of_the_whole(plan, claims),
+        *(one for one in claims if one.verdict is not Verdict.FALSE),
+    ]
     claims = [one for one in claims if f"claim: {one.name}" not in false_ones]
     return ResultCheck(plan.name, None, broken, None if broken else plan.objective, tuple(claims))
 
@@ -147,28 +159,75 @@ def _alike(one: object, other: object) -> bool:
     return _same(one, other)
 
 
-def _of_the_whole(plan: ModelPlan) -> Iterator[Claim]:
-    """Yield what a plan claims of all stages and all schedules."""
+def _of_the_whole(plan: ModelPlan, levels: Sequence[Claim]) -> Iterator[Claim]:
+    """Yield what a plan claims of all stages and all schedules, beside the claims of its levels."""
     if plan.bound is not None:
-        yield Claim("bound", plan.bound, None, *_shown(plan, plan.bound))
+        yield Claim("bound", plan.bound, None, *_shown(plan, plan.bound, levels))
     if plan.status is Status.OPTIMAL and plan.objective is not None:
-        yield Claim("status", str(plan.status), None, *_shown(plan, plan.objective))
+        yield Claim("status", str(plan.status), None, *_shown(plan, plan.objective, levels))
     elif plan.status is Status.INFEASIBLE:
         yield Claim("status", str(plan.status), None, Verdict.UNVERIFIED, OPEN)
 
 
-def _shown(plan: ModelPlan, bound: int) -> tuple[Verdict, str]:
-    """Return whether no plan takes fewer cycles a step, as far as the work of a chain shows it."""
-    whole = [level.instance for level in plan.levels[:1]]
-    grouped = any(isinstance(level.instance, LayerGrouping) for level in plan.levels)
-    if grouped or not whole or not isinstance(whole[0], PipelinePartition):
-        return Verdict.UNVERIFIED, OPEN
-    stays = not plan.on_chip
-    if shortest_step_is(
-        whole[0], plan.microbatches, bound, split=plan.schedule.split, resident=stays
+def _shown(plan: ModelPlan, bound: int, levels: Sequence[Claim]) -> tuple[Verdict, str]:
+    """Return whether no plan takes fewer cycles a step, as far as work shows it."""
+    whole = plan.levels[0].instance if plan.levels else None
+    if any(isinstance(level.instance, LayerGrouping) for level in plan.levels):
+        if bound <= _least_of_networks(plan, levels):
+            return Verdict.CONFIRMED, "verified: the groups of the whole network"
+    elif isinstance(whole, GraphPartition):
+        if bound <= math.ceil(least_graph_step(whole, plan.microbatches) * ticks(whole)):
+            return Verdict.CONFIRMED, "verified: witness, work of the graph"
+    elif isinstance(whole, PipelinePartition) and shortest_step_is(
+        whole, plan.microbatches, bound, split=plan.schedule.split, resident=not plan.on_chip
     ):
         return Verdict.CONFIRMED, "verified: log, labels of all stages"
     return Verdict.UNVERIFIED, OPEN
+
+
+def _least_of_networks(plan: ModelPlan, levels: Sequence[Claim]) -> int:
+    """Return the least step by the potentials of whole networks on one chip, as far as verified.
+
+    The groups of all stages are a plan of the networks, if these may have any order that stages
+    may: together they take as long at least, and some device its share of all microbatches.  Of a
+    chain, a stage takes what potentials rise along it.  In inference a microbatch passes all
+    stages, and the busiest one works on the others.
+    """
+    whole: Any = plan.levels[0].instance
+    graph, once, longest = isinstance(whole, GraphPartition), 0, 0
+    verified = {one.name for one in levels if one.detail == POTENTIALS}
+    inside = [one for one in plan.levels if isinstance(one.instance, LayerGrouping)]
+    given = not graph and all(_in_order(one.instance) for one in inside)
+    devices: int = whole.devices if graph else whole.k
+    for level in inside:
+        known = level.name in NETWORKS and f"{level.name}: bound" in verified
+        if known and (given or not _in_order(level.instance)):
+            potentials = level.result.evidence["potentials"]
+            once += potentials[-1] - potentials[0]
+            if given and level.name == NETWORKS[0]:
+                longest = _longest_stage(potentials, whole.allowed_cuts.tolist(), devices)
+    longest = max(longest, -(-once // devices))
+    if graph or whole.training:
+        return plan.microbatches * longest
+    return once + (plan.microbatches - 1) * longest
+
+
+def _longest_stage(potentials: list[int | None], cuts: list[bool], stages: int) -> int:
+    """Return the least that potentials rise along the longest of so many stages."""
+    if len(potentials) > MOST_OPERATORS:
+        return 0
+    known = [(b, p) for b, p in enumerate(potentials) if p is not None and cuts[b]]
+    reached: dict[int, int] = {0: 0}
+    for _ in range(stages):
+        before = [(a, p, reached[a]) for a, p in known if a in reached]
+        for b, p in reversed(known):
+            ways = [max(longest, p - q) for a, q, longest in before if a < b]
+            reached |= {b: min(*ways, reached.get(b, ways[0]))} if ways else {}
+    return reached.get(len(potentials) - 1, 0)
+
+
+def _in_order(instance: Any) -> bool:
+    return bool(instance.order == "given")
 
 
 def _false(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]:

@@ -12,6 +12,7 @@ from stagepack import files
 from stagepack.claims.claim import is_number
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError, a, suggest
+from stagepack.evidence import Proof
 from stagepack.formats import native
 from stagepack.formats.solutions import solution_in
 from stagepack.instances.documents import strict
@@ -190,6 +191,8 @@ def _level(given: _Level) -> Level:
             objective=instance.evaluate(solution),
             bound=told.get("bound"),
             bound_source=told.get("bound_source") or "",
+            proof=Proof(str(proof)) if (proof := told.get("proof")) in tuple(Proof) else None,
+            evidence=evidence if isinstance(evidence := told.get("evidence"), dict) else {},
             solution=solution,
             method=told.get("method") or "",
             kind=instance.kind,

@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stagepack.evidence import VERIFIABLE
 from stagepack.heuristics.graph.step_bound import longest_chain, longest_path
 from stagepack.heuristics.graph.step_bound import step_bound as graph_bound
 from stagepack.heuristics.groups.stage_bound import least_compute, least_ranges
@@ -155,9 +156,16 @@ class Grouped(Tries):
         if found.solution is None:
             return found
         solution = alone_behind(found.solution, end, network.n)
-        more = sum(played_alone(network, at) for at in range(end, network.n))
+        alone = [played_alone(network, at) for at in range(end, network.n)]
+        more = sum(alone)
+        evidence = found.evidence
+        if found.proof in VERIFIABLE:  # along those behind, potentials rise by their cycles
+            given = evidence["potentials"]
+            behind = itertools.accumulate(alone, initial=given[-1])
+            evidence = {**evidence, "potentials": [*given[:-1], *behind]}
         return dataclasses.replace(
             found,
+            evidence=evidence,
             objective=(found.objective or 0) + more,
             bound=None if found.bound is None else found.bound + more,
             solution=solution,

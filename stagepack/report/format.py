@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from stagepack.contracts import Instance, Number
-from stagepack.report.style import byte_unit
 
 NOTHING = "–"
+UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 
 
 def standing(status: str, objective: Number | None, instance: Instance | None) -> str:
@@ -106,3 +106,16 @@ def plural(count: int, what: str) -> str:
 def span(first: int, end: int) -> str:
     """Return layers [first, end) as ``3–7``, one of them as ``3``."""
     return f"{first:,}–{end - 1:,}" if end - first > 1 else f"{first:,}"
+
+
+def byte_unit(largest: float) -> tuple[int, str]:
+    """Return (bytes per unit, name) of the unit in which `largest` bytes read well."""
+    for factor, name in UNITS:
+        if largest >= factor:
+            return factor, name
+    return 1, "B"
+
+
+def byte_step(span: float, ticks: int = 8) -> int:
+    """Return a distance of ticks in bytes, a power of two, that gives `span` about so many."""
+    return 1 << max(0, round(math.log2(max(span, 1.0) / ticks)))

@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import base64
 import io
-from collections import Counter
 from collections.abc import Sequence
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from stagepack import kinds
-from stagepack.claims import ProofCheck, ResultCheck, Verdict
-from stagepack.contracts import Instance, JsonObject, Number, Solution, Violation
-from stagepack.errors import LONGEST, StagepackError, shown
+from stagepack.contracts import Instance, JsonObject, Number, Solution
+from stagepack.errors import StagepackError, shown
 from stagepack.instances.answer import Answered, require_instance
 from stagepack.report import format as as_text
-from stagepack.report import summary
-from stagepack.report.canvas import close, encoded
-from stagepack.report.extra import Axes
 from stagepack.report.table import Account, Head, Sheet, methods_table
-from stagepack.report.templating import part, render
 from stagepack.report.view import AnyView, view
 from stagepack.result import Result, Termination, Trace
-from stagepack.shown import FEW
 from stagepack.solve import MethodList
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from stagepack.report.extra import Axes
 
 Content = str | Head | Sheet | Account
 
@@ -39,6 +34,7 @@ ROWS = 16  # and rows of their table
 WIDEST = 120  # columns
 MOST_ROWS = 200  # of a table in a notebook
 DPI = 90  # of a picture in a notebook
+CHECKS = "stagepack.claims."  # where what checks found is from
 
 
 def text(given: object, width: int) -> str:
@@ -78,6 +74,8 @@ def html(given: object, *, pictured: bool = True) -> str:
     pictured : bool
         Whether its picture belongs to it; pages have pictures of their own.
     """
+    from stagepack.report.templating import render
+
     parts = [fragment(content) for content in contents(given, whole=True)]
     name, picture = _picture(given) if pictured else ("", "")
     return render("report/templates/notebook.html", parts=parts, name=name, picture=picture)
@@ -85,6 +83,8 @@ def html(given: object, *, pictured: bool = True) -> str:
 
 def fragment(content: Content) -> str:
     """Return one of the contents as HTML."""
+    from stagepack.report.templating import part
+
     match content:
         case Sheet():
             return part("sheet", content.first(MOST_ROWS))
@@ -98,6 +98,8 @@ def fragment(content: Content) -> str:
 
 def _picture(given: object) -> tuple[str, str]:
     """Return what a picture shows, and it in base 64; nothing where matplotlib is missing."""
+    from stagepack.report.canvas import close, encoded
+
     try:
         name, drawn = picture_of(given)
     except StagepackError:
@@ -140,6 +142,10 @@ def columns(instance: Instance, solution: object) -> JsonObject | list[JsonObjec
 @singledispatch
 def contents(given: object, *, whole: bool = False) -> Sequence[Content]:
     """Return what shows a thing; a notebook has room for the `whole` of it."""
+    if type(given).__module__.startswith(CHECKS):
+        from stagepack.report import checks
+
+        return [checks.told(given)]
     for kind in kinds.KINDS:
         if isinstance(given, view(kind).things):
             return view(kind).shown(given, whole=whole)
@@ -156,6 +162,8 @@ def _(given: Result[Solution], *, whole: bool = False) -> Sequence[Content]:
 
 @contents.register(Answered)
 def _(given: Instance, *, whole: bool = False) -> Sequence[Content]:
+    from stagepack.report import summary
+
     head = Head([(f"{given.name}:", view(given.kind).headline(given))])
     lines = summary.lines(given)
     return [head, Sheet(("", ""), lines, ("",)) if whole else Account(lines)]
@@ -183,72 +191,6 @@ def _(given: Trace, *, whole: bool = False) -> Sequence[Content]:
         head += f"\n... {earlier:,} earlier ones"
     sheet = Sheet(("time", "kind", "value", "source"), rows[max(0, earlier) :], ("kind", "source"))
     return [head, sheet] if rows else [head]
-
-
-@contents.register(ResultCheck)
-def _(given: ResultCheck, *, whole: bool = False) -> Sequence[Content]:
-    return ["\n".join(check_lines(given))]
-
-
-@contents.register(ProofCheck)
-def _(given: ProofCheck, *, whole: bool = False) -> Sequence[Content]:
-    return ["\n".join(proof_lines(given))]
-
-
-def proof_lines(found: ProofCheck) -> list[str]:
-    """Say what is proved, or what is wrong."""
-    how = as_text.plural(found.steps, "step") + " replayed" if found.steps else found.rule
-    if found.valid:
-        return [f"proved: {found.claim}; {how}"]
-    return [shown(found.fault, LONGEST), f"not proved: {found.claim}"]
-
-
-def check_lines(found: ResultCheck) -> list[str]:
-    """Say what is wrong, claim by claim, and sum up the rest."""
-    problem = found.problem
-    lines = _violations(found)
-    for verdict in (Verdict.FALSE, Verdict.DIFFERS):
-        lines += [str(claim) for claim in found.claims if claim.verdict is verdict]
-    kind = None if problem is None else view(problem.kind)
-
-    def value_of(figure: Number | None) -> str:
-        if figure is None:
-            return "none"
-        return as_text.number(figure) if kind is None else kind.worth(problem, figure)
-
-    if found.valid and found.objective is not None:
-        name = f"{shown(found.instance)}, worth" if problem is None else problem.objective
-        lines.append(f"valid: {name} {value_of(found.objective)}")
-    # Times and incumbents of a run are never verified, and need not be.
-    told = [c for c in found.claims if c.verdict is not Verdict.UNVERIFIED]
-    counts = Counter(claim.verdict for claim in (*told, *found.unverified))
-    if counts:
-        lines.append("claims: " + ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v]))
-    if found.valid and found.unverified:
-        names = " and ".join(claim.name for claim in found.unverified)
-        held = "no solution" if found.solution is None and problem is not None else "solution valid"
-        lines.append(f"{held}; {names} not verified")
-    lines += map(str, found.unverified)
-    if found.unverified and not found.again and problem is not None:
-        lines.append("--prove solves again, by other code")
-    for again in found.again:
-        value, bound = value_of(again.objective), value_of(again.bound)
-        status = as_text.standing(again.status, again.objective, problem)
-        lines.append(f"solved again by {again.method}: {status}, objective {value}, bound {bound}")
-    return lines
-
-
-def _violations(found: ResultCheck) -> list[str]:
-    """Return a few violations of every rule, and how many more of it there are."""
-    by_rule: dict[str, list[Violation]] = {}
-    for violation in found.violations:
-        by_rule.setdefault(violation.rule, []).append(violation)
-    lines = []
-    for rule, broken in by_rule.items():
-        lines += [shown(violation, LONGEST) for violation in broken[:FEW]]
-        if len(broken) > FEW:
-            lines.append(f"{rule}: and {len(broken) - FEW:,} more")
-    return lines
 
 
 def _headlines(result: Result[Solution]) -> Head:

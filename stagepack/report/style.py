@@ -1,4 +1,4 @@
-"""Colours and units, the same in all pictures.
+"""Colours, the same in all pictures.
 
 The colours are Paul Tol's *light* scheme for areas, on which black text is readable, and his
 *bright* scheme for lines.  People with any common colour blindness can distinguish them.  Two lines
@@ -7,8 +7,6 @@ Areas are paler than that; they get an outline in `MUTED`, unless there are too 
 """
 
 from __future__ import annotations
-
-import math
 
 AREAS = (
     "#77aadd",
@@ -51,8 +49,6 @@ DARK = {
 }
 """What the page, lines, axes and text become in dark schemes; areas keep their colours."""
 
-UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
-
 
 def area_colour(index: int) -> str:
     """Return the colour of stage or category `index`; neighbours always differ."""
@@ -73,16 +69,3 @@ def tint(colour: str, share: float) -> str:
     """Return a colour with a share of white."""
     parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return "#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts)
-
-
-def byte_unit(largest: float) -> tuple[int, str]:
-    """Return (bytes per unit, name) of the unit in which `largest` bytes read well."""
-    for factor, name in UNITS:
-        if largest >= factor:
-            return factor, name
-    return 1, "B"
-
-
-def byte_step(span: float, ticks: int = 8) -> int:
-    """Return a distance of ticks in bytes, a power of two, that gives `span` about so many."""
-    return 1 << max(0, round(math.log2(max(span, 1.0) / ticks)))

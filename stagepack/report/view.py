@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from stagepack import kinds
 from stagepack.contracts import InstanceOf, JsonObject, Number, SolutionT
 from stagepack.errors import InputError, a
 from stagepack.report import format as as_text
-from stagepack.report.extra import Axes, Figure
-from stagepack.report.parts import Section, choices, choose, panel, section
 from stagepack.report.table import Account, Head, Sheet
-from stagepack.report.templating import part
 from stagepack.result import Result
+
+if TYPE_CHECKING:
+    from stagepack.report.extra import Axes, Figure
+    from stagepack.report.parts import Section
 
 InstanceT = TypeVar("InstanceT", bound=InstanceOf[Any])
 
@@ -44,13 +46,14 @@ class View(Generic[InstanceT, SolutionT]):
 
     Parameters
     ----------
-    draw : callable, optional
+    draw : callable or str, optional
         Draws a solution, or that of a `Result`, with matplotlib: ``draw(instance, solution, path,
         ax, title=, scale=)``, the last where there are several.  :mod:`stagepack.report.canvas`
         has its first and last line: ``target`` with ``axes``, and ``finish``.
-    figures : callable, optional
+    figures : callable or str, optional
         ``figures(instance, solutions)`` are interactive ones on equal axes, also with ``scale=``;
-        where there are several of one solution, by name.
+        where there are several of one solution, by name.  Both may be names of functions beside
+        the view, ``module.function``: they are loaded when something is drawn.
 
     Attributes
     ----------
@@ -71,8 +74,8 @@ class View(Generic[InstanceT, SolutionT]):
 
     def __init__(
         self,
-        draw: Callable[..., Axes] | None = None,
-        figures: Callable[..., Charts | dict[str, Charts]] | None = None,
+        draw: Callable[..., Axes] | str | None = None,
+        figures: Callable[..., Charts | dict[str, Charts]] | str | None = None,
     ) -> None:
         self._draw, self._figures = draw, figures
 
@@ -85,6 +88,14 @@ class View(Generic[InstanceT, SolutionT]):
     def interactive(self) -> bool:
         """Whether there are interactive ones."""
         return self._figures is not None
+
+    def _function(self, given: Callable[..., Any] | str) -> Callable[..., Any]:
+        """Return a function that is given, perhaps by its name."""
+        if not isinstance(given, str):
+            return given
+        package, (module, name) = type(self).__module__.rpartition(".")[0], given.split(".")
+        found: Callable[..., Any] = getattr(importlib.import_module(f"{package}.{module}"), name)
+        return found
 
     # ------------------------------------------------------------------ instances
 
@@ -201,7 +212,8 @@ class View(Generic[InstanceT, SolutionT]):
         """
         if self._draw is None:
             raise no_picture(instance.kind)
-        return self._draw(instance, solution, path, ax, title=title, **_scaled(scale))
+        draw = self._function(self._draw)
+        return draw(instance, solution, path, ax, title=title, **_scaled(scale))
 
     def charts(
         self, instance: InstanceT, solutions: Sequence[SolutionT], scale: str | None = None
@@ -222,7 +234,7 @@ class View(Generic[InstanceT, SolutionT]):
         """
         if self._figures is None:
             raise no_picture(instance.kind, interactive=True)
-        found = self._figures(instance, solutions, **_scaled(scale))
+        found = self._function(self._figures)(instance, solutions, **_scaled(scale))
         return found if isinstance(found, dict) else {"chart": found}
 
     def page(
@@ -237,6 +249,8 @@ class View(Generic[InstanceT, SolutionT]):
         scale : str, optional
             One of `scales`; the usual one when absent.
         """
+        from stagepack.report.parts import Section, panel
+
         found = instance.solution_in(solution)
         drawn: JsonObject = {}
         parts = [
@@ -264,6 +278,8 @@ class View(Generic[InstanceT, SolutionT]):
         anchor : str
             What the ids of elements begin with.
         """
+        from stagepack.report.parts import choices, choose, panel, section
+
         found = choices(solved)
         selector, start = choose(self.chosen, found, best, lambda v: self.worth(instance, v))
         solutions: list[SolutionT] = [result.solution for _, result in found]
@@ -284,6 +300,8 @@ class View(Generic[InstanceT, SolutionT]):
 
     def html(self, instance: InstanceT, solution: SolutionT) -> str:
         """Return what a solution amounts to, as HTML without scripts or styles."""
+        from stagepack.report.templating import part
+
         return part("account", self.account(instance, solution))
 
 

@@ -243,15 +243,36 @@ class _Drive:
         return outcome
 
     def _solve(self) -> Outcome:
-        highspy = _import()
+        """Run with the start, and once more without it where it hid the solution."""
         if self.is_mip and self.hint is not None and self.start is None:
             self.start = self._completed(self.hint)
+        outcome = self._once(self.start)
+        if outcome.status is Status.OPTIMAL and not self._is_worth(outcome):
+            # Presolve of HiGHS 1.16 may take a start for the better solution that it becomes in
+            # what is left of the model, prove that optimal, and return the start.
+            bound, work, nodes = outcome.bound, outcome.work, outcome.nodes
+            outcome = self._once(None)
+            outcome.work, outcome.nodes = outcome.work + work, outcome.nodes + nodes
+            outcome.bound = max((b for b in (bound, outcome.bound) if b is not None), default=None)
+        if outcome.values is not None and self.is_mip:
+            outcome.objective = self.reached = self.program.objective(outcome.values)
+        return outcome
+
+    def _is_worth(self, outcome: Outcome) -> bool:
+        """Whether a solution has the objective that HiGHS says it has."""
+        if outcome.values is None or outcome.objective is None:
+            return True
+        worth = self.program.objective(outcome.values)
+        return worth <= outcome.objective + LOOSE * max(1.0, abs(outcome.objective))
+
+    def _once(self, start: Array | None) -> Outcome:
+        highspy = _import()
         solver = self._loaded()
         try:
             self._limit_work(solver)
-            if self.start is not None:
+            if start is not None:
                 solution = highspy.HighsSolution()
-                solution.col_value = self.start.tolist()
+                solution.col_value = start.tolist()
                 solution.value_valid = True
                 _expect(solver.setSolution(solution), "the hint")
             if self.is_mip:
@@ -328,9 +349,8 @@ class _Drive:
         data = event.data_out
         if not self.loose:
             self.relay.lower(data.mip_dual_bound)
-        self.relay.incumbent(
-            np.array(data.mip_solution, dtype=np.float64), float(data.objective_function_value)
-        )
+        values = np.array(data.mip_solution, dtype=np.float64)
+        self.relay.incumbent(values, self.program.objective(values))  # what it says may be another
         self._stop_if_asked(event)
 
     def _tick(self, event: Event) -> None:
@@ -432,7 +452,7 @@ class _Drive:
         outcome.values = _point(solver)
         if outcome.values is not None:
             outcome.status = Status.FEASIBLE
-            outcome.objective = self.reached = float(info.objective_function_value)
+            outcome.objective = float(info.objective_function_value)
         optimal = status == statuses.kOptimal and outcome.values is not None
         if optimal:
             outcome.status = Status.OPTIMAL

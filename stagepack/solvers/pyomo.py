@@ -364,6 +364,8 @@ class _Call:
             options["timelimit"] = whole if self.known.whole_seconds else left
         if hasattr(self.solver, "config") and hasattr(self.solver.config, "mip_gap"):
             self.solver.config.mip_gap = 0.0
+        # Pyomo has no public way to end the process that it starts.  Where it starts it by another
+        # name, answers are the same, but a cancelled solver is left behind.
         if hasattr(self.solver, "_execute_command"):
             self.solver._execute_command = self._execute
         settings = {

@@ -12,9 +12,10 @@ from stagepack.contracts import Instance, JsonObject, Number
 from stagepack.report import format as as_text
 from stagepack.report.canvas import engineering, heading, own_picture, quiet, whole_numbers
 from stagepack.report.extra import Axes
+from stagepack.report.format import byte_unit
 from stagepack.report.pages import Chapter, chapter, with_pictures
 from stagepack.report.shown import contents, picture_of
-from stagepack.report.style import MUTED, PAGE, byte_unit, line_colour
+from stagepack.report.style import MUTED, PAGE, line_colour
 from stagepack.report.table import Head, Sheet
 from stagepack.report.view import view
 from stagepack.result import Result, relative_gap

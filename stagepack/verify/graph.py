@@ -246,17 +246,15 @@ def rows(form: Form, claimed: Claimed) -> Iterator[Row]:
     some block of tensor j and not all: it sends it, or receives it.
     """
     instance, k, n, most = form.instance, form.instance.devices, form.n, form.limit - 1
-    first: list[float] = [0] * n
-    last: list[float] = [k - 1] * n
-    pairs: list[tuple[int, int]] = []
+    first, last, pairs = [0] * n, [k - 1] * n, list[tuple[int, int]]()
     if len(form.kinds) == 1 or instance.device_order.value == "fixed":
         pairs, least = sorted(form.pairs), form.least
         after, before = (
             [-(-sum(compress(least, map(int, bin(mask)[:1:-1]))) // max(1, most)) for mask in masks]
             for masks in _orders(form, claimed)
         )
-        first = [max(0, count - 1) for count in before]
-        last = [min(k - 1, k - count) for count in after]
+        first = [max(0, int(count) - 1) for count in before]
+        last = [min(k - 1, k - int(count)) for count in after]
     first += [0] * len(form.nets)
     last += [k] * len(form.nets)
 
@@ -295,15 +293,14 @@ def dual(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> 
     form, given = settled(instance, claimed), dict(evidence["times"])
     if math.inf in form.least:
         return
-    total: Counter[tuple[int, int]] = Counter()
-    left: Any = 0  # whole, or infinite
+    total, left = Counter[tuple[int, int]](), Fraction(0)
     for at, (factors, most) in enumerate(rows(form, claimed)):
         claimed.step(at)
         times = given.get(at, 0)
         if not isinstance(times, int) or times < 0:
             raise UnprovedError("multipliers are whole, and not negative")
         if times:
-            left += times * most
+            left += times * exact(most)
             for key, factor in factors.items():
                 total[key] += times * factor
     if sum(min(0, factor) for factor in total.values()) <= left:

@@ -5,7 +5,8 @@ shown if no group [a, b) is shorter than what they rise from a to b: cycles of g
 groups together take what they rise in all.  For each last operator and cut the groups grow operator
 by operator to the front.  What one takes at least is summed row by row: what an operator computes,
 beside the weights of the next and what the one before stores; of inputs only those of the first
-operator, which nothing in the group has written, and which are loaded before it begins.  Of the
+operator, which nothing in the group has written, and which are loaded before it begins: for the
+next slice beside the last row, as what the last operator stored is beside the first.  Of the
 slices, the first, the second and the last stand for all: ranges begin and end in the order of the
 slices, so all hold the same if the first and the last do, and nothing takes less time for more
 rows.  Where this is too short, :class:`.replay.Replay` tells what the group takes, and holds.
@@ -30,9 +31,9 @@ from stagepack.verify.rules import Claimed, Rules, UnprovedError
 
 Counts = tuple[int, ...]
 """Into how many ranges N, C, H and W are cut."""
-Along = dict[int, tuple[int, bool, list[int]]]
-"""Of operators on an axis: the longest range of slices, whether all are alike, and the longest of
-each input, if no operator before is in the group."""
+Along = dict[int, tuple[int, bool, list[int], list[bool]]]
+"""Of operators on an axis: the longest range of slices, whether all are alike, and both of each
+input, if no operator before is in the group."""
 
 
 def potentials(instance: GroupingData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
@@ -122,7 +123,8 @@ def _along(instance: GroupingData, members: range, axis: int, parts: int) -> Alo
         size, *inputs = [
             max(end - first for first, end in held[tensor]) for tensor in (at, *instance.reads[at])
         ]
-        found[at] = size, held[at][0] == held[at][-1], inputs
+        alike, *same = [held[tensor][0] == held[tensor][-1] for tensor in (at, *instance.reads[at])]
+        found[at] = size, alike, inputs, same
     return found
 
 
@@ -158,11 +160,12 @@ class _Prices:
         tracks = [along(axis, count) for axis, count in enumerate(parts)]
         turns, beside = -(-slices // self.chip.cores), self.chip.row_cycles
 
-        def row(compute: int, each: int, once: int) -> int:
-            return (turns - 1) * beside(compute, each) + beside(compute, each + once)
+        def row(compute: int, each: int, once: int, later: int = 0) -> int:
+            first = beside(compute, each + once)
+            return (turns - 1) * beside(compute, each + later) + first
 
-        total = compute = each = once = 0
-        ahead = 0, 0  # loads for the operator after this one: with each slice, with the first
+        total = compute = each = once = left = 0
+        ahead = end = 0, 0  # loads for the operator after this one: with each slice, with the first
         for at in reversed(members):
             store = 0
             if _leaves(self.instance, at, members.stop):
@@ -175,15 +178,25 @@ class _Prices:
             total += beside(0, store) if last else row(compute, each + store, once)
             n, c, d, h, w = (track[at][0] for track in tracks)
             compute, weights = self.computed(at, (n, c, d, h, w)), self.weights(at, c)
+            if at >= members.stop - 2:  # what computes in the last row, and what it stores beside
+                end = (compute, 0) if last else (end[0], store)
             each, once = ahead
             ahead = (0, weights) if slices > 1 and tracks[1][at][1] else (weights, 0)
-            read = zip(*(track[at][2] for track in tracks), strict=True)
+            read, same = (zip(*(track[at][k] for track in tracks), strict=True) for k in (2, 3))
             loads = {
-                tensor: self.chip.load_cycles(math.prod(part) * tensors[tensor].dtype_bytes)
-                for tensor, part in zip(self.instance.reads[at], read, strict=True)
+                tensor: (
+                    self.chip.load_cycles(math.prod(part) * tensors[tensor].dtype_bytes),
+                    alike,
+                )
+                for tensor, part, alike in zip(
+                    self.instance.reads[at], read, map(all, same), strict=True
+                )
             }
-            begin = beside(0, weights + sum(loads.values()))
-            yield at, begin + row(compute, each, once) + total
+            begin = beside(0, weights + sum(cycles for cycles, _ in loads.values()))
+            again = ahead[0] + sum(cycles for cycles, alike in loads.values() if not alike)
+            more = (turns - 1) * (beside(end[0], end[1] + again) - beside(*end))
+            yield at, begin + row(compute, each, once, left) + more + total
+            left = store if last else left
 
 
 def _cuts(instance: GroupingData, last: int) -> Iterator[Counts]:

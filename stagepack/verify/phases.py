@@ -27,8 +27,7 @@ from typing import Any, NamedTuple
 
 from stagepack.evidence import Proof
 from stagepack.instances.phases import liveness, modes, traffic
-from stagepack.instances.phases.data import PhaseData
-from stagepack.instances.phases.solution import Phase, PhaseKind
+from stagepack.instances.phases.data import Phase, PhaseData, PhaseKind
 from stagepack.verify.rules import Claimed, Rules, UnprovedError
 
 MOST = 100_000

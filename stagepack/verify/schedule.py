@@ -17,28 +17,34 @@ spans a way begins, and ends, with an operation of the device.
 have run this kind, and hold at least the least they can from then on; so do other stages.
 
 **orders**: all ways to start one operation after the other are followed, each as early as what it
-waits for and its device allow; starts any later help nothing, for memory depends on the order of a
-device alone.  What is still to come depends on how many operations of each row have started, when
-devices are free, and when results are there: of two states of equal numbers the one that is nowhere
-earlier is left out, and so is one whose rest takes too long.  Without a value to show, times do not
-matter and all count as 0.
+waits for, its device and the start before it allow; starts any later help nothing, for memory
+depends on the order of a device alone.  For spans, a view for each device counts from its first
+start; given these starts, all else is as early as the latest view says, and they can be chosen if
+no circle of them is too long.  What is to come depends on how many operations of each row have
+started and on moments, which count as no earlier than what waits for them could be: of two labels
+of a state the one that is nowhere earlier is left out, and so is one whose rest takes too long.
+Nor does an operation start after another one could have ended that takes no memory: put first, this
+delays nothing (for spans, if its device has begun).  Without a value to show, all times are 0.
 """
 
 from __future__ import annotations
 
+import functools
 import graphlib
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import le
 from typing import Any
 
 from stagepack.evidence import Proof
 from stagepack.instances.schedule.data import ScheduleData
 from stagepack.verify.rules import Claimed, Rules, UnprovedError
 
-PAIRS, FEW = 50_000, 400_000
-"""Rows times devices up to which spans are looked at, and moments at which orders are given up: in
-some tenths of a second."""
+PAIRS, FEW, MANY = 50_000, 250_000, 20_000_000
+"""Rows times devices up to which spans are looked at; and moments at which orders are given up
+where no evidence speaks of them, in some tenths of a second, and where some does, in a quarter of a
+minute."""
 
 Row = tuple[int, int]
 """Stage and kind, 0 (F), 1 (B), 2 (W): its operations of all microbatches, one after the other."""
@@ -46,7 +52,8 @@ Arcs = dict[Row, list[tuple[Row, int]]]
 """Rows that wait for a row, microbatch by microbatch, and how long after its end."""
 Ints = Sequence[int]
 Hops = Sequence[Sequence[tuple[int, int]]]
-Moments = tuple[tuple[int, ...], ...]
+Counts = tuple[int, ...]
+Label = tuple[float, ...]
 
 
 class _Rows:
@@ -220,11 +227,11 @@ def memory(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed
 
 
 class _Orders:
-    """States of schedules that are built by one start after the other.
+    """Schedules that are built by one start after the other.
 
-    A state is how many operations of each row have started.  What is known of it beside are
-    moments: from when each device is free and, of each arc between rows, from when what operations
-    that have not started wait for is there.
+    A state is how many operations of each row have started.  A label has, in each view, moments:
+    the last start, from when each device is free, and from when what other devices have sent is
+    there for operations that have not started.
     """
 
     def __init__(self, rows: _Rows, until: float) -> None:
@@ -234,64 +241,125 @@ class _Orders:
         self.count = [rows.m[s] for s, _ in number]
         self._time = [rows.duration[k][s] * timed for s, k in number]
         self._delta = [rows.delta[k][s] for s, k in number]
-        self.arcs = [(number[x], number[y], c * timed) for x in number for y, c in rows.then[x]]
-        end = {row: rows.after[rows.device[row[0]]] for row in number}
-        self._tail = list(map(rows.ways(end, backward=True).get, number))
+        self._arcs = [(number[x], number[y], c * timed) for x in number for y, c in rows.then[x]]
+        self._sent = [a for a in self._arcs if self._device[a[0]] != self._device[a[1]]]
+        self._spans, d = rows.spans and timed, range(rows.d)
+        views = [[view in (e, -1) for e in d] for view in (d if self._spans else [-1])]
+        self._after = [[rows.after[e] if v[e] else -math.inf for e in d] for v in views]
+        ends = [{row: after[rows.device[row[0]]] for row in number} for after in self._after]
+        self._tail = [[*map(rows.ways(end, backward=True).__getitem__, number)] for end in ends]
+        begin = [[0 if all(v) else -math.inf, *(0 if x else -math.inf for x in v)] for v in views]
+        self.start: Label = tuple(itertools.chain(*begin))
 
-    def ready(self, state: tuple[int, ...]) -> list[int]:
-        """Return rows whose next operation has what it waits for, and memory."""
-        room = list(self._rows.limit)
+    def ready(self, state: Counts) -> dict[int, tuple[bool, list[int]]]:
+        """Return rows whose next operation has what it waits for, and memory.
+
+        Of each, whether it must not come before others at no cost, and its moments in a view.
+        """
+        room, begun, size = list(self._rows.limit), set[int](), 1 + self._rows.d
         for d, done, delta in zip(self._device, state, self._delta, strict=True):
             room[d] -= done * delta
-        waiting = {y for x, y, _ in self.arcs if state[x] == state[y]}
-        return [
-            r
-            for r, (done, delta, d) in enumerate(zip(state, self._delta, self._device, strict=True))
-            if r not in waiting and done < self.count[r] and delta <= max(0, room[d])
+            begun |= {d} if done or not self._spans else set()
+        waiting = {y for x, y, _ in self._arcs if state[x] == state[y]}
+        found = {}
+        for r, (d, delta) in enumerate(zip(self._device, self._delta, strict=True)):
+            if r not in waiting and state[r] < self.count[r] and delta <= max(0, room[d]):
+                found[r] = d not in begun or (delta > 0 and room[d] < math.inf), [0, 1 + d]
+        for x, y, _ in self._sent:
+            if y in found:
+                found[y][1].append(size)
+            size += state[x] - state[y]
+        return found
+
+    def starts(
+        self, ready: dict[int, tuple[bool, list[int]]], label: Label
+    ) -> Iterator[tuple[int, list[float]]]:
+        """Yield which rows may go on, and when in each view."""
+        views = range(0, len(label), len(label) // len(self._tail))
+        ends = list[list[float]]()
+        for begins, fixed, r in sorted(
+            ([max(label[view + at] for at in places) for view in views], fixed, r)
+            for r, (fixed, places) in ready.items()
+        ):
+            if not any(all(map(le, end, begins)) for end in ends):
+                yield r, begins
+                ends += [] if fixed else [[begin + self._time[r] for begin in begins]]
+
+    def then(self, state: Counts, r: int, label: Label, begins: list[float]) -> Label:
+        """Return the label of a state after the start of one more operation of a row."""
+        size, found, d = len(label) // len(begins), list[float](), 1 + self._rows.d
+        left = {e for e, m, n in zip(self._device, self.count, state, strict=True) if m > n}
+        for view, begin in enumerate(begins):
+            now, at = label[view * size : (view + 1) * size], d
+            more = [begin, *(max(x, begin) if e in left else x for e, x in enumerate(now[1:d]))]
+            more[1 + self._device[r]] = end = begin + self._time[r]
+            for x, y, c in self._sent:
+                queue = now[at + (y == r) : at + state[x] - state[y] + (y == r) - (x == r)]
+                at += state[x] - state[y] + (y == r) - (x == r)
+                least = more[1 + self._device[y]]
+                for moment in (*queue, end + c) if x == r else queue:
+                    more.append(max(least, moment))
+                    least = more[-1] + self._time[y]
+            found += more
+        return tuple(found)
+
+    def latest(self, state: Counts) -> Label:
+        """Return how late moments of labels may be, for the rest not to take too long."""
+        found = list[float]()
+        left = [m - done for m, done in zip(self.count, state, strict=True)]
+        for after, tail in zip(self._after, self._tail, strict=True):
+            free, rest = [self._until - x for x in after], [0] * len(after)
+            for r in sorted(range(len(left)), key=tail.__getitem__, reverse=True):
+                d = self._device[r]
+                rest[d] += left[r] * self._time[r]
+                if left[r]:
+                    free[d] = min(free[d], self._until - rest[d] - tail[r])
+            found += [math.inf, *free]
+            for x, y, _ in self._sent:
+                for more in range(left[y], left[x], -1):
+                    found.append(self._until - more * self._time[y] - tail[y])
+        return tuple(found)
+
+    def fits(self, last: Label) -> bool:
+        """Whether the first starts of devices can be chosen so that no value is too large."""
+        size = len(last) // len(self._tail)
+        way = [
+            [last[at + 1 + e] + self._rows.after[e] - self._until for e in range(self._rows.d)]
+            for at in range(0, len(last), size)
         ]
-
-    def then(self, state: tuple[int, ...], r: int, known: Moments) -> Moments | None:
-        """Return what is known when the next of a row has started; None: the rest is too long."""
-        (free, *there), d = known, self._device[r]
-        begin = [free[d], *(t[0] for t, (_, y, _) in zip(there, self.arcs, strict=True) if y == r)]
-        end = max(begin) + self._time[r]
-        left = [(m - done) * t for m, done, t in zip(self.count, state, self._time, strict=True)]
-        here = sum(x for x, e in zip(left, self._device, strict=True) if e == d)
-        rest = max(left[r] + self._tail[r], here + self._rows.after[d]) - self._time[r]
-        if end + rest > self._until:
-            return None
-        for a, (x, y, c) in enumerate(self.arcs):
-            there[a] = (there[a][1:] if y == r else there[a]) + ((end + c,) if x == r else ())
-        return ((*free[:d], end, *free[d + 1 :]), *there)
+        for k, i in itertools.product(range(len(way)), repeat=2) if self._spans else ():
+            way[i] = [max(x, way[i][k] + y) for x, y in zip(way[i], way[k], strict=True)]
+        return all(way[i][i] <= 0 for i in range(len(way)))
 
 
-def _before(one: Moments, other: Moments) -> bool:
-    """Whether no moment is later than another one."""
-    return all(all(map(int.__le__, x, y)) for x, y in zip(one, other, strict=True))
-
-
-def orders(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
-    """Show by all orders that no makespan is less, or that no order keeps within the memory."""
+def orders(
+    instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed, most: int
+) -> None:
+    """Show by all orders that no value is less, or that no order keeps within the memory."""
     rows, steps = _Rows(instance), 0
-    if rows.spans and claimed.bound is not None:
-        raise UnprovedError("is about the makespan, where starts any later help nothing")
     build = _Orders(rows, math.inf if claimed.bound is None else math.ceil(claimed.bound) - 1)
-    start: Moments = ((0,) * rows.d, *((),) * len(build.arcs))
-    layer = {(0,) * len(build.count): [start]}
+    layer: dict[Counts, tuple[Label, list[Label]]] = {(0,) * len(build.count): ((), [build.start])}
     for _ in range(sum(build.count)):
-        then = dict[tuple[int, ...], list[Moments]]()
-        for state, many in layer.items():
-            for r, known in itertools.product(build.ready(state), many):
-                others = then.setdefault((*state[:r], state[r] + 1, *state[r + 1 :]), [])
-                steps += len(start) * (1 + len(others))
-                claimed.step(0)
-                if steps > FEW:
-                    raise UnprovedError("there are too many orders")
-                more = build.then(state, r, known)
-                if more and not any(_before(o, more) for o in others):
-                    others[:] = [o for o in others if not _before(more, o)] + [more]
+        then = dict[Counts, tuple[Label, list[Label]]]()
+        for state, (_, labels) in layer.items():
+            ready = build.ready(state)
+            for label in labels:
+                for r, begins in build.starts(ready, label):
+                    after = (*state[:r], state[r] + 1, *state[r + 1 :])
+                    if after not in then:
+                        then[after] = build.latest(after), []
+                    latest, others = then[after]
+                    more = build.then(after, r, label, begins)
+                    steps += len(more) + len(others)
+                    claimed.step(0)
+                    if steps > most:
+                        raise UnprovedError("there are too many orders")
+                    if all(map(le, more, latest)) and not any(
+                        all(map(le, o, more)) for o in others
+                    ):
+                        others[:] = [o for o in others if not all(map(le, more, o))] + [more]
         layer = then
-    if any(layer.values()):
+    if any(build.fits(label) for _, labels in layer.values() for label in labels):
         raise UnprovedError("some schedule is shorter, or fits")
 
 
@@ -299,8 +367,9 @@ RULES: Rules = {
     "machine": (Proof.WITNESS, machine),
     "ramps": (Proof.WITNESS, ramps),
     "memory": (Proof.WITNESS, memory),
-    "orders": (Proof.LOG, orders),
+    "orders": (Proof.LOG, functools.partial(orders, most=MANY)),
+    "few-orders": (Proof.LOG, functools.partial(orders, most=FEW)),
 }
 
-UNAIDED = tuple(RULES)
-"""None needs evidence; in the order in which they are tried."""
+UNAIDED = ("machine", "ramps", "memory", "few-orders")
+"""Rules that need no evidence, in the order in which they are tried."""

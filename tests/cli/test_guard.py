@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 import shlex
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 import stagepack as sp
 from stagepack import memory
+from stagepack.cli import guard
 from stagepack.compare.cell import NO_ROOM, attempt, run_cell
 from stagepack.compare.outcomes import Failure
 from stagepack.contracts import Solution
@@ -55,6 +57,19 @@ def test_a_run_that_a_signal_ends_was_interrupted() -> None:
     what += "os.kill(os.getppid(), 15); signal.pause()"
     done = shell(ended_by(what))
     assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_a_child_does_without_a_c_library_that_knows_prctl(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def library(name: object) -> object:
+        asked.append(name)
+        return object()
+
+    monkeypatch.setattr(ctypes, "CDLL", library)
+    monkeypatch.setattr(sys, "platform", "linux")
+    guard._die_with_parent()
+    assert asked == [None]
 
 
 @pytest.mark.parametrize("where", ["parent", "child"])

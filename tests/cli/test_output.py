@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -253,7 +254,9 @@ def test_libraries_that_get_no_memory_end_in_one_line(
     monkeypatch.setattr(sys, "argv", ["stagepack", "list"])
     monkeypatch.setattr(resource, "getrlimit", lambda _: (2**29, 2**29))
     monkeypatch.setattr(cli, "guarded", lambda _: lambda: None)
+    before = signal.getsignal(signal.SIGINT)
     with pytest.raises(SystemExit) as end:
         cli.main()
+    signal.signal(signal.SIGINT, before)  # a command that ends hears nothing any more
     assert end.value.code == 2
     assert capsys.readouterr().err.startswith("error: the run takes more memory than there is")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import signal
 import sys
 from collections.abc import Iterator
+from multiprocessing import forkserver
 from typing import Any
 
 import pytest
@@ -46,6 +48,16 @@ def keepers(forked: Forked) -> Iterator[Any]:
 def reason(outcome: Any) -> str:
     assert isinstance(outcome, Failure)
     return outcome.reason
+
+
+def test_a_fork_server_that_cannot_be_begun_early_begins_with_the_first_child(
+    keepers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    monkeypatch.delattr(forkserver, "ensure_running")
+    later = Forked((), hide_main=True)
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert keepers(later).run(cell("7")) == 7
 
 
 def test_a_child_stays_unless_every_cell_has_its_own(keepers: Any) -> None:

@@ -67,6 +67,13 @@ def test_what_is_no_array_of_integers_is_refused_by_entry(given: Any, says: str)
     assert says in str(caught.value)
 
 
+NONE: tuple[Any, ...] = ([], (), np.array([]))
+
+
+def test_no_numbers_are_whole() -> None:
+    assert [numbers(none, "x").dtype.kind for none in NONE] == ["i"] * 3
+
+
 def test_numbers_keep_their_fractions() -> None:
     assert numbers([1, 2.5], "forward").tolist() == [1, 2.5]
     assert numbers(None, "backward", (2,)).tolist() == [0, 0]

@@ -121,6 +121,26 @@ def test_a_start_that_presolve_alone_improves_on() -> None:
     assert outcome.hint_accepted is True
 
 
+def test_a_start_does_not_hide_what_presolve_makes_of_it() -> None:
+    """HiGHS 1.16 called the start optimal, at the objective of another solution."""
+    milp = Milp(
+        costs=np.array([2, -4, 2, -2, 0, 0, -2]),
+        matrix=np.array(
+            [[0, 0, 3, 0, 3, 0, -1], [0, 0, -2, -1, 1, -2, 1], [0, -3, 0, 3, -1, 2, 2]]
+        ),
+        row_lower=np.full(3, -INFINITY),
+        row_upper=np.array([3, 0, 1]),
+        lower=np.zeros(7),
+        upper=np.ones(7),
+    )
+    start = np.array([1, 1, 0, 0, 0, 1, 1])
+    outcome = engine("highs").solve(milp.arrays(), hint=start)
+    assert (outcome.status, outcome.bound) == (Status.OPTIMAL, -6)
+    assert outcome.values is not None
+    assert outcome.objective == milp.objective(outcome.values) == -6
+    assert outcome.hint_accepted is True
+
+
 def test_a_start_is_confirmed_even_when_no_time_is_left() -> None:
     outcome = engine("highs").solve(
         covering().arrays(), hint=np.array([0, 0, 10, 3]), limits=Limits(time_limit=0)

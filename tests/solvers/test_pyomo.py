@@ -17,10 +17,37 @@ from stagepack.errors import StagepackError
 from stagepack.linear import Array
 from stagepack.result import Status
 from stagepack.solvers import Limits, engine
-from stagepack.solvers.engine import Abandoned, run_cancellable
+from stagepack.solvers.engine import Abandoned, left_behind, run_cancellable
 from stagepack.solvers.lowering import InfeasibleRowError, write_file
 from stagepack.solvers.pyomo import lift, lower, variables
 from tests.solvers.models import INFINITY, covering, market_split, random_milp
+
+
+class Sleeper:
+    """A solver of Pyomo's that starts its process by a name that we do not know."""
+
+    name = "sleeper"
+
+    def __init__(self, **_: object) -> None:
+        self.options: dict[str, object] = {}
+
+    def available(self, exception_flag: bool = True) -> bool:
+        return not exception_flag
+
+    def solve(self, *_: object, **__: object) -> None:
+        time.sleep(1.5)
+
+
+def test_a_solver_whose_process_is_not_seen_is_left_behind() -> None:
+    pyo.SolverFactory.register("sleeper")(Sleeper)
+    began = time.monotonic()
+    outcome = engine("pyomo:sleeper").solve(
+        covering().arrays(), should_stop=lambda: time.monotonic() - began > 0.3
+    )
+    assert outcome.status is Status.UNKNOWN
+    assert "left behind" in outcome.message
+    while left_behind():
+        time.sleep(0.05)
 
 
 def farm() -> Any:

@@ -19,6 +19,7 @@ from stagepack.instances.groups.data import GroupingData
 from stagepack.instances.groups.execution.replay import Replay, played_alone
 from stagepack.verify import groups, verify
 from tests.instances.groups.networks import CHIP, RATED, add, conv, grouping
+from tests.relations import groups as relations
 from tests.verify.mutations import mutated
 
 RULED: dict[str, Any] = {"timesteps": "nearest", "overlap_limit": 0.5}
@@ -207,3 +208,18 @@ def test_every_field_of_a_network_is_used_or_says_nothing_of_its_groups() -> Non
         "lanes", "memory", "banks", "eu_bytes", "channels", "pixels", "load_rate", "store_rate",
         "load_latency", "store_latency", "startup", "overlap", "cores", "rates", "name",
     }  # fmt: skip
+
+
+def test_what_rows_take_at_least_is_no_more_than_the_replay() -> None:
+    seen = 0
+    for seed in range(40):
+        instance = relations.instance(seed).replace(timesteps="nearest", order="given")
+        prices = groups._Prices(instance)
+        for end in range(1, instance.n + 1):
+            for counts in groups._cuts(instance, end - 1):
+                along = functools.cache(functools.partial(groups._along, instance, range(end)))
+                for first, least in prices.growing(range(end), counts, along):
+                    plan = GroupingSolution((first, end), (counts,))
+                    assert least <= Replay(instance, plan, 0).cycles
+                    seen += 1
+    assert seen > 300

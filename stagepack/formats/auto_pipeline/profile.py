@@ -23,8 +23,8 @@ from stagepack.formats.known import stem_of
 from stagepack.instances import clusters
 from stagepack.instances.documents import strict
 from stagepack.instances.pipeline import KIND, Objective, PipelinePartition
+from stagepack.instances.pipeline.data import uses_of
 from stagepack.instances.pipeline.native import GIVEN, job
-from stagepack.instances.pipeline.shared import uses_of
 from stagepack.instances.profile import Bytes, Cluster, Cycles, Positive
 from stagepack.instances.words import Words
 

@@ -7,8 +7,8 @@ parts of the list of layers, by a balancer that looks at the difference of loads
 from __future__ import annotations
 
 from stagepack.formats.roles import require_in_order
+from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
-from stagepack.instances.pipeline.solution import PipelineSolution
 
 TEXT = '''\
 """A PipelineModule in stages that were chosen before."""

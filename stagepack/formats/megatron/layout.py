@@ -19,8 +19,8 @@ from stagepack.formats.roles import (
     stage_letters,
     units_of,
 )
+from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
-from stagepack.instances.pipeline.solution import PipelineSolution
 
 
 def layout(

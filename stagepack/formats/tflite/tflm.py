@@ -8,8 +8,8 @@ from stagepack.errors import InputError
 from stagepack.formats.tflite.arena import require_same, with_solution
 from stagepack.formats.tflite.model import read
 from stagepack.instances.documents import strict
+from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.instances.packing.solution import PackingSolution
 
 
 def planned(instance: LmemPacking, solution: PackingSolution, *, model: str | Path = "") -> bytes:

@@ -23,8 +23,8 @@ from stagepack.formats.roles import (
     skipping,
 )
 from stagepack.instances.documents import strict
+from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
-from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.words import Parameter
 
 log = logging.getLogger("stagepack")

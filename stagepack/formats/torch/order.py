@@ -14,8 +14,8 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.formats.torch.schedule import dump
+from stagepack.instances.schedule.data import ScheduleSolution
 from stagepack.instances.schedule.instance import PipelineSchedule
-from stagepack.instances.schedule.solution import ScheduleSolution
 
 log = logging.getLogger("stagepack")
 

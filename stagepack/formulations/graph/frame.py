@@ -6,7 +6,7 @@ also chooses the class of each slot; empty stages then come first, so that K - s
 slot s of K on, itself included.
 
 Cost: O(blocks * classes + members of nets); where slots are in line and a solution is known
-O(edges + blocks) sets of up to `MOST_ANCESTORS` bits more.  Source: ours.
+O(edges + blocks) sets of a bit a block more.  Source: ours.
 """
 
 from __future__ import annotations
@@ -18,16 +18,13 @@ from itertools import pairwise
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.heuristics.graph.tuning import TUNING, ModelsTuning
 from stagepack.instances.graph.check import stage_order
 from stagepack.instances.graph.compact import FORBIDDEN, UNLIMITED, Compact
+from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.graph.problem import Objective
-from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.profile import Array
 
-MOST_PLACES = 2_000_000
-"""Blocks times slots, and blocks in nets times slots, of the largest model."""
-MOST_ANCESTORS = 4_000
-"""Blocks of which all ancestors are looked at."""
 MOST_PARTS = 100
 """Parts of the least figure that may be the unit of all,"""
 NEARLY = 1e-10
@@ -42,15 +39,19 @@ class Frame:
     Parameters
     ----------
     compact : Compact
+        The instance in blocks and ticks.
     upper : int, optional
         Ticks of a known solution: what is worth more may be left out.
     largest : int
         Steps, and units of bytes, are as coarse as it takes for all figures and their sums to be
         below.
+    tuning : ModelsTuning
+        What steers it: prices, shares and limits.
 
     Attributes
     ----------
     slots : int
+        Their number.
     classes : list of list of int
         Of each slot: the classes of device that may run it.
     shared : bool
@@ -82,12 +83,18 @@ class Frame:
         When there is too much to state.
     """
 
-    def __init__(self, compact: Compact, upper: int | None, largest: int) -> None:
-        self.compact = compact
+    def __init__(
+        self,
+        compact: Compact,
+        upper: int | None,
+        largest: int,
+        tuning: ModelsTuning = TUNING.models,
+    ) -> None:
+        self.compact, self.tuning = compact, tuning
         self.upper, self.largest = upper, largest
         self.shared = compact.objective == Objective.REPLICATED
         self.slots = compact.devices
-        if self.slots * max(compact.blocks, len(compact.net)) > MOST_PLACES:
+        if self.slots * max(compact.blocks, len(compact.net)) > tuning.most_places:
             raise InputError(
                 f"{compact.blocks:,} blocks on {self.slots:,} devices are too many for a model",
                 field="method",
@@ -121,6 +128,7 @@ class Frame:
         return found[::-1] if self.leading else found
 
     def _set_steps(self, largest: int) -> None:
+        """Count times and traffic in steps, as fine as `largest` allows."""
         compact = self.compact
         self.allowed = compact.time[0] < FORBIDDEN
         time = np.where(self.allowed, compact.time, 0)
@@ -249,7 +257,7 @@ class Frame:
             return first, last
         work = np.where(self.allowed, compact.time, FORBIDDEN).sum(axis=0).min(axis=0)
         limit = self.upper
-        if limit is None or count > MOST_ANCESTORS or self.shared:
+        if limit is None or count > self.tuning.most_ancestors or self.shared:
             return first, last
         limit = max(1, limit)
         forward = self._gathered(work, compact.before_ptr, compact.before, range(count))
@@ -283,7 +291,9 @@ class Frame:
         Parameters
         ----------
         slot_of : list of int, shape (blocks,)
+            The slot of each block.
         kinds, position : list of int, shape (slots,)
+            The class of each slot, and its place in the order of stages.
         replicas : list of int
             Devices of each slot; empty: one each.
         """

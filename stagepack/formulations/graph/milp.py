@@ -9,8 +9,8 @@ from __future__ import annotations
 from stagepack.formulations.base import LARGEST_STEPS, InSteps
 from stagepack.formulations.graph.model import GraphModel
 from stagepack.formulations.graph.placement import Placement
+from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.graph.instance import GraphPartition
-from stagepack.instances.graph.solution import GraphSolution
 
 
 class Milp(InSteps[GraphPartition, GraphSolution], GraphModel):

@@ -12,9 +12,10 @@ import numpy as np
 from stagepack.formulations.base import Formulation
 from stagepack.formulations.graph.frame import Frame
 from stagepack.formulations.graph.placement import Placement
+from stagepack.heuristics.graph.tuning import TUNING, ModelsTuning
 from stagepack.instances.graph.compact import Compact
+from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.graph.instance import GraphPartition
-from stagepack.instances.graph.solution import GraphSolution
 from stagepack.linear import Array
 
 
@@ -24,8 +25,11 @@ class GraphModel(Formulation[GraphPartition, GraphSolution]):
     Parameters
     ----------
     compact : Compact
+        The instance in blocks and ticks.
     upper : int, optional
         Ticks of a known solution: what is worth more may be cut off, nothing else is.
+    tuning : ModelsTuning
+        What steers it: prices, shares and limits.
 
     Attributes
     ----------
@@ -41,9 +45,15 @@ class GraphModel(Formulation[GraphPartition, GraphSolution]):
     largest: int
     placement: Placement
 
-    def __init__(self, compact: Compact, *, upper: int | None = None) -> None:
+    def __init__(
+        self,
+        compact: Compact,
+        *,
+        upper: int | None = None,
+        tuning: ModelsTuning = TUNING.models,
+    ) -> None:
         self.upper = upper
-        self.frame = Frame(compact, upper, self.largest)
+        self.frame = Frame(compact, upper, self.largest, tuning)
         self.coarse = self.frame.coarse
         self.build()
 

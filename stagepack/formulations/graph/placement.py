@@ -67,6 +67,7 @@ class Placement:
     Parameters
     ----------
     frame : Frame
+        Slots, and figures in steps.
     whole : bool
         Whether engines must see to it that T is whole; it is at some optimum.
 
@@ -97,6 +98,7 @@ class Placement:
         self._memory()
 
     def _flag(self) -> Sum[int]:
+        """Return a variable that is 0 or 1."""
         return self.program.variable()
 
     def _at(self, v: int, s: int) -> Expression:
@@ -106,6 +108,7 @@ class Placement:
     # ------------------------------------------------------------------ who is where
 
     def _places(self) -> None:
+        """Put each block on one slot: x_vs, where it may be."""
         frame, program = self.frame, self.program
         first, last = (ends.tolist() for ends in frame.places)
         self.x = []
@@ -122,6 +125,7 @@ class Placement:
             program.row(dict.fromkeys(self.x[v].values(), 1), low=1, high=1)
 
     def _order(self) -> None:
+        """Keep the order of stages, where there is one."""
         if self.program.contradiction:
             return
         if self.frame.in_line:
@@ -176,6 +180,7 @@ class Placement:
             self.program.contradiction = True
 
     def _classes(self) -> None:
+        """Choose the class of each slot, where it is free: z_sc."""
         frame, program = self.frame, self.program
         self.z: list[dict[int, int]] = [{} for _ in range(frame.slots)]
         if program.contradiction or len(frame.classes[0]) == 1:
@@ -217,6 +222,7 @@ class Placement:
         self._replicas()
 
     def _replicas(self) -> None:
+        """Choose on how many devices each slot runs, where slots may run on several."""
         frame, program = self.frame, self.program
         if not frame.shared:
             return
@@ -322,6 +328,7 @@ class Placement:
             program.row(dict.fromkeys(self.load, 1), high=limit)
 
     def _load(self, which: int, s: int, c: int, load: int) -> None:
+        """Bound the load of slot s in pass `which`, where class c runs it."""
         frame, compact = self.frame, self.frame.compact
         work = self._work(frame.time[which, c], s)
         parts: list[Expression]
@@ -360,6 +367,7 @@ class Placement:
         return Sum(values)
 
     def _unless_class(self, s: int, c: int) -> list[Sum[int]]:
+        """Return a variable that is 1 unless slot s is of class c; none where it must be."""
         return [1 - Sum[int]({self.z[s][c]: 1})] if self.z[s] else []
 
     def _unless_flying(self, s: int, r: int) -> list[Sum[int]]:

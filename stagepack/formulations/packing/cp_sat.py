@@ -62,10 +62,11 @@ from stagepack.errors import InputError
 from stagepack.formulations.base import LARGEST_FACTOR, LARGEST_VALUE
 from stagepack.formulations.packing.frame import Frame, Interval, Item, smaller_item
 from stagepack.formulations.packing.model import PackingModel
+from stagepack.heuristics.packing.tuning import TUNING, ModelTuning, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.problem import Objective
-from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:
@@ -74,27 +75,25 @@ if TYPE_CHECKING:
 LARGEST_AREA = 2**62
 """Sections times height: CP-SAT adds areas up in 64 bits."""
 
-ROW, TERM = 1e-5, 1e-6
-"""Seconds of work to make a variable or a constraint, and for each term of a sum."""
-
-BANK_PAIR = 3e-5
-"""Seconds of work to make variables and rows of two buffers that should not share a bank."""
-
-PRESOLVED_PAIRS, PRESOLVED_ROWS = 20_000, 10_000
-"""Most pairs of blocks alive together, and constraints, of a model that CP-SAT presolves: beyond,
-presolve of many rectangles was seen to take minutes that count as no work at all."""
-
 
 class CpSat(PackingModel):
     """The rectangle model as a `cp_model.CpModel`; expresses every instance."""
 
-    row, bank_pair = ROW, BANK_PAIR
+    @staticmethod
+    def row(tuning: ModelTuning) -> float:
+        """Return the seconds of work that a block takes in any case."""
+        return tuning.cp_sat_row
+
+    @staticmethod
+    def bank_pair(tuning: ModelTuning) -> float:
+        """Return the seconds of work of two buffers that should not share a bank."""
+        return tuning.cp_sat_bank_pair
 
     @classmethod
-    def building(cls, instance: LmemPacking) -> float:
+    def building(cls, instance: LmemPacking, tuning: PackingTuning = TUNING) -> float:
         """Return the seconds of work that building the model takes at least, about."""
         sides = len(Blocks.of(instance).first) * max(1, len(instance.memories))
-        return super().building(instance) + 2 * ROW * sides
+        return super().building(instance, tuning) + 2 * tuning.models.cp_sat_row * sides
 
     def build(self) -> None:
         """Build the model."""
@@ -103,6 +102,7 @@ class CpSat(PackingModel):
         self._build_model()
 
     def _require_exact(self) -> None:
+        """Refuse figures beyond what CP-SAT computes exactly."""
         frame, instance = self.frame, self.instance
         largest, chosen = frame.height, frame.several or bool(frame.sharing)
         match instance.objective:
@@ -133,6 +133,7 @@ class CpSat(PackingModel):
     # ------------------------------------------------------------------ the model
 
     def _build_model(self) -> None:
+        """Build variables and constraints, in the order of the head of this module."""
         from ortools.sat.python import cp_model
 
         self._cp = cp_model
@@ -158,10 +159,15 @@ class CpSat(PackingModel):
             case unknown:
                 assert_never(unknown)
         rows = len(self.model.proto.constraints)
-        if self._wide or self.frame.blocks.pairs > PRESOLVED_PAIRS or rows > PRESOLVED_ROWS:
+        if (
+            self._wide
+            or self.frame.blocks.pairs > self.tuning.presolved_pairs
+            or rows > self.tuning.presolved_rows
+        ):
             self.parameters["cp_model_presolve"] = False
 
     def _domain(self, runs: list[Interval]) -> Domain:
+        """Return intervals as a domain."""
         return self._cp.Domain.from_intervals([list(run) for run in runs])
 
     def _offsets(self) -> None:
@@ -171,7 +177,7 @@ class CpSat(PackingModel):
         for i, places in enumerate(frame.places):
             step = int(frame.step[i])
             runs = [(first // step, last // step) for first, last in places]
-            self._spend(ROW + TERM * len(runs))
+            self._spend(self.tuning.cp_sat_row + self.tuning.cp_sat_term * len(runs))
             q = model.new_int_var_from_domain(self._domain(runs), f"q{i}")
             self.q.append(q)
             self.o.append(step * q)
@@ -183,7 +189,7 @@ class CpSat(PackingModel):
         if not frame.several:
             return
         for i in range(frame.blocks.b):
-            self._spend(2 * ROW * len(frame.limits))
+            self._spend(2 * self.tuning.cp_sat_row * len(frame.limits))
             row = [model.new_bool_var(f"m{i},{k}") for k in range(len(frame.limits))]
             self.m.append(row)
             model.add_exactly_one(row)
@@ -195,7 +201,7 @@ class CpSat(PackingModel):
             total = sum(height for _, height in section)
             for k, limit in enumerate(frame.limits):
                 if total > limit:
-                    self._spend(ROW + TERM * len(section))
+                    self._spend(self.tuning.cp_sat_row + self.tuning.cp_sat_term * len(section))
                     model.add(sum(height * self.m[i][k] for i, height in section) <= limit)
 
     def _apart(self) -> None:
@@ -207,10 +213,11 @@ class CpSat(PackingModel):
                 self._apart_in(k, part)
 
     def _apart_in(self, k: int, part: list[tuple[int, int, int, int, int]]) -> None:
+        """No two rectangles of a memory overlap, of these (block, first, end, low, high)."""
         model = self.model
         sides = []
         for i, first, end, low, high in part:
-            self._spend(2 * ROW)
+            self._spend(2 * self.tuning.cp_sat_row)
             height, start = high - low, self.o[i] + low
             if self.m:
                 side = model.new_optional_fixed_size_interval_var(
@@ -235,7 +242,7 @@ class CpSat(PackingModel):
             # lose solutions in presolve.
             self.x[i, j] = []
             for run in frame.distances(i, j):
-                self._spend(3 * ROW)
+                self._spend(3 * self.tuning.cp_sat_row)
                 x = model.new_bool_var(f"x{i},{j},{run[0]}")
                 model.add(self.o[j] - self.o[i] >= run[0]).only_enforce_if(x)
                 model.add(self.o[j] - self.o[i] <= run[1]).only_enforce_if(x)
@@ -250,7 +257,9 @@ class CpSat(PackingModel):
     def _order(self) -> None:
         """o_j >= o_i + d for exchangeable blocks (the memory of j no earlier, with several)."""
         for i, j, apart in self.frame.successors():
-            self._spend(ROW + 2 * TERM * len(self.frame.limits))
+            self._spend(
+                self.tuning.cp_sat_row + 2 * self.tuning.cp_sat_term * len(self.frame.limits)
+            )
             if self.m:
                 number = [sum(k * m for k, m in enumerate(self.m[at])) for at in (i, j)]
                 self.model.add(number[0] <= number[1])
@@ -262,7 +271,7 @@ class CpSat(PackingModel):
         frame = self.frame
         self.z = self.model.new_int_var(frame.least_peak, frame.height, "z")
         for i in range(frame.blocks.b):
-            self._spend(ROW)
+            self._spend(self.tuning.cp_sat_row)
             self.model.add(self.z >= self.o[i] + int(frame.size[i]))
 
     def _minimise(self, weights: list[int], variables: list[IntVar], constant: int) -> None:
@@ -280,7 +289,7 @@ class CpSat(PackingModel):
         """o_i = v where stay_iv; minimise the bytes of the others."""
         frame, model = self.frame, self.model
         self.stay = [model.new_bool_var(f"stay{i},{at}") for i, at, _ in frame.stays]
-        self._spend(2 * ROW * len(frame.stays))
+        self._spend(2 * self.tuning.cp_sat_row * len(frame.stays))
         for (i, at, _), stay in zip(frame.stays, self.stay, strict=True):
             model.add(self.o[i] == at).only_enforce_if(stay)
         self._minimise([-nbytes for _, _, nbytes in frame.stays], self.stay, frame.movable)
@@ -317,7 +326,7 @@ class CpSat(PackingModel):
         }
         self.conflicts: dict[tuple[Item, Item], tuple[IntVar, IntVar, IntVar]] = {}
         for e, (one, other) in enumerate(frame.bank_pairs):
-            self._spend(BANK_PAIR)
+            self._spend(self.tuning.cp_sat_bank_pair)
             below, above, c = (model.new_bool_var(f"{name}{e}") for name in ("b", "a", "c"))
             model.add_exactly_one(below, above, c)
             model.add(self.last[one] < self.f[other[0]]).only_enforce_if(below)
@@ -342,7 +351,7 @@ class CpSat(PackingModel):
         self.p: dict[Item, tuple[IntVar, list[IntVar]]] = {}
         self.taken: dict[Item, IntVar] = {}
         for item, conflicts in smaller.items():
-            self._spend(ROW * (4 + len(conflicts)))
+            self._spend(self.tuning.cp_sat_row * (4 + len(conflicts)))
             p = model.new_bool_var(f"p{item}")
             model.add_bool_or(p, *conflicts)
             for c in conflicts:
@@ -356,10 +365,10 @@ class CpSat(PackingModel):
                 self.f[item[0]], size, end, p, f"banks{item}"
             )
         for clique in cliques:
-            self._spend(ROW + TERM * len(clique))
+            self._spend(self.tuning.cp_sat_row + self.tuning.cp_sat_term * len(clique))
             model.add_no_overlap([banks[item] for item in clique])
         for saved, total in frame.bank_loads():
-            self._spend(ROW + TERM * len(saved))
+            self._spend(self.tuning.cp_sat_row + self.tuning.cp_sat_term * len(saved))
             less = sum(units * self.conflicts[pair][2] for pair, units in saved.items())
             model.add(self.z + less >= total)
 
@@ -410,6 +419,7 @@ class CpSat(PackingModel):
         return values
 
     def _hint_banks(self, values: Array, offsets: Array) -> None:
+        """Enter the values of what speaks of banks."""
         bank = self.frame.bank
         for i, f in self.f.items():
             values[f.index], values[self.r[i].index] = divmod(int(offsets[i]), bank)

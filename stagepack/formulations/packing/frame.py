@@ -34,9 +34,9 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.problem import Objective
-from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.profile import Array
 
 Interval = tuple[int, int]
@@ -298,6 +298,7 @@ class Frame:
 
     @cached_property
     def _share_set(self) -> set[tuple[int, int]]:
+        """Pairs that may share, to be looked up."""
         return set(self.shares)
 
     # ------------------------------------------------------------------ who can be exchanged

@@ -67,10 +67,12 @@ from stagepack.errors import InputError
 from stagepack.formulations.packing.frame import Interval, Item
 from stagepack.formulations.packing.model import PackingModel
 from stagepack.formulations.program import Program, Sum, total
+from stagepack.formulations.whole import require_costs
+from stagepack.heuristics.packing.tuning import TUNING, ModelTuning, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.problem import Objective
-from stagepack.instances.packing.solution import PackingSolution
 from stagepack.linear import Array
 
 K = TypeVar("K")
@@ -80,10 +82,6 @@ LARGEST_HEIGHT = 10**8
 
 LARGEST_PAIRS = 200_000
 """Pairs of blocks beyond which the model is refused."""
-
-PAIR, ROW, TERM, LOOK = 2e-5, 6e-6, 3.5e-6, 1.5e-7
-"""Seconds of work to build what the model has for a run of distances of a pair, a short row, a term
-of a long one, and to look at what may become one."""
 
 APART = -1
 """The run of distances for two blocks in different memories."""
@@ -124,14 +122,17 @@ class _OneOf:
 class Milp(PackingModel):
     """The order model as a `Linear`; expresses every instance."""
 
-    bank_pair = 10 * ROW
+    @staticmethod
+    def bank_pair(tuning: ModelTuning) -> float:
+        """Return the seconds of work of two buffers that should not share a bank."""
+        return 10 * tuning.milp_row
 
     @classmethod
-    def building(cls, instance: LmemPacking) -> float:
+    def building(cls, instance: LmemPacking, tuning: PackingTuning = TUNING) -> float:
         """Return the seconds of work that building the model takes at least, about."""
         blocks = Blocks.of(instance)
         alive = blocks.pairs if blocks.linear and blocks.rigid else 0  # else some count twice
-        return super().building(instance) + PAIR * alive
+        return super().building(instance, tuning) + tuning.models.milp_pair * alive
 
     def build(self) -> None:
         """Build the model, unless two blocks have no place beside one another."""
@@ -164,7 +165,7 @@ class Milp(PackingModel):
             found[i, j] = dict(enumerate(frame.distances(i, j)))
             if frame.several:
                 found[i, j][APART] = frame.reach(i, j)
-            self._spend(LOOK * 10 * len(found[i, j]))
+            self._spend(self.tuning.milp_compared * 10 * len(found[i, j]))
         return found
 
     def _below(self, i: int, j: int) -> Sum[int] | int:
@@ -185,6 +186,7 @@ class Milp(PackingModel):
     # ------------------------------------------------------------------ the model
 
     def _build_model(self) -> None:
+        """Build columns and rows, in the order of the head of this module."""
         self.program = Program[int]()
         self._offsets()
         self._distances()
@@ -207,6 +209,7 @@ class Milp(PackingModel):
                 assert_never(unknown)
         self.infeasible = self.program.contradiction
         if not self.infeasible:
+            require_costs(self.program, 1)
             self.model = self.program.arrays()
 
     def _minimise(self, value: Sum[int]) -> None:
@@ -248,7 +251,7 @@ class Milp(PackingModel):
         self.x = self._choices(self.runs)
         for side in (0, 1):
             for (i, j), runs in self.runs.items():
-                self._spend(PAIR / 2 * len(runs))
+                self._spend(self.tuning.milp_pair / 2 * len(runs))
                 distance = self.o[j] - self.o[i]
                 end = self.x[i, j].of({t: run[side] for t, run in runs.items()})
                 self.program.at_most(*((distance, end) if side else (end, distance)))
@@ -269,7 +272,7 @@ class Milp(PackingModel):
         self._clearance = {}
         for pair in self.runs:
             for i, j in (pair, pair[::-1]):
-                self._spend(LOOK * len(frame.pieces[i]) * len(frame.pieces[j]))
+                self._spend(self.tuning.milp_compared * len(frame.pieces[i]) * len(frame.pieces[j]))
                 self._clearance[i, j] = max(
                     high - other_low
                     for first, end, _, high in frame.pieces[i]
@@ -281,11 +284,11 @@ class Milp(PackingModel):
             rows = [(i, high - low) for i, low, high in section if i not in shared]
             for j, low, high in section:
                 others = frozenset((i, rise) for i, rise in rows if i != j)
-                self._spend(LOOK * len(rows))
+                self._spend(self.tuning.milp_compared * len(rows))
                 if len(others) < 2 or j in shared or (j, low, high, others) in seen:
                     continue
                 seen.add((j, low, high, others))
-                self._spend(2 * TERM * len(others))
+                self._spend(2 * self.tuning.milp_term * len(others))
                 below = total(rise * self._below(i, j) for i, rise in others)
                 program.at_most(0, self.o[j] + low - below)
                 if frame.minimises_peak:
@@ -300,7 +303,7 @@ class Milp(PackingModel):
         for i in blocks:
             program.at_most(self.o[i] + int(frame.size[i]), self.m[i].of(frame.limits))
         for (i, j), x in self.x.items():
-            self._spend(ROW * len(memories))
+            self._spend(self.tuning.milp_row * len(memories))
             for k in memories if len(memories) > 1 else ():
                 program.at_most(x[APART] + self.m[i][k] + self.m[j][k], 2)
         shared = {i for pair in frame.shares for i in pair}
@@ -311,7 +314,7 @@ class Milp(PackingModel):
                     section[i] = section.get(i, 0) + high - low
             for k in memories:
                 if sum(section.values()) > frame.limits[k]:
-                    self._spend(TERM * len(section))
+                    self._spend(self.tuning.milp_term * len(section))
                     held = total(height * self.m[i][k] for i, height in section.items())
                     program.at_most(held, frame.limits[k])
 
@@ -352,7 +355,7 @@ class Milp(PackingModel):
         frame, program = self.frame, self.program
         weight, most = self.instance.conflict_weight, -(-frame.height // frame.bank)
         pairs = list(frame.bank_pairs)
-        self._spend(self.bank_pair * len(pairs))
+        self._spend(self.bank_pair(self.tuning) * len(pairs))
         self.below = {pair: program.variable() for pair in pairs}
         self.above = {pair: program.variable() for pair in pairs}
         c = {pair: 1 - self.below[pair] - self.above[pair] for pair in pairs}
@@ -452,6 +455,7 @@ class Milp(PackingModel):
         return values
 
     def _hint_banks(self, values: Array, at: list[int]) -> None:
+        """Enter the values of what speaks of banks."""
         bank = self.frame.bank
         for i, f in self.f.items():
             values[f.index] = at[i] // bank
@@ -465,9 +469,10 @@ class Milp(PackingModel):
     def slack(self, raw: float, tolerance: float) -> float:
         """Return the engine's tolerance times the constants that binaries are multiplied by.
 
-        Once for each block that can lie on another.
+        Once for each block that can lie on another, and the largest cost.
         """
-        return tolerance * (abs(raw) + 2 * self.frame.height * self.frame.blocks.b + 1)
+        largest = max(map(abs, self.program.cost), default=0)
+        return tolerance * (abs(raw) + 2 * self.frame.height * self.frame.blocks.b + largest + 1)
 
 
 def _run_of(place: int, runs: dict[int, Interval]) -> int:

@@ -13,10 +13,11 @@ from collections.abc import Callable
 
 from stagepack.formulations.base import Formulation
 from stagepack.formulations.packing.frame import Frame, too_dense
+from stagepack.heuristics.packing.tuning import TUNING, ModelTuning, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.problem import Objective
-from stagepack.instances.packing.solution import PackingSolution
 
 
 class PackingModel(Formulation[LmemPacking, PackingSolution]):
@@ -44,12 +45,6 @@ class PackingModel(Formulation[LmemPacking, PackingSolution]):
         When numbers are too large for the engine to be exact, or the pairs too many.
     """
 
-    row = 0.0
-    """Seconds of work that a block takes in any case,"""
-
-    bank_pair = 0.0
-    """and that two buffers take which should not share a bank."""
-
     def __init__(
         self,
         instance: LmemPacking,
@@ -57,9 +52,11 @@ class PackingModel(Formulation[LmemPacking, PackingSolution]):
         upper: int | None = None,
         lower: int | None = None,
         spend: Callable[[float], object] = lambda seconds: None,
+        tuning: PackingTuning = TUNING,
     ) -> None:
         self.instance, self.upper, self._spend = instance, upper, spend
-        spend(self.row * Blocks.of(instance).b)
+        self.tuning = tuning.models
+        spend(self.row(self.tuning) * Blocks.of(instance).b)
         self.frame = Frame(instance, upper=upper, lower=lower)
         self.infeasible = self.frame.infeasible
         if not self.infeasible:
@@ -74,12 +71,22 @@ class PackingModel(Formulation[LmemPacking, PackingSolution]):
         """Return why the model would be too large, or ''."""
         return too_dense(Blocks.of(instance))
 
+    @staticmethod
+    def row(tuning: ModelTuning) -> float:
+        """Return the seconds of work that a block takes in any case."""
+        return 0.0
+
+    @staticmethod
+    @abstractmethod
+    def bank_pair(tuning: ModelTuning) -> float:
+        """Return the seconds of work of two buffers that should not share a bank."""
+
     @classmethod
-    def building(cls, instance: LmemPacking) -> float:
+    def building(cls, instance: LmemPacking, tuning: PackingTuning = TUNING) -> float:
         """Return the seconds of work that building the model takes at least, about."""
-        seconds = cls.row * Blocks.of(instance).b
+        seconds = cls.row(tuning.models) * Blocks.of(instance).b
         if instance.banks is not None and instance.objective is Objective.BANK_CONFLICTS:
-            seconds += cls.bank_pair * len(instance.banks.pairs)
+            seconds += cls.bank_pair(tuning.models) * len(instance.banks.pairs)
         return seconds
 
     def worth(self, steps: int) -> int:

@@ -42,7 +42,7 @@ from stagepack.errors import InputError
 from stagepack.formulations.base import LARGEST_FACTOR, UNPRESOLVED
 from stagepack.formulations.phases.groups import BACKWARD, FORWARD, GroupModel, Part
 from stagepack.formulations.whole import LARGEST_SUM, WholeProgram
-from stagepack.instances.phases.solution import PhaseSolution
+from stagepack.instances.phases.data import PhaseSolution
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:

@@ -50,10 +50,9 @@ import numpy as np
 from stagepack.formulations.base import Formulation, require_objective
 from stagepack.formulations.phases.remat import too_many
 from stagepack.formulations.whole import Terms, WholeProgram, add
-from stagepack.instances.phases.data import Figures
+from stagepack.instances.phases.data import Figures, PhaseSolution
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.problem import Objective
-from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:  # else its kernels would be loaded by whoever asks what the models take

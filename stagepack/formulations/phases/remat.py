@@ -25,7 +25,7 @@ from fractions import Fraction
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.instances.phases.data import SEPARATE, Policy
+from stagepack.instances.phases.data import SEPARATE, PhaseSolution, Policy
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import (
     Mode,
@@ -35,7 +35,6 @@ from stagepack.instances.phases.modes import (
     rate,
     transfer_cycles,
 )
-from stagepack.instances.phases.solution import PhaseSolution
 
 UNLIMITED = 2**61
 

@@ -27,9 +27,8 @@ import numpy as np
 
 from stagepack.formulations.phases.remat import UNLIMITED, Step
 from stagepack.formulations.whole import WholeProgram
-from stagepack.instances.phases.data import Policy
+from stagepack.instances.phases.data import PhaseSolution, Policy
 from stagepack.instances.phases.modes import Mode, compute_cycles, transfer_cycles
-from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 
 

@@ -18,10 +18,10 @@ from stagepack.formulations.phases.remat import Step
 from stagepack.formulations.phases.remat_cost import RematProgram
 from stagepack.formulations.phases.remat_path import RematPath
 from stagepack.formulations.phases.remat_stages import RematStages
+from stagepack.instances.phases.data import PhaseSolution
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.problem import Objective
-from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 
 

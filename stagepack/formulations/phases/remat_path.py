@@ -44,9 +44,8 @@ import numpy as np
 
 from stagepack.formulations.phases.remat_cost import RematProgram
 from stagepack.formulations.whole import Terms, add, merged
-from stagepack.instances.phases.data import Policy
+from stagepack.instances.phases.data import PhaseSolution, Policy
 from stagepack.instances.phases.instance import PhaseSchedule
-from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 
 KEPT, PAGED, DROPPED = range(3)

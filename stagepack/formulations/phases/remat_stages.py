@@ -48,8 +48,7 @@ import numpy as np
 from stagepack.formulations.phases.remat import as_bits
 from stagepack.formulations.phases.remat_cost import RematProgram
 from stagepack.formulations.whole import Terms, add
-from stagepack.instances.phases.data import Policy
-from stagepack.instances.phases.solution import PhaseSolution
+from stagepack.instances.phases.data import PhaseSolution, Policy
 from stagepack.instances.profile import Array
 
 

@@ -67,9 +67,9 @@ from stagepack.formulations.pipeline.frame import (
 )
 from stagepack.formulations.pipeline.model import PipelineModel
 from stagepack.instances.arrays import distinct
+from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.pipeline.ranges import assign_devices
-from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:

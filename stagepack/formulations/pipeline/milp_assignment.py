@@ -71,10 +71,10 @@ from stagepack.formulations.pipeline.frame import (
 from stagepack.formulations.pipeline.model import PipelineModel
 from stagepack.formulations.program import Program, Sum, total
 from stagepack.instances.arrays import distinct
+from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import device_classes
 from stagepack.instances.pipeline.problem import Objective
-from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.linear import Array
 
 MOST_REACHES = 8

@@ -62,10 +62,10 @@ from stagepack.formulations.pipeline.frame import (
 )
 from stagepack.formulations.pipeline.model import PipelineModel
 from stagepack.instances.arrays import distinct
+from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.pipeline.ranges import assign_devices
-from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.linear import Array, Linear
 
 LARGEST_MODEL = 3_000_000

@@ -20,10 +20,10 @@ from functools import cached_property
 from stagepack.errors import InputError
 from stagepack.formulations.base import Formulation
 from stagepack.formulations.pipeline.frame import StageValues, constant_ticks, generous
+from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.instances.pipeline.solution import PipelineSolution
 
 
 class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):

@@ -13,7 +13,7 @@ import numpy as np
 
 from stagepack.instances.graph import Compact
 from stagepack.instances.graph.compact import FORBIDDEN
-from stagepack.instances.graph.solution import GraphSolution
+from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.profile import Array
 
 

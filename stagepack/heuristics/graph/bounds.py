@@ -19,9 +19,6 @@ from stagepack.heuristics.graph import stage_kernels as kernels
 from stagepack.heuristics.graph.rooms import least_limit
 from stagepack.heuristics.graph.staging import Staging
 
-HEAVIEST, MOST_MEMBERS = 64, 400_000
-"""Blocks whose cuts are looked at, and the members of their nets in all."""
-
 
 def objective_bound(staging: Staging) -> int:
     """Return a bound on the objective in ticks."""
@@ -49,8 +46,9 @@ def anchored(staging: Staging) -> int:
     traffic = np.zeros(staging.n, dtype=np.int64)
     np.add.at(traffic, members, np.repeat(blocks.cost, np.diff(first)))
     most = np.minimum(work + traffic, free)
-    best, left = 0, MOST_MEMBERS
-    heaviest = np.argpartition(-most, min(HEAVIEST, staging.n) - 1)[:HEAVIEST]
+    most_blocks = staging.tuning.cut_blocks
+    best, left = 0, staging.tuning.cut_members
+    heaviest = np.argpartition(-most, min(most_blocks, staging.n) - 1)[:most_blocks]
     for v in heaviest[np.argsort(-most[heaviest], kind="stable")].tolist():
         room: dict[int, int] = {}
         flow = 0

@@ -21,7 +21,8 @@ from stagepack.heuristics.graph.reduction import idle, most_held
 from stagepack.heuristics.graph.rooms import least_limit
 from stagepack.heuristics.graph.stage_kernels import FAR
 from stagepack.heuristics.graph.staging import Found, Staging
-from stagepack.heuristics.graph.ways import MOST_STATES, states
+from stagepack.heuristics.graph.tuning import TUNING, GraphTuning
+from stagepack.heuristics.graph.ways import states
 from stagepack.instances.graph import Compact, Objective
 
 
@@ -32,12 +33,14 @@ def solve(
     found: Callable[[Staging, Found], bool],
     bound: Callable[[int], object],
     listed: Callable[[int], object] = lambda count: None,
+    tuning: GraphTuning = TUNING,
 ) -> bool:
     """Find and prove the best partition; return False when there is none.
 
     Parameters
     ----------
     compact : Compact
+        The instance in blocks and ticks.
     known : int
         What some partition is worth in ticks; `FAR` where none is known.
     pause : callable
@@ -49,6 +52,8 @@ def solve(
         ``bound(ticks)``: no partition is under so many ticks.
     listed : callable
         Told how many ideals there are, before they are swept.
+    tuning : GraphTuning
+        What steers it: prices, shares and limits.
 
     Raises
     ------
@@ -56,14 +61,14 @@ def solve(
         When there are too many ideals, or kinds of devices.
     """
     count = states(compact)
-    if count > MOST_STATES:
+    if count > tuning.ideals.most_states:
         kinds = len(compact.class_count)
         raise TooManyError(
             f"{count:,} ways to choose among devices of {kinds:,} kinds are too many"
         )
     floor = 0
     for light in _levels(compact):
-        staging = Staging.of(compact, light=light)
+        staging = Staging.of(compact, light=light, tuning=tuning)
         staging.prepare(pause)
         best = _best(staging, known, pause, listed)
         if best is None:

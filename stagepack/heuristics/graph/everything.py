@@ -19,22 +19,11 @@ from typing import assert_never
 
 import numpy as np
 
+from stagepack.heuristics.graph.tuning import TUNING, EverythingTuning
 from stagepack.instances.graph.compact import EXCHANGES, FORBIDDEN, UNLIMITED, Compact
+from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.graph.problem import Objective
-from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.profile import Array
-
-MOST_BLOCKS = 7
-"""Larger graphs are left to other searches."""
-
-MOST_PLACEMENTS = 50_000
-"""Placements of some or all blocks after which the search is given up."""
-
-PLACING, COSTING = 5e-6, 4e-5
-"""Seconds of work for each placement of a block, and of all blocks."""
-
-OFTEN = 100
-"""Placements between two pauses."""
 
 
 class Everything:
@@ -43,9 +32,11 @@ class Everything:
     Parameters
     ----------
     compact : Compact
-        Of at most `MOST_BLOCKS` blocks.
+        Of a few blocks.
     pause : callable
         Called now and then with the seconds of work since; what it raises ends the search.
+    tuning : EverythingTuning
+        What steers it: prices, shares and limits.
 
     Attributes
     ----------
@@ -53,8 +44,13 @@ class Everything:
         Once :meth:`run` has returned True: the best partition of all, None if there is none.
     """
 
-    def __init__(self, compact: Compact, pause: Callable[[float], object]) -> None:
-        self.compact, self._pause = compact, pause
+    def __init__(
+        self,
+        compact: Compact,
+        pause: Callable[[float], object],
+        tuning: EverythingTuning = TUNING.everything,
+    ) -> None:
+        self.compact, self._pause, self.tuning = compact, pause, tuning
         self.best: GraphSolution | None = None
         self._value: int | None = None
         self._placements, self._unpaid = 0, 0.0
@@ -140,7 +136,7 @@ class Everything:
     def _place(self, v: int, chosen: list[int], work: list[list[int]]) -> bool:
         """Place block v and those after it in all ways."""
         if v == self.compact.blocks:
-            self._spend(COSTING)
+            self._spend(self.tuning.costing_price)
             self._take(chosen)
             return True
         new: set[int] = set()
@@ -150,8 +146,8 @@ class Everything:
                     continue
                 new.add(self._class[d])
             self._placements += 1
-            self._spend(PLACING)
-            if self._placements > MOST_PLACEMENTS:
+            self._spend(self.tuning.placing_price)
+            if self._placements > self.tuning.most_placements:
                 return False
             for row, time in zip(work, self._time, strict=True):
                 row[d] += time[d][v]
@@ -162,8 +158,9 @@ class Everything:
         return True
 
     def _spend(self, seconds: float) -> None:
+        """Count work, and pause now and then."""
         self._unpaid += seconds
-        if self._unpaid > OFTEN * PLACING:
+        if self._unpaid > self.tuning.often * self.tuning.placing_price:
             self._pause(self._unpaid)
             self._unpaid = 0.0
 
@@ -214,6 +211,7 @@ class Everything:
         return held
 
     def _fits(self, chosen: list[int], order: tuple[int, ...]) -> bool:
+        """Whether every stage keeps its memory."""
         held = self._held(chosen, order, self._size)
         return all(
             nbytes <= self._room[d] or self._room[d] >= UNLIMITED

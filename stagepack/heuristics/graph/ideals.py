@@ -11,7 +11,7 @@ examining all pairs of ideals between which a stage may lie; then the pairs are 
 (:mod:`.spans_kernels`).
 
 Cost: steps as :mod:`.ideals_kernels` says.  Memory is linear in the number of ideals and of their
-possible next blocks; above `MOST_BYTES` the search gives up.  Source: own work, after Tarnawski et
+possible next blocks; above `most_bytes` the search gives up.  Source: own work, after Tarnawski et
 al. (NeurIPS 2020).
 """
 
@@ -26,6 +26,7 @@ import numpy as np
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph.stage_kernels import FAR, SLACK, SUM, WORK, unmarked
 from stagepack.heuristics.graph.staging import Found, Staging
+from stagepack.heuristics.graph.tuning import TUNING, IdealsTuning
 from stagepack.instances.graph import Compact
 from stagepack.instances.profile import Array
 
@@ -33,33 +34,8 @@ if TYPE_CHECKING:
     from stagepack.heuristics.graph.ideals_kernels import Ahead, Cells, Ideals
     from stagepack.heuristics.graph.spans_kernels import Spans
 
-CHUNK = 3_000_000
-"""Elementary steps between two looks at the clock: less than 0.1 s."""
-LISTED, SWEPT, PAIRED, COPIED, SORTED = 8e-9, 9e-9, 1.5e-8, 7e-9, 1e-7
-"""Seconds of one where ideals are listed, in memory that is new, where stages are grown, where
-pairs of ideals are looked at, of a number that is copied, and of one that is sorted, in runs that
-are limited by work;"""
-WRITTEN = 3e-8
-"""and of an ideal of which it is written what stages up to it hold."""
-GROWN = 100_000
-"""Elementary steps in which stages are grown, at least,"""
-STEPS_OF_PAIR = 0.03
-"""and for each pair of ideals between which they may lie."""
-MOST_BYTES = 3 * 2**29
-"""Of ideals and cells together,"""
 CELL = 18
-"""and of a cell."""
-FIRST_ROOM, MORE_ROOM = 2**17, 16
-"""Ideals that there is room for at first, and how many times as many when it is used up; after that
-there is room for all that fit, which nothing is copied for: where nothing is written, it takes no
-memory."""
-PART = 2**20
-"""Ideals times states whose devices are looked at together, and numbers that are copied at once."""
-SMALL, CHAIN = 250, 4
-"""Blocks of a small graph, and how many times as many ideals as blocks it has that is nearly a
-chain."""
-LOOKED = 6e-8
-"""Seconds of a look at whether a block may come next."""
+"""Bytes of what a stage up to an ideal holds: see :class:`.ideals_kernels.Cells`."""
 ENTRIES = ("next_block", "target")
 """What ideals have several of each."""
 
@@ -68,26 +44,26 @@ class TooManyError(Exception):
     """There are more ideals, or ways to use devices, than there is room for."""
 
 
-def nearly_chain(compact: Compact) -> bool:
+def nearly_chain(compact: Compact, tuning: IdealsTuning = TUNING.ideals) -> bool:
     """Whether a small graph has hardly more ideals than a chain of as many blocks.
 
-    Cost: O(blocks^2) looks at a block, where there are at most `SMALL` blocks.
+    Cost: O(blocks^2) looks at a block, of which there are few.
     """
-    blocks = compact.blocks
-    if blocks > SMALL:
+    blocks, most = compact.blocks, tuning.chain * compact.blocks
+    if blocks > tuning.small:
         return False
     needs = [0] * blocks
     for block, (first, end) in enumerate(itertools.pairwise(compact.before_ptr.tolist())):
         for other in compact.before[first:end].tolist():
             needs[block] |= 1 << other
     met, left = {0}, [0]
-    while left and len(met) <= CHAIN * blocks:
+    while left and len(met) <= most:
         ideal = left.pop()
         larger = {ideal | 1 << block for block in range(blocks) if needs[block] & ~ideal == 0} - met
         met |= larger
         left.extend(larger)
-    effort.spend(LOOKED * blocks * len(met))
-    return len(met) <= CHAIN * blocks
+    effort.spend(tuning.look_price * blocks * len(met))
+    return len(met) <= most
 
 
 class Lattice:
@@ -96,22 +72,20 @@ class Lattice:
     Parameters
     ----------
     staging : Staging
+        The graph in the normal form of the searches.
     pause : callable
         Called between chunks of work; what it raises ends the search.
-    grown : int
-        Elementary steps in which stages are grown, at least, before pairs of ideals are looked at.
 
     Raises
     ------
     TooManyError
-        When they take more than `MOST_BYTES`.
+        When they take too much memory.
     """
 
-    def __init__(self, staging: Staging, pause: Callable[[], object], grown: int = GROWN) -> None:
+    def __init__(self, staging: Staging, pause: Callable[[], object]) -> None:
         from stagepack.heuristics.graph import ideals_kernels
 
-        self.staging = staging
-        self._grown = grown
+        self.staging, self.tuning = staging, staging.tuning.ideals
         self._kernels = ideals_kernels
         self._pause = pause
         n, nets = staging.n, len(staging.blocks.cost)
@@ -126,7 +100,8 @@ class Lattice:
         rooms = len(staging.rooms.limit)
         # More than n blocks that may come next, for the first ideal; others are begun where there
         # is room for one more and as many blocks, and `_larger` makes it.
-        room, more = FIRST_ROOM, FIRST_ROOM * 4 + 2 * n
+        room = self.tuning.first_room
+        more = room * 4 + 2 * n
         ideals = self._ideals = kernels.Ideals(
             parent=np.empty(room, np.int32),
             last=np.empty(room, np.int32),
@@ -139,7 +114,8 @@ class Lattice:
         state = np.zeros(5, dtype=np.int64)
         branch, cursor = np.zeros((2, n + 1), dtype=np.int64)
         missing = staging.missing.copy()
-        chunk = min(effort.SHORT, CHUNK)
+        most_steps = self.tuning.chunk
+        chunk = min(effort.SHORT, most_steps)
         while True:
             end = kernels.enumerate_ideals(
                 state,
@@ -154,12 +130,12 @@ class Lattice:
                 cursor,
                 ideals,
             )
-            effort.spend(LISTED * state[kernels.STEPS])
+            effort.spend(self.tuning.listing_price * state[kernels.STEPS])
             self.count = int(state[kernels.COUNT])
             if end == kernels.DONE:
                 return
-            if end == kernels.GO_ON and chunk < CHUNK:
-                chunk = CHUNK  # too soon to ask for the time
+            if end == kernels.GO_ON and chunk < most_steps:
+                chunk = most_steps  # too soon to ask for the time
                 continue
             self._pause()
             self._require_memory()
@@ -175,7 +151,7 @@ class Lattice:
         most = [0, 0]  # more would be too much memory: see `_require_memory`
         for name, array in arrays.items():
             most[name in ENTRIES] += array.nbytes // array.shape[-1]
-        most = [MOST_BYTES // each + 2 * self.staging.n + 3 for each in most]
+        most = [self.tuning.most_bytes // each + 2 * self.staging.n + 3 for each in most]
         try:
             grown = {
                 name: self._extended(array, most[name in ENTRIES])
@@ -190,13 +166,14 @@ class Lattice:
     def _extended(self, array: Array, most: int) -> Array:
         """Return an array with more room along its last axis, where it has less than the most."""
         used = array.shape[-1]
-        large = used >= MORE_ROOM * FIRST_ROOM
-        room = max(used, most if large else min(MORE_ROOM * used, most))
+        tuning = self.tuning
+        large = used >= tuning.growth * tuning.first_room
+        room = max(used, most if large else min(tuning.growth * used, most))
         grown = np.empty((*array.shape[:-1], room), array.dtype)
-        for at in range(0, used, PART):
-            part = slice(at, min(used, at + PART))
+        for at in range(0, used, tuning.part):
+            part = slice(at, min(used, at + tuning.part))
             grown[..., part] = array[..., part]
-            effort.spend(COPIED * PART)
+            effort.spend(tuning.copying_price * tuning.part)
             self._pause()
         return grown
 
@@ -208,7 +185,7 @@ class Lattice:
             array.nbytes // array.shape[-1] * used.get(name, count)
             for name, array in ideals._asdict().items()
         )
-        if taken + CELL * cells > MOST_BYTES:
+        if taken + CELL * cells > self.tuning.most_bytes:
             raise TooManyError(f"{count:,} ideals take too much memory")
 
     # ------------------------------------------------------------------ the sweep
@@ -219,6 +196,7 @@ class Lattice:
         Parameters
         ----------
         limit : int
+            Ticks that the partition must be below.
         first_limit : int
             Greatest load of the forward pass, where it counts apart.
         """
@@ -235,7 +213,8 @@ class Lattice:
         ahead = kernels.Ahead(*states, limits, work)
         for array in self._cut:
             array[:] = 0
-        left, chunk = self._patience(cells), min(effort.SHORT, CHUNK)
+        most_steps = self.tuning.chunk
+        left, chunk = self._patience(cells), min(effort.SHORT, most_steps)
         while left > 0:
             done = kernels.sweep(
                 state,
@@ -251,12 +230,12 @@ class Lattice:
                 branch,
                 ahead,
             )
-            effort.spend(SWEPT * state[kernels.SWEPT])
+            effort.spend(self.tuning.sweeping_price * state[kernels.SWEPT])
             if done:
                 return self._found(cells)
             left -= int(state[kernels.SWEPT])
-            if chunk < CHUNK:
-                chunk = CHUNK
+            if chunk < most_steps:
+                chunk = most_steps
                 continue
             self._pause()
         if state[kernels.BRANCH] >= 0:
@@ -268,11 +247,11 @@ class Lattice:
         """Return elementary steps in which to grow stages before pairs of ideals are looked at."""
         staging = self.staging
         bits = staging.n + len(staging.blocks.cost)
-        if staging.mode != SUM or len(cells.state) * bits // 8 > MOST_BYTES // 4:
+        if staging.mode != SUM or len(cells.state) * bits // 8 > self.tuning.most_bytes // 4:
             return FAR
         many = np.bincount(cells.state, minlength=staging.automaton.states).astype(np.float64)
         pairs = float(many[staging.automaton.source] @ many[staging.automaton.ways.target]) / 2
-        return max(self._grown, int(STEPS_OF_PAIR * pairs))
+        return max(self.tuning.grown, int(self.tuning.grown_of_pair * pairs))
 
     def _look_at_pairs(self, state: Array, cells: Cells, ahead: Ahead) -> None:
         """Go on adding stages between pairs of ideals."""
@@ -283,7 +262,7 @@ class Lattice:
         while not done:
             done = spans_kernels.sweep_spans(
                 state,
-                CHUNK,
+                self.tuning.chunk,
                 self.count,
                 staging.blocks,
                 staging.automaton.ways,
@@ -293,7 +272,7 @@ class Lattice:
                 spans,
                 ahead,
             )
-            effort.spend(PAIRED * state[self._kernels.SWEPT])
+            effort.spend(self.tuning.pairing_price * state[self._kernels.SWEPT])
             self._pause()
 
     def _spans(self, cells: Cells) -> Spans:
@@ -326,25 +305,33 @@ class Lattice:
         state, path = np.zeros(3, dtype=np.int64), np.zeros(n + 1, dtype=np.int64)
         while not done:
             done = spans_kernels.write_rows(
-                state, CHUNK, self.count, staging.blocks, self._ideals, cells, spans, path
+                state,
+                self.tuning.chunk,
+                self.count,
+                staging.blocks,
+                self._ideals,
+                cells,
+                spans,
+                path,
             )
-            effort.spend(WRITTEN * self.count)
+            effort.spend(self.tuning.writing_price * self.count)
             self._pause()
         for c, work in enumerate(spans.work):
             spans.layer[c] = np.lexsort((work[spans.row], cells.state))
-            effort.spend(SORTED * len(cells.state))
+            effort.spend(self.tuning.sorting_price * len(cells.state))
             self._pause()
         return spans
 
     def _cells(self, limits: Array) -> Cells:
         """Return the cells of partitions within limits, without values."""
         counts, states = [np.zeros(1, np.int64)], []
-        part = max(1, PART // self.staging.automaton.states)
+        tuning = self.tuning
+        part = max(1, tuning.part // self.staging.automaton.states)
         for begin in range(0, self.count, part):
             possible = self._possible(begin, min(self.count, begin + part), limits)
             counts.append(possible.sum(axis=1))
             states.append(np.nonzero(possible)[1].astype(np.int16))
-            effort.spend(PART * len(limits) * 2e-9)
+            effort.spend(tuning.cell_price * tuning.part * len(limits))
             self._pause()
             self._require_memory(sum(map(len, states)))
         state = np.concatenate(states)

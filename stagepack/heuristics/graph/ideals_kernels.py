@@ -106,6 +106,8 @@ def _link(state: Array, budget: int, ideals: Ideals) -> int:
     """
     i = state[TOLD]
     while i < state[COUNT] and budget > 0:
+        # A child is its parent with a block that is higher than all of it: the only way down the
+        # tree.
         ideals.target[_position(ideals, ideals.parent[i], ideals.last[i])] = i
         budget -= 10 + (ideals.first[i + 1] - ideals.first[i]) // 2
         i += 1
@@ -120,8 +122,11 @@ def _link(state: Array, budget: int, ideals: Ideals) -> int:
             v = ideals.next_block[at]
             if v > last:
                 break
+            # v may follow the parent, too: both lists rise, so one pass over the parent's finds
+            # all.
             while ideals.next_block[above] != v:
                 above += 1
+            # `last` is higher than all of the parent with v: it leads to a child, which is known.
             beside = ideals.target[above]
             ideals.target[at] = ideals.target[_position(ideals, beside, last)]
             budget -= 10
@@ -162,17 +167,20 @@ def enumerate_ideals(
         See above; zero at first: the empty ideal is set up where there is none (`COUNT`).  A call
         ends before an ideal is begun, or between two that are linked.
     budget : int
+        Elementary steps after which to return.
     after_first, after : ndarray of int32
         Blocks to be placed after each.
     missing : ndarray of int32, shape (n,)
         How many blocks have to come before each that are not in the ideal of the branch.
     blocks, rooms
+        What prices stages, and what tells that devices cannot hold an ideal.
     cut, rows
         Of the ideal of the branch, as if it were a stage; `rows` has n + 1 rows.
     branch, cursor : ndarray of int64, shape (n + 1,)
         The ideals of the branch, each a block larger than the one before, and which block to look
         at next in each.
     ideals : Ideals
+        Where the kernel writes.
     """
     n, whole = len(missing), budget
     if state[COUNT] == 0:
@@ -194,6 +202,7 @@ def enumerate_ideals(
         depth, count = state[DEPTH], state[COUNT]
         i = branch[depth]
         at = cursor[depth]
+        # Nothing higher than the last block is left to include: the branch goes back by one block.
         if at < ideals.first[i] or ideals.next_block[at] < ideals.last[i]:
             v = ideals.last[i]
             if v >= 0:
@@ -206,6 +215,7 @@ def enumerate_ideals(
             state[STEPS] = whole - budget
             return FULL
         v = ideals.next_block[at]
+        # From the highest block down: "exclude" is numbered before "include".
         cursor[depth] = at - 1
         for column in range(rows.shape[1]):
             rows[depth + 1, column] = rows[depth, column]
@@ -242,6 +252,7 @@ def _add(
     """
     ideals.parent[count], ideals.last[count] = parent, v
     end = ideals.first[count]
+    # What may follow the parent may follow this one, too, and what v was the last to hold back.
     for at in range(ideals.first[parent], ideals.first[parent + 1]):
         if ideals.next_block[at] != v:
             ideals.next_block[end] = ideals.next_block[at]
@@ -352,7 +363,9 @@ def _look_beyond(count: int, ideals: Ideals, cells: Cells) -> None:
     for i in range(count):
         cells.beyond[i] = 0
         for cell in range(cells.first[i], cells.first[i + 1]):
+            # States modulo 64: two may share a bit, which only looks at more than needed.
             cells.beyond[i] |= np.int64(1) << (cells.state[cell] & 63)
+    # A parent has a lower number, so all of its descendants are gathered when it is passed on.
     for i in range(count - 1, 0, -1):
         cells.beyond[ideals.parent[i]] |= cells.beyond[i]
 
@@ -366,6 +379,7 @@ def find_live(state: Array, cells: Cells, live: Array) -> None:
     state : ndarray of int64
         See above.
     cells : Cells
+        What is known of the ideals.
     live : ndarray of int64, shape (states,)
         Where the kernel writes.
     """
@@ -389,6 +403,7 @@ def _next_ideal(
 ) -> None:
     """Let the next ideal be the one that stages are added to, its blocks outside of them."""
     s, length = state[IDEAL] + 1, state[PATH]
+    # Back to the parent in the tree; what is on the path is outside of every stage that is added.
     while length > 0 and branch.path[length - 1] != ideals.parent[s]:
         length -= 1
         shift(blocks, cut, ideals.last[branch.path[length]], -1)
@@ -455,6 +470,7 @@ def _place(
                 continue
             steps += 5
             there = cells.first[j]
+            # Cells of an ideal rise by state, and are few.
             while there < cells.first[j + 1] and cells.state[there] < reached:
                 there += 1
             if there == cells.first[j + 1] or cells.state[there] != reached:
@@ -473,6 +489,8 @@ def _place(
             )
             cost = max(cost, known)
             if cost < better:
+                # All stages of s are added before the next ideal: cells of s no longer change,
+                # those beyond do.
                 cells.value[there], cells.origin[there] = cost, state[IDEAL]
                 cells.way[there] = t
                 if j == count - 1:
@@ -549,6 +567,8 @@ def sweep(
             if at < end[depth] and least < state[LIMIT]:
                 v, j = ideals.next_block[at], ideals.target[at]
                 cursor[depth] = at + 1
+                # Neither this ideal nor any that grows from it has a state that is wanted: v stays
+                # out.
                 if v == ideals.last[j] and cells.beyond[j] & state[WANTED] == 0:
                     out = v
                 else:
@@ -562,11 +582,14 @@ def sweep(
                     begin[depth] = cursor[depth] = _position(ideals, j, v)
                     end[depth] = ideals.first[j + 1]
             else:
+                # Blocks that were excluded at this depth may join again one level up.
                 for place in range(begin[depth], at):
                     shift(blocks, cut, ideals.next_block[place], -1)
                 depth -= 1
                 state[BRANCH] = depth
                 if depth >= 0:
+                    # The block that was included is excluded next: the other half of the search
+                    # tree.
                     out = joined[depth + 1]
                     leave(blocks, cut, out)
             if out >= 0:

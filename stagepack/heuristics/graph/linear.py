@@ -32,13 +32,6 @@ from stagepack.instances.profile import Array
 if TYPE_CHECKING:
     from stagepack.heuristics.graph.linear_kernels import Table
 
-CHUNK = 4_000_000
-"""Elementary steps between two looks at the clock: less than 0.1 s."""
-STEP = 2.9e-9
-"""Seconds of one, in runs that are limited by work."""
-ROWS = 100_000
-"""Of a table that is begun, between two looks."""
-
 
 class Line:
     """Cuts topological orders of a graph into stages.
@@ -46,6 +39,7 @@ class Line:
     Parameters
     ----------
     staging : Staging
+        The graph in the normal form of the searches.
     pause : callable
         Called between chunks of work; what it raises ends the search.
 
@@ -58,7 +52,7 @@ class Line:
     def __init__(self, staging: Staging, pause: Callable[[], object]) -> None:
         from stagepack.heuristics.graph import linear_kernels
 
-        self.staging = staging
+        self.staging, self.tuning = staging, staging.tuning.orders
         self.arrange, self.unordered = linear_kernels.arrange, linear_kernels.BEFORE
         self._kernels = linear_kernels
         self._pause = pause
@@ -87,6 +81,7 @@ class Line:
         order : ndarray of int32, shape (n,)
             All blocks, each after those before it.
         limit : int
+            Ticks that the partition must be below.
         first_limit : int
             Greatest load of the forward pass, where it counts apart.
         grain : int
@@ -101,20 +96,22 @@ class Line:
         for array in self._segments.cut:
             array[:] = 0
         self._pause()
-        chunk = min(effort.SHORT, CHUNK)
+        most_steps = self.tuning.chunk
+        chunk = min(effort.SHORT, most_steps)
         while True:
             done = kernels_.cut_order(state, chunk, order, self._segments, table)
-            effort.spend(STEP * state[kernels_.STEPS])
+            effort.spend(self.tuning.step_price * state[kernels_.STEPS])
             if done:
                 break
-            if chunk < CHUNK:
-                chunk = CHUNK
+            if chunk < most_steps:
+                chunk = most_steps
                 continue
             self._pause()
         q = int(table.value[-1].argmin())
         return self._found(order, q, grain) if table.value[-1, q] < FAR else None
 
     def _empty_table(self, rows: int) -> Table:
+        """Return a table of so many rows, not written yet."""
         shape = rows, self.staging.automaton.states
         origin, way = np.empty((2, *shape), dtype=np.int32)
         return self._kernels.Table(np.empty(shape, dtype=np.int64), origin, way)
@@ -124,8 +121,9 @@ class Line:
         if len(self.table.value) != rows:
             self.table = self._empty_table(rows)
         value = self.table.value
-        for at in range(0, rows, ROWS):
-            value[at : at + ROWS] = FAR
+        part = self.tuning.rows
+        for at in range(0, rows, part):
+            value[at : at + part] = FAR
             self._pause()
         value[0, 0] = 0
 
@@ -151,29 +149,19 @@ def _go_on() -> None:
     """Ask nobody."""
 
 
-DRAWN, DEEP, NARROW = (1.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.5, 0.0, 1.0)
-"""Tastes of orders: at random, depth first, and with little traffic across cuts; see `arrange`."""
-JOINED = 0.5
-"""Part of the changed orders in which two stages are ordered as one."""
-FEW_PROBES = 6
-"""Of the limits of one order, where forward and backward loads count apart."""
-FINE = 2_000
-"""Blocks up to which an order is cut anywhere from the first."""
-ARRANGED = 2.5e-9
-"""Seconds of an elementary step in which blocks are put in order."""
-
-
 class Hunt:
     """Looks for good partitions along many orders.
 
     Parameters
     ----------
     staging : Staging
+        The graph in the normal form of the searches.
     pause : callable
         Called between chunks of work; what it raises ends the search.
     offer : callable
         Told of every better partition.
     seed : int
+        Of all that is drawn.
     """
 
     def __init__(
@@ -187,13 +175,15 @@ class Hunt:
         self._near: Found | None = None
         self._drawn = False
         self._staging, self._pause, self._offer = staging, pause, offer
+        self.tuning = tuning = staging.tuning.orders
+        self._kinds = (tuning.narrow, tuning.depth_first, tuning.at_random)
         self._line = Line(staging, pause)
         self._seed, self._random = seed, np.random.default_rng(seed)
         costs = staging.blocks.cost
         self._unit = max(1.0, float(costs.mean())) if len(costs) else 1.0
         self._first = least_limit(staging.rooms, kernels.FIRST)
         self._value = least_limit(staging.rooms, kernels.VALUE)
-        self._coarse = 1 + staging.n // FINE
+        self._coarse = 1 + staging.n // tuning.fine
 
     def search(self, orders: int, patience: int, seconds: float, starts: int = 1) -> None:
         """Try orders of all tastes, then orders near the best, until `patience` have not helped.
@@ -203,6 +193,7 @@ class Hunt:
         orders : int
             Of a start; the first one is where the last call ended, if there was any.
         patience : int
+            Orders in a row that may fail.
         seconds : float
             Of work, after which to end.
         starts : int
@@ -210,7 +201,6 @@ class Hunt:
         """
         end = effort.spent() + seconds
         anywhere = np.zeros(self._staging.n, dtype=np.int32)
-        tastes = (NARROW, DEEP, DRAWN)
         if self._near is None:
             self.try_order(np.arange(self._staging.n, dtype=np.int32), self._coarse)
         for start in range(starts):
@@ -221,17 +211,17 @@ class Hunt:
             for which in range(drawn):
                 if effort.spent() > end:
                     return
-                self.try_order(self._order(anywhere, tastes[which % 3]), self._coarse)
+                self.try_order(self._order(anywhere, self._kinds[which % 3]), self._coarse)
             failed = 0
             while self._near is not None and failed < patience and effort.spent() <= end:
-                order = self._order(self._stages_from_tail(self._near), tastes[failed % 3])
+                order = self._order(self._stages_from_tail(self._near), self._kinds[failed % 3])
                 failed = 0 if self.try_order(order, ties=True) else failed + 1
 
     def _stages_from_tail(self, found: Found) -> Array:
         """Return the stage of each block, the last one first; two neighbours may count as one."""
         rank = len(found.ways) - 1 - found.stage_of
         last = int(rank.max())
-        if last and self._random.random() < JOINED:
+        if last and self._random.random() < self.tuning.joined:
             rank = rank - (rank > int(self._random.integers(last)))
         return rank
 
@@ -248,14 +238,14 @@ class Hunt:
         staging = self._staging
         from_tail = np.zeros(staging.n, dtype=np.int32)
         from_tail[staging.number[staging.kept]] = int(rank.max()) - rank[staging.kept]
-        order = self._order(from_tail, NARROW, np.random.default_rng(self._seed))
+        order = self._order(from_tail, self.tuning.narrow, np.random.default_rng(self._seed))
         coarse = self._coarse > 1 and self.try_order(order, self._coarse)
         return self.try_order(order) or coarse
 
     def _order(
         self,
         rank: Array,
-        taste: tuple[float, float, float],
+        kind: tuple[float, float, float],
         random: np.random.Generator | None = None,
     ) -> Array:
         """Return an order in which blocks of lower rank come first."""
@@ -265,10 +255,11 @@ class Hunt:
         lower = np.concatenate(([0], np.cumsum(np.bincount(rank))[:-1]))
         missing, placed = staging.missing.copy(), np.zeros(nets, dtype=np.int32)
         noise, end = (random or self._random).random(n), lower.copy()
-        weights = np.array([taste[0], taste[1], taste[2] / self._unit])
+        weights = np.array([kind[0], kind[1], kind[2] / self._unit])
         self._pause()
         state = np.array([self._line.unordered, 0], dtype=np.int64)
-        done, chunk = False, min(effort.SHORT, CHUNK)
+        most_steps = self.tuning.chunk
+        done, chunk = False, min(effort.SHORT, most_steps)
         while not done:
             done = self._line.arrange(
                 state,
@@ -284,10 +275,11 @@ class Hunt:
                 rank,
                 noise,
                 weights,
+                self.tuning.scored,
             )
-            effort.spend(ARRANGED * state[1])
-            if not done and chunk < CHUNK:
-                chunk = CHUNK
+            effort.spend(self.tuning.arranging_price * state[1])
+            if not done and chunk < most_steps:
+                chunk = most_steps
                 continue
             self._pause()
         return order
@@ -298,6 +290,7 @@ class Hunt:
         Parameters
         ----------
         order : ndarray of int32, shape (n,)
+            All blocks, each after those before it.
         grain : int
             See :meth:`Line.cut`.
         ties : bool
@@ -310,7 +303,7 @@ class Hunt:
                 self._first,
                 self._value,
                 known,
-                FEW_PROBES,
+                self.tuning.probes,
             )
         elif self._near is None:
             found = self._first_cut(order, grain)
@@ -326,7 +319,7 @@ class Hunt:
 
     def _first_cut(self, order: Array, grain: int) -> Found | None:
         """Return the best cuts of an order, tried with limits near the bound first."""
-        for part in (16, 4, 1):
+        for part in self.tuning.first_limits:
             found = self._line.cut(order, self._value + self._value // part + 1, grain=grain)
             if found is not None:
                 return found

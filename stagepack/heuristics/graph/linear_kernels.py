@@ -52,13 +52,17 @@ class Segments(NamedTuple):
     Attributes
     ----------
     blocks : Blocks
+        What prices a segment.
     ways : Ways
+        Which stage may follow which.
     rooms : Rooms
+        What the devices in use, and those left, can hold.
     sums : ndarray of float64, shape (rooms, n + 1)
         Weight of the first blocks, for each room.
     crossing : ndarray of int64, shape (2, n + 1)
         Traffic of each kind across each cut.
     cut : Cut
+        How nets lie to it.
     rows : ndarray of int64, shape (1, columns)
         The segment, as a stage.
     limits : ndarray of int64, shape (3,)
@@ -99,6 +103,7 @@ class Table(NamedTuple):
 
 @inlined
 def _set_limits(state: Array, limits: Array) -> None:
+    """Write the limits that :func:`possible` asks for."""
     limits[0], limits[1], limits[2] = state[LIMIT] - 1, state[FIRST_LIMIT], 1
 
 
@@ -113,6 +118,7 @@ def _empty(rows: Array) -> None:
 def _sum_up(order: Array, line: Segments) -> None:
     """Write the weights of the first blocks of the order, and the traffic across its cuts."""
     _empty(line.rows)
+    # All blocks join one stage, and leave it again: its traffic after each is that across the cut.
     for a in range(len(order)):
         v = order[a]
         join(line.blocks, line.cut, line.rows, 0, v)
@@ -131,9 +137,11 @@ def _add(state: Array, line: Segments, table: Table, count: int, begin: int, b: 
     What is left of the limit after the last block is what the partition costs.
     """
     n, ways, priced = line.sums.shape[1] - 1, line.ways, 0
+    # The last row stands for all blocks, whether or not their number is a multiple.
     end = (b + state[GRAIN] - 1) // state[GRAIN]
     for index in range(count):
         q = line.live[index]
+        # A segment that cannot be better than what is before it needs no price.
         before = table.value[begin, q]
         for t in range(ways.first[q], ways.first[q + 1]):
             reached = ways.target[t]
@@ -150,6 +158,7 @@ def _add(state: Array, line: Segments, table: Table, count: int, begin: int, b: 
             ):
                 table.value[end, reached], table.way[end, reached] = cost, t
                 table.origin[end, reached] = begin
+                # A whole partition: from now on others must be better.
                 if b == n:
                     state[LIMIT] = cost
                     _set_limits(state, line.limits)
@@ -175,7 +184,9 @@ def cut_order(state: Array, budget: int, order: Array, line: Segments, table: Ta
     budget : int
         Elementary steps after which to return.
     order : ndarray of int32, shape (n,)
+        All blocks, each after those before it.
     line : Segments
+        What segments cost; changed.
     table : Table
         Rows of places that are not reached hold `FAR`, and so does all of the first but state 0.
     """
@@ -189,6 +200,8 @@ def cut_order(state: Array, budget: int, order: Array, line: Segments, table: Ta
     while a < n and budget > 0:
         _set_limits(state, line.limits)
         count, leads, begin, b = 0, 0, a // grain, a
+        # States from which the rest can still be done within the limit; only at a multiple of the
+        # grain may a segment begin.
         for q in range(states if a % grain == 0 else 0):
             if table.value[begin, q] < state[LIMIT] and possible(
                 rooms, line.sums, line.crossing, a, n, q, line.limits
@@ -198,6 +211,8 @@ def cut_order(state: Array, budget: int, order: Array, line: Segments, table: Ta
                 leads += ways.first[q + 1] - ways.first[q]
         if count > 0:
             budget -= leads * (1 + len(rooms.limit))
+            # The rest that later devices cannot hold must be on this segment, which cuts its growth
+            # early.
             set_least_work(
                 blocks, ways, rooms, line.sums, a, n, line.live, count, line.limits,
                 line.least_work,
@@ -210,10 +225,12 @@ def cut_order(state: Array, budget: int, order: Array, line: Segments, table: Ta
                 nets = blocks.of_first[v + 1] - blocks.of_first[v]
                 budget -= JOINED + 2 * nets + columns // 2  # it joins, and leaves
                 most, first = state[MOST_DEVICES], state[FIRST_LIMIT]
+                # What is sure is over the limit: so are all longer segments.
                 if least_price(blocks, line.rows, 0, line.least_work, most, first) >= state[LIMIT]:
                     break
                 if b % grain == 0 or b == n:
                     budget -= leads + PRICED * _add(state, line, table, count, begin, b)
+        # The segment is undone, and its first block is out for good for those that begin later.
         for place in range(a, b):
             leave(blocks, line.cut, order[place])
         shift(blocks, line.cut, order[a], 1)
@@ -238,6 +255,7 @@ def _opened(nets: Nets, placed: Array, v: int) -> int:
     grows = 0
     for place in range(nets.of_first[v], nets.of_first[v + 1]):
         t = nets.of[place]
+        # The first member opens a net, the last one closes it.
         if placed[t] == 0:
             grows += nets.cost[t]
         if placed[t] + 1 == nets.members[t]:
@@ -245,8 +263,6 @@ def _opened(nets: Nets, placed: Array, v: int) -> int:
     return grows
 
 
-MOST_SCORED = 64
-"""Blocks of which the best is taken next."""
 PLACED, SCORED = 6, 3
 """Elementary steps of a block that is put in order, and of one that might be, beside its nets."""
 
@@ -272,11 +288,12 @@ def arrange(
     end: Array,
     rank: Array,
     noise: Array,
-    taste: Array,
+    weights: Array,
+    scored: int,
 ) -> bool:
-    """Go on writing a topological order: of the ready blocks of least rank, the best by `taste`.
+    """Go on writing a topological order: of the ready blocks of least rank, the best by `weights`.
 
-    Return whether it is written, else call again.  O(n * `MOST_SCORED` * nets of a block) steps.
+    Return whether it is written, else call again.  O(n * scored * nets of a block) steps.
     A call ends between two blocks, and the least rank of those that are ready is found anew.
 
     Parameters
@@ -287,11 +304,13 @@ def arrange(
     budget : int
         Elementary steps after which to return.
     order : ndarray of int32, shape (n,)
+        Where the kernel writes.
     missing : ndarray of int32, shape (n,)
         How many blocks come directly before each; it is used up.
     after_first, after : ndarray of int32
         The blocks directly after each.
     nets : Nets
+        What may cross cuts.
     placed : ndarray of int32, shape (nets,)
         Zeros.
     ready : ndarray of int32, shape (n,)
@@ -302,8 +321,11 @@ def arrange(
     rank : ndarray of int32, shape (n,)
         Not below 0.
     noise : ndarray of float64, shape (n,)
-    taste : ndarray of float64, shape (3,)
+        What chance adds to each block.
+    weights : ndarray of float64, shape (3,)
         How much noise, depth first, and little traffic across the cut count.
+    scored : int
+        Ready blocks that are compared, the latest ones.
     """
     filled, steps, least = state[0], 0, 0
     if filled == BEFORE:
@@ -314,16 +336,19 @@ def arrange(
                 end[rank[v]] += 1
         steps = len(order)
     while filled < len(order) and steps < budget:
+        # Some rank has ready blocks, as the graph has no circle: `least` never runs beyond the
+        # last.
         while end[least] == begin[least]:
             least += 1
         best, chosen = 0.0, -1
-        stop = max(begin[least], end[least] - MOST_SCORED) - 1
+        stop = max(begin[least], end[least] - scored) - 1
         for place in range(end[least] - 1, stop, -1):  # the latest first
             v = ready[place]
-            score = taste[0] * noise[v] - taste[1] * place
+            # A later place means that the block became ready later: depth first.
+            score = weights[0] * noise[v] - weights[1] * place
             steps += SCORED
-            if taste[2] > 0:
-                score += taste[2] * _opened(nets, placed, v)
+            if weights[2] > 0:
+                score += weights[2] * _opened(nets, placed, v)
                 steps += nets.of_first[v + 1] - nets.of_first[v]
             if chosen < 0 or score < best:
                 best, chosen = score, place
@@ -332,6 +357,7 @@ def arrange(
         filled += 1
         steps += PLACED + nets.of_first[v + 1] - nets.of_first[v]
         end[least] -= 1
+        # The others keep their order: who became ready later is later.
         for place in range(chosen, end[least]):
             ready[place] = ready[place + 1]
         for place in range(nets.of_first[v], nets.of_first[v + 1]):
@@ -342,6 +368,7 @@ def arrange(
             if missing[w] == 0:
                 ready[end[rank[w]]] = w
                 end[rank[w]] += 1
+                # A block of lower rank goes first as soon as it is ready.
                 least = min(least, rank[w])
     state[0], state[1] = filled, steps
     return bool(filled == len(order))

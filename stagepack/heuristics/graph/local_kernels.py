@@ -1,5 +1,11 @@
 """Compiled kernels of local search: the effect of moving blocks, and annealing over such moves.
 
+What is fixed is in :class:`Blocks`, where blocks are in :class:`Placed`; both belong to
+:class:`.local_search.PartitionSearch`, which allocates them.  Between two moves `inside`, `spread`,
+`time`, `received`, `sent`, `held` and `blocks` are what follows from `stage` alone, so that a move
+is undone by moving its blocks back.  `queue` and `origin` say what one move did; `best` is the best
+`stage` so far, worth `state[BEST]`.
+
 Cost and source: see :mod:`.local_search`.
 """
 
@@ -8,17 +14,17 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from stagepack.heuristics.graph.stage_kernels import FORBIDDEN
 from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import compiled, inlined
 
-POWER = 8  # of the norm of loads that stands for their largest
+POWER = 8
+"""Of the norm of loads that stands for their largest; a constant, as it becomes multiplications."""
+
 MODULUS, FACTOR, ADDEND = 2**31 - 1, 48_271, 11
 SEED, BEST, STAMP, STEPS = range(4)
 """Entries of the state: random number, ticks of the best stages so far, mark of the last move,
 elementary steps of the last call."""
-MOST_MOVED = 256  # blocks at once
-SWAPPED = 4  # of so many moves one is a swap
-FORBIDDEN = 2**60
 SUM, OVERLAP, MEMORY = range(3)
 
 
@@ -28,15 +34,21 @@ class Blocks(NamedTuple):
     Attributes
     ----------
     time : ndarray of int64, shape (passes, stages, blocks)
+        Ticks of each block on the device of each stage.
     size, stash : ndarray of int64, shape (blocks,)
+        Bytes, and bytes for each microbatch in flight.
     before_ptr, before, after_ptr, after : ndarray of int32
+        Direct predecessors and successors, as CSR.
     net_ptr, net : ndarray of int32
         The producer first.
     cost : ndarray of int64, shape (nets,)
+        Ticks.
     which : ndarray of int8, shape (nets,)
         Pass of each net.
     of_ptr, of_net : ndarray of int32
+        Nets of each block, as CSR.
     pays : ndarray of bool, shape (stages,)
+        Whether traffic costs the stage anything.
     room, flying : ndarray of int64, shape (stages,)
         Bytes, and microbatches whose stashes are held.
     """
@@ -59,20 +71,40 @@ class Blocks(NamedTuple):
     flying: Array
 
 
+class Draws(NamedTuple):
+    """How often chance decides one way: once in so many moves.
+
+    Attributes
+    ----------
+    exchanges : int
+        Two blocks take each other's stage.
+    anywhere : int
+        A block goes to any stage, not to one that shares a net.
+    together : int
+        What heavy nets join to the block comes along.
+    """
+
+    exchanges: int
+    anywhere: int
+    together: int
+
+
 class Placed(NamedTuple):
     """Where blocks are, and what follows; int64 arrays.
 
     Attributes
     ----------
     stage, best : ndarray, shape (blocks,)
+        The stage of each block now, and in the best partition so far.
     inside : ndarray, shape (nets, stages)
         Blocks of each net on each stage.
     spread : ndarray, shape (nets,)
         Stages that hold blocks of each net.
     time, received, sent : ndarray, shape (passes, stages)
+        Ticks of the blocks of each stage, and of its traffic.
     held, blocks : ndarray, shape (stages,)
         Bytes and blocks.
-    queue, origin : ndarray, shape (MOST_MOVED,)
+    queue, origin : ndarray, shape (most blocks that move at once,)
         Blocks that move together, and where they were; where there is no room for another one they
         are too many to move.
     mark : ndarray, shape (blocks,)
@@ -103,10 +135,13 @@ def shift(v: int, b: int, blocks: Blocks, placed: Placed) -> None:
     Parameters
     ----------
     v, b : int64
+        Block and stage.
     blocks : Blocks
+        Blocks and nets.
     placed : Placed
         Changed.
     """
+    # Loads first, then nets: each net changes what stages a and b, and that of its producer, pay.
     a = placed.stage[v]
     for q in range(len(blocks.time)):
         placed.time[q, a] -= blocks.time[q, a, v]
@@ -122,12 +157,14 @@ def shift(v: int, b: int, blocks: Blocks, placed: Placed) -> None:
         producer = blocks.net[blocks.net_ptr[n]]
         home, wide = placed.stage[producer], placed.spread[n]
         inside = placed.inside[n]
+        # `inside[b]` is counted last: 0 means that b has no member but v.
         inside[a] -= 1
         if inside[a] == 0:
             placed.spread[n] -= 1
         if inside[b] == 0:
             placed.spread[n] += 1
         if producer == v:
+            # The sender itself moves: a sends no more, b receives no more, a may begin to.
             if wide > 1:
                 placed.sent[q, a] -= cost
             if inside[b] > 0:
@@ -137,10 +174,13 @@ def shift(v: int, b: int, blocks: Blocks, placed: Placed) -> None:
             if placed.spread[n] > 1:
                 placed.sent[q, b] += cost
         else:
+            # A reader moves: the last one of a frees it, the first one on b makes it pay.
             if inside[a] == 0:
                 placed.received[q, a] -= cost
             if inside[b] == 0:
                 placed.received[q, b] += cost
+            # What leaves the sender's stage for the first time, or for the last time, the sender
+            # pays for.
             if wide == 1 and placed.spread[n] > 1:
                 placed.sent[q, home] += cost
             elif wide > 1 and placed.spread[n] == 1:
@@ -161,14 +201,18 @@ def gather(begin: int, v: int, b: int, heavy: int, blocks: Blocks, placed: Place
     begin : int64
         Where to begin in `queue`.
     v, b : int64
+        Block and stage.
     heavy : int64
         Ticks.
     blocks : Blocks
+        Blocks and nets.
     placed : Placed
         `queue` and `mark` are written.
     """
-    if begin == MOST_MOVED:
+    most = len(placed.queue)
+    if begin == most:
         return 0
+    # A stamp instead of clearing marks: those of earlier moves are stale by being lower.
     placed.state[STAMP] += 1
     stamp, a = placed.state[STAMP], placed.stage[v]
     placed.queue[begin], placed.mark[v] = v, stamp
@@ -177,6 +221,7 @@ def gather(begin: int, v: int, b: int, heavy: int, blocks: Blocks, placed: Place
         u = placed.queue[at]
         at += 1
         up = b > placed.stage[u]
+        # Up: what reads u must not stay behind; down: what u reads must not stay ahead.
         ptr, near = blocks.before_ptr, blocks.before
         if up:
             ptr, near = blocks.after_ptr, blocks.after
@@ -184,21 +229,23 @@ def gather(begin: int, v: int, b: int, heavy: int, blocks: Blocks, placed: Place
         placed.state[STEPS] += 2 + ptr[u + 1] - ptr[u] + mine
         for i in range(ptr[u], ptr[u + 1]):
             w = near[i]
+            # Only what would break the order has to come along.
             behind = placed.stage[w] < b if up else placed.stage[w] > b
             if behind and placed.mark[w] != stamp:
-                if size == MOST_MOVED:
+                if size == most:
                     return 0
                 placed.queue[size], placed.mark[w] = w, stamp
                 size += 1
         for i in range(blocks.of_ptr[u], blocks.of_ptr[u + 1]):
             n = blocks.of_net[i]
+            # Light nets may be cut; FORBIDDEN as `heavy` skips all of them.
             if blocks.cost[n] < heavy:
                 continue
             for j in range(blocks.net_ptr[n], blocks.net_ptr[n + 1]):
                 placed.state[STEPS] += 1
                 w = blocks.net[j]
                 if placed.stage[w] == a and placed.mark[w] != stamp:
-                    if size == MOST_MOVED:
+                    if size == most:
                         return 0
                     placed.queue[size], placed.mark[w] = w, stamp
                     size += 1
@@ -215,30 +262,36 @@ def bring(v: int, w: int, b: int, heavy: int, keep: bool, blocks: Blocks, placed
     Parameters
     ----------
     v, w, b : int64
+        Two blocks, or one twice, and the stage of the second.
     heavy : int64
         Ticks; see :func:`gather`.
     keep : bool
         No stage may be left empty.
     blocks : Blocks
+        Blocks and nets.
     placed : Placed
         Changed; `queue` and `origin` tell what was moved.
     """
     a, moved, fits = placed.stage[v], 0, True
+    # A single block that does not fit needs no look at what hangs on it.
     if w == v:
         held = placed.held[b] + blocks.size[v] + blocks.flying[b] * blocks.stash[v]
         fits = held <= blocks.room[b]
     for turn in range(1 if w == v else 2):
         first, to = (v, b) if turn == 0 else (w, a)
         end = gather(moved, first, to, heavy, blocks, placed) if fits else 0
+        # Where what moves back includes v, the two exchanges contradict each other.
         back = turn == 1 and placed.mark[v] == placed.state[STAMP]
         fits = end > 0 and not back
         while fits and moved < end:
             u = placed.queue[moved]
+            # Forbidden in one pass is forbidden in all.
             fits = blocks.time[0, to, u] < FORBIDDEN
             if fits:
                 placed.origin[moved] = placed.stage[u]
                 shift(u, to, blocks, placed)
                 moved += 1
+    # All that moved is on a or b now: other stages only lost blocks.
     fits = fits and placed.held[a] <= blocks.room[a] and placed.held[b] <= blocks.room[b]
     if fits and keep:
         for at in range(moved):
@@ -258,9 +311,11 @@ def undo(size: int, blocks: Blocks, placed: Placed) -> None:
     size : int64
         How many.
     blocks : Blocks
+        Blocks and nets.
     placed : Placed
         Changed.
     """
+    # Last moved, first back: so each goes back to where it was when it moved.
     for at in range(size - 1, -1, -1):
         shift(placed.queue[at], placed.origin[at], blocks, placed)
 
@@ -274,7 +329,9 @@ def largest(kind: int, blocks: Blocks, placed: Placed) -> int:
     kind : int64
         `SUM`, `OVERLAP` or `MEMORY`.
     blocks : Blocks
+        Blocks and nets.
     placed : Placed
+        Where blocks are, and what follows from that.
     """
     total = 0
     for q in range(len(placed.time)):
@@ -304,8 +361,11 @@ def energy(kind: int, reference: float, blocks: Blocks, placed: Placed) -> float
     reference : float64
         Ticks.
     blocks : Blocks
+        Blocks and nets.
     placed : Placed
+        Where blocks are, and what follows from that.
     """
+    # A maximum does not tell moves apart that do not touch the fullest stage: a norm does.
     total = 0.0
     for q in range(len(placed.time)):
         summed = 0.0
@@ -328,6 +388,7 @@ def energy(kind: int, reference: float, blocks: Blocks, placed: Placed) -> float
 def drawn(placed: Placed, below: int) -> int:
     """Return a random number below `below`."""
     state = placed.state
+    # The generator is part of the state, so that pauses change nothing.
     state[SEED] = (state[SEED] * FACTOR + ADDEND) % MODULUS
     return int(state[SEED] % below)
 
@@ -340,6 +401,7 @@ def anneal(
     heat: float,
     reference: float,
     keep: bool,
+    draws: Draws,
     blocks: Blocks,
     placed: Placed,
 ) -> int:
@@ -354,6 +416,7 @@ def anneal(
     kind : int64
         `SUM`, `OVERLAP` or `MEMORY`.
     moves : int64
+        To be tried at most.
     budget : int64
         Elementary steps after which to try no more.
     heat : float64
@@ -362,6 +425,8 @@ def anneal(
         Ticks of one unit of energy.
     keep : bool
         No stage may be left empty.
+    draws : Draws
+        How often chance decides one way.
     blocks : Blocks
         Shapes and meaning of its arrays are said in its class.
     placed : Placed
@@ -378,18 +443,21 @@ def anneal(
         a = placed.stage[v]
         mine = blocks.of_ptr[v + 1] - blocks.of_ptr[v]
         b = drawn(placed, stages)
-        if mine > 0 and drawn(placed, 8) > 0:
+        # Where a net of v has another member, which is likely to lower traffic.
+        if mine > 0 and drawn(placed, draws.anywhere) > 0:
             n = blocks.of_net[blocks.of_ptr[v] + drawn(placed, mine)]
             first = blocks.net_ptr[n]
             other = blocks.net[first + drawn(placed, blocks.net_ptr[n + 1] - first)]
             b = placed.stage[other]
         if b == a:
             continue
+        # A threshold drawn from the nets' own costs: as heavy as a random one, or more.
         heavy = FORBIDDEN
-        if nets > 0 and drawn(placed, 4) == 0:
+        if nets > 0 and drawn(placed, draws.together) == 0:
             heavy = max(1, blocks.cost[drawn(placed, nets)])
         w = v
-        if drawn(placed, SWAPPED) == 0:
+        if drawn(placed, draws.exchanges) == 0:
+            # A block of stage b by rejection; after so many misses v moves alone.
             for _ in range(2 * stages):
                 u = drawn(placed, count)
                 if placed.stage[u] == b:
@@ -402,6 +470,7 @@ def anneal(
         placed.state[STEPS] += loads
         then = energy(kind, reference, blocks, placed)
         worse = then - now
+        # What lowers the energy is always done, the rest by chance (Metropolis).
         if worse > 0 and drawn(placed, MODULUS) >= MODULUS * math.exp(-worse / heat):
             undo(size, blocks, placed)
             continue
@@ -409,6 +478,7 @@ def anneal(
         value = largest(kind, blocks, placed)
         if value < placed.state[BEST]:
             placed.state[BEST] = value
+            # Copies count as work, too.
             placed.state[STEPS] += count // 4
             for at in range(count):
                 placed.best[at] = placed.stage[at]

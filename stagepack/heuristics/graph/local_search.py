@@ -23,34 +23,19 @@ from stagepack.heuristics import effort
 from stagepack.heuristics.graph.local_kernels import (
     BEST,
     MEMORY,
-    MOST_MOVED,
     OVERLAP,
     SEED,
     STEPS,
     SUM,
     Blocks,
+    Draws,
     Placed,
     anneal,
 )
+from stagepack.heuristics.graph.tuning import TUNING, AnnealingTuning
 from stagepack.instances.graph.compact import Compact
 from stagepack.instances.graph.problem import Objective
 from stagepack.instances.profile import Array
-
-LARGEST_TABLE = 2**26  # nets times stages
-CHUNK = 4_000_000  # elementary steps between two questions whether to go on
-STEP, TRIED = 2.8e-9, 1.2e-7
-"""Seconds of one, and of a move that is drawn and weighed, in runs that are limited by work."""
-CACHED, SCATTERED = 2**19, 1.5
-"""Entries of the table of nets and stages beyond which it lies outside of the cache, and how many
-times as long moves take there."""
-PART, PLACED = 2**20, 1.5e-8
-"""Entries of the table between two pauses while it is made, and seconds of one."""
-MOVES = 1_000  # of a round, for each block
-LEAST_MOVES, SMALL_MOVES = 400_000, 5_000
-"""Of a round, but so many for each block of a small graph."""
-HOTTEST, COLDEST = 0.05, 0.0002
-"""Energies, in parts of the first objective, between which a round cools."""
-COOLINGS = 20
 
 
 class PartitionSearch:
@@ -65,8 +50,11 @@ class PartitionSearch:
     classes : array_like of int, shape (stages,)
         Class of the device of each stage.
     seed : int
+        Of all that is drawn.
     pause : callable, optional
         Called between parts of what comes before the first round.
+    tuning : AnnealingTuning
+        What steers it: prices, shares and limits.
 
     Attributes
     ----------
@@ -85,8 +73,12 @@ class PartitionSearch:
         classes: Array,
         seed: int = 0,
         pause: Callable[[], object] = lambda: None,
+        tuning: AnnealingTuning = TUNING.annealing,
     ) -> None:
-        self.compact = compact
+        self.compact, self.tuning = compact, tuning
+        self._draws = Draws(
+            max(1, tuning.exchanges), max(1, tuning.anywhere), max(1, tuning.together)
+        )
         kinds, chosen, self._stage = _slots(compact, np.asarray(stages), np.asarray(classes))
         self.classes = kinds if compact.sequence is None else compact.sequence.tolist()
         self._kind = {Objective.OVERLAP: OVERLAP, Objective.MEMORY: MEMORY}.get(
@@ -117,13 +109,13 @@ class PartitionSearch:
         self._placed = self._place(chosen, seed, pause)
 
     @staticmethod
-    def unsupported(compact: Compact) -> str:
+    def unsupported(compact: Compact, tuning: AnnealingTuning = TUNING.annealing) -> str:
         """Return why there is no local search, '' where there is."""
         if not compact.uniform:
             return "links are unlike"
         if compact.objective == Objective.REPLICATED:
             return "stages may be replicated"
-        if compact.nets * compact.devices > LARGEST_TABLE:
+        if compact.nets * compact.devices > tuning.largest_table:
             return f"{compact.nets:,} nets on {compact.devices:,} stages are too many"
         return ""
 
@@ -145,27 +137,30 @@ class PartitionSearch:
         pause : callable
             Called between chunks of work; what it raises ends the round.
         """
-        before, placed = self.value, self._placed
+        before, placed, tuning = self.value, self._placed, self.tuning
         self._placed = self._place(placed.best.copy(), int(placed.state[SEED]), pause)
         reference = float(max(1, before))
         blocks = self.compact.blocks
-        times = SCATTERED if self._placed.inside.size > CACHED else 1.0
-        moves = max(MOVES * blocks, min(LEAST_MOVES, SMALL_MOVES * blocks)) // COOLINGS
-        for heat in np.geomspace(HOTTEST, COLDEST, COOLINGS).tolist():
+        times = tuning.uncached_factor if self._placed.inside.size > tuning.cached else 1.0
+        least = min(tuning.least_moves, tuning.small_moves * blocks)
+        moves = max(tuning.moves * blocks, least) // tuning.coolings
+        for heat in np.geomspace(tuning.hottest, tuning.coldest, tuning.coolings).tolist():
             left = moves
             while left > 0:
                 tried = anneal(
                     self._kind,
                     left,
-                    CHUNK,
+                    tuning.chunk,
                     heat,
                     reference,
                     self._keep,
+                    self._draws,
                     self._blocks,
                     self._placed,
                 )
                 left -= tried
-                effort.spend(times * (TRIED * tried + STEP * int(self._placed.state[STEPS])))
+                steps = int(self._placed.state[STEPS])
+                effort.spend(times * (tuning.move_price * tried + tuning.step_price * steps))
                 pause()
         return self.value < before
 
@@ -178,7 +173,7 @@ class PartitionSearch:
         time, received, sent = (np.zeros((passes, count), dtype=np.int64) for _ in range(3))
         for q in range(passes):
             np.add.at(time[q], stages, blocks.time[q, stages, np.arange(compact.blocks)])
-        part = max(1, PART // count)
+        part = max(1, self.tuning.part // count)
         for low in range(0, nets, part):
             some = slice(low, min(nets, low + part))
             ptr, cost = compact.net_ptr[low : some.stop + 1], compact.net_cost[some]
@@ -194,7 +189,7 @@ class PartitionSearch:
                 received[q] += cost @ touched
                 crossing = mine & (spread[some] > 1)
                 np.add.at(sent[q], home[crossing], cost[crossing])
-            effort.spend(PLACED * (reached.size + len(at)))
+            effort.spend(self.tuning.entry_price * (reached.size + len(at)))
             pause()
         held = np.zeros(count, dtype=np.int64)
         np.add.at(held, stages, compact.size + blocks.flying[stages] * compact.stash)
@@ -208,8 +203,8 @@ class PartitionSearch:
             sent,
             held,
             np.bincount(stages, minlength=count),
-            np.zeros(MOST_MOVED, dtype=np.int64),
-            np.zeros(MOST_MOVED, dtype=np.int64),
+            np.zeros(self.tuning.most_moved, dtype=np.int64),
+            np.zeros(self.tuning.most_moved, dtype=np.int64),
             np.zeros(compact.blocks, dtype=np.int64),
             np.array([seed % (2**31 - 2) + 1, 0, 0, 0], dtype=np.int64),
         )

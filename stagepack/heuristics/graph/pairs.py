@@ -24,6 +24,7 @@ def least_sum(probe: Probe, first: int, value: int, known: int, most: int = FAR)
     Parameters
     ----------
     probe : callable
+        See :data:`Probe`.
     first, value : int
         No partition takes less forward, or backward.
     known : int

@@ -36,6 +36,7 @@ def hosts(compact: Compact, light: int = 0) -> Array:
     Parameters
     ----------
     compact : Compact
+        The instance in blocks and ticks.
     light : int
         See :func:`idle`.
     """
@@ -50,6 +51,7 @@ def idle(compact: Compact, light: int = 0) -> Array:
     Parameters
     ----------
     compact : Compact
+        The instance in blocks and ticks.
     light : int
         Blocks of no time with at most so many bytes count as if they had none.
     """
@@ -116,6 +118,7 @@ class _Following:
         return u in members and not sends
 
     def _follow(self, v: int, u: int) -> None:
+        """Let block v be where block u is, which takes over its edges and nets."""
         self._host[v] = u
         for mine, theirs in ((self._before, self._after), (self._after, self._before)):
             for w in mine[v]:

@@ -43,6 +43,7 @@ class Spans(NamedTuple):
     row : ndarray of int32, shape (cells,)
         Of the ideal of each cell.
     layer_first : ndarray of int64, shape (states + 1,)
+        Where the cells of each state begin in `layer`.
     layer : ndarray of int64, shape (classes, cells)
         Cells of state q, by rising work on class c: layer[c, layer_first[q]:layer_first[q + 1]].
     member, crossing : ndarray of int64, shape (rows + 1, words)
@@ -86,6 +87,7 @@ def _change(blocks: Blocks, spans: Spans, v: int, by: int) -> None:
     at = len(spans.size) - 1
     spans.member[at, v // BITS] ^= 1 << (v % BITS)
     for c in range(len(spans.work)):
+        # Counted apart: added up, they would drown the others and overflow.
         if blocks.work[0, c, v] >= FORBIDDEN:
             spans.barred[c, at] += by
         else:
@@ -94,6 +96,8 @@ def _change(blocks: Blocks, spans: Spans, v: int, by: int) -> None:
     spans.stash[at] += by * blocks.stash[v]
     for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
         t = blocks.of[place]
+        # A net crosses where some but not all members are inside; its bit turns only where that
+        # changes.
         before = 0 < spans.inside[t] < blocks.members[t]
         spans.inside[t] += by
         if before != (0 < spans.inside[t] < blocks.members[t]):
@@ -120,6 +124,7 @@ def write_rows(
     budget, count : int
         Elementary steps after which to return; number of ideals.
     blocks, ideals, cells
+        Shapes and meaning of their arrays are said in their classes.
     spans : Spans
         Where the kernel writes: each ideal with cells has a row, and the last row is not one.
     path : ndarray of int64, shape (n + 1,)
@@ -128,6 +133,7 @@ def write_rows(
     at = len(spans.size) - 1
     while state[NEXT] < count and budget > 0:
         i, length = state[NEXT], state[PATH]
+        # From one ideal to the next in the tree's order only a few blocks leave, and one joins.
         while length > 0 and path[length - 1] != ideals.parent[i]:
             length -= 1
             _change(blocks, spans, ideals.last[path[length]], -1)
@@ -137,6 +143,7 @@ def write_rows(
         path[length] = i
         state[PATH], state[NEXT] = length + 1, i + 1
         budget -= 10
+        # Only where a stage may end, or begin, a row is needed.
         if cells.first[i] < cells.first[i + 1]:
             row = state[ROW]
             for word in range(spans.member.shape[1]):
@@ -176,8 +183,10 @@ def _within(spans: Spans, inner: int, outer: int) -> bool:
 @step
 def _traffic(blocks: Blocks, spans: Spans, inner: int, outer: int) -> int:
     """Return what the stage between two ideals pays for nets."""
+    # Every net over either cut, once for each; those over both are put right below.
     paid: int = spans.traffic[inner] + spans.traffic[outer]
     for word in range(spans.crossing.shape[1]):
+        # Over both cuts: paid once if the stage has a member of it, else not at all.
         both = spans.crossing[inner, word] & spans.crossing[outer, word]
         t = word * BITS
         while both != 0:
@@ -209,6 +218,8 @@ def _place_all(
     reached, c, stashes = ways.target[way], ways.device_class[way], ways.stashes[way]
     known, inner = cells.value[cell], spans.row[cell]
     low, high = spans.layer_first[reached], spans.layer_first[reached + 1]
+    # Cells of a state rise by work: those whose stage does too little, or too much, are skipped by
+    # bisection.
     begin = _where(spans, c, low, high, spans.work[c, inner] + least_work)
     end = _where(spans, c, begin, high, spans.work[c, inner] + state[LIMIT])
     for place in range(begin, end):
@@ -219,11 +230,15 @@ def _place_all(
             continue
         traffic = 0
         if blocks.pays[c]:
+            # A net over only one of the cuts is paid for in any case: the difference is a safe
+            # least.
             traffic = abs(spans.traffic[outer] - spans.traffic[inner])  # at least
         held = spans.size[outer] - spans.size[inner]
         held += stashes * (spans.stash[outer] - spans.stash[inner])
         if work + traffic >= better or held > blocks.memory[c]:
             continue
+        # Dearer tests last: as many forbidden blocks inside as before, and all of the inner ideal
+        # within.
         if spans.barred[c, outer] != spans.barred[c, inner] or not _within(spans, inner, outer):
             continue
         last = there >= cells.first[count - 1]
@@ -263,6 +278,7 @@ def sweep_spans(
     budget, count : int
         Elementary steps after which to return; number of ideals.
     blocks, ways, rooms, ideals, cells, spans
+        Shapes and meaning of their arrays are said in their classes; `cells` changes.
     ahead : Ahead
         Where the kernel writes.
     """
@@ -270,6 +286,7 @@ def sweep_spans(
     while state[IDEAL] + 1 < count and budget > 0:
         state[IDEAL] += 1
         budget -= 10
+        # Ideals come after their subsets, so cells of this one are final.
         find_live(state, cells, ahead.live)
         if state[LIVE] == 0:
             continue

@@ -96,13 +96,17 @@ def join(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
     Parameters
     ----------
     blocks : Blocks
+        Blocks and nets.
     cut : Cut
         How nets lie to the stage; changed.
     rows : ndarray of int64, shape (stages, columns)
+        Stages; changed.
     at : int
         The row of the stage.
     v : int
+        A block that is not in the stage.
     """
+    # Work is capped at FORBIDDEN: sums of several forbidden blocks would overflow.
     passes, classes = blocks.work.shape[0], blocks.work.shape[1]
     column = WORK
     for p in range(passes):
@@ -113,6 +117,8 @@ def join(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
     rows[at, STASH] += blocks.stash[v]
     rows[at, PARAMETERS] += blocks.parameters[v]
     directed = blocks.mode == OVERLAP or blocks.mode == REPLICATED
+    # Undirected, a net is paid for as long as it has members on both sides; directed, the sender
+    # pays once for it (second column) and each stage that reads it once (first column).
     for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
         t = blocks.of[place]
         cost, inside = blocks.cost[t], cut.inside[t]
@@ -121,21 +127,26 @@ def join(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
             column = TRAFFIC + blocks.kind[t]
             if inside == 0:
                 rows[at, column] += cost
+                # A member that is out for good: this net will cross whatever joins.
                 if cut.outside[t] > 0:
                     rows[at, SURE + blocks.kind[t]] += cost
+            # All members are in: nothing of it crosses any more.
             if inside + 1 == blocks.members[t]:
                 rows[at, column] -= cost
         elif blocks.producer[t] == v:
             cut.sender[t] = 1
+            # What its readers here would have received comes from here.
             if inside > 0:
                 rows[at, TRAFFIC] -= cost
             if inside + 1 < blocks.members[t]:
                 rows[at, TRAFFIC + 1] += cost
                 if cut.outside[t] > 0:
                     rows[at, SURE + 1] += cost
+        # The sender is here already; with its last reader nothing leaves.
         elif cut.sender[t] == 1:
             if inside + 1 == blocks.members[t]:
                 rows[at, TRAFFIC + 1] -= cost
+        # The first reader here; the net comes from elsewhere unless its sender joins later.
         elif inside == 0:
             rows[at, TRAFFIC] += cost
             if cut.sender[t] == -1:
@@ -149,13 +160,16 @@ def leave(blocks: Blocks, cut: Cut, v: int) -> None:
     Parameters
     ----------
     blocks : Blocks
+        Blocks and nets.
     cut : Cut
         How nets lie to the stage; changed.
     v : int
+        A block of the stage.
     """
     for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
         t = blocks.of[place]
         cut.inside[t] -= 1
+        # Neither inside nor out for good: the caller may count it out next.
         if blocks.producer[t] == v:
             cut.sender[t] = 0
 
@@ -167,18 +181,22 @@ def stay_out(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
     Parameters
     ----------
     blocks : Blocks
+        Blocks and nets.
     cut : Cut
         How nets lie to the stage; changed.
     rows : ndarray of int64, shape (stages, columns)
+        Stages; changed.
     at : int
         The row of the stage.
     v : int
+        A block that is not in the stage.
     """
     directed = blocks.mode == OVERLAP or blocks.mode == REPLICATED
     for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
         t = blocks.of[place]
         outside = cut.outside[t]
         cut.outside[t] = outside + 1
+        # Only the first member that stays out makes traffic of the others sure.
         if not directed:
             if outside == 0 and cut.inside[t] > 0:
                 rows[at, SURE + blocks.kind[t]] += blocks.cost[t]
@@ -197,14 +215,17 @@ def shift(blocks: Blocks, cut: Cut, v: int, by: int) -> None:
     Parameters
     ----------
     blocks : Blocks
+        Blocks and nets.
     cut : Cut
         How nets lie to the stage; changed.
     v, by : int
+        The block, and 1 or -1.
     """
     for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
         t = blocks.of[place]
         cut.outside[t] += by
         if blocks.producer[t] == v:
+            # -1 where it is counted out, 0 again where it is not.
             cut.sender[t] = min(0, -by)
 
 
@@ -217,7 +238,9 @@ def price(
     Parameters
     ----------
     blocks, rows, at
+        See :func:`join`.
     c : int
+        Class of the devices.
     devices : int
         On how many the stage is replicated.
     stashes : int
@@ -225,6 +248,7 @@ def price(
     first_limit : int
         Greatest load of the forward pass, where the two count apart.
     """
+    # Memory and forbidden blocks first: a price of FAR is none.
     held = rows[at, SIZE] + stashes * rows[at, STASH]
     work = rows[at, WORK + c]
     if held > blocks.memory[c] or work >= FORBIDDEN:
@@ -242,6 +266,7 @@ def price(
         fits = work + first <= first_limit and later < FORBIDDEN
         cost = later + second if fits else FAR
     elif blocks.mode == REPLICATED:
+        # Each of m replicas exchanges (m - 1) / m of the gradients, and takes 1 / m of the rest.
         waiting = round(blocks.sync * rows[at, PARAMETERS] * (devices - 1) / devices)
         cost = max(work + waiting, first, second) // devices
     return cost
@@ -263,11 +288,15 @@ def least_price(
         On how many a stage is replicated at most.
     """
     classes, best = blocks.work.shape[1], FAR
+    # One stash at least, as every stage holds one microbatch.
     held = rows[at, SIZE] + rows[at, STASH]
     for c in range(classes):
+        # The stage must grow to `least_work` in any case, so its price may be judged by that
+        # already.
         work = max(rows[at, WORK + c], least_work[c])
         if held > blocks.memory[c] or work >= FORBIDDEN:
             continue
+        # Traffic may fall as members join; only what is sure counts.
         first, second = rows[at, SURE], rows[at, SURE + 1]
         if not blocks.pays[c]:
             first = second = 0
@@ -351,6 +380,7 @@ def possible(
     Parameters
     ----------
     rooms : Rooms
+        What the devices in use, and those left, can hold.
     sums : ndarray of float64, shape (rooms, positions)
         Weight of the blocks placed at each position.
     crossing : ndarray of int64, shape (2, positions)
@@ -358,14 +388,17 @@ def possible(
     at, last : int
         A position, and the one where all are placed.
     q : int
+        State of the automaton.
     limits : ndarray of int64, shape (3,)
         The greatest value wanted, the greatest first load, and 1.
     """
     for r in range(len(rooms.limit)):
         limit = limits[rooms.limit[r]] * SLACK
+        # What crosses this cut is paid for by a stage on each side of it.
         both = 0.0
         if rooms.kind[r] >= 0:
             both = rooms.scale[r] * crossing[rooms.kind[r], at]
+        # SLACK times and plus: sums are whole, but shares and scales are rounded.
         if sums[r, at] + both > rooms.used[r, q] * limit + SLACK:
             return False
         if sums[r, last] - sums[r, at] + both > rooms.left[r, q] * limit + SLACK:
@@ -391,12 +424,15 @@ def set_least_work(
     Parameters
     ----------
     blocks, ways
+        What blocks take, and which stage may follow which.
     rooms, sums, at, last, limits
         See :func:`possible`.
     live : ndarray of int64
         The states, `count` of them, that the stage is added to.
     count : int
+        States in `live`.
     least_work : ndarray of int64, shape (passes * classes,)
+        Where the result goes: ticks on a device of each class.
     """
     passes, classes = blocks.work.shape[0], blocks.work.shape[1]
     for column in range(passes * classes):
@@ -409,11 +445,17 @@ def set_least_work(
                 need = 0.0
                 for r in range(len(rooms.limit)):
                     kind = rooms.limit[r]
+                    # The room that this transition adds, for each of its devices.
                     share = (rooms.used[r, reached] - rooms.used[r, q]) / ways.devices[t]
                     left = rooms.left[r, reached]
+                    # The last pass is limited by the value, the first one by its own limit where
+                    # there are two.
                     mine = (kind == VALUE and p == passes - 1) or (kind == FIRST and p == 0)
                     if mine and 0 < share < FAR and left < FAR:
                         rest = sums[r, last] - sums[r, at] - SLACK
+                        # What the devices left cannot hold must be on this stage.
                         need = max(need, (rest - left * limits[kind] * SLACK) / share)
                 column = p * classes + ways.device_class[t]
+                # The least over all states and transitions, as it is not known which one the stage
+                # takes.
                 least_work[column] = min(least_work[column], int(need / SLACK))

@@ -16,11 +16,12 @@ from stagepack.heuristics.graph import stage_kernels as kernels
 from stagepack.heuristics.graph.reduction import hosts, idle
 from stagepack.heuristics.graph.rooms import rooms
 from stagepack.heuristics.graph.stage_kernels import Blocks, Rooms
+from stagepack.heuristics.graph.tuning import TUNING, GraphTuning
 from stagepack.heuristics.graph.ways import Automaton
 from stagepack.instances.arrays import distinct
 from stagepack.instances.graph.compact import Compact
+from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.graph.problem import Objective
-from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.profile import Array
 
 MODES = {
@@ -30,10 +31,6 @@ MODES = {
     Objective.FORWARD_BACKWARD: kernels.FORWARD_BACKWARD,
     Objective.MEMORY: kernels.MEMORY,
 }
-
-PREPARED, TRACED = 9e-8, 1e-7
-"""Seconds of work of a block, or of a member of a net, in what all searches need, and of a member
-where the loads of stages are added up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +66,7 @@ class Staging:
     Attributes
     ----------
     compact : Compact
+        The instance in blocks and ticks.
     host : ndarray
         See :mod:`.reduction`.
     sequence : ndarray, optional
@@ -76,27 +74,41 @@ class Staging:
     light : int
         Blocks of no time with at most so many bytes count as if they had none: what is then
         impossible is impossible, but not all that is possible is.
+    tuning : GraphTuning
+        What steers the searches that work on this.
     """
 
     compact: Compact
     host: Array
     sequence: Array | None
     light: int = 0
+    tuning: GraphTuning = TUNING
 
     @classmethod
-    def of(cls, compact: Compact, *, sequence: Array | None = None, light: int = 0) -> Staging:
+    def of(
+        cls,
+        compact: Compact,
+        *,
+        sequence: Array | None = None,
+        light: int = 0,
+        tuning: GraphTuning = TUNING,
+    ) -> Staging:
         """Leave out what changes nothing.
 
         Parameters
         ----------
         compact : Compact
+            The instance in blocks and ticks.
         sequence : ndarray, optional
             The class of each stage, where the order of devices is free but searches keep to one.
         light : int
+            See :class:`Staging`.
+        tuning : GraphTuning
+            What steers it: prices, shares and limits.
         """
         if sequence is None and len(compact.class_count) > 1:
             sequence = compact.sequence  # of devices that are alike any order will do
-        return cls(compact, hosts(compact, light), sequence, light)
+        return cls(compact, hosts(compact, light), sequence, light, tuning)
 
     @cached_property
     def kept(self) -> Array:
@@ -218,7 +230,8 @@ class Staging:
 
     def prepare(self, pause: Callable[[], object]) -> None:
         """Make what all searches need, count it as work, and call `pause` between its parts."""
-        effort.spend(PREPARED * (self.compact.blocks + len(self.compact.net)))
+        size = self.compact.blocks + len(self.compact.net)
+        effort.spend(self.tuning.staging_price * size)
         lists = ("number", "after", "missing", "_members", "_joining", "_of")
         for part in (*lists, "blocks", "automaton", "rooms"):
             getattr(self, part)
@@ -244,6 +257,7 @@ class Staging:
         value : int
             What it is worth; the load of the backward pass alone, where the two count apart.
         placed : list of (blocks, transition)
+            The stages, from the head.
         """
         stage_of = np.empty(self.n, dtype=np.int32)
         for stage, (blocks, _) in enumerate(placed):
@@ -265,7 +279,7 @@ class Staging:
         cut = np.bincount(net, minlength=len(blocks.cost)) > 1
         pays = (cut & (blocks.kind == 0))[net] & blocks.pays[classes[stage]]
         np.add.at(load, stage[pays], blocks.cost[net[pays]])
-        effort.spend(TRACED * len(members))
+        effort.spend(self.tuning.load_price * len(members))
         return int(load.max())
 
     def solution(self, found: Found) -> GraphSolution:

@@ -35,7 +35,9 @@ def step_bound(instance: GraphPartition, microbatches: int, cycles: int = 1) -> 
     Parameters
     ----------
     instance : GraphPartition
+        The graph and its devices.
     microbatches : int
+        Of a step.
     cycles : int
         Of a unit of time.
     """
@@ -60,6 +62,7 @@ def longest_chain(instance: GraphPartition, cycles: int = 1) -> PipelinePartitio
     Parameters
     ----------
     instance : GraphPartition
+        The graph and its devices.
     cycles : int
         Of a unit of time.
 
@@ -167,7 +170,9 @@ def longest_path(edges: Array, times: Array) -> Array:
     Parameters
     ----------
     edges : ndarray of int64, shape (edges, 2)
+        Pairs of nodes without circles.
     times : ndarray, shape (n,)
+        Of the nodes.
     """
     n = len(times)
     u, v = edges.T

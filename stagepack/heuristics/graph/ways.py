@@ -24,9 +24,6 @@ from stagepack.instances.graph.compact import Compact
 from stagepack.instances.graph.problem import Objective
 from stagepack.instances.profile import Array
 
-MOST_STATES = 4_096
-"""With more, only the linear order looks for partitions, with one order of the devices."""
-
 State = tuple[tuple[int, ...], int]
 """Devices of each class in use or, in a fixed order, passed; and stages, as far as they matter."""
 
@@ -40,6 +37,7 @@ class Step:
     state : State
         After it.
     device_class, devices, stashes : int
+        Of its device; on how many it is replicated; the microbatches whose stashes it holds.
     """
 
     state: State
@@ -55,6 +53,7 @@ class Automaton:
     Attributes
     ----------
     ways : Ways
+        Its transitions.
     used : ndarray of int64, shape (states, classes)
         Devices of each class that are in use in a state, or passed.
     source : ndarray, shape (transitions,)
@@ -108,6 +107,7 @@ class _Rules:
         self.begin: State = (0,) * len(self._counts), 0
 
     def steps(self, state: State) -> Iterator[Step]:
+        """Yield the stages that may come next, one for each class and number of replicas."""
         used, stages = state
         stashes = min(self._compact.microbatches, stages + 1)
         for after, device_class, devices in self._devices(used):
@@ -133,12 +133,19 @@ class _Rules:
                 return
 
 
-def spread(compact: Compact) -> Array | None:
+def spread(compact: Compact, most_states: int) -> Array | None:
     """Return one order of the devices, classes in turn, where any order would be too many states.
 
     None where all of them can be looked at.
+
+    Parameters
+    ----------
+    compact : Compact
+        The instance in blocks and ticks.
+    most_states : int
+        Of the automaton: see :class:`.tuning.IdealsTuning`.
     """
-    if states(compact) <= MOST_STATES or compact.sequence is not None:
+    if states(compact) <= most_states or compact.sequence is not None:
         return None
     return compact.device_class
 

@@ -5,3 +5,19 @@
 and irreducible infeasible subsets are based on it.  ``relocation`` moves few bytes of an old
 placement.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stagepack.kinds import on_demand
+
+if TYPE_CHECKING:
+    from stagepack.heuristics.packing import bounds as bounds
+    from stagepack.heuristics.packing import effort as effort
+    from stagepack.heuristics.packing import frontier_bounds as frontier_bounds
+    from stagepack.heuristics.packing import iis as iis
+    from stagepack.heuristics.packing import relocation as relocation
+    from stagepack.heuristics.packing import window_bounds as window_bounds
+else:
+    __getattr__ = on_demand(__name__)

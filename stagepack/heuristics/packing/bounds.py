@@ -1,7 +1,7 @@
 """Lower bounds without search.
 
 These are the load of the heaviest moment, the tops of blocks that must be placed high, and, in a
-conflict graph, a heavy clique.  Cost: O(b), and at most `CLIQUE_STEPS` steps for the clique.
+conflict graph, a heavy clique.  Cost: O(b), and at most `clique_steps` steps for the clique.
 Source: the load is the usual bound; cliques by branch and bound over a greedy colouring, as is
 usual.
 """
@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.evidence import Evidence, witness
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -24,18 +25,16 @@ def peak_bound(blocks: Blocks) -> int:
     return max(load_bound(blocks), placed_bound(blocks))
 
 
-CLIQUE_STEPS = 5_000
-"""Blocks looked at in search of the heaviest clique of a conflict graph."""
-
-CLIQUE_BLOCKS = 1_000
-"""Blocks among which that clique is sought."""
-
 LISTED = 12
 """Buffers that a reason names."""
 
 
 def heavy_clique(
-    instance: LmemPacking, blocks: Blocks, keep_going: Callable[[], bool] = lambda: True
+    instance: LmemPacking,
+    blocks: Blocks,
+    keep_going: Callable[[], bool] = lambda: True,
+    *,
+    tuning: PackingTuning = TUNING,
 ) -> tuple[int, list[int]]:
     """Return the heaviest clique of a conflict graph that a short search finds: weight, blocks.
 
@@ -50,7 +49,6 @@ def heavy_clique(
 
     Parameters
     ----------
-    instance : LmemPacking
     blocks : Blocks
         Its normal form.
     keep_going : callable
@@ -65,7 +63,7 @@ def heavy_clique(
     for one, other in ((i, j), (j, i)):
         keep_going()  # of millions every pass takes a while: others hear of it
         np.add.at(around, one, least[other])
-    chosen = np.sort(np.argsort(-around, kind="stable")[:CLIQUE_BLOCKS])
+    chosen = np.sort(np.argsort(-around, kind="stable")[: tuning.bounds.clique_blocks])
     place = np.full(blocks.b, -1)
     place[chosen] = np.arange(len(chosen))
     both = (place[i] >= 0) & (place[j] >= 0) & (i != j)
@@ -78,10 +76,11 @@ def heavy_clique(
     packed = np.packbits(meets, axis=1, bitorder="little")
     near = [int.from_bytes(bits.tobytes(), "little") for bits in packed]
     weight = least[chosen].tolist()
-    best, steps = int(blocks.load.max()), CLIQUE_STEPS
+    best, steps = int(blocks.load.max()), tuning.bounds.clique_steps
     clique: list[int] = []
 
     def grow(held: int, members: list[int], candidates: list[int]) -> None:
+        """Try all cliques that candidates can still add to, the heaviest first."""
         nonlocal best, steps, clique
         if held > best:
             best, clique = held, members
@@ -160,13 +159,16 @@ def placed_bound(blocks: Blocks) -> int:
 
 
 def objective_bound(
-    instance: LmemPacking, blocks: Blocks, keep_going: Callable[[], bool] = lambda: True
+    instance: LmemPacking,
+    blocks: Blocks,
+    keep_going: Callable[[], bool] = lambda: True,
+    *,
+    tuning: PackingTuning = TUNING,
 ) -> tuple[int, Evidence]:
     """Return a lower bound on the instance's objective that holds whatever is chosen, and why.
 
     Parameters
     ----------
-    instance : LmemPacking
     blocks : Blocks
         Its normal form.
     keep_going : callable
@@ -178,7 +180,7 @@ def objective_bound(
         cheapest = min(memory.cost for memory in instance.memories)
         return int(instance.accesses.sum()) * cheapest, witness("floor")
     (bound, section), placed = _heaviest(blocks), placed_bound(blocks)
-    weight, clique = heavy_clique(instance, blocks, keep_going)
+    weight, clique = heavy_clique(instance, blocks, keep_going, tuning=tuning)
     if clique and weight > max(bound, placed):
         return weight, _of_clique(blocks, np.array(clique))
     if placed > bound or section < 0:
@@ -191,7 +193,6 @@ def of_section(instance: LmemPacking, blocks: Blocks, section: int) -> Evidence:
 
     Parameters
     ----------
-    instance : LmemPacking
     blocks : Blocks
         Of the instance.
     section : int
@@ -203,6 +204,7 @@ def of_section(instance: LmemPacking, blocks: Blocks, section: int) -> Evidence:
 
 
 def _of_clique(blocks: Blocks, members: Array) -> Evidence:
+    """Return the evidence of a clique of blocks, in terms of their buffers."""
     return witness("clique", members=np.flatnonzero(np.isin(blocks.block, members)).tolist())
 
 

@@ -8,7 +8,7 @@ equal frontiers, and of frontiers that mirror each other, one is kept, since the
 continuations.  When no frontier is left, nothing fits within the capacity.
 
 What happens between full sections is ignored, so the bound may not be tight; if all sections are
-full it is exact.  Cost: O(frontiers * ways to fill gaps), at most `STEPS` in all.  Source: own
+full it is exact.  Cost: O(frontiers * ways to fill gaps), at most `laid_limit` in all.  Source: own
 work.
 """
 
@@ -23,24 +23,21 @@ import numpy as np
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.exact_search import zero_slack
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.progress import Stopped
-
-STEPS = 100_000
-"""Blocks laid into gaps, after which a component is given up."""
-
-LAID, ALONE = 3e-7, 10
-"""Seconds that it takes to lay a block, for each one of the frontier, and what it takes without one
-in terms of that."""
-
-LOOKS = 1_000
-"""Blocks laid between two looks at the clock."""
 
 Frontier = tuple[tuple[int, int], ...]
 """Blocks alive in this full section and the next, ascending, each with its offset."""
 
 
-def bound(blocks: Blocks, capacity: int, keep_going: Callable[[], bool] | None = None) -> int:
+def bound(
+    blocks: Blocks,
+    capacity: int,
+    keep_going: Callable[[], bool] | None = None,
+    *,
+    tuning: PackingTuning = TUNING,
+) -> int:
     """Return a lower bound on the peak: above `capacity` where full sections leave no packing.
 
     Parameters
@@ -54,12 +51,12 @@ def bound(blocks: Blocks, capacity: int, keep_going: Callable[[], bool] | None =
     """
     found, pause = capacity, effort.pausing(keep_going)
     with contextlib.suppress(Stopped):
-        for component in Packing(blocks, keep_going=keep_going).components:
+        for component in Packing(blocks, keep_going=keep_going, tuning=tuning).components:
             pause()
             units = component.capacity(capacity)
             if (
-                zero_slack.applies(component, units)
-                and _Sections(component, units, pause).refuted()
+                zero_slack.applies(component, units, tuning=tuning)
+                and _Sections(component, units, pause, tuning=tuning).refuted()
             ):
                 found = max(found, component.next_peak(capacity))
     return found
@@ -88,7 +85,10 @@ class _Sections:
         Called now and then; raises where the search should end.
     """
 
-    def __init__(self, component: Component, capacity: int, pause: effort.Pause) -> None:
+    def __init__(
+        self, component: Component, capacity: int, pause: effort.Pause, *, tuning: PackingTuning
+    ) -> None:
+        self.tuning = tuning
         self._capacity, self._pause = capacity, pause
         self._size: list[int] = component.blocks["size"].tolist()
         first = component.section_of[component.section_ptr[:-1]]
@@ -105,7 +105,7 @@ class _Sections:
             alike = tuple((self._size[i], -1 if i in leaves else int(last[i])) for i in new)
             stays = tuple(alive[first[alive] <= was].tolist())
             self._plan.append(_Step(stays, tuple(new), alike, leaves))
-        self._steps = STEPS
+        self._steps = tuning.windows.laid_limit
 
     def refuted(self) -> bool:
         """Return whether no frontier is left at some section; False, too, if there are too many."""
@@ -132,7 +132,7 @@ class _Sections:
             if bottom < top:
                 ways = self._laid(step, bottom, top, ways)
             bottom = end
-        effort.spend(effort.ROW * (len(step.new) + len(ways)))
+        effort.spend(self.tuning.prices.row * (len(step.new) + len(ways)))
         return {self._least(found) for _, found in ways}
 
     def _laid(
@@ -157,8 +157,10 @@ class _Sections:
                 left = found if i in step.leaves else tuple(sorted((*found, (i, low))))
                 way = high, laid | 1 << place, left
                 self._steps -= 1
-                effort.spend(LAID * (ALONE + len(left)))
-                if self._steps % LOOKS == 0:
+                effort.spend(
+                    self.tuning.windows.laid * (self.tuning.windows.laid_alone + len(left))
+                )
+                if self._steps % self.tuning.windows.laid_looks == 0:
                     self._pause()
                 if way not in known:
                     known.add(way)

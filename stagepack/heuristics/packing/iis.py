@@ -18,14 +18,12 @@ from stagepack.heuristics.iis import reduce
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.effort import Pause, pausing
 from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 from stagepack.result import Status
-
-SOUGHT = 3e-9
-"""Seconds of work of a piece that may be alive in a section."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +56,7 @@ def find(
     within: tuple[int, int] | None = None,
     keep_going: Callable[[], bool] | None = None,
     node_limit: int = 100_000,
+    tuning: PackingTuning = TUNING,
 ) -> InfeasibleBlocks | None:
     """Return blocks that do not fit the capacity, as few as can be proved quickly.
 
@@ -81,20 +80,24 @@ def find(
     """
     try:
         pause = pausing(keep_going)
-        simple = _misplaced(blocks, capacity, pause) or _overloaded(blocks, capacity, pause)
+        simple = _misplaced(blocks, capacity, pause, tuning=tuning) or _overloaded(
+            blocks, capacity, pause, tuning=tuning
+        )
     except Stopped:
         return None
     if simple is not None:
         return simple
-    return _Filter(blocks, capacity, keep_going, node_limit).run(within)
+    return _Filter(blocks, capacity, keep_going, node_limit, tuning=tuning).run(within)
 
 
-def _misplaced(blocks: Blocks, capacity: int, pause: Pause) -> InfeasibleBlocks | None:
+def _misplaced(
+    blocks: Blocks, capacity: int, pause: Pause, *, tuning: PackingTuning
+) -> InfeasibleBlocks | None:
     """Return a block that fits nowhere even alone, if any."""
     limited = (blocks.size > capacity) | (np.diff(blocks.range_ptr) > 0)
     for i in np.flatnonzero(limited).tolist():
         pause()
-        packing = exact.prepared(blocks, np.array([i]))
+        packing = exact.prepared(blocks, np.array([i]), tuning=tuning)
         if packing.bound > capacity:
             pieces = slice(blocks.piece_ptr[i], blocks.piece_ptr[i + 1])
             first = int(blocks.first[pieces].min(initial=blocks.sections))
@@ -103,7 +106,9 @@ def _misplaced(blocks: Blocks, capacity: int, pause: Pause) -> InfeasibleBlocks 
     return None
 
 
-def _overloaded(blocks: Blocks, capacity: int, pause: Pause) -> InfeasibleBlocks | None:
+def _overloaded(
+    blocks: Blocks, capacity: int, pause: Pause, *, tuning: PackingTuning
+) -> InfeasibleBlocks | None:
     """Return the fewest free blocks of one section that exceed the capacity together, if any."""
     if not blocks.rigid:
         return None  # in a section a block may hold less than its size, or share it
@@ -113,7 +118,7 @@ def _overloaded(blocks: Blocks, capacity: int, pause: Pause) -> InfeasibleBlocks
     best: tuple[Array, int] | None = None
     for s in np.flatnonzero(blocks.load > capacity).tolist():
         pause()
-        effort.spend(effort.LOOK + SOUGHT * len(blocks.first))
+        effort.spend(tuning.prices.call + tuning.reasons.overloaded * len(blocks.first))
         members = owner[(blocks.first <= s) & (s < blocks.end)]
         members = members[np.argsort(-nbytes[members], kind="stable")]
         top = np.cumsum(nbytes[members])
@@ -135,7 +140,10 @@ class _Filter:
         capacity: int,
         keep_going: Callable[[], bool] | None,
         node_limit: int,
+        *,
+        tuning: PackingTuning,
     ) -> None:
+        self.tuning = tuning
         self.blocks, self.capacity = blocks, capacity
         self.keep_going, self.node_limit = keep_going, node_limit
         self.nodes = 0
@@ -143,7 +151,9 @@ class _Filter:
     def status(self, which: Array, first: int = 0, end: int = -1) -> Status:
         """Decide whether some of the blocks fit."""
         try:
-            packing = exact.prepared(self.blocks, which, first, end, self.keep_going)
+            packing = exact.prepared(
+                self.blocks, which, first, end, self.keep_going, tuning=self.tuning
+            )
         except Stopped:
             return Status.UNKNOWN
         decision = exact.decide_packing(
@@ -151,6 +161,7 @@ class _Filter:
             self.capacity,
             keep_going=self.keep_going,
             node_limit=self.node_limit,
+            tuning=self.tuning,
         )
         self.nodes += decision.nodes
         return decision.status

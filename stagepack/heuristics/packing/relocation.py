@@ -30,26 +30,13 @@ from stagepack.heuristics.packing.constructive.greedy import (
 )
 from stagepack.heuristics.packing.constructive.rules import RULES, Measures
 from stagepack.heuristics.packing.relocation_kernels import sieve
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 
 RULE = "best-fit-lifetime"
 """How blocks go around those that are kept: of the rules that scale, mostly the lowest."""
-
-ROUNDS = 6
-"""Times that the others are placed, each with about half as many kept blocks near what was too
-high."""
-
-RETURNS = 20
-"""Times that blocks on their way back are looked at again, because one of them gave way."""
-
-ENTRY, CHECKED, MADE = 2e-9, 1.7e-7, 6e-4
-"""Seconds of a buffer or piece looked at for one other, of a buffer in a check or a normal form,
-and of either apart from that."""
-
-SIEVED, STEP_BUDGET = 1e-9, 50_000_000
-"""Seconds of a rectangle that a sieve looks at or moves, and as many as it does before it asks."""
 
 
 def unsupported(blocks: Blocks) -> str:
@@ -69,7 +56,12 @@ def previous(instance: LmemPacking, blocks: Blocks) -> Array:
 
 
 def around(
-    blocks: Blocks, old: Array, ceiling: int, *, keep_going: KeepGoing | None = None
+    blocks: Blocks,
+    old: Array,
+    ceiling: int,
+    *,
+    keep_going: KeepGoing | None = None,
+    tuning: PackingTuning = TUNING,
 ) -> Array | None:
     """Keep old places that do not clash, and place the other blocks around them.
 
@@ -93,8 +85,8 @@ def around(
     candidates = np.flatnonzero(usable)
     if not len(candidates):
         return None
-    events, size = _events(blocks, candidates), blocks.size[candidates]
-    clashing = _clashing(events, old[candidates], size, size * 1.0, keep_going)
+    events, size = _events(blocks, candidates, tuning=tuning), blocks.size[candidates]
+    clashing = _clashing(events, old[candidates], size, size * 1.0, keep_going, tuning=tuning)
     if clashing is None:
         return None
     kept = np.zeros(blocks.b, dtype=bool)
@@ -102,13 +94,14 @@ def around(
     measures = Measures(blocks)
     rule = RULES[RULE]
     order = rule.order(measures)
-    for _ in range(ROUNDS):
+    for _ in range(tuning.relocation.rounds):
         offsets = place_in_order(
             blocks,
             order,
             policy=rule.policy,
             keep_going=keep_going,
             placed=np.where(kept, old, -1),
+            tuning=tuning,
         )
         if offsets is None:
             return None
@@ -124,7 +117,12 @@ def around(
 
 
 def returned(
-    blocks: Blocks, offsets: Array, old: Array, *, keep_going: KeepGoing | None = None
+    blocks: Blocks,
+    offsets: Array,
+    old: Array,
+    *,
+    keep_going: KeepGoing | None = None,
+    tuning: PackingTuning = TUNING,
 ) -> Array:
     """Return a packing with blocks moved back to old places, as far as nobody is in their way.
 
@@ -141,12 +139,12 @@ def returned(
     """
     peak = int((offsets + blocks.size).max(initial=0))
     back = (old >= 0) & (old + blocks.size <= peak) & (old % blocks.alignment == 0)
-    events = _events(blocks, np.arange(blocks.b))
-    for _ in range(RETURNS):
+    events = _events(blocks, np.arange(blocks.b), tuning=tuning)
+    for _ in range(tuning.relocation.returns):
         found = np.where(back, old, offsets)
         # Who is not on the way back gives way to nobody.
         weight = np.where(back & (old != offsets), blocks.size, np.inf)
-        dropped = _clashing(events, found, blocks.size, weight, keep_going)
+        dropped = _clashing(events, found, blocks.size, weight, keep_going, tuning=tuning)
         if dropped is None:
             return offsets
         if not dropped.any():
@@ -157,24 +155,30 @@ def returned(
     return offsets
 
 
-def _events(blocks: Blocks, members: Array) -> Array:
+def _events(blocks: Blocks, members: Array, *, tuning: PackingTuning) -> Array:
     """Return deaths and births of some blocks in order of time, as the sieve wants them."""
     times = np.concatenate([blocks.end[members], blocks.first[members]])
-    effort.spend(effort.ITEM * len(times))
+    effort.spend(tuning.prices.item * len(times))
     # At equal times ends come first: lifetimes are half-open.
     return np.argsort(times, kind="stable")
 
 
 def _clashing(
-    events: Array, low: Array, size: Array, weight: Array, keep_going: KeepGoing | None
+    events: Array,
+    low: Array,
+    size: Array,
+    weight: Array,
+    keep_going: KeepGoing | None,
+    *,
+    tuning: PackingTuning,
 ) -> Array | None:
     """Return which rectangles are to go so that the others do not intersect; None: no time."""
     # All may be alive together, each once.
     dropped, alive = np.zeros(len(low), dtype=bool), np.empty(len(low), dtype=np.int64)
     at = np.zeros(2, dtype=np.int64)
     while True:
-        steps = sieve(events, low, low + size, weight, dropped, alive, at, STEP_BUDGET)
-        effort.spend(effort.LOOK + SIEVED * steps)
+        steps = sieve(events, low, low + size, weight, dropped, alive, at, tuning.relocation.budget)
+        effort.spend(tuning.prices.call + tuning.relocation.sieved * steps)
         if at[0] == len(events):
             return dropped
         if keep_going is not None and not keep_going():
@@ -190,6 +194,7 @@ def move_less(
     *,
     keep_going: Callable[[], bool],
     on_solution: Callable[[Array], object],
+    tuning: PackingTuning = TUNING,
 ) -> None:
     """Report placements within `capacity`, each moving fewer bytes than the last.
 
@@ -207,10 +212,10 @@ def move_less(
     on_solution : callable
         Called with offsets, shape (n,).
     """
-    kept = _consistent(instance, capacity, keep_going)
+    kept = _consistent(instance, capacity, keep_going, tuning=tuning)
     found = None
     while found is None and keep_going():
-        found, beyond = _with(instance, kept, capacity, keep_going)
+        found, beyond = _with(instance, kept, capacity, keep_going, tuning=tuning)
         if found is None:
             if not kept.any():
                 return
@@ -224,23 +229,27 @@ def move_less(
         again = kept.copy()
         again[buffer] = True
         again[instance.previous == found] = True
-        if not _agree(instance, again, capacity):
+        if not _agree(instance, again, capacity, tuning=tuning):
             continue
-        better, _ = _with(instance, again, capacity, keep_going)
+        better, _ = _with(instance, again, capacity, keep_going, tuning=tuning)
         if better is not None and _bytes(instance, better) < _bytes(instance, found):
             found, kept = better, again
             on_solution(found)
 
 
 def _moved(instance: LmemPacking, offsets: Array) -> Array:
+    """Return which buffers leave their previous offsets, as a mask."""
     return np.asarray((instance.previous >= 0) & (instance.previous != offsets))
 
 
 def _bytes(instance: LmemPacking, offsets: Array) -> int:
+    """Return the bytes that leave their previous offsets."""
     return int(instance.size[_moved(instance, offsets)].sum())
 
 
-def _consistent(instance: LmemPacking, capacity: int, keep_going: Callable[[], bool]) -> Array:
+def _consistent(
+    instance: LmemPacking, capacity: int, keep_going: Callable[[], bool], *, tuning: PackingTuning
+) -> Array:
     """Return a mask of buffers whose previous offsets are valid together, the largest first.
 
     O(n) for each buffer, in memory linear in n.
@@ -248,7 +257,7 @@ def _consistent(instance: LmemPacking, capacity: int, keep_going: Callable[[], b
     kept = np.zeros(instance.n, dtype=bool)
     blocks = Blocks.of(instance)
     alone = np.flatnonzero(_fits_alone(instance, blocks, capacity))
-    if _agree(instance, _mask(alone, instance.n), capacity):
+    if _agree(instance, _mask(alone, instance.n), capacity, tuning=tuning):
         return _mask(alone, instance.n)
     low = np.where(instance.fixed >= 0, instance.fixed, instance.previous)
     high = low + instance.size
@@ -256,7 +265,9 @@ def _consistent(instance: LmemPacking, capacity: int, keep_going: Callable[[], b
     for buffer in sorted(alone.tolist(), key=lambda i: (-int(instance.size[i]), i)):
         if not keep_going():  # what is known to fit together is kept
             break
-        effort.spend(effort.LOOK + ENTRY * (instance.n + len(blocks.first)))
+        effort.spend(
+            tuning.prices.call + tuning.relocation.entry * (instance.n + len(blocks.first))
+        )
         block = blocks.block[buffer]
         beside = np.flatnonzero(placed & (low < high[buffer]) & (low[buffer] < high))
         together = (blocks.block == block) & placed & (low != low[buffer])
@@ -277,6 +288,7 @@ def _meets(blocks: Blocks, block: int, others: Array) -> bool:
 
 
 def _mask(buffers: Array, n: int) -> Array:
+    """Return indices as a mask."""
     mask = np.zeros(n, dtype=bool)
     mask[buffers] = True
     return mask
@@ -296,12 +308,12 @@ def _fits_alone(instance: LmemPacking, blocks: Blocks, capacity: int) -> Array:
     return np.asarray(fits)
 
 
-def _agree(instance: LmemPacking, kept: Array, capacity: int) -> bool:
+def _agree(instance: LmemPacking, kept: Array, capacity: int, *, tuning: PackingTuning) -> bool:
     """Whether the previous offsets of some buffers break no rule, fixed ones in place."""
     if not kept.any():
         return True
     members = np.flatnonzero(kept | (instance.fixed >= 0))
-    effort.spend(MADE + CHECKED * instance.n)
+    effort.spend(tuning.relocation.made + tuning.relocation.checked * instance.n)
     offsets = np.where(kept, instance.previous, instance.fixed)[members]
     part = instance.select(
         members.tolist(), objective=Objective.FIT, capacity=capacity, memories=()
@@ -310,14 +322,19 @@ def _agree(instance: LmemPacking, kept: Array, capacity: int) -> bool:
 
 
 def _with(
-    instance: LmemPacking, kept: Array, capacity: int, keep_going: Callable[[], bool]
+    instance: LmemPacking,
+    kept: Array,
+    capacity: int,
+    keep_going: Callable[[], bool],
+    *,
+    tuning: PackingTuning,
 ) -> tuple[Array | None, Array]:
     """Return a placement that keeps these buffers (None), and the buffers that found no room."""
     fixed = np.where(kept, instance.previous, instance.fixed)
-    effort.spend(MADE + CHECKED * instance.n)
+    effort.spend(tuning.relocation.made + tuning.relocation.checked * instance.n)
     part = instance.replace(fixed=fixed, objective=Objective.PEAK)
     blocks = Blocks.of(part)
-    found = portfolio(blocks, keep_going=keep_going)
+    found = portfolio(blocks, keep_going=keep_going, tuning=tuning)
     if found is None:
         return None, np.flatnonzero(~kept)
     offsets = blocks.expand(found)

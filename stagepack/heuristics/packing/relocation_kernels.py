@@ -60,6 +60,7 @@ def sieve(
         event = events[position]
         birth = event >= count
         item = event - count if birth else event
+        # It is not among those alive any more.
         if dropped[item]:
             continue
         left, right = 0, number
@@ -76,6 +77,7 @@ def sieve(
                 alive[k] = alive[k + 1]
             continue
         first, end, against = left, left, 0.0
+        # Those alive are disjoint, so that both of their ends ascend.
         while first > 0 and high[alive[first - 1]] > low[item]:
             first -= 1
             against += weight[alive[first]]
@@ -83,6 +85,7 @@ def sieve(
             against += weight[alive[end]]
             end += 1
         steps += end - first
+        # Lighter than all it meets together: the newcomer goes.
         if first < end and against >= weight[item]:
             dropped[item] = True
             continue

@@ -6,7 +6,7 @@ exact search proves that the window does not fit a capacity, neither does the in
 to three sections always reach the load bound, so windows begin at four sections and double; the
 certificate is the window with its exhausted tree.
 
-Cost: `HEAVIEST` windows of each width a pass, `NODES` nodes each in the first.  Source: own work.
+Cost: `tried` windows of each width a pass, `nodes` nodes each in the first.  Source: own work.
 """
 
 from __future__ import annotations
@@ -17,18 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.progress import Stopped
 from stagepack.result import Status
-
-NARROWEST = 4
-"""Sections of the first windows."""
-
-HEAVIEST = 64
-"""How many windows of each width are tried."""
-
-NODES = 1000
-"""Nodes that a window may cost in the first pass; eightfold in every further one."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +57,7 @@ def windows(
     keep_going: Callable[[], bool] | None = None,
     passes: int | None = None,
     step_limit: int | None = None,
+    tuning: PackingTuning = TUNING,
 ) -> Iterator[Window]:
     """Yield windows with ever higher bounds.
 
@@ -84,14 +77,14 @@ def windows(
     """
     bound = max(lower, int(blocks.load.max(initial=0)))
     fitting: list[tuple[int, int]] = []  # windows that fit the bound, so all within them do
-    nodes, number, steps = NODES, 0, 0
+    nodes, number, steps = tuning.windows.nodes, 0, 0
     while passes is None or number < passes:
         undecided = 0
-        for first, end in _candidates(blocks):
+        for first, end in _candidates(blocks, tuning=tuning):
             if any(a <= first and end <= b for a, b in fitting):
                 continue
             try:
-                packing = exact.prepared(blocks, None, first, end, keep_going)
+                packing = exact.prepared(blocks, None, first, end, keep_going, tuning=tuning)
             except Stopped:
                 return
             while True:
@@ -101,6 +94,7 @@ def windows(
                     keep_going=keep_going,
                     node_limit=nodes,
                     step_limit=None if step_limit is None else step_limit - steps,
+                    tuning=tuning,
                 )
                 steps += decision.steps
                 if decision.status is not Status.INFEASIBLE:
@@ -122,14 +116,14 @@ def windows(
         nodes, number = 8 * nodes, number + 1
 
 
-def _candidates(blocks: Blocks) -> Iterator[tuple[int, int]]:
+def _candidates(blocks: Blocks, *, tuning: PackingTuning) -> Iterator[tuple[int, int]]:
     """Yield windows [first, end), the narrower and then the heavier first."""
-    sections, width = blocks.sections, NARROWEST
+    sections, width = blocks.sections, tuning.windows.narrowest
     running = np.concatenate([[0], np.cumsum(blocks.load)])
     while width < sections:
         first = np.unique(np.append(np.arange(0, sections - width, width // 4), sections - width))
         heaviest = np.argsort(running[first] - running[first + width], kind="stable")
-        for begin in first[heaviest[:HEAVIEST]].tolist():
+        for begin in first[heaviest[: tuning.windows.tried]].tolist():
             yield begin, begin + width
         width *= 2
     yield 0, sections

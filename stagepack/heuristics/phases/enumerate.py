@@ -26,9 +26,8 @@ from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import OptionTable, assemble
 from stagepack.heuristics.phases.policies import MOST_LABELS, PolicyRows, find_policies, ideal
 from stagepack.heuristics.phases.ranges import RangeCosts
-from stagepack.instances.phases.data import SEPARATE
+from stagepack.instances.phases.data import SEPARATE, PhaseSolution
 from stagepack.instances.phases.instance import PhaseSchedule
-from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Termination
 

@@ -13,8 +13,8 @@ from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import OptionTable, assemble
 from stagepack.heuristics.phases.policies import find_policies
 from stagepack.heuristics.phases.ranges import RangeCosts
+from stagepack.instances.phases.data import PhaseSolution
 from stagepack.instances.phases.instance import PhaseSchedule
-from stagepack.instances.phases.solution import PhaseSolution
 
 MOST = UNLIMITED // 2
 """Bytes of memory that are as good as no limit."""

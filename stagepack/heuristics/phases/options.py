@@ -31,8 +31,8 @@ from stagepack.heuristics.phases.cycles import (
 from stagepack.heuristics.phases.policies import PolicyRows, find_policies
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.heuristics.phases.ranges_kernels import undominated
+from stagepack.instances.phases.data import PhaseSolution
 from stagepack.instances.phases.modes import Mode
-from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:

@@ -13,15 +13,17 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 
 Pause = Callable[[], object]
-STAGES = 100  # placed between two pauses
 
 
-def equal_layers(costs: RangeCosts, _: Pause = lambda: None) -> PipelineSolution | None:
+def equal_layers(
+    costs: RangeCosts, _: Pause = lambda: None, __: PipelineTuning = TUNING
+) -> PipelineSolution | None:
     """Cut the chain into stages of (nearly) the same number of layers, at the nearest allowed cuts.
 
     Knows nothing of cycles or memory.  None when there are fewer spans than devices and every
@@ -42,7 +44,9 @@ def equal_layers(costs: RangeCosts, _: Pause = lambda: None) -> PipelineSolution
     return PipelineSolution.in_order([0, *cuts[at].tolist(), costs.n])
 
 
-def greedy(costs: RangeCosts, pause: Pause = lambda: None) -> PipelineSolution | None:
+def greedy(
+    costs: RangeCosts, pause: Pause = lambda: None, tuning: PipelineTuning = TUNING
+) -> PipelineSolution | None:
     """Fill each device to its share of the work that is left, as far as its memory goes.
 
     The share is by speed; a stage ends at the allowed cut whose compute is nearest to it.  None
@@ -64,7 +68,7 @@ def greedy(costs: RangeCosts, pause: Pause = lambda: None) -> PipelineSolution |
     works = [] if tabular else [row.data for row in costs.prefix]
     boundaries, at = [0], 0
     for i, (c, part) in enumerate(zip(classes.tolist(), parts, strict=True)):
-        if not i % STAGES:
+        if not i % tuning.stages_at_once:
             pause()
         last = len(cuts) - (stages - i)
         window = at, last if i == stages - 1 else at + 1, last

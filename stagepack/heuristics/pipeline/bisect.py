@@ -12,13 +12,11 @@ import numpy as np
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.pipeline.bounds import filled, objective_bound
 from stagepack.heuristics.pipeline.fill_kernels import fill, fill_many
+from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress
-
-MANY_DEVICES = 500
-FILLING = 2e-7  # seconds of work that it takes to fill a device
 
 
 def unsupported(instance: PipelinePartition) -> str:
@@ -36,7 +34,9 @@ def unsupported(instance: PipelinePartition) -> str:
     return ""
 
 
-def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
+def solve(
+    costs: RangeCosts, progress: Progress[PipelineSolution], tuning: PipelineTuning = TUNING
+) -> bool:
     """Find and prove a partition of least bottleneck; return False when there is none.
 
     Raises
@@ -45,7 +45,7 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
         When the time is over.
     """
     cuts = np.flatnonzero(costs.allowed)
-    probe = _Probe(costs, cuts, progress)
+    probe = _Probe(costs, cuts, progress, tuning)
 
     def within(limit: int) -> int | None:
         most = probe(limit)
@@ -85,7 +85,11 @@ class _Probe:
     """
 
     def __init__(
-        self, costs: RangeCosts, cuts: Array, progress: Progress[PipelineSolution]
+        self,
+        costs: RangeCosts,
+        cuts: Array,
+        progress: Progress[PipelineSolution],
+        tuning: PipelineTuning,
     ) -> None:
         # In terms of allowed cuts: running sums, and the memory's furthest end.
         last_cut = np.cumsum(costs.allowed) - 1
@@ -99,13 +103,13 @@ class _Probe:
             self._reach[c] = reach if whole else last_cut[reach[cuts[:-1]]]
         self._classes, self._fewer = costs.device_class, costs.instance.fewer_stages
         self._found = np.empty((2, costs.k), dtype=np.int64)
-        self._fill = fill_many if costs.k > MANY_DEVICES else fill
+        self._fill = fill_many if costs.k > tuning.compiled_devices else fill
         self._stages = 0
-        self._progress = progress
+        self._progress, self._seconds = progress, tuning.fill_seconds * costs.k
 
     def __call__(self, limit: int) -> int:
         """Return the largest compute of a partition within `limit`; -1 when there is none."""
-        spend(FILLING * len(self._classes))
+        spend(self._seconds)
         most, self._stages = self._fill(
             limit, self._prefix, self._reach, self._classes, self._fewer, self._found
         )

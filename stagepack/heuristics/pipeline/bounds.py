@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from typing import assert_never
 
 import numpy as np
 
@@ -89,8 +90,10 @@ def objective_bound(costs: RangeCosts) -> int:
             return max(compute, costs.transfer_bound()) + costs.host
         case Objective.OVERLAP:
             return max(compute, costs.cut_bound())
-        case _:
+        case Objective.BOTTLENECK:
             return compute
+        case unknown:
+            assert_never(unknown)
 
 
 def dearest_span(costs: RangeCosts, pause: Callable[[], object]) -> tuple[int, int, int]:

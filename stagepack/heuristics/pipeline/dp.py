@@ -13,23 +13,23 @@ over all thresholds :mod:`.reference` implements.
 from __future__ import annotations
 
 from stagepack.errors import InputError
-from stagepack.heuristics.pipeline import staircase
+from stagepack.heuristics import pipeline as heuristics
 from stagepack.heuristics.pipeline.bounds import (
     cheap_cuts,
     dearest_span,
     filled,
     objective_bound,
 )
-from stagepack.heuristics.pipeline.prober import MANY_CELLS, LeastLimit
+from stagepack.heuristics.pipeline.prober import LeastLimit
+from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import Objective, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.progress import Progress
 
-FEW = 20_000
-"""Cuts, or four for a device, of the chain on which a large search for the least sum begins."""
 
-
-def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
+def solve(
+    costs: RangeCosts, progress: Progress[PipelineSolution], tuning: PipelineTuning = TUNING
+) -> bool:
     """Find and prove an optimal partition; return False when there is none.
 
     Raises
@@ -38,7 +38,7 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
         When `progress` runs out of time; it then holds the best partition and a safe bound.
     """
     try:
-        return _search(costs, progress)
+        return _search(costs, progress, tuning)
     except InputError as error:
         if progress.solution is None:
             raise
@@ -46,19 +46,21 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
         return True
 
 
-def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
+def _search(
+    costs: RangeCosts, progress: Progress[PipelineSolution], tuning: PipelineTuning
+) -> bool:
     two_limits = costs.instance.objective is Objective.TRANSFER_BOUNDED
     floor = costs.compute_bound() if two_limits else objective_bound(costs)
     rest = costs.transfer_bound() + costs.host if two_limits else 0
     if costs.instance.objective is Objective.SUM and not costs.tabular:
-        search, known = _from_few_cuts(costs, floor, progress), None
+        search, known = _from_few_cuts(costs, floor, progress, tuning), None
     else:
         known = _known(costs, progress)
-        search = LeastLimit(costs, floor, progress, known)
-    offered, evidence = None, filled(costs, [rest])
-    if two_limits and known is not None and search.begins_with_more(staircase.MANY_CELLS):
+        search = LeastLimit(costs, floor, progress, known, tuning=tuning.probes)
+    offered, evidence, cells = None, filled(costs, [rest]), tuning.staircase_cells
+    if two_limits and known is not None and search.begins_with_more(cells):
         # Compute does not narrow the windows down, limits on transfer may.
-        staircase.descend(search, floor, progress)
+        heuristics.staircase.descend(search, floor, progress, cells=cells)
         return True
     try:
         while not search.done:
@@ -72,7 +74,8 @@ def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
             progress.require_time()
         if two_limits:
             offered = search.best  # by the descent, unless that finds a better one at once
-            staircase.descend(search, search.bound, progress, search.best_partition())
+            found = search.best_partition()
+            heuristics.staircase.descend(search, search.bound, progress, found, cells=cells)
     finally:
         if search.best != offered:
             progress.offer(search.best_partition(), "dp")
@@ -85,19 +88,24 @@ def _known(costs: RangeCosts, progress: Progress[PipelineSolution]) -> int | Non
 
 
 def _from_few_cuts(
-    costs: RangeCosts, floor: int, progress: Progress[PipelineSolution]
+    costs: RangeCosts,
+    floor: int,
+    progress: Progress[PipelineSolution],
+    tuning: PipelineTuning,
 ) -> LeastLimit:
     """Return the search for the least sum; where it is a large one a chain of few cuts is first."""
     bound, *around = dearest_span(costs, progress.require_time)
     floor = max(floor, bound)
     progress.raise_bound(costs.bound(floor), "work bound", filled(costs))
-    search, most = LeastLimit(costs, floor, progress, _known(costs, progress)), 4 * costs.k
-    most = max(FEW, most)
-    if not search.begins_with_more(MANY_CELLS) or 2 * most > costs.allowed.sum():
+    most = max(tuning.first_cuts, 4 * costs.k)
+    search = LeastLimit(costs, floor, progress, _known(costs, progress), tuning=tuning.probes)
+    if not tuning.few_cuts_first or 2 * most > costs.allowed.sum():
+        return search
+    if not search.begins_with_more(tuning.large_cells):
         return search
     cuts = cheap_cuts(costs, most, progress.require_time)
     cuts[around] = True
-    first = LeastLimit(costs, floor, progress, _known(costs, progress), cuts)
+    first = LeastLimit(costs, floor, progress, _known(costs, progress), cuts, tuning.probes)
     while not (first.done or first.infeasible):
         first.go_on()
         progress.require_time()
@@ -105,4 +113,4 @@ def _from_few_cuts(
         return search
     progress.offer(first.best_partition(), "dp")
     progress.require_time()
-    return LeastLimit(costs, floor, progress, _known(costs, progress))
+    return LeastLimit(costs, floor, progress, _known(costs, progress), tuning=tuning.probes)

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import copied, step, tiered
+from stagepack.kernels.compiled import inlined, step, tiered
 
 BOTTLENECK, TRANSFER_BOUNDED, SUM, OVERLAP = range(4)
 UNLIMITED = 2**61
@@ -187,7 +187,7 @@ class Scratch(NamedTuple):
     best_classes: Array
 
 
-@copied
+@inlined
 def _within(
     mode: int, work: int, recv: int, send: int, host: int, compute_limit: int, transfer_limit: int
 ) -> bool:

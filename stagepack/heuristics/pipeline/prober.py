@@ -13,6 +13,7 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.heuristics.effort import SHORT, spend
+from stagepack.heuristics.pipeline.tuning import TUNING, ProbeTuning
 from stagepack.instances.pipeline import PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
 from stagepack.instances.profile import Array
@@ -22,15 +23,6 @@ if TYPE_CHECKING:
     from stagepack.heuristics.pipeline.kernels import Chain
 
 UNLIMITED = 2**61  # as in the kernels, which are imported only when needed
-CHUNK = 10_000_000  # elementary steps between two looks at the clock: well under 0.2 s
-STEP = 5e-9  # seconds of an elementary step
-MOST_CELLS = 1_500_000_000  # bytes of placed tails that a probe may keep
-MANY_CELLS = 30_000_000  # with more, the first limit is tried nearer to the bound
-MOST_AIMS = 40
-FEW_CUTS = 2_000  # chains with fewer are not made shorter
-SAMPLE = 1_000  # cuts that are looked at before all are
-ENOUGH = 0.75  # chains of which so many cuts are useful are not made shorter
-LARGEST_WINDOWS = 2**31  # bytes of the furthest ends of all stages
 
 
 class Prober:
@@ -47,6 +39,7 @@ class Prober:
     progress : Progress, optional
         Asked for the time between chunks of work (raises
         :class:`~stagepack.progress.Stopped` when it is over).
+    tuning : ProbeTuning
 
     Raises
     ------
@@ -56,13 +49,16 @@ class Prober:
     """
 
     def __init__(
-        self, costs: RangeCosts, progress: Progress[PipelineSolution] | None = None
+        self,
+        costs: RangeCosts,
+        progress: Progress[PipelineSolution] | None = None,
+        tuning: ProbeTuning = TUNING.probes,
     ) -> None:
         from stagepack.heuristics.pipeline import kernels
 
         self.costs = costs
         self._kernels = kernels
-        self._progress = progress
+        self._progress, self._tuning = progress, tuning
         chain = self._chain()
         self._mode = kernels.BOTTLENECK if costs.tabular else chain.mode
         self._cuts = np.arange(costs.n + 1, dtype=np.int32)
@@ -130,10 +126,10 @@ class Prober:
     def _reach(self, pairs: list[tuple[int, int]]) -> Array:
         """Return how far stages reach from each layer, a row for each device class and stashes."""
         n = self.costs.n
-        if 4 * len(pairs) * n > LARGEST_WINDOWS:
+        if 4 * len(pairs) * n > self._tuning.window_limit:
             raise InputError(
                 f"{len(pairs):,} numbers of stashed microbatches for {n:,} layers take more "
-                f"than {LARGEST_WINDOWS / 2**30:.0f} GiB of windows",
+                f"than {self._tuning.window_limit / 2**30:.0f} GiB of windows",
                 field="microbatches",
                 remedy="use fewer devices or microbatches, or join layers",
             )
@@ -154,7 +150,7 @@ class Prober:
         Raises
         ------
         InputError
-            When the probe would need more than `MOST_CELLS`.
+            When the probe would need more cells than the limit.
         """
         kernels, reading = self._kernels, self._scratch.reading
         state = kernels.probe_state(kernels.ONE_PROBE, compute_limit, transfer_limit)
@@ -175,8 +171,8 @@ class Prober:
 
     def _search(self, state: Array, chain: Chain) -> int:
         """Go on for a fraction of a second, the first moment by itself; return the steps taken."""
-        steps = 0
-        for most in (min(SHORT, CHUNK), CHUNK):
+        steps, chunk = 0, self._tuning.steps_at_once
+        for most in (min(SHORT, chunk), chunk):
             left = self._kernels.search(state, most - steps, chain, self._scratch)
             steps = most - left
             if left > 0:
@@ -227,17 +223,18 @@ class Prober:
             limit = transfer_limit if self._mode == kernels.TRANSFER_BOUNDED else compute_limit
         most = min(known for known in self._chains if known >= limit)
         chain, cuts = self._chains[most]
-        if 2 * limit > most or len(cuts) < FEW_CUTS:
+        if 2 * limit > most or len(cuts) < self._tuning.fewest_cuts:
             return chain, cuts
         self._chains[limit] = chain, cuts
-        few = slice(None, None, 1 + len(cuts) // SAMPLE)
-        if (chain.allowed[few] & (self._needed(chain, few) + host <= limit)).mean() >= ENOUGH:
+        few = slice(None, None, 1 + len(cuts) // self._tuning.cuts_sampled)
+        affordable = chain.allowed[few] & (self._needed(chain, few) + host <= limit)
+        if affordable.mean() >= self._tuning.useful_share:
             return chain, cuts  # which costs little to see
         needed = self._needed(chain, slice(None)) + host
         dear = needed > limit
         dear[[0, -1]] = False
         useful = chain.allowed & ~dear
-        if useful.mean() < ENOUGH:
+        if useful.mean() < self._tuning.useful_share:
             if self._mode != kernels.TRANSFER_BOUNDED:
                 omitted = needed[chain.allowed & dear].min(initial=chain.omitted)
                 chain = chain._replace(omitted=int(omitted))
@@ -275,7 +272,7 @@ class Prober:
 
     def _spend(self, steps: int) -> None:
         """Count steps of work, and ask whether to go on."""
-        spend(steps * STEP)
+        spend(steps * self._tuning.step_seconds)
         if self._progress is not None:
             self._progress.require_time()
 
@@ -284,16 +281,16 @@ class Prober:
 
     def _require_cells(self, cells: int) -> None:
         """Make room for so many cells."""
-        if cells > MOST_CELLS:
+        if cells > self._tuning.cell_limit:
             raise InputError(
                 f"{self.costs.n:,} layers on {self.costs.k:,} devices need {cells:,} cells, more "
-                f"than {MOST_CELLS:,}",
+                f"than {self._tuning.cell_limit:,}",
                 field="method dp",
                 remedy="use fewer devices, join layers, or use bisect where it applies",
             )
         if cells > len(self._scratch.cells):
             # A little more, so that the next probes need no room again.
-            room = np.empty(min(MOST_CELLS, cells + cells // 4), dtype=np.bool_)
+            room = np.empty(min(self._tuning.cell_limit, cells + cells // 4), dtype=np.bool_)
             self._scratch = self._scratch._replace(cells=room)
 
 
@@ -310,6 +307,7 @@ class LeastLimit(Prober):
         What some partition needs of the compute limit.
     cuts : ndarray of bool, shape (n + 1,), optional
         Only partitions at these, of those allowed, are looked at.
+    tuning : ProbeTuning
 
     Attributes
     ----------
@@ -328,8 +326,9 @@ class LeastLimit(Prober):
         progress: Progress[PipelineSolution] | None = None,
         known: int | None = None,
         cuts: Array | None = None,
+        tuning: ProbeTuning = TUNING.probes,
     ) -> None:
-        super().__init__(costs, progress)
+        super().__init__(costs, progress, tuning)
         if cuts is not None:
             whole, _ = self._chains[UNLIMITED]
             self._cuts = np.flatnonzero(cuts).astype(np.int32)
@@ -352,12 +351,13 @@ class LeastLimit(Prober):
         Raises
         ------
         InputError
-            When the next probe would need more than `MOST_CELLS`.
+            When the next probe would need more cells than the limit.
         """
         kernels, own = self._kernels, self._state
         chain, self._cuts = self._affordable(int(own[kernels.COMPUTE]), UNLIMITED)
         if own[kernels.PROBES] == 0:
-            shorter = self._mode in (kernels.SUM, kernels.OVERLAP) and self.costs.n >= FEW_CUTS
+            shorter = self._mode in (kernels.SUM, kernels.OVERLAP)
+            shorter = shorter and self.costs.n >= self._tuning.fewest_cuts
             own[kernels.PROBES] = 1 if shorter else UNLIMITED
         steps = self._search(own, chain)
         state = own.tolist()
@@ -368,7 +368,8 @@ class LeastLimit(Prober):
         self.bound = state[kernels.FLOOR]
         if state[kernels.STAGES] and state[kernels.BEST] != self.best:
             self.best, self._best_cuts = state[kernels.BEST], self._cuts
-        spend(steps * STEP)  # callers take what was found before they ask for time
+        # Callers take what was found before they ask for time.
+        spend(steps * self._tuning.step_seconds)
 
     def _make_room(self, state: list[int]) -> None:
         """Provide cells, or let the first probe, which only looks for a start, aim lower."""
@@ -376,8 +377,9 @@ class LeastLimit(Prober):
         spare = state[kernels.COMPUTE] - state[kernels.FLOOR]
         first = state[kernels.PHASE] == kernels.FIRST
         aim = 8 if self._lower_aims > 0 else 2
-        most = MANY_CELLS if self._lower_aims > 0 else MOST_CELLS
-        if state[kernels.CELLS] > most and first and spare > 0 and self._lower_aims > -MOST_AIMS:
+        limits, aims = self._tuning, self._lower_aims
+        most = limits.first_cell_limit if aims > 0 else limits.cell_limit
+        if state[kernels.CELLS] > most and first and spare > 0 and aims > -limits.lower_aims:
             self._lower_aims -= 1
             self._state[kernels.COMPUTE] -= spare - spare // aim
         else:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.effort import spend
+from stagepack.heuristics.pipeline.tuning import TUNING, RecurrenceTuning
 from stagepack.instances.arrays import distinct
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -28,12 +29,6 @@ from stagepack.instances.profile import Array
 from stagepack.progress import Progress
 
 INFINITE = np.int64(2**61)
-BLOCK = 2**18  # entries of a table (last cut, threshold) held at a time
-FILLING, NUMBERING = 2e-8, 1e-7  # seconds of work to fill an entry of the tables, to number it,
-LOOK = 2e-5  # to look at the stages of one length,
-ENTRY = 2e-9  # and to compare one of them with one threshold
-LARGEST_TABLES = 2**25  # entries of all tables (stage, first, end)
-AT_ONCE = 2**19  # of them, between two looks at the clock
 
 
 class Numbered(NamedTuple):
@@ -62,12 +57,16 @@ def unsupported(instance: PipelinePartition) -> str:
     """Return why the recurrence does not apply to `instance`, or ''."""
     if instance.free_order or instance.fewer_stages:
         return "the recurrence puts stage i on device i; use dp"
-    if 2 * instance.k * (instance.n + 1) ** 2 > LARGEST_TABLES:
+    if 2 * instance.k * (instance.n + 1) ** 2 > TUNING.recurrence.table_limit:
         return f"tables of {instance.k:,} x {instance.n:,} x {instance.n:,} are too large; use dp"
     return ""
 
 
-def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
+def solve(
+    costs: RangeCosts,
+    progress: Progress[PipelineSolution],
+    tuning: RecurrenceTuning = TUNING.recurrence,
+) -> bool:
     """Find and prove an optimal partition; return False when there is none.
 
     Raises
@@ -75,24 +74,26 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
     Stopped
         When the time is over before all thresholds are done.
     """
-    stages, n = _numbered(*_tables(costs, progress), progress), costs.n
+    stages, n = _numbered(*_tables(costs, progress, tuning), progress, tuning), costs.n
     best, best_at = INFINITE, -1
-    step = max(1, BLOCK // (n + 1))
+    step = max(1, tuning.block // (n + 1))
     for begin in range(0, len(stages.thresholds), step):
         block = np.arange(begin, min(begin + step, len(stages.thresholds)))
-        last = stages.values[_sweep(stages, block, progress)[-1][n]]
+        last = stages.values[_sweep(stages, block, progress, tuning)[-1][n]]
         total = np.where(last < INFINITE, last + stages.thresholds[block], INFINITE)
         at = int(np.argmin(total))
         if total[at] < best:
             best, best_at = total[at], begin + at
-            progress.offer(_trace_back(stages, best_at, progress), "dp-reference")
+            progress.offer(_trace_back(stages, best_at, progress, tuning), "dp-reference")
     if best_at < 0:
         return False
     progress.raise_bound(costs.bound(int(best)), "exhausted search")
     return True
 
 
-def _tables(costs: RangeCosts, progress: Progress[PipelineSolution]) -> tuple[Array, Array]:
+def _tables(
+    costs: RangeCosts, progress: Progress[PipelineSolution], tuning: RecurrenceTuning
+) -> tuple[Array, Array]:
     """Return compute and transfer ticks, both (k, n + 1, n + 1); compute infinite where unfit.
 
     For the objectives without a transfer term of its own, compute is the whole cost of the stage,
@@ -102,7 +103,7 @@ def _tables(costs: RangeCosts, progress: Progress[PipelineSolution]) -> tuple[Ar
     compute = np.empty((k, n + 1, n + 1), dtype=np.int64)
     transfer = np.empty_like(compute)
     for i, c in enumerate(costs.device_class.tolist()):
-        spend(FILLING * compute[i].size)
+        spend(tuning.fill_seconds * compute[i].size)
         progress.require_time()
         stashes = min(instance.microbatches, k - i) if instance.training else 0
         recv, send = costs.recv[c][:, None], costs.send[c][None, :]
@@ -123,15 +124,20 @@ def _tables(costs: RangeCosts, progress: Progress[PipelineSolution]) -> tuple[Ar
     return compute, transfer
 
 
-def _numbered(compute: Array, transfer: Array, progress: Progress[PipelineSolution]) -> Numbered:
+def _numbered(
+    compute: Array,
+    transfer: Array,
+    progress: Progress[PipelineSolution],
+    tuning: RecurrenceTuning,
+) -> Numbered:
     """Return the tables as numbers of their values, in the smallest type that holds them."""
     k, width, _ = compute.shape
-    values = np.append(_distinct(compute, compute, progress), INFINITE)
-    thresholds = _distinct(transfer, compute, progress)
+    values = np.append(_distinct(compute, compute, progress, tuning), INFINITE)
+    thresholds = _distinct(transfer, compute, progress, tuning)
     cost = np.empty(compute.shape, dtype=np.min_scalar_type(len(values)))
     allowed_from = np.empty(compute.shape, dtype=np.min_scalar_type(len(thresholds)))
     found = np.zeros((k, width), dtype=bool)
-    for i, rows in _parts(compute, progress):
+    for i, rows in _parts(compute, progress, tuning):
         cost[i, rows] = np.searchsorted(values, compute[i, rows])
         allowed_from[i, rows] = np.searchsorted(thresholds, transfer[i, rows])
         first, end = np.nonzero(compute[i, rows] < INFINITE)
@@ -140,10 +146,15 @@ def _numbered(compute: Array, transfer: Array, progress: Progress[PipelineSoluti
     return Numbered(cost, allowed_from, lengths, values, thresholds)
 
 
-def _distinct(table: Array, compute: Array, progress: Progress[PipelineSolution]) -> Array:
+def _distinct(
+    table: Array,
+    compute: Array,
+    progress: Progress[PipelineSolution],
+    tuning: RecurrenceTuning,
+) -> Array:
     """Return the entries of stages that fit, in order, each once."""
     runs = [np.empty(0, dtype=np.int64)]
-    for i, rows in _parts(table, progress):
+    for i, rows in _parts(table, progress, tuning):
         runs.append(distinct(table[i, rows][compute[i, rows] < INFINITE]))
         while len(runs) > 1 and len(runs[-2]) <= len(runs[-1]):
             runs[-2:] = [_merged(runs[-2:], progress)]
@@ -156,18 +167,26 @@ def _merged(runs: list[Array], progress: Progress[PipelineSolution]) -> Array:
     return distinct(np.sort(np.concatenate(runs), kind="stable"))
 
 
-def _parts(table: Array, progress: Progress[PipelineSolution]) -> Iterator[tuple[int, slice]]:
+def _parts(
+    table: Array, progress: Progress[PipelineSolution], tuning: RecurrenceTuning
+) -> Iterator[tuple[int, slice]]:
     """Yield every stage with its rows, some at a time, which count as numbered."""
     k, width, _ = table.shape
+    at_once = max(1, tuning.entries_at_once // width)
     for i in range(k):
-        for low in range(0, width, max(1, AT_ONCE // width)):
-            rows = slice(low, min(width, low + max(1, AT_ONCE // width)))
-            spend(NUMBERING / 3 * (rows.stop - low) * width)
+        for low in range(0, width, at_once):
+            rows = slice(low, min(width, low + at_once))
+            spend(tuning.number_seconds / 3 * (rows.stop - low) * width)
             progress.require_time()
             yield i, rows
 
 
-def _sweep(stages: Numbered, block: Array, progress: Progress[PipelineSolution]) -> list[Array]:
+def _sweep(
+    stages: Numbered,
+    block: Array,
+    progress: Progress[PipelineSolution],
+    tuning: RecurrenceTuning,
+) -> list[Array]:
     """Return best_i(b) for every stage i, each (n + 1, thresholds), as numbers, for a block."""
     k, width, _ = stages.cost.shape
     n, infinite = width - 1, stages.cost.dtype.type(len(stages.values) - 1)
@@ -188,7 +207,7 @@ def _sweep(stages: Numbered, block: Array, progress: Progress[PipelineSolution])
             low, high = max(i, n - length if i == k - 1 else 0), width - length
             if low >= high:
                 continue
-            spend(LOOK + (high - low) * ENTRY * len(block))
+            spend(tuning.length_seconds + (high - low) * tuning.compare_seconds * len(block))
             progress.require_time()
             a, ends = np.arange(low, high), best[low + length :]
             np.minimum(ends, limited(i, a, a + length, sweep[-1][low:high]), out=ends)
@@ -197,10 +216,10 @@ def _sweep(stages: Numbered, block: Array, progress: Progress[PipelineSolution])
 
 
 def _trace_back(
-    stages: Numbered, at: int, progress: Progress[PipelineSolution]
+    stages: Numbered, at: int, progress: Progress[PipelineSolution], tuning: RecurrenceTuning
 ) -> PipelineSolution:
     """Return an optimal partition within one threshold."""
-    sweep = _sweep(stages, np.array([at]), progress)
+    sweep = _sweep(stages, np.array([at]), progress, tuning)
     cuts = [stages.cost.shape[1] - 1]
     for i in range(len(sweep) - 1, 0, -1):
         b = cuts[-1]

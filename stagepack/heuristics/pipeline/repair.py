@@ -18,36 +18,36 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from stagepack.heuristics.pipeline.baselines import STAGES
 from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.heuristics.pipeline.prober import UNLIMITED, Prober
+from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import Objective, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress
 
 Pause = Callable[[], object]
-STEPS = (1.25, 2.0, 8.0)
-"""Limits of probes, in multiples of the bound, before there is none."""
-MOST_REACH = 2**27
-"""Entries of what is looked up of all kinds of stages."""
 
 
-def greedy_within_reach(costs: RangeCosts, pause: Pause = lambda: None) -> PipelineSolution | None:
+def greedy_within_reach(
+    costs: RangeCosts, pause: Pause = lambda: None, tuning: PipelineTuning = TUNING
+) -> PipelineSolution | None:
     """Return the best of the greedy rule in some orders of the devices; None where all fail.
 
     Only for costs that add up.  `pause` is called now and then.
     """
     instance = costs.instance
     kinds = costs.classes * (min(costs.k, instance.microbatches) if instance.training else 1)
-    if costs.tabular or kinds * costs.n > MOST_REACH:
+    if costs.tabular or kinds * costs.n > tuning.repair_entries:
         return None
-    tried = (_within_reach(costs, order, pause) for order in _orders(costs))
+    tried = (_within_reach(costs, order, pause, tuning.stages_at_once) for order in _orders(costs))
     found = [solution for solution in tried if solution is not None]
     return min(found, key=costs.objective) if len(found) > 1 else next(iter(found), None)
 
 
-def probed(costs: RangeCosts, progress: Progress[PipelineSolution]) -> PipelineSolution | None:
+def probed(
+    costs: RangeCosts, progress: Progress[PipelineSolution], tuning: PipelineTuning = TUNING
+) -> PipelineSolution | None:
     """Return a partition that a few probes find; None: there is none.
 
     Raises
@@ -55,10 +55,11 @@ def probed(costs: RangeCosts, progress: Progress[PipelineSolution]) -> PipelineS
     InputError
         Where probes are too large.
     """
-    prober, bound = Prober(costs, progress), objective_bound(costs)
+    prober, bound = Prober(costs, progress, tuning.probes), objective_bound(costs)
     if costs.instance.objective is Objective.TRANSFER_BOUNDED:
         bound = costs.compute_bound()
-    for limit in (*(int(bound * step) for step in STEPS if bound), UNLIMITED):
+    limits = [int(bound * most) for most in tuning.repair_limits if bound]
+    for limit in (*limits, UNLIMITED):
         if prober.probe(limit) is not None:
             return prober.partition()
     return None
@@ -95,7 +96,9 @@ class _Reach:
         return self._rows[kind]
 
 
-def _within_reach(costs: RangeCosts, order: Array, pause: Pause) -> PipelineSolution | None:
+def _within_reach(
+    costs: RangeCosts, order: Array, pause: Pause, at_once: int
+) -> PipelineSolution | None:
     """Fill devices in an order to their shares, as early as leaves no more than fits the others."""
     instance, cuts, k = costs.instance, np.flatnonzero(costs.allowed), costs.k
     idle, last, reach = instance.fewer_stages, len(cuts) - 1, _Reach(costs, cuts)
@@ -104,7 +107,7 @@ def _within_reach(costs: RangeCosts, order: Array, pause: Pause) -> PipelineSolu
     held = [min(instance.microbatches, k - i) if instance.training else 0 for i in range(k)]
     needed = [last] * k  # where each stage ends at the earliest
     for i in range(k - 1, 0, -1):
-        if not i % STAGES:
+        if not i % at_once:
             pause()
         _, begins, ends = reach.row(classes[i], held[i])
         at = bisect_left(ends, needed[i])
@@ -118,7 +121,7 @@ def _within_reach(costs: RangeCosts, order: Array, pause: Pause) -> PipelineSolu
     shares = (pace / np.cumsum(pace[::-1])[::-1]).tolist()
     at, boundaries, devices = 0, [0], []
     for i, (c, share) in enumerate(zip(classes, shares, strict=True)):
-        if not i % STAGES:
+        if not i % at_once:
             pause()
         low = max(needed[i], at + (not idle))
         high = at if at == last else reach.row(c, held[i])[0][at]

@@ -22,8 +22,6 @@ from stagepack.heuristics.pipeline.prober import LeastLimit
 from stagepack.instances.pipeline import PipelineSolution
 from stagepack.progress import Progress
 
-MANY_CELLS = 10_000_000  # of a probe: cheaper ones come first
-
 
 class _Floor:
     """What is known of C(T) from below: a step function that falls with T."""
@@ -75,8 +73,9 @@ class _Descent:
         least: int,
         progress: Progress[PipelineSolution],
         found: PipelineSolution | None,
+        cells: int,
     ) -> None:
-        self._search, self._progress = search, progress
+        self._search, self._progress, self._cells = search, progress, cells
         self._floor = _Floor(least)
         costs = self._costs = search.costs
         known = [costs.objective(one) for one in (progress.solution, found) if one is not None]
@@ -135,10 +134,10 @@ class _Descent:
         halved = closely and (enough <= most or (shorter and width > 0))
         compute = most if closely else (least + sure) // 2
         if width > 0 and not halved:
-            halved = self._search.looks_at_more(MANY_CELLS, compute, last)
+            halved = self._search.looks_at_more(self._cells, compute, last)
             if halved and not closely:
                 compute = least + (compute - least) // 16  # what that excludes is soon excluded
-                halved = self._search.looks_at_more(MANY_CELLS, compute, last)
+                halved = self._search.looks_at_more(self._cells, compute, last)
         if halved:
             self._halve(first, last, least, enough)
             return
@@ -163,6 +162,8 @@ def descend(
     least: int,
     progress: Progress[PipelineSolution],
     found: PipelineSolution | None = None,
+    *,
+    cells: int,
 ) -> None:
     """Find and prove the least sum, from the best partition known.
 
@@ -174,10 +175,12 @@ def descend(
     progress : Progress
     found : PipelineSolution, optional
         One not offered yet; without it `progress` knows one.
+    cells : int
+        Of a probe, above which its interval is halved instead.
 
     Raises
     ------
     Stopped
         When `progress` runs out of time; it then holds the best partition and a safe bound.
     """
-    _Descent(search, least, progress, found).run()
+    _Descent(search, least, progress, found, cells).run()

@@ -8,8 +8,123 @@ from stagepack.heuristics.tuning import Tuning
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProbeTuning(Tuning):
+    """What steers probes: searches for a partition within limits."""
+
+    step_seconds: float = 5e-9
+    """Seconds of work of an elementary step; measured on bert-large."""
+
+    steps_at_once: int = 10_000_000
+    """Steps between two looks at the clock: well under 0.2 s."""
+
+    cell_limit: int = 1_500_000_000
+    """Bytes of placed tails that a probe may keep; a larger one is refused."""
+
+    first_cell_limit: int = 30_000_000
+    """Bytes above which the first limit is tried nearer to the bound."""
+
+    lower_aims: int = 40
+    """How often the first limit may be tried nearer to the bound at most."""
+
+    fewest_cuts: int = 2_000
+    """Cuts of the chains that are not made shorter."""
+
+    cuts_sampled: int = 1_000
+    """Cuts that are looked at before all are, when it is asked whether a chain can be shorter."""
+
+    useful_share: float = 0.75
+    """Part of its cuts that may be affordable in a chain that is worth making shorter."""
+
+    window_limit: int = 2**31
+    """Bytes of the furthest ends of all stages; more is refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrenceTuning(Tuning):
+    """What steers the reference recurrence, and what its work costs."""
+
+    table_limit: int = 2**25
+    """Entries of all tables (stage, first, end); more is refused."""
+
+    entries_at_once: int = 2**19
+    """Entries of the tables that are numbered between two looks at the clock."""
+
+    block: int = 2**18
+    """Entries of a table (last cut, threshold) that are held at a time."""
+
+    fill_seconds: float = 2e-8
+    """Seconds of work to fill an entry of the tables."""
+
+    number_seconds: float = 1e-7
+    """Seconds of work to number one."""
+
+    length_seconds: float = 2e-5
+    """Seconds of work to look at the stages of one length."""
+
+    compare_seconds: float = 2e-9
+    """Seconds of work to compare one of them with one threshold."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PipelineTuning(Tuning):
     """What steers the searches of pipeline partitions."""
+
+    probes: ProbeTuning = ProbeTuning()
+    """Searches for a partition within limits."""
+
+    recurrence: RecurrenceTuning = RecurrenceTuning()
+    """The reference recurrence."""
+
+    baselines: bool = True
+    """Whether searches begin with what naive rules find."""
+
+    repair: bool = True
+    """Whether a rule that knows how far stages reach follows where the naive ones find nothing."""
+
+    few_cuts_first: bool = True
+    """Whether a large search for the least sum begins on a chain of few cheap cuts."""
+
+    large_cells: int = 30_000_000
+    """Cells of its first probe above which a search counts as a large one."""
+
+    first_cuts: int = 20_000
+    """Cuts of that chain, or four for a device if these are more."""
+
+    staircase_cells: int = 10_000_000
+    """Cells of a probe of the staircase above which its interval is halved instead."""
+
+    repair_limits: tuple[float, ...] = (1.25, 2.0, 8.0)
+    """Limits of the probes for any partition, in multiples of the bound, before there is none."""
+
+    repair_entries: int = 2**27
+    """Entries of what is looked up of all kinds of stages; beyond, the rule is left out."""
+
+    stages_at_once: int = 100
+    """Stages that a naive rule places between two looks at the clock."""
+
+    compiled_devices: int = 500
+    """Devices above which bisection fills them by a compiled kernel: loading it pays then."""
+
+    fill_seconds: float = 2e-7
+    """Seconds of work to fill a device."""
+
+    layer_seconds: float = 1e-7
+    """Seconds of work that a layer takes in its range costs."""
+
+    place_seconds: float = 1e-5
+    """Seconds of work of a stage that a naive rule looks for."""
+
+    check_seconds: float = 8e-6
+    """Seconds of work of the check of a stage."""
+
+    devices_tried: int = 64
+    """Devices more that are tried, to say how many would do."""
+
+    evidence_share: float = 0.05
+    """Part of what the run took that evidence may take where nobody asked for it."""
+
+    evidence_seconds: float = 0.05
+    """Seconds that it may always take."""
 
     overdue: float = 1.6
     """Part of the seconds that work stands for after which engines that count none are ended."""

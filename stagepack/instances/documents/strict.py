@@ -37,7 +37,7 @@ def load(path: str | Path, max_bytes: int | None = None) -> bytes:
     """
     data = files.read(path, max_bytes).removeprefix(UTF8_MARK)
     if not data[:CHUNK].strip() and not data.strip():
-        raise InputError("is empty", file=path, remedy="give a file with an instance")
+        raise InputError("is empty", file=path, remedy="give one that holds something")
     return data
 
 

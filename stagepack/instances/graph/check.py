@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
+from typing import assert_never
 
 import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.instances.arrays import distinct
-from stagepack.instances.graph.data import GraphData
+from stagepack.instances.graph.data import GraphData, GraphSolution
 from stagepack.instances.graph.problem import DeviceOrder, Objective
-from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.profile import Array
 from stagepack.instances.violation import Violation
 from stagepack.shown import some
@@ -82,8 +82,10 @@ def evaluate(instance: GraphData, solution: GraphSolution) -> Number:
                 max((load.sum for load in loads(instance, solution, backward)), default=0)
                 for backward in (False, True)
             )
-        case _:
+        case Objective.OVERLAP | Objective.REPLICATED:
             value = max(load.overlap for load in loads(instance, solution))
+        case unknown:
+            assert_never(unknown)
     return plain(value)
 
 

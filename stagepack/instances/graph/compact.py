@@ -21,10 +21,9 @@ from stagepack.errors import InputError
 from stagepack.instances.arrays import distinct
 from stagepack.instances.graph.check import stage_order
 from stagepack.instances.graph.components import numbered, rows
-from stagepack.instances.graph.data import GraphData
+from stagepack.instances.graph.data import GraphData, GraphSolution
 from stagepack.instances.graph.nets import Nets, nets
 from stagepack.instances.graph.problem import DeviceOrder, Objective
-from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.graph.ticking import Ticking, paces, ticking
 from stagepack.instances.profile import Array
 from stagepack.instances.ticks import exactly

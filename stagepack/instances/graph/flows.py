@@ -8,8 +8,7 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.instances.arrays import distinct
-from stagepack.instances.graph.data import GraphData
-from stagepack.instances.graph.solution import GraphSolution
+from stagepack.instances.graph.data import GraphData, GraphSolution
 
 
 class Flow(NamedTuple):

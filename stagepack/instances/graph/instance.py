@@ -14,10 +14,9 @@ from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.arrays import Given
 from stagepack.instances.graph import profiled, validate
 from stagepack.instances.graph.check import check, evaluate, shape
-from stagepack.instances.graph.data import GraphData
+from stagepack.instances.graph.data import GraphData, GraphSolution
 from stagepack.instances.graph.levels import table_of
 from stagepack.instances.graph.problem import DeviceOrder, Objective
-from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.graph.ticking import ticking
 from stagepack.instances.profile import Cluster, ModelProfile
 

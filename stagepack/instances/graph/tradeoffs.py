@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from stagepack.instances.graph.check import loads, plain
+from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.graph.instance import GraphPartition
-from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.tradeoffs import MORE, Axis, WhatIf, more
 
 

@@ -13,10 +13,9 @@ from xml.sax.saxutils import escape, quoteattr
 from stagepack.contracts import Number
 from stagepack.instances.answer import require_instance
 from stagepack.instances.graph.check import stage_order
-from stagepack.instances.graph.data import GraphData
+from stagepack.instances.graph.data import GraphData, GraphSolution
 from stagepack.instances.graph.instance import GraphPartition
 from stagepack.instances.graph.problem import KIND
-from stagepack.instances.graph.solution import GraphSolution
 from stagepack.result import Result
 
 Value = str | Number | bool

@@ -11,16 +11,15 @@ if TYPE_CHECKING:
     from stagepack.instances.packing.data import Banks as Banks
     from stagepack.instances.packing.data import Gap as Gap
     from stagepack.instances.packing.data import Memory as Memory
+    from stagepack.instances.packing.data import PackingSolution as PackingSolution
     from stagepack.instances.packing.instance import LmemPacking as LmemPacking
     from stagepack.instances.packing.instance import measure as measure
     from stagepack.instances.packing.problem import KIND as KIND
     from stagepack.instances.packing.problem import Objective as Objective
-    from stagepack.instances.packing.solution import PackingSolution as PackingSolution
 else:
     __getattr__ = later(
         __name__,
         problem="KIND Objective",
-        data="Allowed Banks Gap Memory",
+        data="Allowed Banks Gap Memory PackingSolution",
         instance="LmemPacking measure",
-        solution="PackingSolution",
     )

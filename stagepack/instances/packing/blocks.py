@@ -19,7 +19,6 @@ from functools import cached_property
 
 import numpy as np
 
-from stagepack.instances.joining import Joined
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.meetings import Looks, Pause, meetings
 from stagepack.instances.packing.problem import Objective
@@ -535,6 +534,8 @@ def _shared(
     pairs: Array, ptr: Array, first: Array, end: Array, held: Array, sections: int
 ) -> Array:
     """Return, per section, what sharing can save at most: all but the largest of each cluster."""
+    from stagepack.instances.joining import Joined
+
     joined = Joined[int]()
     for i, j in pairs.tolist():
         joined.join(i, j)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 
-from stagepack.instances.packing.data import PackingData
-from stagepack.instances.packing.solution import PackingSolution
+from stagepack.instances.packing.data import PackingData, PackingSolution
+from stagepack.instances.packing.problem import Objective
 from stagepack.instances.profile import Array
 from stagepack.instances.violation import Violation
 
@@ -84,14 +85,17 @@ def measure(instance: PackingData, solution: PackingSolution) -> Measure:
 def evaluate(instance: PackingData, solution: PackingSolution) -> int:
     """Return the value of the instance's objective; see :class:`.instance.Objective`."""
     found = measure(instance, solution)
-    match instance.objective.value:
-        case "bank-conflicts":
+    match instance.objective:
+        case Objective.BANK_CONFLICTS:
             return instance.conflict_weight * (found.bank_conflicts or 0) + found.peak
-        case "moves":
+        case Objective.MOVES:
             return found.moved_bytes or 0
-        case "spill":
+        case Objective.SPILL:
             return found.spill_cost or 0
-    return found.peak
+        case Objective.PEAK | Objective.FIT:
+            return found.peak
+        case unknown:
+            assert_never(unknown)
 
 
 def check(instance: PackingData, solution: PackingSolution) -> tuple[Violation, ...]:

@@ -89,6 +89,7 @@ def add_lower_neighbours(
         Written.  A row is as long as its node has edges, each of which is written there once.
     """
     for e in range(begin, end):
+        # Edges ascend by both ends: so do the lower neighbours of every node.
         at = above[e] = cursor[high[e]]
         rows.other[at], rows.edge[at] = low[e], e
         cursor[high[e]] += 1
@@ -113,6 +114,7 @@ def add_higher_neighbours(
     for e in range(begin, end):
         at = cursor[low[e]]
         rows.other[at], rows.edge[at] = high[e], e
+        # Each entry knows its twin: rows need not be searched for it.
         rows.back[at], rows.back[above[e]] = above[e], at
         cursor[low[e]] += 1
 
@@ -138,6 +140,7 @@ def rank(order: Array, begin: int, most: int, cursor: Array, rows: Rows) -> int:
         node = order[begin]
         for at in range(rows.ptr[node], rows.ptr[node + 1]):
             where = rows.other[at]
+            # Nodes come by weight, and so do the entries that they write into the rows of others.
             rows.ranked[cursor[where]] = rows.back[at]
             cursor[where] += 1
         steps += 1 + rows.ptr[node + 1] - rows.ptr[node]
@@ -166,9 +169,11 @@ def _open(i: int, at: int, rows: Rows, found: Cover) -> int:
     Its two ends take the two places that the edge gives (see :class:`Cover`).
     """
     ptr, state = rows.ptr, found.state
+    # The heaviest neighbour by an edge that no clique covers yet.
     best = rows.other[rows.ranked[at]]
     found.covered[rows.edge[rows.ranked[at]]] = True
     # Nodes that meet both, and how many new edges each would cover.
+    # The shorter row is gone through, the longer one is searched.
     few, many = (i, best) if ptr[i + 1] - ptr[i] < ptr[best + 1] - ptr[best] else (best, i)
     left = 0
     for r in range(ptr[few], ptr[few + 1]):
@@ -191,6 +196,8 @@ def _grow(weight: Array, rows: Rows, found: Cover) -> int:
     One that covers no new edge joins while there are places to spare; else the clique is complete.
     """
     candidate, gain, state = found.candidate, found.gain, found.state
+    # The most new edges; of equal ones the heaviest, then the lowest: the answer is the same
+    # always.
     left, top = state[LEFT], 0
     for r in range(1, left):
         c, b = candidate[r], candidate[top]
@@ -205,9 +212,11 @@ def _grow(weight: Array, rows: Rows, found: Cover) -> int:
     if gain[top] == 0 and state[SPARE] == 0:
         state[LEFT] = 0
         return int(left)
+    # Each new edge gives two places, and the member takes one.
     state[SPARE] += 2 * gain[top] - 1
     best = candidate[top]
     for r in range(state[BEGIN], state[FILLED]):
+        # Some are covered already: that is no harm.
         found.covered[rows.edge[_position(found.node[r], best, rows)]] = True
     found.node[state[FILLED]] = best
     state[FILLED] += 1
@@ -216,6 +225,7 @@ def _grow(weight: Array, rows: Rows, found: Cover) -> int:
         p = _position(candidate[r], best, rows)
         if p >= 0:
             candidate[kept] = candidate[r]
+            # What meets the new member as well stays, and may cover one edge more.
             gain[kept] = gain[r] + (not found.covered[rows.edge[p]])
             kept += 1
     state[LEFT] = kept
@@ -248,15 +258,18 @@ def cover(order: Array, weight: Array, rows: Rows, found: Cover, most: int) -> b
         if state[LEFT] > 0:
             steps += _grow(weight, rows, found)
             continue
+        # The clique at hand has no candidates left: it is complete.
         if state[BEGIN] < state[FILLED]:
             found.clique[state[BEGIN] : state[FILLED]] = state[COUNT]
             state[COUNT] += 1
             state[BEGIN] = state[FILLED]
         at = ptr[i] + state[AT]
+        # Edges stay covered, so that the next look goes on from here.
         while at < end and found.covered[rows.edge[rows.ranked[at]]]:
             at += 1
         steps += 1 + at - ptr[i] - state[AT]
         state[AT] = at - ptr[i]
+        # It begins a clique, if only one of its own, where it has no neighbour at all.
         if at < end or ptr[i] == end:
             found.node[state[FILLED]] = i
             state[FILLED] += 1

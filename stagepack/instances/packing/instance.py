@@ -16,9 +16,15 @@ from stagepack.instances.arrays import Given, integer, integers
 from stagepack.instances.packing import profiled, validate
 from stagepack.instances.packing.check import Measure, check, evaluate, shape
 from stagepack.instances.packing.check import measure as measured
-from stagepack.instances.packing.data import Allowed, Banks, Gap, Memory, PackingData
+from stagepack.instances.packing.data import (
+    Allowed,
+    Banks,
+    Gap,
+    Memory,
+    PackingData,
+    PackingSolution,
+)
 from stagepack.instances.packing.problem import KIND, Objective
-from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.profile import Cluster, ModelProfile
 from stagepack.result import Result
 

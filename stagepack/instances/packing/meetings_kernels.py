@@ -60,6 +60,7 @@ def transpose(
         for r in range(ptr[i], top[i]):
             j = other[r]
             at = ends[j]
+            # Blocks come in order, so that copies of one follow each other in a mirrored row.
             if j != i and (at == ptr[j] or mirrored[at - 1] != i):
                 mirrored[at] = i
                 ends[j] = at + 1

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from stagepack.instances.packing.check import measure
+from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.problem import Objective
-from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.tradeoffs import MORE, Axis, WhatIf, least, more
 
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.arrays import integer
-from stagepack.instances.joining import Joined
 from stagepack.instances.packing.data import Banks, PackingData
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
@@ -163,6 +162,8 @@ def groups(values: Iterable[Iterable[int]], name: str, n: int) -> tuple[tuple[in
     InputError
         For an index of no buffer.
     """
+    from stagepack.instances.joining import Joined
+
     joined = Joined[int]()
     used: set[int] = set()
     for at, group in enumerate(values):

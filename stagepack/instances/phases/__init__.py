@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 from stagepack.kinds import later
 
 if TYPE_CHECKING:
+    from stagepack.instances.phases.data import PhaseSolution as PhaseSolution
     from stagepack.instances.phases.data import Policy as Policy
     from stagepack.instances.phases.instance import PhaseSchedule as PhaseSchedule
     from stagepack.instances.phases.modes import Mode as Mode
     from stagepack.instances.phases.problem import KIND as KIND
     from stagepack.instances.phases.problem import Objective as Objective
-    from stagepack.instances.phases.solution import PhaseSolution as PhaseSolution
 else:
     __getattr__ = later(
         __name__,
         problem="KIND Objective",
-        data="Policy",
+        data="PhaseSolution Policy",
         modes="Mode",
         instance="PhaseSchedule",
-        solution="PhaseSolution",
     )

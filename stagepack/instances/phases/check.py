@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from stagepack.instances.phases import liveness, traffic
-from stagepack.instances.phases.data import PhaseData
+from stagepack.instances.phases.data import Phase, PhaseData, PhaseSolution
 from stagepack.instances.phases.ledger import LARGE, UNLIMITED, Ledger
 from stagepack.instances.phases.rows import remote_bytes
-from stagepack.instances.phases.solution import Phase, PhaseSolution
 from stagepack.instances.violation import Violation
 from stagepack.shown import some
 

@@ -15,10 +15,9 @@ from stagepack.instances.arrays import Given, integer, integers, whole_bytes
 from stagepack.instances.phases import validate
 from stagepack.instances.phases.check import check, evaluate, shape
 from stagepack.instances.phases.chips import of_device, whole_cycles
-from stagepack.instances.phases.data import PhaseData, Policy
+from stagepack.instances.phases.data import PhaseData, PhaseSolution, Policy
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.problem import Objective
-from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Chip, Cluster, ModelProfile
 
 

@@ -16,9 +16,8 @@ from itertools import chain
 import numpy as np
 
 from stagepack.instances.arrays import distinct
-from stagepack.instances.phases.data import PhaseData
+from stagepack.instances.phases.data import PhaseData, PhaseSolution
 from stagepack.instances.phases.modes import compute_cycles, io_slack, link_rate, phase_time, rate
-from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 
 LARGE = 512

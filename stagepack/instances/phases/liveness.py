@@ -31,8 +31,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stagepack.instances.phases.data import Figures, PhaseData
-from stagepack.instances.phases.solution import Phase
+from stagepack.instances.phases.data import Figures, Phase, PhaseData
 from stagepack.instances.phases.traffic import Tensor, moves, products, shard
 
 

@@ -15,8 +15,8 @@ from stagepack.shown import Shown, dataframe
 if TYPE_CHECKING:
     import pandas as pd
 
+    from stagepack.instances.phases.data import Phase, PhaseSolution
     from stagepack.instances.phases.instance import PhaseSchedule
-    from stagepack.instances.phases.solution import Phase, PhaseSolution
     from stagepack.result import Result
 
 

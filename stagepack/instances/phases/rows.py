@@ -15,8 +15,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 
-from stagepack.instances.phases.data import PhaseData
-from stagepack.instances.phases.solution import PhaseSolution
+from stagepack.instances.phases.data import PhaseData, PhaseSolution
 from stagepack.instances.phases.traffic import moves, shard
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stagepack.instances.phases.data import PhaseSolution
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.plan import PhasePlan, plan
 from stagepack.instances.phases.rows import remote_bytes
-from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.tradeoffs import MORE, Axis, WhatIf, least, more, percent
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stagepack.instances.phases.data import Figures, PhaseData
+from stagepack.instances.phases.data import Figures, Phase, PhaseData, PhaseSolution
 from stagepack.instances.phases.modes import (
     compute_cycles,
     io_slack,
@@ -35,7 +35,6 @@ from stagepack.instances.phases.modes import (
     rate,
     transfer_cycles,
 )
-from stagepack.instances.phases.solution import Phase, PhaseSolution
 
 
 @dataclass(frozen=True, order=True)

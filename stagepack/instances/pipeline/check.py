@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from fractions import Fraction
+from typing import assert_never
 
 import numpy as np
 
 from stagepack.contracts import Number
-from stagepack.instances.pipeline.data import PartitionData
-from stagepack.instances.pipeline.solution import PipelineSolution
+from stagepack.instances.pipeline.data import PartitionData, PipelineSolution
+from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.profile import Link
 from stagepack.instances.violation import Violation
 from stagepack.shown import some
@@ -100,7 +101,7 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
     floating-point sums without accumulated error.
     """
     compute = [stage_compute(instance, *stage) for stage in solution.stages]
-    if instance.objective.value == "bottleneck":
+    if instance.objective is Objective.BOTTLENECK:
         return plain(max(compute))
     recv, send, host = [], [], host_cycles(instance)
     for first, end, device in solution.stages:
@@ -108,13 +109,15 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
         send.append(send_cycles(instance, device, end) if end < instance.n else 0)
     stages = range(len(compute))
     value: Number | Fraction
-    match instance.objective.value:
-        case "transfer-bounded":
+    match instance.objective:
+        case Objective.TRANSFER_BOUNDED:
             value = max(compute) + max(recv[j] + send[j] + host for j in stages)
-        case "sum":
+        case Objective.SUM:
             value = max(compute[j] + recv[j] + send[j] + host for j in stages)
-        case _:
+        case Objective.OVERLAP:
             value = max(max(compute[j], recv[j], send[j]) for j in stages)
+        case unknown:
+            assert_never(unknown)
     return plain(value)
 
 

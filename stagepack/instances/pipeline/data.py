@@ -7,20 +7,103 @@ plain arrays (one entry a layer or a cut) and a cluster; it knows no solver.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
 from stagepack.contracts import cached
+from stagepack.errors import InputError
+from stagepack.instances.arrays import freeze
+from stagepack.instances.documents import strict
 from stagepack.instances.fields import digest_of
 from stagepack.instances.pipeline.problem import KIND, Objective
-from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.profile import Array, Cluster, Lifetimes
+from stagepack.shown import ShownSolution, some
+
+Uses = dict[str, tuple[int, list[int]]]
+"""Bytes of each key, and the layers that use it."""
+
+
+def uses_of(layers: Iterable[Mapping[str, int]], field: str) -> Uses:
+    """Return what layers share, given the bytes of each key of each.
+
+    Parameters
+    ----------
+    layers : iterable of mapping of str to int
+    field : str
+        Where a layer says it, with ``{}`` for its number, for messages.
+
+    Raises
+    ------
+    InputError
+        For a key of two sizes.
+    """
+    uses: Uses = {}
+    for at, shared in enumerate(layers):
+        for key, nbytes in shared.items():
+            known, users = uses.setdefault(key, (nbytes, []))
+            if known != nbytes:
+                raise InputError(
+                    f"key {key!r} has {nbytes} bytes here and {known} elsewhere",
+                    field=field.format(at),
+                    remedy="give equal keys equal sizes",
+                )
+            users.append(at)
+    return uses
+
+
+@dataclass(frozen=True, eq=False)
+class SharedBytes:
+    """Bytes a device holds once for all its layers with the same key.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The keys.
+    nbytes : ndarray of int64, shape (keys,)
+        Bytes of each key.
+    layer, key : ndarray of int64, shape (uses,)
+        Layer `layer[u]` needs key `key[u]`; sorted by layer, no pair twice.
+    """
+
+    names: tuple[str, ...]
+    nbytes: Array
+    layer: Array
+    key: Array
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @classmethod
+    def of(cls, uses: Mapping[str, tuple[int, Iterable[int]]]) -> SharedBytes:
+        """Build from ``{key: (bytes, layers)}``."""
+        pairs = sorted(
+            {(int(layer), k) for k, (_, layers) in enumerate(uses.values()) for layer in layers}
+        )
+        both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        return cls(
+            names=tuple(uses),
+            nbytes=np.array([nbytes for nbytes, _ in uses.values()], dtype=np.int64),
+            layer=both[:, 0].copy(),
+            key=both[:, 1].copy(),
+        )
+
+    def previous(self) -> Array:
+        """Return, shape (uses,), the previous layer with the same key, or -1."""
+        order = np.lexsort((self.layer, self.key))
+        layer, key = self.layer[order], self.key[order]
+        before = np.full(len(order), -1, dtype=np.int64)
+        again = key[1:] == key[:-1]
+        before[1:][again] = layer[:-1][again]
+        previous = np.empty_like(before)
+        previous[order] = before
+        return previous
+
 
 LATER = {"backward_transfers": False, "received": True}
 """Fields that instances did not have at first, and what they were then: digests stay."""
@@ -259,3 +342,69 @@ def _parts(value: object) -> Iterable[bytes]:
         yield msgspec.json.encode((anonymous, value.clock, value.host_recv, value.host_send))
     else:
         yield repr(value).encode()
+
+
+@dataclass(frozen=True, repr=False)
+class PipelineSolution(ShownSolution):
+    """Stage j is the layers [boundaries[j], boundaries[j + 1]) on device devices[j]."""
+
+    boundaries: tuple[int, ...]
+    devices: tuple[int, ...]
+
+    @classmethod
+    def in_order(cls, boundaries: Iterable[int]) -> PipelineSolution:
+        """Return the partition with these boundaries on devices 0, 1, 2, ..."""
+        cuts = tuple(int(cut) for cut in boundaries)
+        return cls(cuts, tuple(range(len(cuts) - 1)))
+
+    @classmethod
+    def from_dict(cls, data: Any, instance: Any = None) -> PipelineSolution:
+        """Read ``{"boundaries": [0, ..., n], "devices": [...]}``; devices default to 0, 1, ...
+
+        Parameters
+        ----------
+        data : mapping
+        instance : PipelinePartition, optional
+            What it should be a solution of.
+
+        Raises
+        ------
+        InputError
+            When a field is missing, unknown or no list of integers; with an instance, when it
+            ends elsewhere or names a device that there is not.
+        """
+        cuts = data.get("boundaries") if isinstance(data, Mapping) else None
+        if isinstance(cuts, list | tuple) and data.get("devices") is None:
+            data = {**data, "devices": list(range(len(cuts) - 1))}
+        answer = strict.convert(data, cls)
+        if instance is not None:
+            strict.require_end(answer.boundaries, instance)
+            if any(not 0 <= device < instance.k for device in answer.devices):
+                raise InputError(
+                    f"names a device outside 0..{instance.k - 1}",
+                    field="devices",
+                    remedy=strict.ANOTHER,
+                )
+        return answer
+
+    def to_dict(self) -> dict[str, list[int]]:
+        """Return the solution as JSON data."""
+        return {"boundaries": list(self.boundaries), "devices": list(self.devices)}
+
+    def _line(self) -> str:
+        return f"boundaries {some(self.boundaries)}, devices {some(self.devices)}"
+
+    def malformed(self) -> str:
+        """Return the name of a field that is not a list of integers, or ''."""
+        for name in ("boundaries", "devices"):
+            values = getattr(self, name)
+            if not isinstance(values, tuple | list):
+                return name
+            if not all(hasattr(kind, "__index__") for kind in set(map(type, values))):
+                return name
+        return ""
+
+    @property
+    def stages(self) -> list[tuple[int, int, int]]:
+        """Triples (first layer, end, device), one for each stage."""
+        return list(zip(self.boundaries, self.boundaries[1:], self.devices, strict=False))

@@ -24,9 +24,9 @@ from stagepack.errors import InputError
 from stagepack.files import finite
 from stagepack.instances.answer import require_instance
 from stagepack.instances.pipeline.check import plain
+from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.problem import KIND
-from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array, Link
 from stagepack.result import Result
 from stagepack.shown import ShownRows

@@ -19,10 +19,9 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances import clusters
 from stagepack.instances.documents.lines import Rows, unless, unusual
-from stagepack.instances.pipeline.data import GraphOrder, Variable
+from stagepack.instances.pipeline.data import GraphOrder, SharedBytes, Variable
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.problem import MEMORY, Objective
-from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.profile import (
     Array,
     Bytes,

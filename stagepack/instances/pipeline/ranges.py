@@ -14,17 +14,18 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
+from typing import assert_never
 
 import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances.arrays import smallest
+from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.furthest import furthest_fit
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import StageOrder, device_classes
 from stagepack.instances.pipeline.problem import Objective
-from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array, Link
 from stagepack.instances.ticks import (
     LARGEST_TICKS,
@@ -293,6 +294,10 @@ class RangeCosts:
             case Objective.OVERLAP:
                 moved = [int(max(self.recv[c, a], self.send[c, b])) for a, b, c in stages]
                 work = list(map(max, work, moved))
+            case Objective.BOTTLENECK | Objective.TRANSFER_BOUNDED:
+                pass
+            case unknown:
+                assert_never(unknown)
         return max(work)
 
     # ------------------------------------------------------------------ limits and matrices

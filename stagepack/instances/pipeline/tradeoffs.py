@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from stagepack.instances.pipeline.check import stage_memory
+from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.estimate import StageEstimate, estimate
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.problem import Objective
-from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Device, Link
 from stagepack.instances.tradeoffs import MORE, Axis, WhatIf, least, more
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import assert_never
 
 import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule.data import ScheduleData
+from stagepack.instances.schedule.data import ScheduleData, ScheduleSolution
+from stagepack.instances.schedule.problem import Objective
 from stagepack.instances.schedule.rows import (
     BLOCK,
     LATEST,
@@ -23,7 +25,6 @@ from stagepack.instances.schedule.rows import (
     runs,
     stretches,
 )
-from stagepack.instances.schedule.solution import ScheduleSolution
 from stagepack.instances.violation import Violation
 
 LISTED = 100
@@ -139,9 +140,13 @@ class Measure:
 def evaluate(instance: ScheduleData, solution: ScheduleSolution) -> int:
     """Return the value of the instance's objective; see :class:`.instance.Objective`."""
     first, last = _windows(instance, solution)
-    if instance.objective.value == "span":
-        return int((last - first + instance.optimizer).max())
-    return _makespan(instance, last)
+    match instance.objective:
+        case Objective.SPAN:
+            return int((last - first + instance.optimizer).max())
+        case Objective.MAKESPAN:
+            return _makespan(instance, last)
+        case unknown:
+            assert_never(unknown)
 
 
 def _windows(instance: ScheduleData, solution: ScheduleSolution) -> tuple[Array, Array]:

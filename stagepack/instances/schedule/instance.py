@@ -20,11 +20,10 @@ from stagepack.instances.profile import Array, Cluster, ModelProfile
 from stagepack.instances.schedule import graph, validate
 from stagepack.instances.schedule.check import Measure, check, evaluate, shape
 from stagepack.instances.schedule.check import measure as measured
-from stagepack.instances.schedule.data import ScheduleData
+from stagepack.instances.schedule.data import ScheduleData, ScheduleSolution
 from stagepack.instances.schedule.operations import Operations
 from stagepack.instances.schedule.partition import arguments, balanced
 from stagepack.instances.schedule.problem import KIND, Objective
-from stagepack.instances.schedule.solution import ScheduleSolution
 from stagepack.result import Result
 
 

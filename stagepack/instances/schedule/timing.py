@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from stagepack.instances.schedule.data import ScheduleSolution
 from stagepack.instances.schedule.instance import PipelineSchedule
-from stagepack.instances.schedule.solution import ScheduleSolution
 
 Orders = Sequence[Sequence[int]]
 """For each device the flat indices of its operations, in the order in which it runs them."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.check import measure
+from stagepack.instances.schedule.data import ScheduleSolution
 from stagepack.instances.schedule.instance import PipelineSchedule
-from stagepack.instances.schedule.solution import ScheduleSolution
 from stagepack.instances.tradeoffs import MORE, Axis, WhatIf, more, percent
 
 

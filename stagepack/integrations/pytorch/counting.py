@@ -24,12 +24,12 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from stagepack.instances import clusters
 from stagepack.instances.network import Block, Network
 from stagepack.instances.profile import ModelProfile
+from stagepack.integrations.pytorch.inside import is_fake, is_overload, schema
 from stagepack.integrations.pytorch.tracing import (
     Layer,
     Traced,
@@ -191,12 +191,12 @@ class _Counter:
     def _count(self, node: fx.Node) -> int:
         values = [source.meta.get("val") for source in (node, *node.all_input_nodes)]
         fakes = [part for value in values for part in _tensors(value)]
-        modes = [fake.fake_mode for fake in fakes if hasattr(fake, "fake_mode")]
-        if not modes or not isinstance(node.target, torch._ops.OpOverload):
+        modes = [fake.fake_mode for fake in fakes if is_fake(fake)]
+        if not modes or not is_overload(node.target):
             return 0
         if _called(node) in RECURRENT:
             return _recurrent(node)
-        mode: FakeTensorMode = modes[0]
+        mode = modes[0]
         mode.allow_non_fake_inputs = True
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
         known = {getattr(torch.ops.aten, name): _attention for name in ATTENTIONS}
@@ -207,7 +207,7 @@ class _Counter:
 
 def _recurrent(node: fx.Node) -> int:
     """Return the operations of a recurrent layer: every row is multiplied by all its matrices."""
-    names = (said.name for said in node.target._schema.arguments)
+    names = (said.name for said in schema(node).arguments)
     named = dict(zip(names, node.args, strict=False))
     weights = [*named.get("params", ()), *(named.get(name) for name in ("w_ih", "w_hh"))]
     shapes = [one.meta["val"].shape for one in weights if is_tensor(one)]
@@ -260,15 +260,15 @@ def _numel(node: fx.Node) -> int:
 
 def _called(node: fx.Node) -> str:
     """Return the name of an operator: `conv2d` of aten.conv2d.default."""
-    name = getattr(node.target, "_schema", None)
-    return str(name.name).partition("::")[2] if name else str(node.target)
+    said = schema(node)
+    return str(said.name).partition("::")[2] if said else str(node.target)
 
 
 def _is_known(node: fx.Node) -> bool:
     """Whether the values that an operator passes over tell its work, if it has no operations."""
     if node.target is operator.getitem or not _numel(node):
         return True  # nothing is computed
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not is_overload(node.target):
         return False  # control flow, or a region without gradients
     if is_view(node) or any(tag.name in TAGS for tag in node.target.tags):
         return True

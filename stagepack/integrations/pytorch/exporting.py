@@ -10,13 +10,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx, nn
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from stagepack.errors import InputError
+from stagepack.integrations.pytorch.inside import has_backward_hooks
 
 FAILURES = (
     RuntimeError, TypeError, ValueError, AttributeError, LookupError, NotImplementedError,
@@ -36,9 +37,27 @@ INNER = ("torch._", "torch.nn.modules._functions")
 DEVICES = ("same device", "meta tensor", "device")
 
 
-def exported(
-    module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[fx.GraphModule, tuple[str, ...], tuple[str, ...]]:
+class Exported(NamedTuple):
+    """A module as one graph.
+
+    Attributes
+    ----------
+    graph : fx.GraphModule
+    built : tuple
+        How inputs and results are put together, as torch tells it.
+    slopes : tuple of str
+        Whose backward passes are not in the graph.
+    moving : tuple of str
+        Numbers that change when it runs.
+    """
+
+    graph: fx.GraphModule
+    built: tuple[Any, Any]
+    slopes: tuple[str, ...]
+    moving: tuple[str, ...]
+
+
+def exported(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Exported:
     """Return the graph of a module, whose backward passes are not in it, and numbers that change.
 
     Parameters
@@ -59,7 +78,8 @@ def exported(
     ended = module.register_forward_hook(partial(_ended, before, changed))
     try:
         with _held_back(), _functions() as functions:
-            graph = torch.export.export(module, inputs, kwargs, strict=False).module()
+            program = torch.export.export(module, inputs, kwargs, strict=False)
+            graph = program.module()
     except FAILURES as error:
         place = _place(module, inputs, kwargs) or type(module).__name__
         said = " ".join(str(error).split())
@@ -71,9 +91,9 @@ def exported(
         begun.remove()
         ended.remove()
     hooked = (f"{name or type(part).__name__!s}: a backward hook"
-              for name, part in module.named_modules()
-              if part._backward_hooks or part._backward_pre_hooks)  # fmt: skip
-    return graph, (*hooked, *dict.fromkeys(functions)), tuple(changed)
+              for name, part in module.named_modules() if has_backward_hooks(part))  # fmt: skip
+    built = (program.call_spec.in_spec, program.call_spec.out_spec)
+    return Exported(graph, built, (*hooked, *dict.fromkeys(functions)), tuple(changed))
 
 
 def _require_traceable(module: nn.Module) -> None:

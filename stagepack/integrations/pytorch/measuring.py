@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 import msgspec
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor
 
 from stagepack import files
 from stagepack.errors import InputError
 from stagepack.instances.profile import LayerProfile, ModelProfile
 from stagepack.integrations.pytorch.counting import signature
 from stagepack.integrations.pytorch.exporting import FAILURES
+from stagepack.integrations.pytorch.inside import is_fake
 from stagepack.integrations.pytorch.memory import Alive
 from stagepack.integrations.pytorch.tracing import Layer, Traced, extracted, written_into
 
@@ -151,7 +151,7 @@ def _measure(traced: Traced, layer: Layer, repeats: int) -> Figures:
     """
     module = extracted(traced, [layer], layer.inputs, layer.outputs)
     own = [_drawn(node) for node in layer.inputs]
-    kept = [buffer for buffer in module.buffers() if not isinstance(buffer, FakeTensor)]
+    kept = [buffer for buffer in module.buffers() if not is_fake(buffer)]
     before = [(buffer, buffer.clone()) for buffer in kept]
     into = [node.op == "placeholder" for node in written_into(module.graph)]
     try:
@@ -197,12 +197,13 @@ class _Round(NamedTuple):
 def _round(module: fx.GraphModule, own: list[Any], copied: bool) -> _Round:
     """Run a layer forward and backward once, on copies where it writes into what it is given."""
     held: dict[int, int] = {}
-    parameters = {parameter.untyped_storage()._cdata for parameter in module.parameters()}
+    parameters = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage._cdata not in parameters and not isinstance(tensor, FakeTensor):
-            held[storage._cdata] = storage.nbytes()
+        if not is_fake(tensor):
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in parameters:
+                held[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     gpu = _is_on_gpu(own)
@@ -269,7 +270,7 @@ class _Most:
     def __init__(self, gpu: bool, there: Iterable[Any]) -> None:
         """Look at the tensors that operators make beside those there, or at a GPU's memory."""
         self.most = 0
-        known = (v for v in there if isinstance(v, torch.Tensor) and not isinstance(v, FakeTensor))
+        known = (v for v in there if isinstance(v, torch.Tensor) and not is_fake(v))
         self._alive = None if gpu else Alive(known)
 
     def __enter__(self) -> _Most:

@@ -7,21 +7,22 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from stagepack.integrations.pytorch.inside import TorchDispatchMode, pytree
 
 
 def nbytes(tensors: Iterable[torch.Tensor]) -> int:
     """Return the bytes that tensors take, those that share memory once."""
     parts = [part for tensor in tensors for part in _dense(tensor)]
     storages = [part.untyped_storage() for part in parts]
-    return sum({storage._cdata: storage.nbytes() for storage in storages}.values())
+    return sum({id(storage): storage.nbytes() for storage in storages}.values())
 
 
 def _dense(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return the tensors with memory of their own that a tensor consists of."""
     if tensor.layout is torch.strided:
         return (tensor,)
+    # Torch documents these names as those for tensors that are not coalesced.
     return (tensor._indices(), tensor._values()) if tensor.is_sparse else ()
 
 
@@ -58,7 +59,7 @@ class Alive(TorchDispatchMode):
         if tensor.layout is not torch.strided:
             return  # its parts were made before
         storage = tensor.untyped_storage()
-        key, nbytes = storage._cdata, storage.nbytes()
+        key, nbytes = id(storage), storage.nbytes()  # one object as long as it has memory
         if key in self._known:
             return
 

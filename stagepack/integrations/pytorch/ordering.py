@@ -16,9 +16,8 @@ import torch
 from torch.distributed.pipelining import PipelineStage, schedules
 
 from stagepack.errors import InputError
+from stagepack.integrations.pytorch.inside import KNOWN
 
-KNOWN = "2.6 to 2.15"
-"""Versions of torch whose runtime is known."""
 RUNTIME = "_PipelineScheduleRuntime"
 NEEDED = {"__init__": {"stages", "n_microbatches", "loss_fn"}, "_load_csv": {"filename", "format"},
           "step": {"args", "target", "losses", "kwargs"}}  # fmt: skip

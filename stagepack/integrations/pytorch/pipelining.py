@@ -14,12 +14,12 @@ import torch
 import torch.distributed as dist
 from torch import fx, nn
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
-from torch.utils import _pytree as pytree
 
 from stagepack.errors import InputError
 from stagepack.formats.torch.schedule import dump
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.integrations.pytorch.crossing import Cut, cuts
+from stagepack.integrations.pytorch.inside import pytree
 from stagepack.integrations.pytorch.ordering import ordered
 from stagepack.integrations.pytorch.stages import Stages
 from stagepack.integrations.pytorch.tracing import is_tensor
@@ -28,7 +28,8 @@ from stagepack.integrations.pytorch.tracing import is_tensor
 class Part(PipelineStage):
     """A stage of torch's that begins without a greeting over gloo.
 
-    Other transports need one; that of torch 2.9 sends eight bytes for four, which gloo refuses.
+    Other transports need one; that of torch 2.9 sends eight bytes for four, which gloo refuses.  A
+    torch that greets by another name greets as it will: nothing else depends on it.
     """
 
     def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:

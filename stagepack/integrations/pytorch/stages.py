@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.utils import _pytree as pytree
 
 from stagepack.errors import InputError
+from stagepack.integrations.pytorch.inside import pytree
 from stagepack.integrations.pytorch.tracing import Layer, Traced, extracted, hold, written_into
 
 
@@ -171,7 +171,6 @@ def staged(traced: Traced, boundaries: Sequence[int]) -> Stages:
         for name, value in homes[at].items():
             hold(made, name, value, name in traced.persistent)
         modules.append(made)
-    built = traced.graph.graph._codegen.pytree_info
     (output,) = (node for node in traced.graph.graph.nodes if node.op == "output")
     place = {node: _Place(at) for at, node in enumerate(traced.results)}
     return Stages(
@@ -179,8 +178,8 @@ def staged(traced: Traced, boundaries: Sequence[int]) -> Stages:
         layers=tuple(tuple(layer.name for layer in part) for part in parts),
         inputs=tuple(str(node.name) for node in traced.inputs),
         constants=_constants(traced, homes),
-        _given=built.in_spec,
-        _built=built.out_spec,
+        _given=traced.built[0],
+        _built=traced.built[1],
         _leaves=tuple(place.get(leaf, leaf) for leaf in output.args[0]),
     )
 

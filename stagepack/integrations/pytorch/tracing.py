@@ -14,12 +14,11 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.utils import _pytree as pytree
 
 from stagepack.errors import InputError
 from stagepack.integrations.pytorch.exporting import exported
+from stagepack.integrations.pytorch.inside import pytree, schema
 
-GUARDS = "_guards_fn"
 REGIONS = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "cond", "scan", "while_loop")
 """Operators that run graphs of their own."""
 FIRST = "(inputs)"
@@ -64,6 +63,8 @@ class Traced:
     inputs : tuple of fx.Node
     results : tuple of fx.Node
         What is returned, flat.
+    built : tuple
+        How inputs and results are put together, as torch tells it.
     slopes : tuple of str
         Backward passes that the module has of its own and its operators do not: whose they are.
     moving : tuple of str
@@ -75,6 +76,7 @@ class Traced:
     layers: tuple[Layer, ...]
     inputs: tuple[fx.Node, ...]
     results: tuple[fx.Node, ...]
+    built: tuple[Any, Any]
     slopes: tuple[str, ...]
     moving: tuple[str, ...]
 
@@ -146,7 +148,8 @@ def trace(
     if not isinstance(inputs, tuple | list):
         raise InputError("is no tuple", field="sample_inputs", remedy="write (x,) for one input")
     _require_values((inputs, kwargs))
-    graph, slopes, moving = exported(module, tuple(inputs), dict(kwargs))
+    found = exported(module, tuple(inputs), dict(kwargs))
+    graph = found.graph
     nodes = _tidied(graph)
     names = {f"{block.__module__}.{block.__qualname__}" for block in basic_blocks}
     stacks: dict[fx.Node, list[tuple[str, str, str]]] = {}
@@ -165,8 +168,9 @@ def trace(
         layers=tuple(_layers(runs)),
         inputs=given,
         results=tuple(dict.fromkeys(output.all_input_nodes)),
-        slopes=slopes,
-        moving=moving,
+        built=found.built,
+        slopes=found.slopes,
+        moving=found.moving,
     )
 
 
@@ -185,7 +189,7 @@ def _require_values(given: object) -> None:
 def _tidied(graph: fx.GraphModule) -> list[fx.Node]:
     """Return the operators, parts of a result right behind it, without guards."""
     for node in list(graph.graph.nodes):
-        if node.op == "call_module" and node.target == GUARDS:
+        if node.op == "call_module" and not node.users:  # no module is left but one of guards
             graph.graph.erase_node(node)
         elif node.target is operator.getitem:
             node.args[0].append(node)
@@ -223,10 +227,10 @@ def _users(node: fx.Node) -> Iterator[fx.Node]:
 
 def is_view(node: fx.Node) -> bool:
     """Whether an operator returns other views of what it reads, or picks a part of a result."""
-    schema = getattr(node.target, "_schema", None)
-    if schema is None:
+    said = schema(node)
+    if said is None:
         return bool(node.op == "call_function")
-    aliases = [result.alias_info for result in schema.returns]
+    aliases = [result.alias_info for result in said.returns]
     return any(alias is not None and not alias.is_write for alias in aliases)
 
 
@@ -248,9 +252,9 @@ def written_into(graph: fx.Graph) -> set[fx.Node]:
     """Return what a graph is given or holds and its operators write into, also by views."""
     found = set()
     for node in graph.nodes:
-        schema = getattr(node.target, "_schema", None)
-        for value, said in zip(node.args, schema.arguments if schema else (), strict=False):
-            if isinstance(value, fx.Node) and said.alias_info and said.alias_info.is_write:
+        said = schema(node)
+        for value, one in zip(node.args, said.arguments if said else (), strict=False):
+            if isinstance(value, fx.Node) and one.alias_info and one.alias_info.is_write:
                 found.add(base_of(value))
     return found
 
@@ -258,8 +262,8 @@ def written_into(graph: fx.Graph) -> set[fx.Node]:
 def base_of(node: fx.Node) -> fx.Node:
     """Return the tensor whose memory a node shows."""
     while node.op == "call_function" and node.all_input_nodes:
-        schema = getattr(node.target, "_schema", None)
-        if schema is not None and not any(result.alias_info for result in schema.returns):
+        said = schema(node)
+        if said is not None and not any(result.alias_info for result in said.returns):
             break
         node = node.all_input_nodes[0]
     return node
@@ -284,10 +288,10 @@ def _require_shape(node: fx.Node, stack: Sequence[tuple[str, str, str]]) -> None
 
 def _writes(node: fx.Node) -> bool:
     """Whether an operator writes into the first tensor that it reads, and returns that."""
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or not schema.returns or not node.args or not is_tensor(node.args[0]):
+    said = schema(node)
+    if said is None or not said.returns or not node.args or not is_tensor(node.args[0]):
         return False
-    alias = schema.returns[0].alias_info
+    alias = said.returns[0].alias_info
     return alias is not None and bool(alias.is_write)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.graph.metis import unavailable
+from stagepack.heuristics.graph.peers.metis import unavailable
 from stagepack.instances.graph import KIND, GraphPartition, GraphSolution
 from stagepack.instances.graph.levels import levels_of
 from stagepack.methods import Method, Settings, Table
@@ -18,6 +18,7 @@ GraphMethod = Method[GraphPartition, GraphSolution]
 
 
 def _no_metis(instance: GraphPartition) -> str:
+    """Return why METIS cannot be asked, or ""."""
     return unavailable()
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from stagepack import solvers
 from stagepack.contracts import Number
 from stagepack.evidence import Evidence, Proof, witness
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.linear import Array, Linear
 from stagepack.methods import Settings
@@ -28,8 +29,6 @@ from stagepack.solvers import Limits
 from stagepack.verify import Claimed, UnprovedError, graph
 from stagepack.verify.graph import Form, Row
 
-SMALL = 4_000
-"""Nodes and readers of tensors up to which evidence is looked for unasked: tenths of a second."""
 FINE = 2**40
 """Parts of one in which multipliers are counted where they have no small common denominator,"""
 DENOMINATOR = 1_000
@@ -45,7 +44,8 @@ def strengthen(
     keep_going: Callable[[], bool],
 ) -> None:
     """Look for evidence that others can verify, where a proof rests on a search or an engine."""
-    if not settings.proof and instance.n + len(instance.consumers) > SMALL:
+    most = settings.tuned(TUNING).evidence_size
+    if not settings.proof and instance.n + len(instance.consumers) > most:
         return
     bound = None if progress.infeasible_reason is not None else progress.bound
     if bound is None and progress.infeasible_reason is None:
@@ -334,8 +334,9 @@ def raise_by_rows(
         value = min(value, known)
         if value > low:
             lower = Relaxed.of(instance, value)
-            tighter = lower and replace(solved, form=lower.form, rows=lower.rows)
-            shown = None if tighter is None else tighter.evidence()
+            if lower is None:
+                return
+            shown = replace(solved, form=lower.form, rows=lower.rows).evidence()
             if shown is not None:
                 progress.raise_bound(value, "linear program", shown)
                 low = value

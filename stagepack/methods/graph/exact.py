@@ -15,7 +15,7 @@ from stagepack.heuristics import effort
 from stagepack.heuristics.graph import dp as ideal_dp
 from stagepack.heuristics.graph.baselines import equal_work, work_bound
 from stagepack.heuristics.graph.bounds import objective_bound
-from stagepack.heuristics.graph.everything import MOST_BLOCKS, Everything
+from stagepack.heuristics.graph.everything import Everything
 from stagepack.heuristics.graph.frontier import beam
 from stagepack.heuristics.graph.frontier.label_search import LabelSearch
 from stagepack.heuristics.graph.frontier.model import Model, unproved
@@ -24,7 +24,8 @@ from stagepack.heuristics.graph.ideals import TooManyError, nearly_chain
 from stagepack.heuristics.graph.linear import Hunt
 from stagepack.heuristics.graph.stage_kernels import FAR
 from stagepack.heuristics.graph.staging import Found, Staging
-from stagepack.heuristics.graph.ways import MOST_STATES, spread, states
+from stagepack.heuristics.graph.tuning import TUNING
+from stagepack.heuristics.graph.ways import spread, states
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
@@ -39,53 +40,42 @@ from stagepack.verify.graph import OBJECTIVES
 
 GraphProgress = Progress[GraphSolution]
 
-QUICK = 12, 20, 0.3
-"""Orders, orders near the best that may fail, and seconds of work, before an exact search;"""
-LONG = 12, 200, 60.0, 4
-"""where orders are all that is looked at."""
-
-KEPT = 0.3
-"""Part of the time of the run that is kept where work takes far longer than it usually does."""
-AGAIN = 3.0
-"""Times as much work as was too little to list all ideals, for which it is worth a second try."""
-SWEPT = 1.5e-9
-"""Seconds of work about, for each pair of ideals, where stages are added."""
-RELAXED, MOST_STEPS = 2.5e-5, 2
-"""Seconds of work about, for each row of a linear program, and programs at most."""
-PREPARED, CHECKED = 1.5e-7, 5e-8
-"""Seconds of work, for each node and reader of a tensor, of the compact form and of a check."""
-
 
 class CompactSearch:
-    """A run of the searches that share the compact form.
+    """The searches of one run, which share the compact form of the graph and what is known.
 
     Attributes
     ----------
     instance, progress, settings
         Of the run.
+    tuning : GraphTuning
+        What steers its searches.
     compact : Compact
+        The instance in blocks and ticks.
     impossible : bool
-        Whether a reason is plain to see, and told, that there is no partition.
+        Whether it is plain to see that there is no partition; the reason is told then.
     known : int
-        What the best partition met is worth in ticks.
+        Ticks of the best partition met.
     annealing : Annealing
+        Local search, which goes on where it was left.
     """
 
     _unlisted = 0.0
-    """Seconds of work in which not all ideals were listed, the last time."""
+    """Seconds of work that were too few to list all ideals, the last time."""
     _pending: Found | None = None
-    """The best along orders that is not offered yet,"""
+    """The best partition along orders that is not offered yet."""
     _source = ""
-    """and who found it."""
+    """Who found it."""
 
     def __init__(
         self, instance: GraphPartition, progress: GraphProgress, settings: Settings
     ) -> None:
         self.instance, self.progress, self.settings = instance, progress, settings
+        self.tuning = settings.tuned(TUNING)
         self.compact, self.known = Compact.of(instance, progress.require_time), FAR
-        self.annealing = Annealing(self.compact, progress, settings.seed)
+        self.annealing = Annealing(self.compact, progress, settings.seed, self.tuning.annealing)
         self._size = instance.n + len(instance.consumers)
-        effort.spend(PREPARED * self._size)
+        effort.spend(self.tuning.compact_price * self._size)
         reason = impossible(self.compact)
         self.impossible = bool(reason)
         # The rule joins nodes of a colour, but not blocks along circles.
@@ -102,12 +92,14 @@ class CompactSearch:
     @functools.cached_property
     def staging(self) -> Staging:
         """What the linear order works on."""
-        staging = Staging.of(self.compact, sequence=spread(self.compact))
+        sequence = spread(self.compact, self.tuning.ideals.most_states)
+        staging = Staging.of(self.compact, sequence=sequence, tuning=self.tuning)
         staging.prepare(self.progress.require_time)
         return staging
 
     @functools.cached_property
     def _least(self) -> int:
+        """Ticks that no partition is below, found once."""
         return objective_bound(self.staging)
 
     def least(self) -> int:
@@ -127,18 +119,19 @@ class CompactSearch:
         """
 
         def quick() -> None:
-            few = states(self.compact) <= MOST_STATES
-            if chain is not None and few and nearly_chain(self.compact):
+            ideals = self.tuning.ideals
+            few = states(self.compact) <= ideals.most_states
+            if chain is not None and few and nearly_chain(self.compact, ideals):
                 chain()
             else:
-                self.along_orders(*QUICK)
+                self.along_few_orders()
 
-        starts = {"auto": quick, "linear-dp": lambda: self.along_orders(*LONG)}
+        starts = {"auto": quick, "linear-dp": self.along_many_orders}
         offer_start(self.instance, self.progress, self.settings, starts)
         self.learn()
 
     def learn(self) -> None:
-        """Take what the best partition known is worth, whoever found it."""
+        """Take over the value of the best partition known, whoever found it."""
         if self.progress.objective is not None:
             self.known = min(self.known, self.compact.most_ticks(self.progress.objective) + 1)
 
@@ -147,24 +140,30 @@ class CompactSearch:
         broken: tuple[object, ...] = ()
         for solution in equal_work(self.compact):
             broken = self.progress.offer_if_valid(solution, "equal-work") or broken
-            effort.spend(CHECKED * self._size)
+            effort.spend(self.tuning.check_price * self._size)
             self.progress.require_time()
         return broken
 
-    def along_orders(self, orders: int, patience: int, seconds: float, starts: int = 1) -> None:
-        """Look for partitions along many orders, of which the first is cut in equal shares.
+    def along_few_orders(self) -> None:
+        """Look for partitions along a few orders, before other searches."""
+        few = self.tuning.orders
+        self._along_orders(few.quick_patience, few.quick_seconds, 1)
+
+    def along_many_orders(self, seconds: float | None = None) -> None:
+        """Look for partitions along many orders; a later call goes on where the last one ended.
 
         Parameters
         ----------
-        orders : int
-            To begin with.
-        patience : int
-            Changes of the best of them that may fail in a row.
-        seconds : float
-            Of work, after which to end.
-        starts : int
-            How often to begin anew; a later call goes on where the last one ended.
+        seconds : float, optional
+            Of work, after which to end; left out, the usual ones where orders are all that is
+            looked at.
         """
+        many = self.tuning.orders
+        self._along_orders(many.patience, many.seconds if seconds is None else seconds, many.starts)
+
+    def _along_orders(self, patience: int, seconds: float, starts: int) -> None:
+        """Cut in equal shares where nothing is known; then see :meth:`Hunt.search`."""
+        orders = self.tuning.orders.orders
         if self.progress.solution is None:
             self.equal_work()
         self.hunt(lambda hunt: hunt.search(orders, patience, seconds, starts), "linear-dp")
@@ -188,11 +187,12 @@ class CompactSearch:
             look(hunt)
         finally:
             if hunt.best is not before:  # how often one was offered, the wall clock decides
-                effort.spend(CHECKED * self._size)
+                effort.spend(self.tuning.check_price * self._size)
             self._offer_pending()
 
     @functools.cached_property
     def _hunt(self) -> Hunt:
+        """The search along orders that all calls share."""
         return Hunt(self.staging, self.progress.require_time, self._better, self.settings.seed)
 
     def _better(self, found: Found) -> None:
@@ -203,13 +203,14 @@ class CompactSearch:
             self._offer_pending()
 
     def _offer_pending(self) -> None:
+        """Offer what was found last and not offered yet."""
         found, self._pending = self._pending, None
         if found is not None:
             self.progress.offer(self.staging.solution(found), self._source)
 
     def hopeless(self, seconds: float) -> bool:
-        """Return whether so much more work is no reason to list ideals that were too many."""
-        return seconds < AGAIN * self._unlisted
+        """Return whether the ideals were too many for nearly as much work before."""
+        return seconds < self.tuning.auto.retry_factor * self._unlisted
 
     def over_ideals(self, seconds: float = math.inf, few: float = 0.0) -> None:
         """Prove the best partition, or that there is none.
@@ -217,9 +218,9 @@ class CompactSearch:
         Parameters
         ----------
         seconds : float
-            Of work, after which to give up;
+            Of work, after which to give up.
         few : float
-            but so many, where there turn out to be few enough ideals for them.
+            The same, where so few ideals are listed that they can be swept in so many seconds.
 
         Raises
         ------
@@ -227,7 +228,8 @@ class CompactSearch:
             When that is not enough, or memory.
         """
         end = effort.spent() + seconds
-        reserve = min(KEPT * self.progress.remaining, self.progress.remaining - seconds)
+        reserve = self.tuning.auto.ideals_reserve * self.progress.remaining
+        reserve = min(reserve, self.progress.remaining - seconds)
         self._unlisted = seconds
 
         def pause() -> None:
@@ -238,14 +240,16 @@ class CompactSearch:
         def listed(count: int) -> None:
             nonlocal end
             self._unlisted = 0.0
-            if SWEPT * count**2 < few:
+            if self.tuning.ideals.pair_estimate * count**2 < few:
                 end = max(end, effort.spent() + few)
 
         def bound(ticks: int) -> None:
             self.raise_bound(ticks, "exhausted search")
 
-        if not ideal_dp.solve(self.compact, self.known, pause, self._take_best, bound, listed):
-            self.progress.prove_infeasible(explain(self.compact))
+        if not ideal_dp.solve(
+            self.compact, self.known, pause, self._take_best, bound, listed, self.tuning
+        ):
+            self.progress.prove_infeasible(explain(self.compact, self.tuning))
         self._tell_coarse()
 
     def _tell_coarse(self) -> None:
@@ -261,18 +265,18 @@ class CompactSearch:
 
         For figures that no common unit of 64 bits tells apart, and rules that ideals do not know.
         """
-        if self.compact.blocks > MOST_BLOCKS:
+        if self.compact.blocks > self.tuning.everything.most_blocks:
             return False
 
         def pause(seconds: float) -> None:
             effort.spend(seconds)
             self.progress.require_time()
 
-        search = Everything(self.compact, pause)
+        search = Everything(self.compact, pause, self.tuning.everything)
         if not search.run():
             return False
         if search.best is None:
-            self.progress.prove_infeasible(explain(self.compact))
+            self.progress.prove_infeasible(explain(self.compact, self.tuning))
             return True
         self.progress.offer(search.best, "trying everything")
         self.progress.raise_bound(self.progress.objective, "trying everything")
@@ -292,10 +296,11 @@ class CompactSearch:
             self.progress.lending(*LENT),
             effort.lending(*LENT),
         ):
-            ideal_dp.solve(self.compact, self.known, pause, self._take_best, lambda *_: None)
+            tell, nobody = self._take_best, lambda *_: None
+            ideal_dp.solve(self.compact, self.known, pause, tell, nobody, tuning=self.tuning)
             return
         pause()
-        self.along_orders(*QUICK)
+        self.along_few_orders()
 
     def _take_best(self, staging: Staging, found: Found) -> bool:
         """Offer what is best over ideals; return whether it keeps all limits."""
@@ -307,8 +312,8 @@ class CompactSearch:
 
     def by_rows(self, part: float) -> None:
         """Raise the bound by a linear program, in a part of what is left, if that will do."""
-        seconds = RELAXED * row_count(self.compact)
-        steps = min(MOST_STEPS, int(part * self.progress.remaining / seconds))
+        seconds = self.tuning.models.row_seconds * row_count(self.compact)
+        steps = min(self.tuning.models.row_programs, int(part * self.progress.remaining / seconds))
         if steps < 1 or self.progress.objective is None or not in_line(self.instance):
             return
         load_engine("highs", self.progress, self.settings)
@@ -324,8 +329,14 @@ class CompactSearch:
             least = Fraction(self.progress.bound) * (1 - Fraction(self.instance.tolerance))
             self._least = max(self.least(), math.floor(least * self.compact.scale))
 
-    def by_labels(self) -> None:
-        """Improve the best partition, by local search, too, and prove bounds, in turns."""
+    def by_labels(self, aside: bool = True) -> None:
+        """Improve the best partition and prove bounds, in turns.
+
+        Parameters
+        ----------
+        aside : bool
+            Whether local search has its turns, too.
+        """
 
         def bound(ticks: int) -> None:
             self.raise_bound(ticks, "frontier labels")
@@ -341,11 +352,11 @@ class CompactSearch:
                 take()
 
         least, sweeps = self.least(), self._sweeps()
-        search = LabelSearch(sweeps, least, self._take, bound, anneal)
+        search = LabelSearch(sweeps, least, self._take, bound, anneal if aside else None)
         take()
         search.run()
         if search.impossible:
-            self.progress.prove_infeasible(explain(self.compact))
+            self.progress.prove_infeasible(explain(self.compact, self.tuning))
         elif self.progress.solution is None:
             self.progress.reason = (
                 "frontier: no label keeps all rules, nor is it proved that none can"
@@ -361,12 +372,13 @@ class CompactSearch:
         least, sweeps = self.least(), self._sweeps()
         value = min(self.known, sweeps.most)
         take = functools.partial(self._take, source="beam")
-        beam.search(sweeps, least, value, take)
+        beam.search(sweeps, least, value, take, self.tuning.beam)
 
     def _sweeps(self) -> Sweeps:
+        """Return sweeps over the graph, one model for each order of devices."""
         models = Model.all_of(self.compact, self.progress.require_time)
         self.progress.require_time()
-        return Sweeps(models, self.progress.require_time, self.settings.seed)
+        return Sweeps(models, self.progress.require_time, self.settings.seed, self.tuning.labels)
 
     def _take(self, stages: Array, model: Model, source: str = "frontier") -> int | None:
         """Offer a partition; return its ticks, None if it breaks a rule that labels do not know."""
@@ -397,7 +409,9 @@ class CompactSearch:
         Parameters
         ----------
         ticks : int
+            That no partition is below.
         source : str
+            Who is said to have proved it.
         """
         bound, objective = self.compact.bound(ticks), self.progress.objective
         if objective is not None and objective < bound <= objective * (1 + 1e-9):
@@ -410,7 +424,7 @@ def linear_dp(instance: GraphPartition, progress: GraphProgress, settings: Setti
     search = CompactSearch(instance, progress, settings)
     if search.impossible:
         return
-    search.along_orders(*LONG)
+    search.along_many_orders()
     if progress.solution is None:
         progress.reason = "linear-dp tried several orders, none with stages that fit"
 

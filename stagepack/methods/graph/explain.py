@@ -10,24 +10,20 @@ import numpy as np
 from stagepack.heuristics.graph.linear import Hunt
 from stagepack.heuristics.graph.reduction import most_held
 from stagepack.heuristics.graph.staging import Found, Staging
+from stagepack.heuristics.graph.tuning import TUNING, GraphTuning
 from stagepack.heuristics.graph.ways import spread
 from stagepack.instances.graph import Compact, Objective
 from stagepack.instances.graph.compact import FORBIDDEN, UNLIMITED
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.profile import Array
 
-MOST_BLOCKS = 1_000
-"""Up to which it is looked at what would do where no reason is plain to see,"""
-ORDERS = 3
-"""along so many orders for each remedy."""
 
-
-def explain(compact: Compact) -> str:
+def explain(compact: Compact, tuning: GraphTuning = TUNING) -> str:
     """Return why an instance that has no partition has none, and what would make one possible."""
-    return impossible(compact) or _what_would_do(compact)
+    return impossible(compact) or _what_would_do(compact, tuning)
 
 
-def _what_would_do(compact: Compact) -> str:
+def _what_would_do(compact: Compact, tuning: GraphTuning) -> str:
     """Name the rules that no partition keeps together, and which of them to loosen, how far."""
     limited = compact.class_memory < UNLIMITED
     every, fixed = compact.exact_stages, compact.sequence is not None
@@ -35,16 +31,16 @@ def _what_would_do(compact: Compact) -> str:
     if limited.any():
         least = int(compact.class_memory[limited].min())
         rules.append(f"the memory of devices ({least:,} bytes of the smallest)")
-        enough = _enough(compact, limited)
+        enough = _enough(compact, limited, tuning)
         if enough:
             remedies.append(f"{enough:,} bytes for each device ({enough - least:,} more)")
     if every:
         rules.append("the use of every device")
-        if _has_partition(dataclasses.replace(compact, exact_stages=False)):
+        if _has_partition(dataclasses.replace(compact, exact_stages=False), tuning):
             remedies.append("devices that may stay empty (empty_devices)")
     if fixed:
         rules.append("the order of devices")
-        if _has_partition(dataclasses.replace(compact, sequence=None)):
+        if _has_partition(dataclasses.replace(compact, sequence=None), tuning):
             remedies.append("devices in any order (device_order)")
     told = ", ".join(rules) or "which devices nodes may run on"
     would_do = ", or ".join(remedies) or "more memory, or more devices,"
@@ -54,7 +50,7 @@ def _what_would_do(compact: Compact) -> str:
     )
 
 
-def _enough(compact: Compact, limited: Array) -> int:
+def _enough(compact: Compact, limited: Array, tuning: GraphTuning) -> int:
     """Return bytes of each device with memory limits with which some partition is found, or 0.
 
     As few as the orders that are looked at tell; fewer may do.
@@ -62,7 +58,7 @@ def _enough(compact: Compact, limited: Array) -> int:
 
     def fits(memory: int) -> bool:
         room = np.where(limited, np.maximum(compact.class_memory, memory), compact.class_memory)
-        return _has_partition(dataclasses.replace(compact, class_memory=room))
+        return _has_partition(dataclasses.replace(compact, class_memory=room), tuning)
 
     low, high = int(compact.class_memory[limited].min()), int(most_held(compact).sum())
     if not fits(high):
@@ -73,13 +69,14 @@ def _enough(compact: Compact, limited: Array) -> int:
     return high
 
 
-def _has_partition(compact: Compact) -> bool:
+def _has_partition(compact: Compact, tuning: GraphTuning) -> bool:
     """Return whether some partition along a few orders fits."""
-    if compact.blocks > MOST_BLOCKS:
+    if compact.blocks > tuning.explained_blocks:
         return False
     found: list[Found] = []
-    staging = Staging.of(compact, sequence=spread(compact))
-    Hunt(staging, lambda: None, found.append, seed=0).search(ORDERS, 0, math.inf)
+    sequence = spread(compact, tuning.ideals.most_states)
+    staging = Staging.of(compact, sequence=sequence, tuning=tuning)
+    Hunt(staging, lambda: None, found.append, seed=0).search(tuning.explained_orders, 0, math.inf)
     return bool(found)
 
 

@@ -10,6 +10,7 @@ from stagepack.errors import InputError
 from stagepack.formulations.graph.model import GraphModel
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph.local_search import PartitionSearch
+from stagepack.heuristics.graph.tuning import TUNING, AnnealingTuning
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.methods import Settings
 from stagepack.methods.graph.explain import explain
@@ -19,58 +20,65 @@ from stagepack.solvers import Engine
 
 GraphProgress = Progress[GraphSolution]
 
-FRUITLESS = 6
-"""Rounds of local search in a row that find nothing better before it ends."""
-PACE, SMALL_PACE = 0.6, 0.25
-"""Work of CP-SAT in a second (0.6 to 1.05, once it has loaded a model); within other methods, which
-give it a share that was measured so, in the models of small graphs."""
-OVERDUE = 1.8
-"""Of CPU seconds to seconds of work, after which an engine is ended by the clock."""
-
 
 class Annealing:
-    """Local search from the best partition known, which goes on where it was left.
+    """Local search from the best partition known.
 
-    Until somebody else finds a better partition, all calls together do what one call of as many
-    rounds does.
+    A call goes on where the last one ended: several calls find what one call of as many rounds
+    finds, unless another search has found a better partition in between.
 
     Parameters
     ----------
     compact : Compact
+        The instance in blocks and ticks.
     progress : Progress
         Its solution is where the search starts; without one there is no search.
     seed : int
+        Of all that is drawn.
+    tuning : AnnealingTuning
+        What steers it: prices, shares and limits.
     """
 
-    def __init__(self, compact: Compact, progress: GraphProgress, seed: int) -> None:
+    def __init__(
+        self,
+        compact: Compact,
+        progress: GraphProgress,
+        seed: int,
+        tuning: AnnealingTuning = TUNING.annealing,
+    ) -> None:
         self._compact, self._progress, self._seed = compact, progress, seed
+        self.tuning = tuning
         self._search: PartitionSearch | None = None
         self._known: Number | None = None
 
     def run(
-        self, rounds: float = math.inf, seconds: float = math.inf, patience: float = FRUITLESS
+        self,
+        rounds: float = math.inf,
+        seconds: float = math.inf,
+        patience: float | None = None,
     ) -> None:
         """Anneal until several rounds find nothing.
 
         Parameters
         ----------
         rounds : float
-            At most so many,
+            The most.
         seconds : float
-            and none begun after so many of work.
-        patience : float
-            Rounds in a row that may find nothing.
+            Of work, after which no round begins.
+        patience : float, optional
+            Rounds in a row that may find nothing; left out, as many as usual.
         """
         progress = self._progress
         if progress.solution is None or not progress.keep_going():
             return
-        reason = PartitionSearch.unsupported(self._compact)
+        reason = PartitionSearch.unsupported(self._compact, self.tuning)
         if reason:
             progress.reason = progress.reason or f"no local search: {reason}"
             return
         search = self._search
         if search is None or progress.objective != self._known:
             search = self._begin(progress.solution)
+        patience = self.tuning.fruitless if patience is None else patience
         fruitless, done, end = 0, 0, effort.spent() + seconds
         while fruitless < patience and done < rounds and effort.spent() < end:
             fruitless = 0 if search.round(self._pause) else fruitless + 1
@@ -79,18 +87,21 @@ class Annealing:
 
     def begin(self, start: GraphSolution) -> None:
         """Begin at another partition than the best one known, where local search applies."""
-        if not PartitionSearch.unsupported(self._compact):
+        if not PartitionSearch.unsupported(self._compact, self.tuning):
             self._begin(start)
 
     def _begin(self, start: GraphSolution) -> PartitionSearch:
         """Return a new search."""
         compact, pause = self._compact, self._progress.require_time
-        search = PartitionSearch(compact, *compact.stages(start), seed=self._seed, pause=pause)
+        search = PartitionSearch(
+            compact, *compact.stages(start), seed=self._seed, pause=pause, tuning=self.tuning
+        )
         self._search, self._known = search, self._progress.objective
         self._seed += 1
         return search
 
     def _offer(self) -> None:
+        """Offer the best partition of the search."""
         search = self._search
         if search is not None:
             found = self._compact.assignment(search.stages, search.classes)
@@ -98,6 +109,7 @@ class Annealing:
                 self._known = self._progress.objective
 
     def _pause(self) -> None:
+        """End the run where it should end, with what was found."""
         if not self._progress.keep_going():
             self._offer()
             self._progress.require_time()
@@ -113,7 +125,9 @@ def on_engine(
     Parameters
     ----------
     formulation : type
+        The model.
     own_engine : str
+        The engine that is asked unless the settings name another one.
     start : callable
         Offers a first solution and a bound; returns the compact form, None where nothing fits.
     """
@@ -140,30 +154,39 @@ def solve_model(
     Parameters
     ----------
     formulation : type
+        The model.
     engine : Engine
+        That solves it.
     compact : Compact
+        The instance in blocks and ticks.
     progress : Progress
+        Told of partitions and bounds; the best one known is where the engine starts.
     settings : Settings
+        Of the run.
     seconds : float, optional
         Of work on a small graph, after which to go on without; left out, the engine ends with the
         run.
     """
+    tuning = settings.tuned(TUNING).models
+    pace = tuning.pace if seconds is None else tuning.small_pace
     known, value = progress.solution, progress.objective
     upper = None if value is None else compact.most_ticks(value)
     try:
         return run_model(
             engine,
-            lambda: formulation(compact, upper=upper),
+            lambda: formulation(compact, upper=upper, tuning=tuning),
             formulation.__name__,
             progress,
-            paced(settings, engine, progress.remaining, PACE),
+            paced(settings, engine, progress.remaining, tuning.pace),
             start=known,
             start_value=value,
             bound_value=compact.bound,
-            work=None if seconds is None else SMALL_PACE * seconds,
-            pace=PACE if seconds is None else SMALL_PACE,
-            overdue=OVERDUE * progress.remaining if settings.deterministic else math.inf,
-            conclude_infeasible=lambda: progress.prove_infeasible(explain(compact)),
+            work=None if seconds is None else pace * seconds,
+            pace=pace,
+            overdue=tuning.overdue * progress.remaining if settings.deterministic else math.inf,
+            conclude_infeasible=lambda: progress.prove_infeasible(
+                explain(compact, settings.tuned(TUNING))
+            ),
         )
     except InputError as error:  # too large a model
         if known is None and seconds is None:

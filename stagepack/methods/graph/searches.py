@@ -9,49 +9,19 @@ import numpy as np
 
 from stagepack.formulations.graph import CpSat, Milp
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph import metis
 from stagepack.heuristics.graph.ideals import TooManyError, nearly_chain
-from stagepack.heuristics.graph.pipedream import MOST_STATES, Recurrence, TooManyStatesError
+from stagepack.heuristics.graph.peers import metis
+from stagepack.heuristics.graph.peers.pipedream import Recurrence, TooManyStatesError
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution, Objective
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
+from stagepack.methods import Settings, counted
 from stagepack.methods.graph import METHODS
-from stagepack.methods.graph.exact import LONG, CompactSearch, dp, linear_dp
+from stagepack.methods.graph.exact import CompactSearch, dp, linear_dp
 from stagepack.methods.graph.improve import on_engine, solve_model
 from stagepack.methods.models import load_engine
 from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress, Stopped
 
 GraphProgress = Progress[GraphSolution]
-GLANCE = 1.5
-"""Seconds of work in which `auto` tries to prove what a few orders give, but at most"""
-LOOK = 0.15
-"""this part of what is left; the same part when it tries again once local search has lowered it,
-or,"""
-FEW = 0.6
-"""where ideals are few enough for that, this one."""
-ROUNDS, SHARE = 8, 0.3
-"""Of local search at most, and the part of what is left after which none begins, before what
-proves more: a better partition makes that cheaper;"""
-LITTLE = 0.1
-"""the part of what is open that many orders are to close beyond a few; else local search begins
-with these, as it does by itself;"""
-PATIENCE = 2
-"""rounds in a row that may find nothing, where labels go on in turns with local search;"""
-ROUNDS_BEFORE = 2
-"""and rounds where nothing but a model proves anything."""
-MODELLED, MODEL = 1_000, 0.5
-"""Blocks times devices up to which CP-SAT has its share of what is left: this part."""
-LOOSE, MODELLED_LOOSE = 10, 10_000
-"""Blocks for each net of graphs that are hardly connected, and up to which the same holds there."""
-RELAXED = 0.2
-"""The part of what is left for a linear program of which the bound is verified;"""
-ORDERS, ORDERS_ALONE = 0.1, 0.5
-"""the same for many orders of blocks; the same where labels do not apply;"""
-SHORT = 1.5, 0.9
-"""in short runs so many seconds of work, but at most this part."""
-MOST_PINS = 20_000
-"""Blocks and members of nets up to which `auto` asks METIS, too: in hundredths of a second."""
 Run = Callable[[GraphPartition, GraphProgress, Settings], None]
 
 
@@ -72,7 +42,7 @@ def _start(instance: GraphPartition, progress: GraphProgress, settings: Settings
     if search.impossible:
         return None
     search.start(chain=search.best_of_ideals if _supported("dp", instance) else None)
-    if settings.warm_start == "auto" and not nearly_chain(search.compact):
+    if settings.warm_start == "auto" and not nearly_chain(search.compact, search.tuning.ideals):
         search.annealing.run(rounds=1)
         progress.reason = ""
     return search.compact
@@ -83,9 +53,11 @@ def _supported(name: str, instance: GraphPartition) -> bool:
     return any(method.name == name and not method.unsupported(instance) for method in METHODS)
 
 
-def _improve(search: CompactSearch, rounds: int = ROUNDS, patience: int = PATIENCE) -> None:
+def _improve(search: CompactSearch, rounds: int, patience: int) -> None:
     """Give local search its share, of so many rounds at most, until some in a row find nothing."""
-    search.annealing.run(rounds, SHARE * search.progress.remaining, patience)
+    steps = search.tuning.auto
+    if steps.local_search:
+        search.annealing.run(rounds, steps.local_share * search.progress.remaining, patience)
 
 
 def _frontier(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
@@ -95,7 +67,7 @@ def _frontier(instance: GraphPartition, progress: GraphProgress, settings: Setti
         return
     search.start()
     if settings.warm_start == "auto":
-        _improve(search)
+        _improve(search, search.tuning.auto.rounds, search.tuning.auto.patience)
         progress.reason = ""
     progress.require_time()
     search.by_labels()
@@ -138,7 +110,13 @@ def _metis(instance: GraphPartition, progress: GraphProgress, settings: Settings
 def _by_metis(search: CompactSearch) -> None:
     """Offer METIS's parts, sorted into stages and cut again."""
     compact, progress = search.compact, search.progress
-    part = metis.parts(compact, compact.devices, search.settings.seed, progress.require_time)
+    part = metis.parts(
+        compact,
+        compact.devices,
+        search.settings.seed,
+        progress.require_time,
+        search.tuning.peers,
+    )
     if not search.instance.contiguous:
         progress.offer_if_valid(compact.assignment(part, compact.device_class), "metis")
     search.hunt(lambda hunt: hunt.along(metis.ranked(compact, part)), "metis")
@@ -151,9 +129,11 @@ def _pipedream(instance: GraphPartition, progress: GraphProgress, settings: Sett
         return
     replicated = instance.objective == Objective.REPLICATED
     try:
-        found = Recurrence(search.compact, progress.require_time).best(replicated)
+        recurrence = Recurrence(search.compact, progress.require_time, search.tuning.peers)
+        found = recurrence.best(replicated)
     except TooManyStatesError:
-        progress.reason = f"pipedream: more than {MOST_STATES:,} blocks, or too many states"
+        most = search.tuning.peers.pipedream_states
+        progress.reason = f"pipedream: more than {most:,} blocks, or too many states"
         return
     if found is None:
         progress.reason = "pipedream: no stages fit"
@@ -182,74 +162,100 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     search = CompactSearch(instance, progress, settings)
     if search.impossible:
         return
-    supports = {method.name: not method.unsupported(instance) for method in METHODS}
-    modelled = _is_modelled(search.compact)
-    given_up = ""
+    steps = search.tuning.auto
+    dp, labels, peer = (_supported(name, instance) for name in ("dp", "frontier", "metis"))
+    labels &= steps.labels
+    modelled = steps.cp_sat and _is_modelled(search)
     search.start()
     progress.require_time()
-    if (search.compact.rounding or not supports["dp"]) and search.try_everything():
+    if steps.everything and (search.compact.rounding or not dp) and search.try_everything():
         return
     # What is known makes the exact search faster, but most graphs need no more than this.
-    for most in (GLANCE, math.inf):
-        if supports["dp"] and not search.hopeless(min(most, LOOK * progress.remaining)):
-            try:
-                left = progress.remaining
-                search.over_ideals(min(most, LOOK * left), FEW * left)
-            except TooManyError as error:
-                given_up = f"dp: {error}"
-            else:
-                return
-        if most > GLANCE and (supports["frontier"] or not supports["dp"]):
-            break  # labels, or models, need what is left
-        if most == GLANCE:
-            search.by_rows(RELAXED)
-        if most == GLANCE and supports["dp"]:
-            if supports["metis"] and _few_pins(search.compact):
-                _by_metis(search)
-            part = ORDERS if supports["frontier"] else ORDERS_ALONE
-            _along_many_orders(search, part)
-        rounds = ROUNDS if supports["dp"] else ROUNDS_BEFORE
-        _improve(search, rounds, PATIENCE if supports["frontier"] else rounds)
-        if most == GLANCE and modelled and supports["dp"]:
-            progress.require_time()
-            _by_cp_sat(search, MODEL * progress.remaining)
-        search.learn()
-        progress.reason = given_up
+    given_up = _by_ideals(search, steps.first_try) if dp else ""
+    if given_up is None:
+        return
+    if steps.rows:
+        search.by_rows(steps.rows_share)
+    if dp:
+        if steps.metis and peer and _few_pins(search):
+            _by_metis(search)
+        if steps.many_orders:
+            _along_many_orders(search, steps.orders_share if labels else steps.orders_share_alone)
+    rounds = steps.rounds if dp else steps.rounds_before_models
+    _improve(search, rounds, steps.patience if labels else rounds)
+    if modelled and dp:
         progress.require_time()
-    if supports["frontier"]:
-        search.by_labels()
-    elif modelled or not supports["dp"]:
-        progress.reason = ""
-        _by_cp_sat(search)
+        _by_cp_sat(search, steps.cp_sat_share * progress.remaining)
+    _begin_anew(search, given_up)
+    if dp:
+        again = _by_ideals(search)
+        if again is None:
+            return
+        given_up = again or given_up
+    if labels:
+        search.by_labels(aside=steps.local_search)
+    else:
+        if dp:
+            _improve(search, rounds, rounds)
+            _begin_anew(search, given_up)
+        if modelled or (steps.cp_sat and not dp):
+            progress.reason = ""
+            _by_cp_sat(search)
     progress.require_time()
-    search.annealing.run()
+    if steps.local_search:
+        search.annealing.run()
 
 
-def _is_modelled(compact: Compact) -> bool:
+def _by_ideals(search: CompactSearch, seconds: float = math.inf) -> str | None:
+    """Give all ideals their share of so many seconds at most; None: that answered everything.
+
+    Otherwise return why not, "" where it is too much work to try.
+    """
+    steps, left = search.tuning.auto, search.progress.remaining
+    seconds = min(seconds, steps.ideals_share * left)
+    if not steps.ideals or search.hopeless(seconds):
+        return ""
+    try:
+        search.over_ideals(seconds, steps.few_ideals_share * left)
+    except TooManyError as error:
+        return f"dp: {error}"
+    return None
+
+
+def _begin_anew(search: CompactSearch, reason: str) -> None:
+    """Take what the last searches found, and forget all that they said but `reason`."""
+    search.learn()
+    search.progress.reason = reason
+    search.progress.require_time()
+
+
+def _is_modelled(search: CompactSearch) -> bool:
     """Whether CP-SAT has its share: on small graphs, and where hardly any block waits for others.
 
     Loads are balanced then, for which labels and moves are no match.
     """
-    size = compact.blocks * compact.devices
-    loose = LOOSE * compact.nets <= compact.blocks
-    return size <= (MODELLED_LOOSE if loose else MODELLED)
+    compact, steps = search.compact, search.tuning.auto
+    loose = steps.loose * compact.nets <= compact.blocks
+    most = steps.cp_sat_places_loose if loose else steps.cp_sat_places
+    return compact.blocks * compact.devices <= most
 
 
-def _few_pins(compact: Compact) -> bool:
+def _few_pins(search: CompactSearch) -> bool:
     """Whether METIS takes next to no time."""
-    return compact.blocks + len(compact.net) <= MOST_PINS
+    compact = search.compact
+    return compact.blocks + len(compact.net) <= search.tuning.auto.metis_pins
 
 
 def _along_many_orders(search: CompactSearch, part: float) -> None:
     """Give many orders a part of what is left: of large graphs they bring more than small moves."""
-    progress = search.progress
+    progress, steps = search.progress, search.tuning.auto
     few, value, bound = progress.solution, progress.objective, progress.bound
     left = progress.remaining
-    seconds = max(part * left, min(SHORT[0], SHORT[1] * left))
-    search.along_orders(*LONG[:2], seconds, *LONG[3:])
+    least = min(steps.orders_least, steps.orders_most_share * left)
+    search.along_many_orders(max(part * left, least))
     if few is None or value is None or bound is None or progress.objective is None:
         return
-    if value - progress.objective < LITTLE * (value - bound):
+    if value - progress.objective < steps.little * (value - bound):
         search.annealing.begin(few)
 
 

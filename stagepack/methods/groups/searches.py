@@ -19,8 +19,7 @@ from stagepack.heuristics.groups.placement import Place, Placements, place
 from stagepack.heuristics.groups.seed_order import place_in_order
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.problem import Order, Timesteps
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
+from stagepack.methods import Settings, counted
 from stagepack.methods.groups.apart import spread
 from stagepack.methods.groups.explain import explain
 from stagepack.methods.groups.joint import Joint

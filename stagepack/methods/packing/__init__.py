@@ -5,14 +5,26 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from stagepack.contracts import Number
 from stagepack.evidence import Evidence
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing.constructive.rules import BANKS, RULES, Rule
 from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
+from stagepack.kinds import on_demand
 from stagepack.methods import Method, Settings, Table
 from stagepack.progress import Progress
+
+if TYPE_CHECKING:
+    from stagepack.methods.packing import explain as explain
+    from stagepack.methods.packing import graphs as graphs
+    from stagepack.methods.packing import modelled as modelled
+    from stagepack.methods.packing import proof as proof
+    from stagepack.methods.packing import quick as quick
+    from stagepack.methods.packing import relocation as relocation
+else:
+    __getattr__ = on_demand(__name__)
 
 TABLE: Table[LmemPacking, PackingSolution] = Table(KIND, __name__)
 
@@ -36,26 +48,31 @@ def _refusal(name: str, instance: LmemPacking) -> str:
 
 
 def _one_memory(instance: LmemPacking) -> str:
+    """Return why a method for one memory does not apply, or ""."""
     if instance.objective is Objective.SPILL:
         return "places buffers in one memory; use spill-by-value or cp-sat"
     return ""
 
 
 def _with_banks(instance: LmemPacking) -> str:
+    """Return why a method that looks at banks does not apply, or ""."""
     return _one_memory(instance) if instance.banks is not None else "needs banks"
 
 
 def _replannable(instance: LmemPacking) -> str:
+    """Return why there is nothing to plan anew, or ""."""
     if instance.objective is not Objective.MOVES:
         return "re-plans for the objective moves"
     return ""
 
 
 def _spilling(instance: LmemPacking) -> str:
+    """Return why there is nothing to spill, or ""."""
     return "" if instance.memories else "needs several memories"
 
 
 def _rule(rule: Rule) -> Method[LmemPacking, PackingSolution]:
+    """Return the method that runs one greedy rule."""
     return TABLE.method(
         rule.name,
         exact=False,
@@ -178,7 +195,6 @@ def prove(
 
     Parameters
     ----------
-    instance : LmemPacking
     bound : int or float or None
         None: that nothing fits.
     keep_going : callable

@@ -9,31 +9,15 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.evidence import SEARCHED, Evidence
-from stagepack.heuristics.packing import bounds, effort
-from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing import bounds, effort, exact_search
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Event, EventKind
-from stagepack.verify import verify
 
 PackingProgress = Progress[PackingSolution]
-
-MADE, CHECK = 1e-3, 3e-4
-"""Seconds of work of a normal form, and of a check, apart from what their size costs."""
-
-
-OVERDUE = 1.8
-"""Part of the seconds that work stands for after which an engine that counts too little is ended:
-what models cost is within a factor of 2 of what is counted, of all but the strangest."""
-
-
-ACCEPTED = 1.0
-"""Seconds in which evidence is looked at before it is told."""
-
-LARGEST_PAIRS = 10_000_000
-"""Pairs of blocks alive together that a search holds in memory: 16 bytes each."""
 
 
 class Attempt:
@@ -45,22 +29,25 @@ class Attempt:
         When a look at the loads shows that nothing fits; `progress` has the reason.
     """
 
-    def __init__(self, instance: LmemPacking, progress: PackingProgress) -> None:
+    def __init__(
+        self, instance: LmemPacking, progress: PackingProgress, *, tuning: PackingTuning = TUNING
+    ) -> None:
+        self.tuning = tuning
         self.instance = instance
         self.progress = progress
         self.blocks = Blocks.of(instance, progress.keep_going, anew=False)
         self._low: Array | None = None
-        self._searches: exact.Searches | None = None
+        self._searches: exact_search.exact.Searches | None = None
         rows = len(instance.gaps) + len(instance.allowed)
-        made = effort.ITEM * instance.n + effort.ROW * rows
-        effort.spend(MADE + made / 3)
-        self._check = CHECK + made + examined(instance)
+        made = tuning.prices.item * instance.n + tuning.prices.row * rows
+        effort.spend(tuning.prices.normal_form + made / 3)
+        self._check = tuning.prices.check + made + examined(instance, tuning=tuning)
         over = bounds.overload(instance, self.blocks)
         if over is not None:
-            progress.prove_infeasible(over[0], accepted(instance, None, over[1]))
+            progress.prove_infeasible(over[0], accepted(instance, None, over[1], tuning=tuning))
             raise Stopped
-        bound, why = bounds.objective_bound(instance, self.blocks, self.keep_going)
-        progress.raise_bound(bound, "load bound", accepted(instance, bound, why))
+        bound, why = bounds.objective_bound(instance, self.blocks, self.keep_going, tuning=tuning)
+        progress.raise_bound(bound, "load bound", accepted(instance, bound, why, tuning=tuning))
 
     @property
     def keep_going(self) -> Callable[[], bool]:
@@ -70,7 +57,7 @@ class Attempt:
     @property
     def too_dense(self) -> bool:
         """Whether more pairs of blocks are alive together than a search of all holds in memory."""
-        return self.blocks.pairs > LARGEST_PAIRS
+        return self.blocks.pairs > self.tuning.exact.pair_limit
 
     @property
     def peak_only(self) -> bool:
@@ -103,11 +90,16 @@ class Attempt:
         """The peak at which lowering ends: one that fits, or that is proved to be the least."""
         return max(int(self.progress.bound or 0), self.instance.goal or 0)
 
-    def searches(self, keep_going: Callable[[], bool]) -> exact.Searches | None:
+    def searches(self, keep_going: Callable[[], bool]) -> exact_search.exact.Searches | None:
         """Return the exact searches of the blocks, to go on with; None where time is over."""
         if self._searches is None:
             with contextlib.suppress(Stopped):
-                self._searches = exact.Searches(exact.prepared(self.blocks, keep_going=keep_going))
+                self._searches = exact_search.exact.Searches(
+                    exact_search.exact.prepared(
+                        self.blocks, keep_going=keep_going, tuning=self.tuning
+                    ),
+                    tuning=self.tuning,
+                )
         return self._searches
 
     def offer(self, offsets: Array, source: str) -> None:
@@ -139,7 +131,7 @@ class Attempt:
 
     def overdue(self, deterministic: bool) -> float:
         """Return the seconds of CPU after which an engine limited by work is ended all the same."""
-        return OVERDUE * self.progress.remaining if deterministic else math.inf
+        return self.tuning.auto.overdue * self.progress.remaining if deterministic else math.inf
 
     def for_a_while(self, seconds: float) -> Callable[[], bool]:
         """Return a `keep_going` that also ends after so much work: the same on any machine."""
@@ -151,29 +143,31 @@ class Attempt:
         return go_on
 
 
-def accepted(instance: LmemPacking, bound: int | None, evidence: Evidence) -> Evidence:
+def accepted(
+    instance: LmemPacking, bound: int | None, evidence: Evidence, *, tuning: PackingTuning = TUNING
+) -> Evidence:
     """Return evidence that its rule accepts: of groups of one offset the blocks know more.
 
     Parameters
     ----------
-    instance : LmemPacking
     bound : int or None
         What it is to show; None: that nothing fits.
-    evidence : Evidence
     """
     if not instance.colocated:
         return evidence
-    found = verify(instance, bound, evidence.proof, evidence.data, time_limit=ACCEPTED)
+    from stagepack.verify import verify
+
+    found = verify(instance, bound, evidence.proof, evidence.data, time_limit=tuning.auto.verifying)
     if found.proof is None:
         return SEARCHED
     rule = found.detail
     return evidence if rule == evidence.data["rule"] else Evidence(found.proof, {"rule": rule})
 
 
-def examined(instance: LmemPacking) -> float:
+def examined(instance: LmemPacking, *, tuning: PackingTuning = TUNING) -> float:
     """Return the seconds in which all conflicts are looked at for the check of an answer."""
     conflicts = 0 if instance.conflicts is None else len(instance.conflicts)
-    return effort.EXAMINED * effort.scattered(instance.n) * conflicts
+    return tuning.prices.conflict_checked * effort.scattered(instance.n, tuning=tuning) * conflicts
 
 
 def note_over(progress: PackingProgress, peak: int, source: str) -> None:

@@ -14,9 +14,6 @@ from stagepack.instances.profile import Array
 from stagepack.methods.packing import iis
 from stagepack.methods.packing.attempt import Attempt
 
-NODES = 50_000
-"""Nodes that a search for the reason may cost."""
-
 LISTED = 12
 """Buffers that are named; more are counted."""
 
@@ -28,7 +25,6 @@ def conclude_infeasible(
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (blocks,), or None
         The lowest offsets known, too high: the capacity that would do is sought from there.
     source : str
@@ -41,15 +37,20 @@ def conclude_infeasible(
     CheckError
         When there is a placement.
     """
+    tuning = attempt.tuning
     instance, blocks, progress = attempt.instance, attempt.blocks, attempt.progress
     ceiling = instance.ceiling
-    if ceiling is not None and not instance.memories and not exact.unsupported(blocks):
+    if (
+        ceiling is not None
+        and not instance.memories
+        and not exact.unsupported(blocks, tuning=tuning)
+    ):
         progress.prove_infeasible(_by_search(attempt, low, source, ceiling, within))
         return
     # Established before a reason is looked for, which may be interrupted.
     progress.prove_infeasible(f"{source}: {_summary(instance, ceiling)}")
-    questions = iis.Questions(progress)
-    found = iis.find(instance, ceiling, questions)
+    questions = iis.Questions(progress, tuning=tuning)
+    found = iis.find(instance, ceiling, questions, tuning=tuning)
     parts = [_summary(instance, ceiling) if found is None else _named(instance, found, ceiling)]
     parts += _remedy(attempt, low, found, ceiling, questions)
     progress.prove_infeasible(f"{source}: " + "; ".join(parts))
@@ -59,6 +60,7 @@ def _by_search(
     attempt: Attempt, low: Array | None, source: str, ceiling: int, within: tuple[int, int] | None
 ) -> str:
     """Return the reason where the exact search knows all rules and one memory is too small."""
+    tuning = attempt.tuning
     instance, blocks, progress = attempt.instance, attempt.blocks, attempt.progress
     room = _room(instance, ceiling)
     reason = f"{source}: no placement within {room}"
@@ -67,7 +69,8 @@ def _by_search(
         ceiling,
         within=within,
         keep_going=lambda: progress.remaining > 0,
-        node_limit=NODES,
+        node_limit=tuning.reasons.capacity_nodes,
+        tuning=tuning,
     )
     if found is not None:
         reason = f"{source}: {_described(instance, blocks, found, room)}"
@@ -78,10 +81,12 @@ def _by_search(
 
 
 def _room(instance: LmemPacking, ceiling: int) -> str:
+    """Return the capacity in words."""
     return f"{ceiling:,} bytes" if ceiling == instance.capacity else f"the banks' {ceiling:,} bytes"
 
 
 def _enough(least: int, ceiling: int) -> str:
+    """Return which capacity would do, in words."""
     return f"a capacity of {least:,} would do, {least - ceiling:,} more"
 
 
@@ -125,9 +130,10 @@ def _remedy(
     questions: iis.Questions,
 ) -> list[str]:
     """Return what is known to mend it, by how many bytes."""
+    tuning = attempt.tuning
     instance = attempt.instance
     if instance.memories:
-        memory = iis.larger_memory(instance, questions)
+        memory = iis.larger_memory(instance, questions, tuning=tuning)
         if memory is None:
             return ["give one of them more"]
         index, enough = memory
@@ -140,14 +146,14 @@ def _remedy(
         if least is not None:
             return [_enough(least, ceiling)]
     members = found.buffers if found is not None else tuple(range(instance.n))
-    wider = iis.wider_range(instance, members, questions)
+    wider = iis.wider_range(instance, members, questions, tuning=tuning)
     if wider is not None:
         buffer, end, enough = wider
         return [
             f"a range of buffer {instance.buffer_id(buffer)} to {enough:,} would do, "
             f"{enough - end:,} more than now"
         ]
-    loose = iis.looser(instance, members, questions)
+    loose = iis.looser(instance, members, questions, tuning=tuning)
     if loose:
         names = " or ".join(instance.buffer_id(i) for i in loose)
         return [f"it would do not to fix buffer {names}"]
@@ -156,13 +162,15 @@ def _remedy(
 
 def _least_capacity(attempt: Attempt, low: Array | None) -> int | None:
     """Return the least peak that a short search finds; None without any packing."""
+    tuning = attempt.tuning
     peaks = [] if low is None else [int((low + attempt.blocks.size).max())]
     exact.minimise(
         attempt.blocks,
         upper=low,
         on_solution=lambda offsets: peaks.append(int((offsets + attempt.blocks.size).max())),
         keep_going=lambda: attempt.progress.remaining > 0,
-        node_limit=NODES,
+        node_limit=tuning.reasons.capacity_nodes,
+        tuning=tuning,
     )
     return min(peaks, default=None)
 
@@ -181,11 +189,13 @@ def _described(
 
 
 def _list(instance: LmemPacking, buffers: Sequence[int]) -> str:
+    """Return the first of some buffers by name, and how many more they are."""
     shown = ", ".join(instance.buffer_id(int(i)) for i in buffers[:LISTED])
     return f"{shown} and {len(buffers) - LISTED:,} more" if len(buffers) > LISTED else shown
 
 
 def _when(first: int, last: int) -> str:
+    """Return a span of time in words."""
     return (
         f" (alive at time {first:,})" if first == last else f" (alive from {first:,} to {last:,})"
     )

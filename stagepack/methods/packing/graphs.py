@@ -9,20 +9,16 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.evidence import witness
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing import constructive, effort
 from stagepack.heuristics.packing.bounds import LISTED
-from stagepack.heuristics.packing.constructive import conflicts
 from stagepack.heuristics.packing.constructive.rules import RULES
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
-from stagepack.methods.packing.attempt import CHECK, PackingProgress, examined, note_over
+from stagepack.methods.packing.attempt import PackingProgress, examined, note_over
 from stagepack.methods.starts import offer_start
 from stagepack.result import Termination
-
-MANY, LARGE = 200_000, 20_000
-"""Conflicts, or buffers, from which on they are placed before cliques are looked for: these take
-half a second, and a placement a fiftieth of that."""
 
 STARTED = ("auto", "exact", "portfolio")
 """Methods that begin so, if nobody says how they should; rules where there is no time for them."""
@@ -30,26 +26,12 @@ STARTED = ("auto", "exact", "portfolio")
 WITHOUT = "first-fit-size"
 """The rule that needs no cliques: its order is known without them."""
 
-LEAST, SCATTERED = 7.5e-8, 2.5e-7
-"""Seconds of a conflict in a first placement, the check of it included; and where buffers lie
-outside of the cache."""
 
-COVERED = 3.1e-6
-"""Seconds of a conflict until cliques cover them and all is made that other methods look at."""
-
-LATE = 0.2
-"""Seconds that an answer may come late."""
-
-SHARE = 0.5
-"""Part of the time beside that in which placements are lowered first."""
-
-SWEEPS = 40
-"""Sweeps in which they are lowered where time has no limit."""
-
-
-def least(n: int) -> float:
+def least(n: int, *, tuning: PackingTuning = TUNING) -> float:
     """Return the seconds of a first placement of `n` buffers for each of their conflicts."""
-    return SCATTERED if n > effort.CACHED_BUFFERS else LEAST
+    return (
+        tuning.graphs.placed_uncached if n > tuning.prices.cached_buffers else tuning.graphs.placed
+    )
 
 
 def placed_first(
@@ -61,24 +43,26 @@ def placed_first(
     ----------
     name : str
         Of the method.
-    instance : LmemPacking
     progress : PackingProgress
         Says how much time is left.
     settings : Settings
         A start or an engine that is asked for needs the whole method.
     """
+    tuning = settings.tuned(TUNING)
     graph = instance.conflicts
-    if graph is None or (len(graph) < MANY and instance.n < LARGE):
+    if graph is None or (
+        len(graph) < tuning.graphs.conflicts and instance.n < tuning.graphs.buffers
+    ):
         return False
     given = isinstance(settings.warm_start, str) and settings.warm_start != "auto"
-    late = progress.remaining < COVERED * len(graph)
+    late = progress.remaining < tuning.graphs.covered * len(graph)
     return (
         (name in STARTED or name == WITHOUT or (late and name in RULES))
         and not given
         and settings.engine is None
         and instance.objective in (Objective.PEAK, Objective.FIT)
         and not (instance.previous >= 0).any()
-        and not conflicts.unsupported(instance)
+        and not constructive.conflicts.unsupported(instance)
     )
 
 
@@ -91,48 +75,59 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
         Of the method.
     instance : LmemPacking
         One that is :func:`placed_first`.
-    progress : PackingProgress
-    settings : Settings
 
     Returns
     -------
     bool
         Whether there is a reason and the time to cover the conflicts by cliques and go on.
     """
+    tuning = settings.tuned(TUNING)
     m = 0 if instance.conflicts is None else len(instance.conflicts)
     if not isinstance(settings.warm_start, str):
         offer_start(instance, progress, settings, {})
-    run = _Run(instance, progress)
+    run = _Run(instance, progress, tuning=tuning)
 
     def whatever_the_time() -> bool:
         return progress.keep_going() or not progress.interrupted
 
-    graph = conflicts.rows(instance, progress.keep_going)
-    around, heaviest, pair = conflicts.weigh(graph, progress.keep_going)
+    graph = constructive.conflicts.rows(instance, progress.keep_going, tuning=tuning)
+    around, heaviest, pair = constructive.conflicts.weigh(graph, progress.keep_going, tuning=tuning)
     progress.raise_bound(heaviest, "heaviest pair in conflict", witness("clique", members=pair))
-    order = None if name == WITHOUT else conflicts.sides(graph, progress.keep_going)
+    order = (
+        None
+        if name == WITHOUT
+        else constructive.conflicts.sides(graph, progress.keep_going, tuning=tuning)
+    )
     if order is None:
         order = np.argsort(-graph.size, kind="stable")
-    offsets = conflicts.first_fit(graph, order, whatever_the_time)
+    offsets = constructive.conflicts.first_fit(graph, order, whatever_the_time, tuning=tuning)
     if offsets is None:
         return False
     peak = run.offer(offsets, name if name == WITHOUT else "first fit")
-    weight, members = conflicts.heavy_clique(graph, around, progress.keep_going)
+    weight, members = constructive.conflicts.heavy_clique(
+        graph, around, progress.keep_going, tuning=tuning
+    )
     why = witness("clique", members=members.tolist())
     progress.raise_bound(weight, "clique of conflicts", why)
     if instance.ceiling is not None and instance.objective is Objective.FIT:
         run.conclude(weight, members)
     if name == WITHOUT:
         return False
-    later = progress.remaining - COVERED * m
-    lowering = min(SHARE * later, COVERED * m) if later > COVERED * m else math.inf
+    later = progress.remaining - tuning.graphs.covered * m
+    lowering = (
+        min(tuning.graphs.share * later, tuning.graphs.covered * m)
+        if later > tuning.graphs.covered * m
+        else math.inf
+    )
     until = _for_a_while(progress, lowering)
     by_conflicts = np.argsort(-around, kind="stable")
-    other = conflicts.first_fit(graph, by_conflicts, until)
+    other = constructive.conflicts.first_fit(graph, by_conflicts, until, tuning=tuning)
     if other is not None and run.offer(other, "first fit by conflicts") < peak:
         order, offsets = by_conflicts, other
-    lowered = conflicts.placements(graph, order, offsets, until)
-    for found, source in itertools.islice(lowered, SWEEPS if later == math.inf else None):
+    lowered = constructive.conflicts.placements(graph, order, offsets, until, tuning=tuning)
+    for found, source in itertools.islice(
+        lowered, tuning.graphs.sweeps if later == math.inf else None
+    ):
         run.offer(found, source)
     if progress.stop_reason() is Termination.TIME_LIMIT and name in RULES:
         progress.reason = f"{name} did not end in time; first fit by other orders has run instead"
@@ -146,53 +141,58 @@ def place_as_listed(instance: LmemPacking, progress: PackingProgress, settings: 
     ----------
     instance : LmemPacking
         One with so many conflicts that there is no time for more.
-    progress : PackingProgress
-    settings : Settings
     """
+    tuning = settings.tuned(TUNING)
     if not isinstance(settings.warm_start, str):
         offer_start(instance, progress, settings, {})
     placeable = instance.objective in (Objective.PEAK, Objective.FIT)
-    if not placeable or conflicts.unsupported(instance):
+    if not placeable or constructive.conflicts.unsupported(instance):
         progress.stop(Termination.TIME_LIMIT)
         return
-    kept = examined(instance) - LATE
-    offsets = conflicts.listed_fit(
-        instance, lambda: progress.keep_going() and progress.remaining > kept
+    kept = examined(instance, tuning=tuning) - tuning.scale.late
+    offsets = constructive.conflicts.listed_fit(
+        instance, lambda: progress.keep_going() and progress.remaining > kept, tuning=tuning
     )
     if progress.remaining <= kept:
         progress.stop(Termination.TIME_LIMIT)
     if offsets is not None:
-        _Run(instance, progress).offer(offsets, "first fit, as listed")
+        _Run(instance, progress, tuning=tuning).offer(offsets, "first fit, as listed")
 
 
-def first_fit_takes(instance: LmemPacking) -> float:
+def first_fit_takes(instance: LmemPacking, *, tuning: PackingTuning = TUNING) -> float:
     """Return the seconds that :func:`offer_first_fit` takes; infinite where it does not apply."""
     graph = instance.conflicts
     placeable = instance.objective in (Objective.PEAK, Objective.FIT)
-    if graph is None or not placeable or conflicts.unsupported(instance):
+    if graph is None or not placeable or constructive.conflicts.unsupported(instance):
         return math.inf
-    return least(instance.n) * len(graph)
+    return least(instance.n, tuning=tuning) * len(graph)
 
 
-def offer_first_fit(instance: LmemPacking, progress: PackingProgress) -> None:
+def offer_first_fit(
+    instance: LmemPacking, progress: PackingProgress, *, tuning: PackingTuning = TUNING
+) -> None:
     """Offer first fit by size straight from the conflicts, whether or not there is time.
 
     Parameters
     ----------
     instance : LmemPacking
         One for which :func:`first_fit_takes` seconds that are left.
-    progress : PackingProgress
     """
-    graph = conflicts.rows(instance, progress.keep_going)
-    offsets = conflicts.first_fit(graph, np.argsort(-graph.size, kind="stable"), lambda: True)
+    graph = constructive.conflicts.rows(instance, progress.keep_going, tuning=tuning)
+    offsets = constructive.conflicts.first_fit(
+        graph, np.argsort(-graph.size, kind="stable"), lambda: True, tuning=tuning
+    )
     if offsets is not None:
-        _Run(instance, progress).offer(offsets, "first fit")
+        _Run(instance, progress, tuning=tuning).offer(offsets, "first fit")
 
 
 class _Run:
     """Offers placements that are lower than all before, where they respect the capacity."""
 
-    def __init__(self, instance: LmemPacking, progress: PackingProgress) -> None:
+    def __init__(
+        self, instance: LmemPacking, progress: PackingProgress, *, tuning: PackingTuning
+    ) -> None:
+        self.tuning = tuning
         self.instance, self.progress = instance, progress
         self.least = math.inf if progress.objective is None else progress.objective
 
@@ -206,7 +206,11 @@ class _Run:
         if ceiling is not None and peak > ceiling:
             note_over(self.progress, peak, source)
         else:
-            effort.spend(CHECK + effort.ITEM * instance.n + examined(instance))
+            effort.spend(
+                self.tuning.prices.check
+                + self.tuning.prices.item * instance.n
+                + examined(instance, tuning=self.tuning)
+            )
             self.progress.offer(PackingSolution.of(instance, offsets), source)
         return peak
 

@@ -19,6 +19,7 @@ from stagepack.formulations import packing as formulations
 from stagepack.heuristics.iis import reduce
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
@@ -26,24 +27,6 @@ from stagepack.instances.profile import Array
 from stagepack.methods.models import PACE
 from stagepack.methods.packing.attempt import PackingProgress
 from stagepack.result import Status
-
-NODES, WORK = 20_000, 0.5
-"""Nodes of the exact search, or work of CP-SAT, that one question may cost."""
-
-QUESTIONS, UNDECIDED = 300, 8
-"""Questions asked, and questions left open, after which nothing more is asked."""
-
-SECONDS = 5.0
-"""Time for all questions of a run that has a time limit; less if that comes first."""
-
-LARGEST = 2_000
-"""Buffers of the largest instance about which anything is asked."""
-
-MADE = 2e-3
-"""Seconds of work to make the instance of a question and its normal form, its size apart."""
-
-PROBED = 4
-"""Limits of one kind that are raised, one after the other."""
 
 
 @dataclass(frozen=True)
@@ -71,16 +54,21 @@ class Questions:
         Of the run that wants to know.
     """
 
-    def __init__(self, progress: PackingProgress) -> None:
+    def __init__(self, progress: PackingProgress, *, tuning: PackingTuning = TUNING) -> None:
+        self.tuning = tuning
         self.progress = progress
         self.asked = self.undecided = 0
         # On the clock that ends the run, so that runs that are to repeat do.
-        self._until = progress.spent + SECONDS
+        self._until = progress.spent + tuning.reasons.seconds
         self._limited = np.isfinite(progress.remaining)
 
     def keep_going(self) -> bool:
         """Whether there is time, and hope, for one more question."""
-        if self.progress.interrupted or self.undecided >= UNDECIDED or self.asked >= QUESTIONS:
+        if (
+            self.progress.interrupted
+            or self.undecided >= self.tuning.reasons.undecided
+            or self.asked >= self.tuning.reasons.questions
+        ):
             return False
         # Without a time limit only work counts, so that such runs repeat.
         return not self._limited or (
@@ -92,7 +80,7 @@ class Questions:
         if not self.keep_going():
             return Status.UNKNOWN
         self.asked += 1
-        effort.spend(MADE + effort.ITEM * instance.n)
+        effort.spend(self.tuning.reasons.made + self.tuning.prices.item * instance.n)
         try:
             found = self._by_search(instance) or self._by_model(instance)
         except InputError:  # beyond the numbers of one or not installed the other
@@ -101,26 +89,29 @@ class Questions:
         return found
 
     def _by_search(self, instance: LmemPacking) -> Status | None:
+        """Ask the exact search; None where it does not know all rules."""
         if instance.memories:
             return None
         blocks = Blocks.of(instance)
-        if exact.unsupported(blocks):
+        if exact.unsupported(blocks, tuning=self.tuning):
             return None
         capacity = instance.ceiling
         return exact.decide(
             blocks,
             _stacked(blocks) if capacity is None else capacity,
             keep_going=self.keep_going,
-            node_limit=NODES,
+            node_limit=self.tuning.reasons.question_nodes,
+            tuning=self.tuning,
         ).status
 
     def _by_model(self, instance: LmemPacking) -> Status:
+        """Ask CP-SAT."""
         engine = solvers.engine("cp-sat")
         if engine.unavailable():
             return Status.UNKNOWN
         with self.progress.setup("loading cp-sat"):
             engine.load()
-        model = formulations.CpSat(instance)
+        model = formulations.CpSat(instance, tuning=self.tuning)
         if model.infeasible:
             return Status.INFEASIBLE
         found: list[object] = []
@@ -128,7 +119,7 @@ class Questions:
             model.model,
             limits=solvers.Limits(
                 time_limit=max(0.0, self.progress.remaining) if self._limited else None,
-                work_limit=WORK,
+                work_limit=self.tuning.reasons.question_work,
             ),
             on_solution=lambda values, bound: found.append(values),
             should_stop=lambda: bool(found) or not self.keep_going(),
@@ -152,7 +143,6 @@ def part(instance: LmemPacking, buffers: list[int], ceiling: int | None) -> Lmem
 
     Parameters
     ----------
-    instance : LmemPacking
     buffers : list of int
     ceiling : int or None
         Bytes; None: the peak is sought.  Of no meaning with several memories.
@@ -165,7 +155,11 @@ def part(instance: LmemPacking, buffers: list[int], ceiling: int | None) -> Lmem
 
 
 def find(
-    instance: LmemPacking, ceiling: int | None, questions: Questions
+    instance: LmemPacking,
+    ceiling: int | None,
+    questions: Questions,
+    *,
+    tuning: PackingTuning = TUNING,
 ) -> InfeasibleBuffers | None:
     """Return buffers that do not fit together, as few as can be proved quickly.
 
@@ -175,14 +169,13 @@ def find(
         Known to be infeasible.
     ceiling : int or None
         Address that no buffer may exceed.
-    questions : Questions
 
     Returns
     -------
     InfeasibleBuffers or None
         None: nothing could be left out, or too much is to be asked.
     """
-    if instance.n > LARGEST:
+    if instance.n > tuning.reasons.blocks:
         return None
     block = Blocks.of(instance).block
     groups = [np.flatnonzero(block == at).tolist() for at in range(int(block.max()) + 1)]
@@ -267,9 +260,7 @@ def larger_capacity(
 
     Parameters
     ----------
-    instance : LmemPacking
     ceiling : int
-    questions : Questions
     known : int, optional
         A capacity that would do; that of a stack when absent.
     """
@@ -281,12 +272,14 @@ def larger_capacity(
     )
 
 
-def larger_memory(instance: LmemPacking, questions: Questions) -> tuple[int, int] | None:
+def larger_memory(
+    instance: LmemPacking, questions: Questions, *, tuning: PackingTuning = TUNING
+) -> tuple[int, int] | None:
     """Return which memory to enlarge, and to what capacity: the one that takes fewest bytes."""
     blocks = Blocks.of(instance)
     everyone = list(range(instance.n))
     found: list[tuple[int, int, int]] = []
-    for index, memory in enumerate(instance.memories[:PROBED]):
+    for index, memory in enumerate(instance.memories[: tuning.reasons.probed]):
         if memory.capacity is None:
             continue
 
@@ -303,16 +296,18 @@ def larger_memory(instance: LmemPacking, questions: Questions) -> tuple[int, int
 
 
 def wider_range(
-    instance: LmemPacking, buffers: tuple[int, ...], questions: Questions
+    instance: LmemPacking,
+    buffers: tuple[int, ...],
+    questions: Questions,
+    *,
+    tuning: PackingTuning = TUNING,
 ) -> tuple[int, int, int] | None:
     """Return whose last range to extend, where it ends now and where it should: fewest bytes.
 
     Parameters
     ----------
-    instance : LmemPacking
     buffers : tuple of int
         Those to choose from.
-    questions : Questions
 
     Returns
     -------
@@ -324,7 +319,7 @@ def wider_range(
         if item.buffer in buffers and instance.fixed[item.buffer] < 0:
             ends[item.buffer] = max(ends.get(item.buffer, 0), item.high)
     found: list[tuple[int, int, int, int]] = []
-    for buffer, end in list(ends.items())[:PROBED]:
+    for buffer, end in list(ends.items())[: tuning.reasons.probed]:
 
         def widened(high: int, buffer: int = buffer, end: int = end) -> LmemPacking:
             allowed = [
@@ -340,17 +335,21 @@ def wider_range(
     return min(found)[1:] if found else None
 
 
-def looser(instance: LmemPacking, buffers: tuple[int, ...], questions: Questions) -> list[int]:
+def looser(
+    instance: LmemPacking,
+    buffers: tuple[int, ...],
+    questions: Questions,
+    *,
+    tuning: PackingTuning = TUNING,
+) -> list[int]:
     """Return which of some fixed buffers, if it alone were free, would let everything fit.
 
     Parameters
     ----------
-    instance : LmemPacking
     buffers : tuple of int
-        Of the fixed ones among them, the first `PROBED` are tried.
-    questions : Questions
+        Of the fixed ones among them, the first `probed` are tried.
     """
-    fixed = [i for i in buffers if instance.fixed[i] >= 0][:PROBED]
+    fixed = [i for i in buffers if instance.fixed[i] >= 0][: tuning.reasons.probed]
     found = []
     for buffer in fixed:
         free = instance.fixed.copy()

@@ -13,6 +13,7 @@ from stagepack.evidence import Evidence, Proof, witness
 from stagepack.heuristics.packing import bounds
 from stagepack.heuristics.packing.refutation.refuting import Refutation, Window
 from stagepack.heuristics.packing.refutation.refuting_kernels import FITS, REFUTED, RUNNING
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -21,18 +22,6 @@ from stagepack.methods import Settings
 from stagepack.methods.evidence import strengthened, take
 from stagepack.methods.packing.attempt import PackingProgress
 from stagepack.verify.packing_misfit import MOST_BUFFERS, MOST_MOMENTS
-
-NARROWEST = 4
-"""Sections of the first windows: what is alive in up to three always packs into the load."""
-
-HEAVIEST = 16
-"""How many windows of each width are tried."""
-
-LOOKED, LOOK = 2_000, 1.0
-"""Buffers up to which moments are looked at unasked, and the seconds that this may take."""
-
-NODES = 1000
-"""Nodes of each search in the first round; eightfold in every further one."""
 
 
 def strengthen(
@@ -45,7 +34,6 @@ def strengthen(
 
     Parameters
     ----------
-    instance : LmemPacking
     progress : PackingProgress
         With a bound, or the reason why nothing fits.
     settings : Settings
@@ -53,18 +41,25 @@ def strengthen(
     keep_going : callable
         Asked between chunks of work.
     """
-    if (instance.n <= LOOKED or settings.proof) and strengthened(instance, progress, LOOK):
+    tuning = settings.tuned(TUNING)
+    if (instance.n <= tuning.reasons.checked_buffers or settings.proof) and strengthened(
+        instance, progress, tuning.reasons.checked_seconds
+    ):
         return
     if not settings.proof:
         return
     bound = None if progress.infeasible_reason is not None else progress.bound
-    found = prove(instance, bound, keep_going)
+    found = prove(instance, bound, keep_going, tuning=tuning)
     if found is not None:
         take(progress, found)
 
 
 def prove(
-    instance: LmemPacking, bound: Number | None, keep_going: Callable[[], bool]
+    instance: LmemPacking,
+    bound: Number | None,
+    keep_going: Callable[[], bool],
+    *,
+    tuning: PackingTuning = TUNING,
 ) -> Evidence | None:
     """Return what shows that every packing has at least a peak; None where there is nothing.
 
@@ -72,7 +67,6 @@ def prove(
 
     Parameters
     ----------
-    instance : LmemPacking
     bound : int or None
         That peak; None: beyond what there is.
     keep_going : callable
@@ -86,13 +80,13 @@ def prove(
     which = _apart(instance)
     relaxed, capacity = _relaxed(instance, which, most)
     blocks = Blocks.of(relaxed)
-    weight, clique = bounds.heavy_clique(relaxed, blocks, keep_going)
+    weight, clique = bounds.heavy_clique(relaxed, blocks, keep_going, tuning=tuning)
     if weight > capacity and clique:
         return witness("clique", members=which[clique].tolist())
     fitting: list[tuple[int, int]] = []  # windows that fit, so that all within them do
-    for limit in (NODES * 8**number for number in itertools.count()):
+    for limit in (tuning.windows.nodes * 8**number for number in itertools.count()):
         undecided = 0
-        for first, end in _spans(blocks):
+        for first, end in _spans(blocks, tuning=tuning):
             if any(a <= first and end <= b for a, b in fitting):
                 continue
             if not keep_going():
@@ -107,7 +101,7 @@ def prove(
             large = len(members) > MOST_BUFFERS or end - first > MOST_MOMENTS
             if large or relaxed.conflicts is not None:
                 continue
-            steps, outcome = _refuted(window, limit, keep_going)
+            steps, outcome = _refuted(window, limit, keep_going, tuning=tuning)
             if outcome == REFUTED:
                 spoken: JsonObject = {"rule": "misfit", "capacity": most, "steps": steps}
                 spoken["buffers"] = which[members].tolist()
@@ -124,7 +118,9 @@ def prove(
     raise AssertionError
 
 
-def _refuted(window: Window, limit: int, keep_going: Callable[[], bool]) -> tuple[list[int], int]:
+def _refuted(
+    window: Window, limit: int, keep_going: Callable[[], bool], *, tuning: PackingTuning
+) -> tuple[list[int], int]:
     """Search a window in several orders; return the shortest proof, and what became of it."""
     size, alive = window.size.astype(float), window.alive
     moments = alive.sum(axis=1).astype(float)
@@ -133,7 +129,7 @@ def _refuted(window: Window, limit: int, keep_going: Callable[[], bool]) -> tupl
     outcome = -1
     for order in (moments, heaviest * (1 + moments / 2**20), size * moments, size):
         for lowest_section in (True, False):
-            search = Refutation(window, order, lowest_section=lowest_section)
+            search = Refutation(window, order, lowest_section=lowest_section, tuning=tuning)
             found = search.run(limit, keep_going)
             if found in (FITS, RUNNING) and not best:
                 return [], found
@@ -184,17 +180,17 @@ def _relaxed(instance: LmemPacking, which: Array, capacity: int) -> tuple[LmemPa
     return relaxed, int(((capacity - size) // step * step + wide).max())
 
 
-def _spans(blocks: Blocks) -> Iterator[tuple[int, int]]:
+def _spans(blocks: Blocks, *, tuning: PackingTuning) -> Iterator[tuple[int, int]]:
     """Yield runs of sections [first, end): the heaviest one, then narrow before wide."""
     heaviest = int(blocks.load.argmax())
     yield heaviest, heaviest + 1
     running = np.concatenate([[0], np.cumsum(blocks.load)])
-    width = NARROWEST
+    width = tuning.windows.narrowest
     while blocks.linear and width < blocks.sections:
         last = blocks.sections - width
         first = np.unique(np.append(np.arange(0, last, width // 4), last))
         heavy = np.argsort(running[first] - running[first + width], kind="stable")
-        for at in first[heavy[:HEAVIEST]].tolist():
+        for at in first[heavy[: tuning.windows.logged]].tolist():
             yield at, at + width
         width *= 2
     yield 0, blocks.sections

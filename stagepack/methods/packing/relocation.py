@@ -15,6 +15,7 @@ from stagepack.errors import ContradictionError, InputError
 from stagepack.evidence import TOLD, Proof, witness
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing import effort, relocation
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
@@ -33,19 +34,6 @@ MODELS = {
 
 METHODS = (*MODELS, "exact", "portfolio", "dive", "repair", "anneal", "beam")
 """Methods to which it matters; the answer of a single rule stays what the rule says."""
-
-SEARCHED = 20_000
-"""Blocks up to which one buffer after the other is tried at its old place."""
-
-PROVED = 2_000
-"""Blocks up to which `auto` asks a model for a proof."""
-
-WORK = 60.0
-"""Work of that model where nothing else limits it."""
-
-KEPT = 0.2
-"""Part of a limited run that is kept for moving little, where the peak comes first."""
-
 
 UNASKED = " (auto and cp-sat look for a proof, given time)"
 """What is said where no model was asked."""
@@ -67,6 +55,7 @@ class _Second(Part[PackingSolution, PackingSolution]):
         super().__init__(run, instance.evaluate, instance.check, secondary=instance.secondary)
 
     def stop_reason(self) -> Termination | None:
+        """Return why to stop; that the first objective is proved is no reason."""
         asked = Termination.INTERRUPTED if self.whole.interrupted else None
         return asked or Progress.stop_reason(self)
 
@@ -105,25 +94,33 @@ class MovingLittle:
             if known is not None:  # mostly not slower than a check: begun whatever time it is
                 low = self.attempt.lowest
                 assert low is not None
-                back = relocation.returned(blocks, low, old, keep_going=keep_going)
+                back = relocation.returned(
+                    blocks, low, old, keep_going=keep_going, tuning=self.attempt.tuning
+                )
                 self.offer(blocks.expand(back), "replan")
             if keep_going():
-                found = relocation.around(blocks, old, self.ceiling, keep_going=keep_going)
+                found = relocation.around(
+                    blocks, old, self.ceiling, keep_going=keep_going, tuning=self.attempt.tuning
+                )
                 if found is not None:
                     self.offer(blocks.expand(found), "replan")
-        if blocks.b <= SEARCHED and self.progress.keep_going():
+        if (
+            blocks.b <= self.attempt.tuning.relocation.searched_blocks
+            and self.progress.keep_going()
+        ):
             relocation.move_less(
                 self.instance,
                 self.ceiling,
                 keep_going=self.progress.keep_going,
                 on_solution=lambda offsets: self.offer(offsets, "replan"),
+                tuning=self.attempt.tuning,
             )
 
     def prove(self, name: str, settings: Settings) -> None:
         """Let a model find the least, from the best known on."""
         formulation, own_engine = MODELS[name]
         if name == "auto":
-            if self.attempt.blocks.b > PROVED:
+            if self.attempt.blocks.b > self.attempt.tuning.relocation.proved_blocks:
                 return
             if settings.engine not in (None, "cp-sat"):
                 formulation = "Milp"
@@ -142,20 +139,29 @@ class MovingLittle:
             seconds = run_model(
                 engine,
                 effort.carried(
-                    lambda: model(self.instance, upper=value, lower=0, spend=effort.spend)
+                    lambda: model(
+                        self.instance,
+                        upper=value,
+                        lower=0,
+                        spend=effort.spend,
+                        tuning=self.attempt.tuning,
+                    )
                 ),
                 formulation,
                 progress,
                 paced(settings, engine, progress.remaining),
                 start=start,
                 start_value=value,
-                work=WORK if name == "auto" and unlimited else None,
+                work=self.attempt.tuning.relocation.model_work
+                if name == "auto" and unlimited
+                else None,
                 overdue=self.attempt.overdue(settings.deterministic),
                 conclude_infeasible=lambda: self._conclude_infeasible(engine.name),
             )
             effort.spend(seconds)
 
     def _conclude_infeasible(self, source: str) -> None:
+        """Remember what calls moving little impossible; a placement that does contradicts it."""
         if self.progress.solution is not None:
             raise ContradictionError(f"{source} calls moves impossible that a placement makes")
         self.infeasible_by = source
@@ -175,11 +181,11 @@ class MovingLittle:
 
 
 def reserved(
-    instance: LmemPacking, progress: PackingProgress
+    instance: LmemPacking, progress: PackingProgress, *, tuning: PackingTuning = TUNING
 ) -> contextlib.AbstractContextManager[None]:
     """Keep a part of the time for moving little, where the peak comes first."""
     if instance.objective is Objective.PEAK:
-        return progress.reserving(KEPT)
+        return progress.reserving(tuning.relocation.share)
     return contextlib.nullcontext()
 
 
@@ -190,14 +196,11 @@ def before(name: str, instance: LmemPacking, progress: PackingProgress, settings
     ----------
     name : str
         The method, which says whether a model may prove it.
-    instance : LmemPacking
-    progress : Progress
-    settings : Settings
     """
     if instance.objective is not Objective.FIT:
         return
     assert instance.ceiling is not None
-    attempt = Attempt(instance, progress)
+    attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
     search = MovingLittle(attempt, instance.ceiling)
     try:
         search.greedily()
@@ -219,15 +222,13 @@ def after(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     ----------
     name : str
         The method, which says whether a model may prove it.
-    instance : LmemPacking
-    progress : Progress
-    settings : Settings
     """
+    tuning = settings.tuned(TUNING)
     solution = progress.solution
     if solution is None or progress.interrupted or instance.objective is not Objective.PEAK:
         return
     assert progress.objective is not None
-    search = MovingLittle(Attempt(instance, progress), int(progress.objective))
+    search = MovingLittle(Attempt(instance, progress, tuning=tuning), int(progress.objective))
     search.progress.offer(solution, "answer")
     try:
         search.greedily()

@@ -14,68 +14,25 @@ from collections.abc import Callable, Iterator
 
 from stagepack.errors import InputError
 from stagepack.formulations import packing as formulations
-from stagepack.heuristics.packing import effort, window_bounds
-from stagepack.heuristics.packing.beam_search import beam
-from stagepack.heuristics.packing.constructive import dive, greedy, valleys
+from stagepack.heuristics import packing as heuristics
+from stagepack.heuristics.packing import (
+    beam_search,
+    constructive,
+    effort,
+    exact_search,
+    local_search,
+)
 from stagepack.heuristics.packing.constructive.rules import RULES
-from stagepack.heuristics.packing.exact_search import exact
-from stagepack.heuristics.packing.local_search import annealing, overlaps
-from stagepack.heuristics.packing.local_search import repair as repairs
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
-from stagepack.methods.models import PACE, load_engine
+from stagepack.methods import packing as methods
 from stagepack.methods.packing import steps
 from stagepack.methods.packing.attempt import Attempt, PackingProgress
-from stagepack.methods.packing.quick import (
-    before_it_is_too_late,
-    place_anew,
-    place_first,
-    place_more,
-)
 from stagepack.methods.packing.whole import Run, whole
-from stagepack.methods.starts import offer_start
 from stagepack.result import Termination
-
-DIVED, DIVE = 500, 2.0
-"""Blocks from which on a short dive comes before the greedy rules, and its seconds of work."""
-
-GROWTH, IMPROVED, SHORTEST = 3.0, 2.0, 0.2
-"""How many times more the exact and the local search of `auto` take in each further turn, and the
-least seconds of work that a search may be cut to."""
-
-NARROWING, MODELLING = 0.5, 1.0
-"""What bounds from windows and a model get of the time of the exact search."""
-
-DIVING, MOST = 0.6, 20.0
-"""Part of what is left that dives get, and then rules, where blocks are too dense to search; and
-the most seconds of work of either."""
-
-CORES = 0.85
-"""Part of the time that is left which packing from cores gets at most."""
-
-LARGE, DENSE = 20_000, 3_000_000
-"""Blocks, and pairs of them alive together, from which on `auto` keeps to methods whose cost grows
-like a sort and which list no pairs."""
-
-OVERLAPPING, TANGLED = 0.5, 1.0
-"""What minimising overlaps gets of the time of annealing, and the same where conflicts are given,
-whose peak it lowers most.  There, and where blocks are many, it comes first."""
-
-FITTING = 3.0, 0.5
-"""Seconds of work of the exact and of the local search in the first turn where a capacity is to be
-decided: lowering seldom ends at it, and most that resist for a second need more of the search."""
-
-EARLY, ALONE = 0.2, 3.0
-"""Seconds of work of the exact search before annealing, where that alone lowers placements; and
-what annealing then gets in one piece, if no more is left: turns that are cut short waste it."""
-
-KEPT = 0.1
-"""Part of the time kept back for annealing where a capacity may stay undecided, a turn at most."""
-
-PROPAGATED = 400
-"""Blocks up to which a model takes turns with the exact search."""
 
 
 @contextlib.contextmanager
@@ -86,14 +43,23 @@ def _annealing_last(attempt: Attempt, seed: int) -> Iterator[None]:
 
     Parameters
     ----------
-    attempt : Attempt
     seed : int
+        Of random numbers.
     """
+    tuning = attempt.tuning
     progress = attempt.progress
-    kept = min(KEPT * max(0.0, progress.remaining), steps.TURN)
+    kept = min(
+        tuning.auto.annealing_last * max(0.0, progress.remaining),
+        tuning.auto.annealing_turn,
+    )
     fit = attempt.instance.objective is Objective.FIT
     endless = progress.remaining == math.inf
-    if not fit or endless or attempt.too_dense or annealing.unsupported(attempt.blocks):
+    if (
+        not fit
+        or endless
+        or attempt.too_dense
+        or local_search.annealing.unsupported(attempt.blocks)
+    ):
         yield
         return
     ended = None
@@ -111,18 +77,20 @@ def _annealing_last(attempt: Attempt, seed: int) -> Iterator[None]:
 def _run_rule(name: str) -> Run:
     """Return the `run` of one greedy rule."""
 
-    def run(instance: LmemPacking, progress: PackingProgress, _: Settings) -> None:
-        attempt = Attempt(instance, progress)
+    def run(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+        attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
         banks = instance.banks
-        pairs = None if banks is None else greedy.BankPairs.of(attempt.blocks, banks)
-        keep_going = before_it_is_too_late(attempt)
-        offsets = greedy.place(attempt.blocks, RULES[name], banks=pairs, keep_going=keep_going)
+        pairs = None if banks is None else constructive.greedy.BankPairs.of(attempt.blocks, banks)
+        keep_going = methods.quick.before_it_is_too_late(attempt)
+        offsets = constructive.greedy.place(
+            attempt.blocks, RULES[name], banks=pairs, keep_going=keep_going, tuning=attempt.tuning
+        )
         if offsets is not None:
             attempt.offer(offsets, name)
         elif keep_going():
             progress.reason = progress.reason or f"{name} finds no place for some buffer"
         else:
-            place_first(attempt)
+            methods.quick.place_first(attempt)
             if progress.solution is not None:
                 progress.reason = (
                     f"{name} did not end in time; the remaining buffers were placed by a quick rule"
@@ -133,19 +101,23 @@ def _run_rule(name: str) -> Run:
 
 def _portfolio(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Run the greedy rules that suit the instance and keep the best."""
-    if _start(Attempt(instance, progress), settings) is None and progress.solution is None:
+    tuning = settings.tuned(TUNING)
+    if (
+        _start(Attempt(instance, progress, tuning=tuning), settings) is None
+        and progress.solution is None
+    ):
         progress.reason = progress.reason or "no greedy rule finds a place for every buffer"
 
 
 def _diving(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Place the block with the lowest place first, in several orders."""
-    attempt = Attempt(instance, progress)
+    attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
     steps.dive_at_length(attempt, settings)
 
 
 def _anneal(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Anneal over first-fit orders, from the best greedy placement or single dive."""
-    attempt = Attempt(instance, progress)
+    attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
     low = _start(attempt, settings)
     if steps.too_crowded(attempt, settings):
         return
@@ -156,7 +128,7 @@ def _anneal(instance: LmemPacking, progress: PackingProgress, settings: Settings
 
 def _searching(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Search exhaustively, from the best greedy placement."""
-    attempt = Attempt(instance, progress)
+    attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
     if settings.warm_start == "auto":
         steps.glance(attempt)
         progress.require_time()
@@ -170,7 +142,7 @@ def _searching(instance: LmemPacking, progress: PackingProgress, settings: Setti
 
 def _beaming(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Search with beams, from the best greedy placement."""
-    attempt = Attempt(instance, progress)
+    attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
     low = _start(attempt, settings)
     if attempt.too_dense:
         steps.too_crowded(attempt, settings)
@@ -181,7 +153,7 @@ def _beaming(instance: LmemPacking, progress: PackingProgress, settings: Setting
 
 def _repair(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Pack windows of time anew, from the best dive or greedy placement."""
-    attempt = Attempt(instance, progress)
+    attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
     _start(attempt, settings)
     steps.dive_with_cores(attempt, settings)
     steps.repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
@@ -189,13 +161,14 @@ def _repair(instance: LmemPacking, progress: PackingProgress, settings: Settings
 
 def _replan(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Keep what can stay where it was, and place the rest greedily."""
-    attempt = Attempt(instance, progress)
+    attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
     steps.replan(attempt)
 
 
-def _spill(instance: LmemPacking, progress: PackingProgress, _: Settings) -> None:
+def _spill(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Choose memories by value, then place each memory's buffers greedily."""
-    steps.spill_by_value(Attempt(instance, progress))
+    tuning = settings.tuned(TUNING)
+    steps.spill_by_value(Attempt(instance, progress, tuning=tuning))
     if progress.solution is None:
         progress.reason = "spill-by-value finds no memory for some buffers"
 
@@ -207,14 +180,16 @@ def _on_engine(formulation: str, own_engine: str) -> Run:
         refusal = getattr(formulations, formulation).unsupported(instance)
         if refusal:  # asked by `auto` for an engine of the caller's choice
             raise InputError(refusal, field="engine")
+        from stagepack.methods.models import load_engine
+
         engine = load_engine(own_engine, progress, settings)
-        attempt = Attempt(instance, progress)
+        attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
         low = _start(attempt, settings)
         with _annealing_last(attempt, settings.seed):
             if settings.warm_start == "auto" and attempt.peak_only:
                 low = steps.search_rigid(attempt, low)
             if progress.keep_going():
-                steps.solve_model(attempt, low, engine, formulation, settings)
+                methods.modelled.solve(attempt, low, engine, formulation, settings)
 
     return run
 
@@ -224,6 +199,8 @@ def _start(attempt: Attempt, settings: Settings) -> Array | None:
 
     The placement, shape (b,), may exceed the capacity: searches start from it all the same.
     """
+    from stagepack.methods.starts import offer_start
+
     instance, progress = attempt.instance, attempt.progress
     alone = dataclasses.replace(settings, warm_start="auto")
     starts: dict[str, Callable[[], object]] = {
@@ -235,6 +212,8 @@ def _start(attempt: Attempt, settings: Settings) -> Array | None:
 
 
 def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
+    """Offer what `auto` begins with: quick placements, a short dive, the greedy rules."""
+    tuning = attempt.tuning
     instance, progress = attempt.instance, attempt.progress
     _offer_hint(attempt)
     if instance.objective is Objective.SPILL:
@@ -243,27 +222,42 @@ def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
     if instance.objective is Objective.MOVES:
         steps.replan(attempt)
         return
-    if attempt.blocks.b >= DIVED:  # of fewer the rules place all as soon
-        quick = place_first(attempt)
-        if attempt.blocks.b > LARGE:
-            place_more(attempt, quick)
+    if attempt.blocks.b >= tuning.auto.dived_blocks:  # of fewer the rules place all as soon
+        quick = methods.quick.place_first(attempt)
+        if attempt.blocks.b > tuning.scale.blocks:
+            methods.quick.place_more(attempt, quick)
     progress.require_time()
-    if attempt.blocks.b >= DIVED and not dive.unsupported(attempt.blocks.rounded):
-        steps.dive_with_cores(attempt, settings, attempt.for_a_while(min(DIVE, effort.left() / 4)))
+    if attempt.blocks.b >= tuning.auto.dived_blocks and not constructive.dive.unsupported(
+        attempt.blocks.rounded
+    ):
+        steps.dive_with_cores(
+            attempt, settings, attempt.for_a_while(min(tuning.auto.dive, effort.left() / 4))
+        )
         progress.require_time()
-    greedy.portfolio(attempt.blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
+    if tuning.auto.rules:
+        constructive.greedy.portfolio(
+            attempt.blocks,
+            keep_going=attempt.keep_going,
+            on_solution=attempt.offer,
+            tuning=tuning,
+        )
     if attempt.best is None:
-        place_first(attempt)
+        methods.quick.place_first(attempt)
     if instance.banks is not None and instance.objective is Objective.BANK_CONFLICTS:
-        pairs = greedy.BankPairs.of(attempt.blocks, instance.banks)
-        apart = greedy.place(
-            attempt.blocks, RULES["bank-aware"], banks=pairs, ceiling=instance.ceiling
+        pairs = constructive.greedy.BankPairs.of(attempt.blocks, instance.banks)
+        apart = constructive.greedy.place(
+            attempt.blocks,
+            RULES["bank-aware"],
+            banks=pairs,
+            ceiling=instance.ceiling,
+            tuning=tuning,
         )
         if apart is not None:
             attempt.offer(apart, "bank-aware")
 
 
 def _offer_hint(attempt: Attempt) -> None:
+    """Offer the placement that the instance comes with, if it is valid."""
     instance = attempt.instance
     if (instance.hint >= 0).all() and not instance.memories:
         hinted = PackingSolution.of(instance, instance.hint)
@@ -279,10 +273,12 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
     if settings.engine is not None:
         _PLAIN["cp-sat" if settings.engine == "cp-sat" else "milp"](instance, progress, settings)
         return
-    attempt = Attempt(instance, progress)
-    large = attempt.blocks.b > LARGE or attempt.blocks.pairs > min(DENSE, exact.LARGEST_PAIRS)
-    dived = attempt.blocks.b > LARGE or not dive.unsupported(attempt.blocks.rounded)
-    if attempt.peak_only and large and dived:
+    attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
+    tuning = attempt.tuning
+    many = attempt.blocks.b > tuning.scale.blocks
+    large = many or attempt.blocks.pairs > min(tuning.scale.pairs, tuning.exact.pair_limit)
+    dived = large and (many or not constructive.dive.unsupported(attempt.blocks.rounded))
+    if attempt.peak_only and dived:
         if settings.warm_start == "auto":
             _offer_hint(attempt)
         else:
@@ -295,33 +291,46 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
     low = _start(attempt, settings)
     if attempt.peak_only:
         low = steps.search_rigid(attempt, low)
-    if attempt.peak_only and not large and not exact.unsupported(attempt.blocks):
+    if (
+        attempt.peak_only
+        and not large
+        and not exact_search.exact.unsupported(attempt.blocks, tuning=tuning)
+    ):
         with _annealing_last(attempt, settings.seed):
             _search_all(attempt, low, settings)
     elif attempt.keep_going() and not formulations.CpSat.unsupported(instance):
+        from stagepack.methods.models import load_engine
+
         engine = load_engine("cp-sat", progress, settings)
-        steps.solve_model(attempt, low, engine, "CpSat", settings)
+        methods.modelled.solve(attempt, low, engine, "CpSat", settings)
         if attempt.peak_only and attempt.keep_going():  # there was no time to build it
             steps.use_up(attempt, settings.seed)
 
 
 def _at_scale(attempt: Attempt, settings: Settings) -> None:
     """Dive, run the rules that remain, pack windows of time anew; in memory linear in blocks."""
-    blocks, odd = attempt.blocks, dive.unsupported(attempt.blocks.rounded)
-    if blocks.b > greedy.LARGE or valleys.meetings(blocks) > steps.CROWDED:
+    tuning = attempt.tuning
+    blocks, odd = attempt.blocks, constructive.dive.unsupported(attempt.blocks.rounded)
+    if (
+        blocks.b > tuning.greedy.scalable_from
+        or constructive.valleys.meetings(blocks) > tuning.scale.crowded_pairs
+    ):
         steps.dive_at_length(attempt, settings)
         return
-    quick = place_more(attempt, place_first(attempt))
+    quick = methods.quick.place_more(attempt, methods.quick.place_first(attempt))
     if not odd and attempt.keep_going():
         steps.dive_with_cores(attempt, settings, _mostly(attempt))
     if attempt.keep_going():
-        greedy.portfolio(
+        constructive.greedy.portfolio(
             blocks,
-            keep_going=attempt.for_a_while(min(MOST, effort.left() * DIVING)),
+            keep_going=attempt.for_a_while(
+                min(tuning.scale.dive_most, effort.left() * tuning.scale.dive_share)
+            ),
             on_solution=attempt.offer,
+            tuning=tuning,
         )
     if odd:
-        place_anew(attempt, quick, settings.seed)
+        methods.quick.place_anew(attempt, quick, settings.seed)
     else:
         steps.repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
 
@@ -331,8 +340,9 @@ def _mostly(attempt: Attempt) -> Callable[[], bool]:
 
     Work on cores that stay in a cache takes half its seconds: they would be cut as they succeed.
     """
-    progress, going = attempt.progress, attempt.for_a_while(MOST)
-    until = progress.remaining * (1 - CORES)
+    tuning = attempt.tuning
+    progress, going = attempt.progress, attempt.for_a_while(tuning.scale.dive_most)
+    until = progress.remaining * (1 - tuning.scale.core_share)
     return lambda: going() and (until == math.inf or progress.remaining > until)
 
 
@@ -343,56 +353,70 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
     the limit each search leaves half of what is left to those after it; but where overlaps cannot
     be minimised, as with unlike alignments, annealing gets most of the time and the end of it.
     """
+    tuning, auto = attempt.tuning, attempt.tuning.auto
     blocks, seed = attempt.blocks, settings.seed
-    annealed, narrowed = not annealing.unsupported(blocks), not window_bounds.unsupported(blocks)
-    mostly = annealed and bool(overlaps.unsupported(blocks.rounded))
-    tangled, fit = (
-        attempt.instance.conflicts is not None,
-        attempt.instance.objective is Objective.FIT,
-    )
-    exactly, locally = (EARLY, steps.TURN) if mostly else (steps.FIRST, steps.FIRST)
+    annealed = auto.annealing and not local_search.annealing.unsupported(blocks)
+    narrowed = auto.windows and not heuristics.window_bounds.unsupported(blocks)
+    mostly = annealed and bool(local_search.overlaps.unsupported(blocks.rounded))
+    tangled = attempt.instance.conflicts is not None
+    fit = attempt.instance.objective is Objective.FIT
+    exactly = auto.early_exact if mostly else auto.first_turn
+    locally = auto.annealing_turn if mostly else auto.first_turn
     if fit and blocks.rigid and not mostly and not tangled:
-        exactly, locally = FITTING
+        exactly, locally = auto.fitting_exact, auto.fitting_local
+    share = functools.partial(_share, tuning=tuning)
     if mostly:
-        steps.search_exactly(attempt, low, _share(EARLY))
+        _search(attempt, low, share(auto.early_exact))
         low = steps.best_dive(attempt, attempt.best)
-    soon = tangled or blocks.b > steps.LITTLE
-    overlapping = TANGLED if tangled else OVERLAPPING
+    soon = tangled or blocks.b > auto.glanced_blocks
+    overlapping = auto.conflict_overlap_share if tangled else auto.overlap_share
     for turn in itertools.count(1):
+        before = effort.spent()
         # A model is for what resists the search: sooner where it is the slower one.
-        modelled = turn > 1 and blocks.b <= PROPAGATED if blocks.rigid else True
-        again = seed + steps.TURNS * round(locally / steps.TURN - 1)  # as annealing alone goes on
-        if mostly and effort.left() < max(ALONE, exactly + locally):
+        modelled = turn > 1 and blocks.b <= auto.modelled_blocks if blocks.rigid else True
+        # As annealing alone goes on.
+        again = seed + auto.seed_stride * round(locally / auto.annealing_turn - 1)
+        if mostly and effort.left() < max(auto.annealing_alone, exactly + locally):
             steps.improve(attempt, attempt.best, again)
             if not attempt.keep_going():
                 return
         if turn > 1:
-            low = steps.search_rigid(attempt, low, _share(exactly) / 4)
+            low = steps.search_rigid(attempt, low, share(exactly) / 4)
         elif soon:
-            steps.minimise_overlaps(attempt, seed, _share(overlapping * locally))
+            steps.minimise_overlaps(attempt, seed, share(overlapping * locally))
             low = attempt.best
-        steps.search_exactly(attempt, low, _share(exactly))
+        _search(attempt, low, share(exactly))
         if turn > 1 or not soon:
-            steps.minimise_overlaps(attempt, seed + turn, _share(overlapping * locally))
+            steps.minimise_overlaps(attempt, seed + turn, share(overlapping * locally))
         if mostly:
             steps.improve(attempt, attempt.best, again, locally, near=True)
         elif annealed:
-            steps.improve(attempt, attempt.best, seed + turn, _share(locally))
+            steps.improve(attempt, attempt.best, seed + turn, share(locally))
         if narrowed and attempt.keep_going():
-            steps.raise_by_windows(attempt, turn, attempt.for_a_while(_share(NARROWING * exactly)))
+            for_a_while = attempt.for_a_while(share(auto.windows_share * exactly))
+            steps.raise_by_windows(attempt, turn, for_a_while)
         low = attempt.best
-        if modelled and attempt.keep_going():
+        if auto.models and modelled and attempt.keep_going():
+            from stagepack.methods.models import PACE, load_engine
+
             engine = load_engine("cp-sat", attempt.progress, settings)
-            work = PACE * min(MODELLING * exactly, max(SHORTEST, effort.left()))
-            steps.solve_model(attempt, low, engine, "CpSat", settings, work=work)
-        if not attempt.keep_going():
+            work = PACE * min(auto.model_share * exactly, max(auto.shortest, effort.left()))
+            methods.modelled.solve(attempt, low, engine, "CpSat", settings, work=work)
+        nothing = turn > 1 and effort.spent() == before  # all steps are switched off
+        if nothing or not attempt.keep_going():
             return
-        exactly, locally = exactly * GROWTH, locally * IMPROVED
+        exactly, locally = exactly * auto.exact_growth, locally * auto.local_growth
 
 
-def _share(seconds: float) -> float:
+def _search(attempt: Attempt, low: Array | None, seconds: float) -> None:
+    """Search exactly for so much work, unless that is switched off."""
+    if attempt.tuning.auto.exact:
+        steps.search_exactly(attempt, low, seconds)
+
+
+def _share(seconds: float, *, tuning: PackingTuning) -> float:
     """Return how many of these seconds of work a search gets, others being to come."""
-    return min(seconds, max(SHORTEST, effort.left() / 2))
+    return min(seconds, max(tuning.auto.shortest, effort.left() / 2))
 
 
 _PLAIN: dict[str, Run] = {
@@ -418,10 +442,12 @@ STARTS = tuple(name for name in _PLAIN if name not in ("auto", "milp", "cp-sat")
 """Methods whose answer another one may start from."""
 
 REFUSALS: dict[str, Callable[[Blocks], str]] = {
-    "dive": lambda blocks: dive.unsupported(blocks.rounded),
-    "repair": repairs.unsupported,
-    "anneal": annealing.unsupported,
-    "beam": lambda blocks: beam.unsupported(blocks) or exact.unknown_rule(blocks),
-    "exact": exact.unknown_rule,
+    "dive": lambda blocks: constructive.dive.unsupported(blocks.rounded),
+    "repair": lambda blocks: local_search.repair.unsupported(blocks),
+    "anneal": lambda blocks: local_search.annealing.unsupported(blocks),
+    "beam": lambda blocks: (
+        beam_search.beam.unsupported(blocks) or exact_search.exact.unknown_rule(blocks)
+    ),
+    "exact": lambda blocks: exact_search.exact.unknown_rule(blocks),
 }
 """Why some methods that look at the peak alone cannot take some blocks, or ''."""

@@ -12,68 +12,28 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.errors import InputError
-from stagepack.formulations import packing as formulations
-from stagepack.heuristics.packing import bounds, effort, frontier_bounds, relocation, window_bounds
-from stagepack.heuristics.packing.beam_search import beam
-from stagepack.heuristics.packing.constructive import dive, greedy, spill, valleys
+from stagepack.heuristics import packing as heuristics
+from stagepack.heuristics.packing import (
+    beam_search,
+    bounds,
+    constructive,
+    effort,
+    exact_search,
+    local_search,
+)
 from stagepack.heuristics.packing.constructive.rules import Measures
-from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
-from stagepack.heuristics.packing.exact_search.rigid import made_rigid
-from stagepack.heuristics.packing.local_search import annealing, cores, overlaps, repair
 from stagepack.instances.packing import Objective
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
-from stagepack.methods.models import paced, run_model
+from stagepack.methods import packing as methods
 from stagepack.methods.packing.attempt import Attempt
-from stagepack.methods.packing.explain import conclude_infeasible
-from stagepack.methods.packing.quick import POOR, place_anew, place_first, place_more
 from stagepack.result import Status
-from stagepack.solvers import Engine
-
-FIRST = 1.0
-"""Seconds of work of the exact and of the local search in the first turn of `auto`."""
-
-GLANCE, LITTLE = 0.1, 500
-"""Seconds of work for a look at the capacity, or at the bound, before anything else; and blocks up
-to which that is worth it."""
-
-ASKED, BOUND_ASKED = 4.0, 0.3
-"""Seconds of work for a capacity alone, or for the bound, before the best placement is lowered
-towards it as well."""
-
-NARROW = 0.5
-"""Seconds of work for windows of time, once the search alone did not decide a capacity: a few
-sections that are too full are refuted in some hundred nodes, where the search of all branches
-elsewhere."""
-
-MOSTLY = 0.8, 0.5
-"""Parts of the work that is left which these take at most."""
-
-RIGID = 0.5
-"""Seconds of work for blocks that are kept from shrinking and sharing."""
-
-TURN, WINDOWS = 2.4, 2.0
-"""Seconds of work for annealing and for packing windows anew, by turns."""
-
-TURNS = 1_000
-"""Seeds of successive turns differ by this."""
-
-CROWDED = 300_000_000
-"""Pairs of blocks alive together from which on rules that look at all of them are left out."""
-
-EVEN = 0.5
-"""Part of time that is nearly full from which on a core would be about everything."""
-
-FIRST_CORE, GROWN_CORE = 3.0, 6.0
-"""How long the first packing from a core takes, and how long until the first one from a core that
-has grown, in terms of a first placement by valleys."""
 
 
 def spill_by_value(attempt: Attempt) -> None:
     """Choose memories by value, then place each memory's buffers greedily."""
-    placed = spill.place(attempt.instance, attempt.keep_going)
+    placed = constructive.spill.place(attempt.instance, attempt.keep_going, tuning=attempt.tuning)
     if placed is not None:
         attempt.offer_buffers(placed[0], "spill-by-value", placed[1])
 
@@ -82,11 +42,12 @@ def replan(attempt: Attempt) -> None:
     """Keep what can stay where it was within the capacity, and place the rest greedily."""
     ceiling = attempt.instance.capacity
     assert ceiling is not None
-    relocation.move_less(
+    heuristics.relocation.move_less(
         attempt.instance,
         ceiling,
         keep_going=attempt.keep_going,
         on_solution=lambda offsets: attempt.offer_buffers(offsets, "replan"),
+        tuning=attempt.tuning,
     )
     if attempt.progress.solution is None:
         attempt.progress.reason = "replan finds no placement within the capacity"
@@ -97,30 +58,34 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), or None
         The lowest placement known.
     seconds : float
         Of work.
     """
+    tuning = attempt.tuning
     instance, progress, blocks = attempt.instance, attempt.progress, attempt.blocks
     if not progress.keep_going():
         return
     keep_going = attempt.for_a_while(seconds)
     fit = instance.objective is Objective.FIT
     left = min(seconds, effort.left())
-    asked = min(ASKED, MOSTLY[0] * left) if fit else min(BOUND_ASKED, MOSTLY[1] * left)
+    asked = (
+        min(tuning.auto.asked_capacity, tuning.auto.asked_capacity_share * left)
+        if fit
+        else min(tuning.auto.asked_bound, tuning.auto.asked_bound_share * left)
+    )
     if _ask(attempt, low, _both(keep_going, attempt.for_a_while(asked))) or not keep_going():
         return
     if fit:
         # Without `seconds` no other step follows, which would look at windows.
-        if seconds == math.inf and not window_bounds.unsupported(blocks):
-            narrow = min(NARROW, effort.left() / 2)
+        if seconds == math.inf and not heuristics.window_bounds.unsupported(blocks):
+            narrow = min(tuning.auto.windows_after, effort.left() / 2)
             raise_by_windows(attempt, 1, attempt.for_a_while(narrow))
         if keep_going():
             _approach(attempt, keep_going)
         return
-    status = exact.minimise(
+    status = exact_search.exact.minimise(
         blocks,
         upper=attempt.best,
         lower=int(progress.bound or 0),
@@ -128,35 +93,44 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
         on_bound=lambda bound: progress.raise_bound(bound, "exhausted search"),
         keep_going=keep_going,
         searches=attempt.searches(keep_going),
+        tuning=tuning,
     )
     beyond = status is Status.OPTIMAL and progress.solution is None  # all end above the last bank
     if status is Status.INFEASIBLE or beyond:
-        conclude_infeasible(attempt, low, "exhausted search")
+        methods.explain.conclude_infeasible(attempt, low, "exhausted search")
 
 
 def glance(attempt: Attempt) -> None:
     """Look for what needs hardly any search, before the rules, which would take as long."""
+    tuning = attempt.tuning
     blocks = attempt.blocks
-    if attempt.peak_only and blocks.b <= LITTLE and blocks.rigid and not exact.unsupported(blocks):
-        _ask(attempt, None, attempt.for_a_while(min(GLANCE, effort.left() / 4)))
+    if (
+        tuning.auto.glancing
+        and attempt.peak_only
+        and blocks.b <= tuning.auto.glanced_blocks
+        and blocks.rigid
+        and not exact_search.exact.unsupported(blocks, tuning=tuning)
+    ):
+        _ask(attempt, None, attempt.for_a_while(min(tuning.auto.glance, effort.left() / 4)))
 
 
 def _ask(attempt: Attempt, low: Array | None, keep_going: Callable[[], bool]) -> bool:
     """Decide the capacity, or the bound where only the peak counts; return whether all is known."""
     instance, progress = attempt.instance, attempt.progress
     fit = instance.objective is Objective.FIT
-    found = exact.decide(
+    found = exact_search.exact.decide(
         attempt.blocks,
         instance.ceiling if fit and instance.ceiling is not None else int(progress.bound or 0),
         keep_going=keep_going,
         warm=low,
         searches=attempt.searches(keep_going),
+        tuning=attempt.tuning,
     )
     if found.offsets is not None:
         attempt.offer(found.offsets, "exact")
         return progress.solution is not None  # or else it ends above the last bank
     if found.status is Status.INFEASIBLE and (fit or found.bound >= NOWHERE):
-        conclude_infeasible(attempt, attempt.best, "exhausted search")
+        methods.explain.conclude_infeasible(attempt, attempt.best, "exhausted search")
         return True
     if found.status is Status.INFEASIBLE:
         progress.raise_bound(found.bound, "exhausted search")
@@ -168,7 +142,7 @@ def _approach(attempt: Attempt, keep_going: Callable[[], bool]) -> None:
     low, ceiling = attempt.best, attempt.instance.ceiling
     assert ceiling is not None
     proved = [ceiling]
-    exact.minimise(
+    exact_search.exact.minimise(
         attempt.blocks,
         upper=low,
         lower=ceiling,
@@ -176,9 +150,10 @@ def _approach(attempt: Attempt, keep_going: Callable[[], bool]) -> None:
         on_bound=proved.append,
         keep_going=lambda: max(proved) <= ceiling and keep_going(),
         searches=attempt.searches(keep_going),
+        tuning=attempt.tuning,
     )
     if max(proved) > ceiling and attempt.progress.solution is None:
-        conclude_infeasible(attempt, low, "exhausted search")
+        methods.explain.conclude_infeasible(attempt, low, "exhausted search")
 
 
 def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = None) -> Array | None:
@@ -186,7 +161,6 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), optional
         The lowest placement known.
     seconds : float, optional
@@ -197,9 +171,12 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
     ndarray of int64, shape (b,), or None
         The lowest placement known then; that there is none of these blocks says nothing.
     """
+    tuning = attempt.tuning
     instance, best = attempt.instance, low
+    if not tuning.auto.rigid:
+        return low
     if seconds is None:
-        seconds = min(RIGID, effort.left() / 4)
+        seconds = min(tuning.auto.rigid_seconds, effort.left() / 4)
 
     def keep(offsets: Array, source: str = "exact") -> None:
         nonlocal best
@@ -208,32 +185,40 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
             best = offsets
             attempt.offer(offsets, source)
 
-    for blocks in made_rigid(attempt.blocks):
+    for blocks in exact_search.rigid.made_rigid(attempt.blocks):
         bound = bounds.peak_bound(blocks)
         hopeless = best is not None and bound >= (best + blocks.size).max()
-        if hopeless or exact.unsupported(blocks) or not attempt.keep_going():
+        if (
+            hopeless
+            or exact_search.exact.unsupported(blocks, tuning=tuning)
+            or not attempt.keep_going()
+        ):
             continue
-        found = greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=keep)
+        found = constructive.greedy.portfolio(
+            blocks, keep_going=attempt.keep_going, on_solution=keep, tuning=tuning
+        )
         if not attempt.keep_going():
             break
         keep_going = attempt.for_a_while(seconds)
         if instance.objective is Objective.FIT:
             assert instance.ceiling is not None
-            decided = exact.decide(
+            decided = exact_search.exact.decide(
                 blocks,
                 instance.ceiling,
                 keep_going=keep_going,
                 warm=found,
+                tuning=tuning,
             )
             if decided.offsets is not None:
                 keep(decided.offsets)
             continue
-        exact.minimise(
+        exact_search.exact.minimise(
             blocks,
             upper=found,
             lower=int(attempt.progress.bound or 0),
             on_solution=keep,
             keep_going=keep_going,
+            tuning=tuning,
         )
     return best
 
@@ -251,16 +236,17 @@ def improve(
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), or None
         A placement; without one there is nothing to do.
     seed : int
+        Of random numbers.
     seconds : float
         Of work.
     near : bool
         Whether targets are near the best placement from the start, as they are without a limit:
         that gets further in a turn of full length, and less far in a short one.
     """
+    tuning = attempt.tuning
     keep_going = attempt.for_a_while(seconds)
     if low is None or not keep_going():
         return
@@ -270,23 +256,34 @@ def improve(
     size = attempt.blocks.size
     # How long it may take decides how fast it cools.
     far = not near and not math.isinf(seconds)
-    legs = max(1, round(min(TURN, seconds) / annealing.LEG)) if far else None
+    legs = (
+        max(
+            1,
+            round(min(tuning.auto.annealing_turn, seconds) / tuning.annealing.leg),
+        )
+        if far
+        else None
+    )
     for turn in itertools.count():
         best, before = attempt.best, effort.spent()
         low = low if best is None or (low + size).max() < (best + size).max() else best
-        low = annealing.improve(
+        low = local_search.annealing.improve(
             attempt.blocks,
             low,
             target=attempt.target,
-            seed=seed + turn * TURNS,
+            seed=seed + turn * tuning.auto.seed_stride,
             legs=legs,
-            keep_going=_both(keep_going, attempt.for_a_while(TURN)),
+            keep_going=_both(keep_going, attempt.for_a_while(tuning.auto.annealing_turn)),
             on_solution=lambda offsets: attempt.offer(offsets, "anneal"),
+            tuning=tuning,
         )
-        if seconds <= TURN or not keep_going():
+        if seconds <= tuning.auto.annealing_turn or not keep_going():
             return
         repair_windows(
-            attempt, low, seed + turn * TURNS, _both(keep_going, attempt.for_a_while(WINDOWS))
+            attempt,
+            low,
+            seed + turn * tuning.auto.seed_stride,
+            _both(keep_going, attempt.for_a_while(tuning.auto.repair_turn)),
         )
         if effort.spent() == before:  # nothing can move
             return
@@ -297,22 +294,30 @@ def minimise_overlaps(attempt: Attempt, seed: int, seconds: float) -> None:
 
     Parameters
     ----------
-    attempt : Attempt
     seed : int
+        Of random numbers.
     seconds : float
         Of work.
     """
     blocks, low = attempt.blocks.rounded, attempt.best
     keep_going = attempt.for_a_while(seconds)
-    if low is None or attempt.too_dense or overlaps.unsupported(blocks) or not keep_going():
+    if not attempt.tuning.auto.overlapping:
         return
-    overlaps.improve(
+    if (
+        low is None
+        or attempt.too_dense
+        or local_search.overlaps.unsupported(blocks)
+        or not keep_going()
+    ):
+        return
+    local_search.overlaps.improve(
         blocks,
         low,
         target=attempt.target,
         seed=seed,
         keep_going=keep_going,
         on_solution=lambda offsets: attempt.offer(offsets, "overlaps"),
+        tuning=attempt.tuning,
     )
 
 
@@ -321,43 +326,55 @@ def search_beams(attempt: Attempt, low: Array | None, seed: int) -> None:
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), or None
         A placement; without one there is nothing to do.
     seed : int
+        Of random numbers.
     """
     if low is None or not attempt.keep_going():
         return
-    beam.improve(
+    beam_search.beam.improve(
         attempt.blocks,
         low,
         target=attempt.target,
         seed=seed,
         keep_going=attempt.keep_going,
         on_solution=lambda offsets: attempt.offer(offsets, "beam"),
+        tuning=attempt.tuning,
     )
 
 
 def _both(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bool]:
+    """Return a `keep_going` that ends as soon as one of two does."""
     return lambda: one() and other()
 
 
 def dive_at_length(attempt: Attempt, settings: Settings) -> None:
     """Place quickly, then as time permits: by cores, or where these are too large all anew."""
-    blocks, quick = attempt.blocks, place_first(attempt)
+    tuning = attempt.tuning
+    blocks, quick = attempt.blocks, methods.quick.place_first(attempt)
     if not attempt.keep_going():
         return
-    even = (blocks.load >= cores.CORE * blocks.load.max(initial=0)).mean() > EVEN
-    odd = bool(dive.unsupported(blocks.rounded))
-    if even or odd or valleys.meetings(blocks) > CROWDED:
-        quick = place_more(attempt, quick, enough=POOR)
+    even = (
+        blocks.load >= tuning.cores.heavy * blocks.load.max(initial=0)
+    ).mean() > tuning.scale.even
+    odd = bool(constructive.dive.unsupported(blocks.rounded))
+    if even or odd or constructive.valleys.meetings(blocks) > tuning.scale.crowded_pairs:
+        quick = methods.quick.place_more(attempt, quick, enough=tuning.scale.poor)
         if odd and attempt.best is None:  # what may lie in few places is in the way
-            greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
-        place_anew(attempt, quick, settings.seed)
+            constructive.greedy.portfolio(
+                blocks,
+                keep_going=attempt.keep_going,
+                on_solution=attempt.offer,
+                tuning=tuning,
+            )
+        methods.quick.place_anew(attempt, quick, settings.seed)
         return
-    quick = place_more(attempt, quick, following=(FIRST_CORE, GROWN_CORE))
-    if attempt.progress.remaining < FIRST_CORE * quick.seconds:
-        place_anew(attempt, quick, settings.seed)
+    quick = methods.quick.place_more(
+        attempt, quick, following=(tuning.scale.first_core, tuning.scale.grown_core)
+    )
+    if attempt.progress.remaining < tuning.scale.first_core * quick.seconds:
+        methods.quick.place_anew(attempt, quick, settings.seed)
     elif attempt.keep_going():
         dive_with_cores(attempt, settings)  # and the rules that scale
 
@@ -369,31 +386,36 @@ def dive_with_cores(
 
     Parameters
     ----------
-    attempt : Attempt
     settings : Settings
         Of which the seed counts.
     keep_going : callable, optional
         Whether there is time; that of the attempt when absent.
     """
-    cores.best(
+    if not attempt.tuning.auto.cores:
+        return
+    local_search.cores.best(
         attempt.blocks.rounded,
         offsets=attempt.lowest,
         target=attempt.instance.goal,
         seed=settings.seed,
         keep_going=keep_going or attempt.keep_going,
         on_solution=attempt.offer,
+        tuning=attempt.tuning,
     )
 
 
 def best_dive(attempt: Attempt, low: Array | None) -> Array | None:
     """Return the best of a placement and single dives, of which annealing gets further."""
     blocks, size = attempt.blocks.rounded, attempt.blocks.size
-    if dive.unsupported(blocks) or not attempt.keep_going():
+    idle = not attempt.tuning.auto.dives or bool(constructive.dive.unsupported(blocks))
+    if idle or not attempt.keep_going():
         return low
     measures = Measures(blocks)
-    for keys in dive.ORDERS.values():
+    for keys in constructive.dive.ORDERS.values():
         order = np.lexsort(keys(measures)[::-1])
-        found = dive.place(blocks, order, keep_going=attempt.keep_going)
+        found = constructive.dive.place(
+            blocks, order, keep_going=attempt.keep_going, tuning=attempt.tuning
+        )
         if found is not None and (low is None or (found + size).max() < (low + size).max()):
             low = found
             attempt.offer(found, "dive")
@@ -407,28 +429,33 @@ def repair_windows(
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), or None
         The placement; without one there is nothing to do.
     seed : int
+        Of random numbers.
     keep_going : callable
         Whether there is time.
     """
-    if low is None or repair.unsupported(attempt.blocks):
+    if (
+        low is None
+        or not attempt.tuning.auto.repairing
+        or local_search.repair.unsupported(attempt.blocks)
+    ):
         return
-    repair.improve(
+    local_search.repair.improve(
         attempt.blocks,
         low,
         target=attempt.target,
         seed=seed,
         keep_going=keep_going,
         on_solution=lambda offsets: attempt.offer(offsets, "repair"),
+        tuning=attempt.tuning,
     )
 
 
 def too_crowded(attempt: Attempt, settings: Settings) -> bool:
     """Whether more is alive together than a search can hold; then windows are packed anew."""
-    reason = exact.unsupported(attempt.blocks)
+    reason = exact_search.exact.unsupported(attempt.blocks, tuning=attempt.tuning)
     if not reason:
         return False
     repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
@@ -446,31 +473,42 @@ def use_up(attempt: Attempt, seed: int) -> None:
 
     Parameters
     ----------
-    attempt : Attempt
     seed : int
+        Of random numbers.
     """
+    tuning = attempt.tuning
     kept = []
     if not attempt.too_dense and attempt.keep_going():
-        for blocks in (attempt.blocks,) if attempt.blocks.rigid else made_rigid(attempt.blocks):
-            low = greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
-            if low is not None and not annealing.unsupported(blocks):
+        for blocks in (
+            (attempt.blocks,)
+            if attempt.blocks.rigid
+            else exact_search.rigid.made_rigid(attempt.blocks)
+        ):
+            low = constructive.greedy.portfolio(
+                blocks,
+                keep_going=attempt.keep_going,
+                on_solution=attempt.offer,
+                tuning=tuning,
+            )
+            if low is not None and not local_search.annealing.unsupported(blocks):
                 kept.append((blocks, low))
     for turn in itertools.count() if kept else ():
         for at, (blocks, low) in enumerate(kept):
-            found = annealing.improve(
+            found = local_search.annealing.improve(
                 blocks,
                 low,
                 target=attempt.target,
-                seed=seed + turn * TURNS,
-                legs=round(TURN / annealing.LEG),
+                seed=seed + turn * tuning.auto.seed_stride,
+                legs=round(tuning.auto.annealing_turn / tuning.annealing.leg),
                 keep_going=attempt.keep_going,
                 on_solution=lambda offsets: attempt.offer(offsets, "anneal"),
+                tuning=tuning,
             )
             kept[at] = blocks, found
         if not attempt.keep_going():
             return
     if attempt.keep_going():
-        place_anew(attempt, place_first(attempt), seed)
+        methods.quick.place_anew(attempt, methods.quick.place_first(attempt), seed)
 
 
 def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], bool]) -> None:
@@ -478,82 +516,32 @@ def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], boo
 
     Parameters
     ----------
-    attempt : Attempt
     passes : int
         How often windows of all widths are tried, each time with more nodes.
     keep_going : callable
         Whether there is time.
     """
+    tuning = attempt.tuning
     ceiling, blocks = attempt.instance.ceiling, attempt.blocks
     if passes == 1 and blocks.linear and blocks.rigid:
-        bound = frontier_bounds.bound(blocks, int(attempt.progress.bound or 0), keep_going)
+        bound = heuristics.frontier_bounds.bound(
+            blocks, int(attempt.progress.bound or 0), keep_going, tuning=tuning
+        )
         attempt.progress.raise_bound(bound, "full sections")
         if ceiling is not None and bound > ceiling:
-            conclude_infeasible(attempt, attempt.best, "full sections")
+            methods.explain.conclude_infeasible(attempt, attempt.best, "full sections")
             return
-    for window in window_bounds.windows(
+    for window in heuristics.window_bounds.windows(
         attempt.blocks,
         int(attempt.progress.bound or 0),
         keep_going=keep_going,
         passes=passes,
+        tuning=tuning,
     ):
         first, last = attempt.blocks.time[window.first], attempt.blocks.time[window.end - 1]
         source = f"exhausted window [{first:,}, {last:,}]"
         attempt.progress.raise_bound(window.bound, source)
         if ceiling is not None and window.bound > ceiling:
             within = window.first, window.end
-            conclude_infeasible(attempt, attempt.best, source, within)
+            methods.explain.conclude_infeasible(attempt, attempt.best, source, within)
             return
-
-
-def solve_model(
-    attempt: Attempt,
-    low: Array | None,
-    engine: Engine,
-    formulation: str,
-    settings: Settings,
-    work: float | None = None,
-) -> None:
-    """Solve a model on an engine, from the best answer known.
-
-    Parameters
-    ----------
-    attempt : Attempt
-    low : ndarray of int64, shape (b,), optional
-        The lowest placement known.
-    engine : Engine
-    formulation : str
-        Name of the model.
-    settings : Settings
-    work : float, optional
-        Limit on the engine's work, besides those of the settings.
-    """
-    instance, progress = attempt.instance, attempt.progress
-    upper = progress.objective
-    lower = progress.bound
-    model = getattr(formulations, formulation)
-    building = model.building(instance)
-    if building > progress.remaining:
-        progress.reason = (
-            f"{formulation} would take about {building:,.0f} s to build, more than is left"
-        )
-        return
-    try:
-        seconds = run_model(
-            engine,
-            effort.carried(lambda: model(instance, upper=upper, lower=lower, spend=effort.spend)),
-            formulation,
-            progress,
-            paced(settings, engine, progress.remaining),
-            start=progress.solution,
-            start_value=upper,
-            work=work,
-            overdue=attempt.overdue(settings.deterministic),
-            conclude_infeasible=lambda: conclude_infeasible(attempt, low, engine.name),
-        )
-    except InputError as error:  # figures that the engine cannot hold
-        if progress.solution is None:
-            raise
-        progress.reason = str(error)  # what is known stays known
-        return
-    effort.spend(seconds)

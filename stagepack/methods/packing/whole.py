@@ -9,53 +9,51 @@ from collections.abc import Callable
 from stagepack.errors import InputError
 from stagepack.evidence import witness
 from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.methods import Settings
-from stagepack.methods.effort import counting
-from stagepack.methods.packing import METHODS, graphs, relocation
+from stagepack.methods import Settings, counting
+from stagepack.methods import packing as methods
 from stagepack.methods.packing.attempt import PackingProgress, nearest
-from stagepack.methods.packing.quick import last_resort, say_if_far
 from stagepack.progress import Stopped
 from stagepack.result import Event
 
 Run = Callable[[LmemPacking, PackingProgress, Settings], None]
-
-AFTER, LEFT, LEAST = 4e-8, 4e-7, 3e-7
-"""Seconds for each conflict to make the rest of a normal form, once cliques cover them; what is
-left to that and to a first placement; and what the least of all that takes."""
-
-LATER = 1.1
-"""Times the limit, beside :data:`.graphs.LATE`, that an answer may come late; where a normal form
-would come later, conflicts are gone through as listed."""
 
 
 def whole(name: str, run: Run) -> Run:
     """Return the whole run of a method, given its name and what it searches."""
 
     def complete(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+        tuning = settings.tuned(TUNING)
         with counting(progress, settings, planned=True):
-            directly = graphs.placed_first(name, instance, progress, settings)
-            least = graphs.least(instance.n) if directly else LEAST
-            going = not _hasty(instance, progress, least)
+            directly = instance.conflicts is not None and methods.graphs.placed_first(
+                name, instance, progress, settings
+            )
+            least = (
+                methods.graphs.least(instance.n, tuning=tuning) if directly else tuning.graphs.least
+            )
+            going = not _hasty(instance, progress, least, tuning=tuning)
             if going and not directly:
-                _require(name, instance, progress)
+                _require(name, instance, progress, tuning=tuning)
             try:
                 if not going:
-                    graphs.place_as_listed(instance, progress, settings)
+                    methods.graphs.place_as_listed(instance, progress, settings)
                 elif directly:
-                    going = graphs.place(name, instance, progress, settings)
+                    going = methods.graphs.place(name, instance, progress, settings)
                     if going:
-                        _require(name, instance, progress)
+                        _require(name, instance, progress, tuning=tuning)
                 if going:
                     _moving_little(name, run, instance, progress, settings)
             finally:
-                _conclude(instance, progress)
+                _conclude(instance, progress, tuning=tuning)
 
     return complete
 
 
-def _hasty(instance: LmemPacking, progress: PackingProgress, least: float) -> bool:
+def _hasty(
+    instance: LmemPacking, progress: PackingProgress, least: float, *, tuning: PackingTuning
+) -> bool:
     """Whether conflicts are so many that the time is over before they are gone through.
 
     `least` is how long one of them takes, in seconds.
@@ -63,7 +61,7 @@ def _hasty(instance: LmemPacking, progress: PackingProgress, least: float) -> bo
     if instance.conflicts is None or progress.remaining == math.inf:
         return False
     seconds = least * len(instance.conflicts)
-    if seconds <= graphs.LATE + LATER * progress.remaining:
+    if seconds <= tuning.scale.late + tuning.graphs.later * progress.remaining:
         return False
     progress.reason = (
         f"going through {len(instance.conflicts):,} conflicts takes about {seconds:,.1f} s, more "
@@ -74,24 +72,28 @@ def _hasty(instance: LmemPacking, progress: PackingProgress, least: float) -> bo
     return True
 
 
-def _require(name: str, instance: LmemPacking, progress: PackingProgress) -> None:
+def _require(
+    name: str, instance: LmemPacking, progress: PackingProgress, *, tuning: PackingTuning
+) -> None:
     """Refuse instances that a method declines, once their normal form is made within the limit."""
     conflicts = 0 if instance.conflicts is None else len(instance.conflicts)
     looks = 0
 
     def spent(count: int) -> float:
-        return min(effort.COVERED * count, effort.EDGE * conflicts)
+        return min(tuning.graphs.covering_look * count, tuning.graphs.covering * conflicts)
 
     def look() -> bool:
         nonlocal looks
         looks += 1
         effort.spend(spent(looks) - spent(looks - 1))
-        return progress.keep_going() and progress.remaining > LEFT * conflicts
+        return (
+            progress.keep_going() and progress.remaining > tuning.graphs.covering_left * conflicts
+        )
 
     made = Blocks.of(instance, look)
     effort.spend(max(0.0, spent(made.looks) - spent(looks)))  # of a form that was made before
-    effort.spend(AFTER * conflicts)
-    method = next(method for method in METHODS if method.name == name)
+    effort.spend(tuning.graphs.covering_after * conflicts)
+    method = next(method for method in methods.METHODS if method.name == name)
     reason = method.declines(instance)
     if reason:
         raise InputError(reason, field=f"method {name}")
@@ -105,22 +107,26 @@ def _moving_little(
     settings: Settings,
 ) -> None:
     """Run, and where there is an old placement see to it that little moves."""
-    if not relocation.matter(name, instance):
+    tuning = settings.tuned(TUNING)
+    if instance.previous.max(initial=-1) < 0 or not methods.relocation.matter(name, instance):
         with contextlib.suppress(Stopped):
             run(instance, progress, settings)
         return
-    relocation.before(name, instance, progress, settings)
+    methods.relocation.before(name, instance, progress, settings)
     if progress.keep_going():
-        with relocation.reserved(instance, progress), contextlib.suppress(Stopped):
+        with (
+            methods.relocation.reserved(instance, progress, tuning=tuning),
+            contextlib.suppress(Stopped),
+        ):
             run(instance, progress, settings)
-    relocation.after(name, instance, progress, settings)
+    methods.relocation.after(name, instance, progress, settings)
 
 
-def _conclude(instance: LmemPacking, progress: PackingProgress) -> None:
+def _conclude(instance: LmemPacking, progress: PackingProgress, *, tuning: PackingTuning) -> None:
     """Offer what is quick where nothing was found; say what is to be known."""
     if progress.solution is None and progress.infeasible_reason is None:
-        last_resort(instance, progress)
-    say_if_far(instance, progress)
+        methods.quick.last_resort(instance, progress, tuning=tuning)
+    _say_if_far(instance, progress, tuning=tuning)
     peak, capacity = progress.objective, instance.capacity
     near = nearest(progress)
     if near is not None and progress.solution is None and instance.ceiling is not None:
@@ -144,3 +150,17 @@ def _undecided(near: Event, ceiling: int, progress: PackingProgress) -> str:
         f"({100 * over / max(1, ceiling):.2g} %) over the capacity of {ceiling:,} ({near.source})"
         f"{bound}; the objective peak returns such a placement"
     )
+
+
+def _say_if_far(
+    instance: LmemPacking, progress: PackingProgress, *, tuning: PackingTuning = TUNING
+) -> None:
+    """Say in words that a peak is far above its bound, where nothing else is said."""
+    peak, bound = progress.objective, progress.bound
+    if instance.objective not in (Objective.PEAK, Objective.FIT) or progress.reason:
+        return
+    if peak is not None and bound and peak > tuning.scale.far * bound and not progress.proved:
+        progress.reason = (
+            f"the peak is {peak / bound:.2f} times its bound ({progress.bound_source}): "
+            "more time, or the method auto, may find a lower one"
+        )

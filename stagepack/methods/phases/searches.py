@@ -19,8 +19,7 @@ from stagepack.heuristics.phases.policies import PolicyRows
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, Policy
 from stagepack.instances.phases.least import infeasibility
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
+from stagepack.methods import Settings, counted
 from stagepack.methods.models import load_engine, paced, run_model
 from stagepack.methods.phases import METHODS, retention
 from stagepack.methods.phases.explain import conclude_infeasible

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from stagepack.formulations import pipeline as formulations
-from stagepack.heuristics.pipeline import bisect, reference
+from stagepack.heuristics import pipeline as heuristics
 from stagepack.instances.pipeline import KIND, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.order import StageOrder
+from stagepack.kinds import on_demand
 from stagepack.methods import Method, Settings, Table
 from stagepack.progress import Progress
+
+if TYPE_CHECKING:
+    from stagepack.methods.pipeline import evidence as evidence
+    from stagepack.methods.pipeline import explain as explain
+else:
+    __getattr__ = on_demand(__name__)
 
 TABLE: Table[PipelinePartition, PipelineSolution] = Table(KIND, __name__)
 
@@ -51,7 +59,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="plain bottleneck by bisection with greedy probes, for very long chains",
         limited_by_work=True,
-        unsupported=bisect.unsupported,
+        unsupported=lambda instance: heuristics.bisect.unsupported(instance),
         default=False,
     ),
     TABLE.method(
@@ -59,7 +67,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="the recurrence of Auto Pipeline over every transfer threshold",
         limited_by_work=True,
-        unsupported=reference.unsupported,
+        unsupported=lambda instance: heuristics.reference.unsupported(instance),
         default=False,
     ),
     TABLE.method(

@@ -8,6 +8,7 @@ from stagepack.errors import InputError
 from stagepack.evidence import SEARCHED
 from stagepack.heuristics.pipeline import dp
 from stagepack.heuristics.pipeline.bounds import filled
+from stagepack.heuristics.pipeline.tuning import TUNING
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.order import StageOrder
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -15,9 +16,6 @@ from stagepack.methods import Settings
 from stagepack.methods.evidence import strengthened
 from stagepack.progress import Part, Progress, Stopped
 from stagepack.result import slack
-
-SHARE, LEAST = 0.05, 0.05
-"""Part of what the run took, and seconds, that evidence may take where nobody asked for it."""
 
 
 def strengthen(
@@ -33,7 +31,9 @@ def strengthen(
     if not keep_going() or StageOrder.refusal(instance) is not None:
         return
     costs = RangeCosts.of(instance)
-    limit = None if settings.proof else max(LEAST, SHARE * progress.elapsed)
+    tuning = settings.tuned(TUNING)
+    unasked = max(tuning.evidence_seconds, tuning.evidence_share * progress.elapsed)
+    limit = None if settings.proof else unasked
     by_steps = settings.deterministic and not settings.proof  # a share of the clock is none of it
     if by_steps or filled(costs) == SEARCHED:  # it may be shown for all that
         strengthened(instance, progress, progress.remaining if limit is None else limit)
@@ -49,7 +49,7 @@ def strengthen(
     if progress.solution is not None:
         part.offer(progress.solution, "known")
     try:
-        fits = dp.solve(costs, part)
+        fits = dp.solve(costs, part, tuning)
     except (InputError, Stopped):
         fits = True
     if not fits and progress.infeasible_reason is not None:

@@ -16,18 +16,21 @@ from stagepack.errors import ContradictionError, InputError
 from stagepack.evidence import SEARCHED, TOLD
 from stagepack.heuristics.pipeline.bounds import filled
 from stagepack.heuristics.pipeline.prober import Prober
+from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress, Stopped
 
-MOST_DEVICES_TRIED = 64
 BLOCK = 2**20  # uses of keys looked at between two looks at the clock
 Pause = Callable[[], object]
 
 
 def conclude_infeasible(
-    costs: RangeCosts, progress: Progress[PipelineSolution], engine: str = ""
+    costs: RangeCosts,
+    progress: Progress[PipelineSolution],
+    engine: str = "",
+    tuning: PipelineTuning = TUNING,
 ) -> None:
     """Report that no partition fits, and why.
 
@@ -37,6 +40,7 @@ def conclude_infeasible(
     progress : Progress
     engine : str
         Who says so, where that is an engine with tolerances: then a partition is looked for first.
+    tuning : PipelineTuning
 
     Raises
     ------
@@ -45,7 +49,7 @@ def conclude_infeasible(
     """
     try:
         found = Prober(costs, progress).probe() if engine else None
-        reason = explain(costs, progress)
+        reason = explain(costs, progress, tuning)
     except InputError:  # too large to look into: free order of many unlike devices
         found, reason = None, f"{engine} proves that no partition fits the devices' memory"
     if found is not None:
@@ -54,7 +58,11 @@ def conclude_infeasible(
     progress.prove_infeasible(reason, TOLD if engine and evidence == SEARCHED else evidence)
 
 
-def explain(costs: RangeCosts, progress: Progress[PipelineSolution] | None = None) -> str:
+def explain(
+    costs: RangeCosts,
+    progress: Progress[PipelineSolution] | None = None,
+    tuning: PipelineTuning = TUNING,
+) -> str:
     """Return what makes an infeasible instance so, by how much, and what would mend it.
 
     Looks, in this order, at the cuts asked for, at the number of stages, and at spans that fit no
@@ -69,7 +77,8 @@ def explain(costs: RangeCosts, progress: Progress[PipelineSolution] | None = Non
     pause = (lambda: None) if progress is None else progress.require_time
     try:
         cause = _oversized_span(costs, pause) or cause
-        remedies = [r for r in (_more_memory(costs, progress), _more_devices(costs, progress)) if r]
+        found = _more_memory(costs, progress), _more_devices(costs, progress, tuning)
+        remedies = [remedy for remedy in found if remedy]
     except (Stopped, InputError):  # no time for it, or too much to keep
         return cause
     return f"{cause}; it would be feasible {' or '.join(remedies)}" if remedies else cause
@@ -161,7 +170,9 @@ def _more_memory(costs: RangeCosts, progress: Progress[PipelineSolution] | None)
     return f"with {high:,} {'byte' if high == 1 else 'bytes'} more on every device{now}"
 
 
-def _more_devices(costs: RangeCosts, progress: Progress[PipelineSolution] | None) -> str:
+def _more_devices(
+    costs: RangeCosts, progress: Progress[PipelineSolution] | None, tuning: PipelineTuning
+) -> str:
     """Say with how many devices, copies of the one kind there is, a partition exists."""
     instance, cluster = costs.instance, costs.instance.cluster
     if len({device.kind for device in cluster.devices}) > 1 or instance.n > 20_000:
@@ -169,7 +180,7 @@ def _more_devices(costs: RangeCosts, progress: Progress[PipelineSolution] | None
     tables = (instance.recv_cycles, instance.send_cycles, instance.compute_table)
     if any(table is not None for table in (*tables, instance.memory_table)):
         return ""
-    for k in range(len(cluster) + 1, min(instance.n, len(cluster) + MOST_DEVICES_TRIED) + 1):
+    for k in range(len(cluster) + 1, min(instance.n, len(cluster) + tuning.devices_tried) + 1):
         if progress is not None:
             progress.require_time()
         more = msgspec.structs.replace(cluster, devices=cluster.devices[:1] * k)

@@ -9,46 +9,34 @@ from collections.abc import Callable
 
 from stagepack.errors import InputError
 from stagepack.formulations import pipeline as formulations
+from stagepack.heuristics import pipeline as heuristics
 from stagepack.heuristics.effort import spend
-from stagepack.heuristics.pipeline import baselines, reference, repair
-from stagepack.heuristics.pipeline import bisect as bisection
-from stagepack.heuristics.pipeline import dp as search
 from stagepack.heuristics.pipeline.bounds import filled, objective_bound
-from stagepack.heuristics.pipeline.tuning import TUNING
+from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
-from stagepack.methods.models import load_engine, paced, run_model
-from stagepack.methods.pipeline import METHODS
-from stagepack.methods.pipeline.explain import conclude_infeasible
+from stagepack.methods import Settings, counted
+from stagepack.methods import pipeline as methods
 from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress
 
 PipelineProgress = Progress[PipelineSolution]
 Run = Callable[[PipelinePartition, PipelineProgress, Settings], None]
 
-PASSES = 1e-7
-"""Seconds of work that a layer takes in its range costs,"""
-
-PLACING = 1e-5
-"""a stage that a naive rule looks for,"""
-
-CHECKING = 8e-6
-"""and of the check of a stage."""
-
 
 # ---------------------------------------------------------------------- without an engine
 
 
-def _equal_layers(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
+def _equal_layers(
+    instance: PipelinePartition, progress: PipelineProgress, settings: Settings
+) -> None:
     """Cut the chain into stages of equally many layers."""
-    _offer_baseline(instance, progress, "equal-layers", baselines.equal_layers)
+    _offer_baseline(instance, progress, settings, "equal-layers", heuristics.baselines.equal_layers)
 
 
-def _greedy(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
+def _greedy(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Fill every device to its share of the work."""
-    _offer_baseline(instance, progress, "greedy", baselines.greedy)
+    _offer_baseline(instance, progress, settings, "greedy", heuristics.baselines.greedy)
 
 
 def _greedy_repair(
@@ -56,23 +44,23 @@ def _greedy_repair(
 ) -> None:
     """Fill devices to their shares, and as far as the rest still fits; where both fail, probe."""
     _greedy(instance, progress, settings)
-    costs = _costs(instance, progress)
-    if not _repair(costs, progress) and not progress.reason:
-        conclude_infeasible(costs, progress)
+    costs = _costs(instance, progress, settings)
+    if not _repair(costs, progress, settings) and not progress.reason:
+        methods.explain.conclude_infeasible(costs, progress, tuning=settings.tuned(TUNING))
 
 
-def _repair(costs: RangeCosts, progress: PipelineProgress) -> bool:
+def _repair(costs: RangeCosts, progress: PipelineProgress, settings: Settings) -> bool:
     """Offer a partition that fits; return False where there is none, or probes are too large.
 
     There are no probes where one is known.
     """
-    rule = repair.greedy_within_reach
-    _offer_baseline(costs.instance, progress, "greedy-repair", rule)
+    rule = heuristics.repair.greedy_within_reach
+    _offer_baseline(costs.instance, progress, settings, "greedy-repair", rule)
     progress.reason = ""
     if progress.solution is not None:
         return True
     try:
-        found = repair.probed(costs, progress)
+        found = heuristics.repair.probed(costs, progress, settings.tuned(TUNING))
     except InputError as error:
         progress.reason = str(error)
         return False
@@ -84,25 +72,27 @@ def _repair(costs: RangeCosts, progress: PipelineProgress) -> bool:
 def _dp(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Search the limits on compute and transfer exactly."""
     _start(instance, progress, settings)
-    costs = _costs(instance, progress)
-    if not search.solve(costs, progress):
-        conclude_infeasible(costs, progress)
+    costs, tuning = _costs(instance, progress, settings), settings.tuned(TUNING)
+    if not heuristics.dp.solve(costs, progress, tuning):
+        methods.explain.conclude_infeasible(costs, progress, tuning=tuning)
     _say_what_rounding_leaves_open(costs, progress)
 
 
-def _dp_reference(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
+def _dp_reference(
+    instance: PipelinePartition, progress: PipelineProgress, settings: Settings
+) -> None:
     """Solve Auto Pipeline's recurrence for every transfer threshold."""
-    costs = _costs(instance, progress)
-    if not reference.solve(costs, progress):
-        conclude_infeasible(costs, progress)
+    costs, tuning = _costs(instance, progress, settings), settings.tuned(TUNING)
+    if not heuristics.reference.solve(costs, progress, tuning.recurrence):
+        methods.explain.conclude_infeasible(costs, progress, tuning=tuning)
     _say_what_rounding_leaves_open(costs, progress)
 
 
-def _bisect(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
+def _bisect(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Bisect on the plain bottleneck with greedy probes."""
-    costs = _costs(instance, progress)
-    if not bisection.solve(costs, progress):
-        conclude_infeasible(costs, progress)
+    costs, tuning = _costs(instance, progress, settings), settings.tuned(TUNING)
+    if not heuristics.bisect.solve(costs, progress, tuning):
+        methods.explain.conclude_infeasible(costs, progress, tuning=tuning)
     _say_what_rounding_leaves_open(costs, progress)
 
 
@@ -119,35 +109,38 @@ def _say_what_rounding_leaves_open(costs: RangeCosts, progress: PipelineProgress
 def _offer_baseline(
     instance: PipelinePartition,
     progress: PipelineProgress,
+    settings: Settings,
     name: str,
-    rule: Callable[[RangeCosts, Callable[[], object]], PipelineSolution | None],
+    rule: Callable[[RangeCosts, Callable[[], object], PipelineTuning], PipelineSolution | None],
 ) -> PipelineSolution | None:
     """Offer what a naive rule gives if it is valid; else say what is wrong with it.
 
-    A rule pauses once for every `baselines.STAGES` stages, which is counted as placing so many.
+    A rule pauses once for so many stages, which is counted as placing these.
     """
-    costs = _costs(instance, progress)
+    costs, tuning = _costs(instance, progress, settings), settings.tuned(TUNING)
 
     def pause() -> None:
-        spend(PLACING * baselines.STAGES)
+        spend(tuning.place_seconds * tuning.stages_at_once)
         progress.require_time()
 
-    solution = rule(costs, pause)
+    solution = rule(costs, pause, tuning)
     progress.require_time()
     if solution is None:
         progress.reason = f"{name} finds no partition that fits"
         return None
     violations = progress.offer_if_valid(solution, name)
-    spend(CHECKING * len(solution.devices))
+    spend(tuning.check_seconds * len(solution.devices))
     if violations:
         progress.reason = f"{name} breaks {violations[0]}"
         return None
     return solution
 
 
-def _costs(instance: PipelinePartition, progress: PipelineProgress) -> RangeCosts:
+def _costs(
+    instance: PipelinePartition, progress: PipelineProgress, settings: Settings
+) -> RangeCosts:
     """Return the range costs of an instance; `progress` hears of the bound they give at once."""
-    spend(PASSES * instance.n)
+    spend(settings.tuned(TUNING).layer_seconds * instance.n)
     progress.require_time()
     costs = RangeCosts.of(instance, progress.require_time)
     progress.require_time()
@@ -159,17 +152,16 @@ def _costs(instance: PipelinePartition, progress: PipelineProgress) -> RangeCost
 # ---------------------------------------------------------------------- on an engine
 
 
-def _on_engine(
-    formulation: type[formulations.MilpInterval | formulations.MilpAssignment | formulations.CpSat],
-    own_engine: str,
-) -> Run:
+def _on_engine(name: str, own_engine: str) -> Run:
     """Return the `run` of a method that solves a model on an engine."""
-    name = formulation.__name__
 
     def run(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
+        from stagepack.methods.models import load_engine, paced, run_model
+
+        formulation = getattr(formulations, name)
         tuning = settings.tuned(TUNING)
         engine = load_engine(own_engine, progress, settings)
-        costs = _costs(instance, progress)
+        costs = _costs(instance, progress, settings)
         _start(instance, progress, settings, blind=True)
         start = progress.solution
         upper = None if start is None else costs.objective(start)
@@ -185,7 +177,9 @@ def _on_engine(
                 bound_value=costs.bound,
                 pace=tuning.pace,
                 overdue=tuning.overdue * progress.remaining if settings.deterministic else math.inf,
-                conclude_infeasible=lambda: conclude_infeasible(costs, progress, name),
+                conclude_infeasible=lambda: methods.explain.conclude_infeasible(
+                    costs, progress, name, tuning
+                ),
             )
         except InputError as error:  # too large a model
             if start is None:
@@ -206,15 +200,17 @@ def _start(
     blind: bool = False,
 ) -> None:
     """Offer a first solution as the settings want it; one of probes, too, to a `blind` search."""
+    tuning = settings.tuned(TUNING)
 
     def baselines_first() -> None:
-        _equal_layers(instance, progress, settings)
-        _greedy(instance, progress, settings)
+        if tuning.baselines:
+            _equal_layers(instance, progress, settings)
+            _greedy(instance, progress, settings)
         if progress.solution is None and blind:
-            _repair(_costs(instance, progress), progress)
-        elif progress.solution is None:
-            rule = repair.greedy_within_reach
-            _offer_baseline(instance, progress, "greedy-repair", rule)
+            _repair(_costs(instance, progress, settings), progress, settings)
+        elif progress.solution is None and tuning.repair:
+            rule = heuristics.repair.greedy_within_reach
+            _offer_baseline(instance, progress, settings, "greedy-repair", rule)
         progress.reason = ""
 
     def alone(name: str) -> None:
@@ -233,7 +229,7 @@ def _auto(instance: PipelinePartition, progress: PipelineProgress, settings: Set
         name = "cp-sat" if settings.engine == "cp-sat" else "milp-interval"
         _PARTS[name](instance, progress, settings)
         return
-    unsupported = {method.name: method.unsupported for method in METHODS}
+    unsupported = {method.name: method.unsupported for method in methods.METHODS}
     for name in ("bisect", "dp", "cp-sat"):
         if not unsupported[name](instance):
             _PARTS[name](instance, progress, settings)
@@ -248,9 +244,9 @@ _PARTS: dict[str, Run] = {
     "bisect": _bisect,
     "dp-reference": _dp_reference,
     "dp": _dp,
-    "milp-interval": _on_engine(formulations.MilpInterval, "highs"),
-    "milp-assignment": _on_engine(formulations.MilpAssignment, "highs"),
-    "cp-sat": _on_engine(formulations.CpSat, "cp-sat"),
+    "milp-interval": _on_engine("MilpInterval", "highs"),
+    "milp-assignment": _on_engine("MilpAssignment", "highs"),
+    "cp-sat": _on_engine("CpSat", "cp-sat"),
 }
 """What each method does, as part of a run,"""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
+from stagepack.evidence import Evidence, Proof
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.schedule.rules import RULES, Rule
 from stagepack.instances.schedule import KIND, PipelineSchedule, ScheduleSolution
@@ -41,8 +41,12 @@ def strengthen(
     keep_going: Callable[[], bool],
 ) -> None:
     """Look for evidence that others can verify, where a proof rests on a search or an engine."""
-    if keep_going() and (settings.proof or instance.p <= SMALL):
-        strengthened(instance, progress, progress.remaining if settings.proof else math.inf)
+    if settings.proof and keep_going():
+        if not strengthened(instance, progress, progress.remaining) and keep_going():
+            orders = Evidence(Proof.LOG, {"rule": "orders"})
+            strengthened(instance, progress, progress.remaining, orders)
+    elif instance.p <= SMALL and keep_going():
+        strengthened(instance, progress)
 
 
 METHODS: tuple[Method[PipelineSchedule, ScheduleSolution], ...] = (

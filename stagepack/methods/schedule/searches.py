@@ -25,8 +25,7 @@ from stagepack.heuristics.schedule.timing import Timing, tighten
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.reasons import reasons
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
+from stagepack.methods import Settings, counted
 from stagepack.methods.models import PACE, load_engine, paced, run_model
 from stagepack.methods.schedule import stretches, windows
 from stagepack.methods.schedule.explain import conclude_infeasible

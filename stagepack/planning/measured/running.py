@@ -25,7 +25,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from torch.utils import _pytree as pytree
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
@@ -34,6 +33,7 @@ from stagepack.instances.pipeline.estimate import estimate
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.check import measure
 from stagepack.integrations.pytorch.exporting import FAILURES
+from stagepack.integrations.pytorch.inside import pytree
 from stagepack.integrations.pytorch.memory import Alive, nbytes
 from stagepack.integrations.pytorch.pipelining import Part, Running, scheduled
 from stagepack.integrations.pytorch.stages import Stages, staged

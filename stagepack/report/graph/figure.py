@@ -13,6 +13,7 @@ from stagepack.instances.profile import Array
 from stagepack.report import format as as_text
 from stagepack.report.extra import Figure
 from stagepack.report.figures import BORDER, LEGEND, ZOOM, graph_objects, look, text
+from stagepack.report.format import byte_unit
 from stagepack.report.graph.layers import Layered, layered
 from stagepack.report.graph.numbers import (
     CROSSING,
@@ -29,7 +30,7 @@ from stagepack.report.graph.numbers import (
     sides,
     summit,
 )
-from stagepack.report.style import CAPACITY, INK, byte_unit
+from stagepack.report.style import CAPACITY, INK
 from stagepack.report.view import Charts
 
 WIDE, TALL, FOOT = 1050, 760, 40  # pixels of a graph, and below it
@@ -47,7 +48,9 @@ def partition_charts(
     Parameters
     ----------
     instance : GraphPartition
+        The graph and its devices.
     solutions : sequence of GraphSolution
+        Its partitions, two figures each.
     """
     drawings = [partition_drawing(instance, solution) for solution in solutions]
     page = layered(instance, WIDE, TALL)
@@ -61,6 +64,7 @@ def partition_charts(
 
 
 def _graph(drawn: PartitionDrawing, page: Layered) -> Figure:
+    """Return the graph with stages as colours."""
     go = graph_objects()
     cell = min(WIDE / page.columns, TALL / page.height, 1.6 * LARGEST)
     crossing = page.crossing(drawn.stage)
@@ -100,6 +104,7 @@ def _joined(lines: Array | Sequence[Array]) -> tuple[list[float | None], list[fl
 
 
 def _nodes(drawn: PartitionDrawing, page: Layered, largest: float) -> Figure:
+    """Return nodes as dots in the colours of their stages, with numbers where there is room."""
     instance, n = drawn.instance, drawn.instance.n
     colours = drawn.colours
     size = largest * diameters(instance)
@@ -174,6 +179,7 @@ def _stages(drawn: PartitionDrawing, drawings: Sequence[PartitionDrawing]) -> Fi
 
 
 def _flows(drawn: PartitionDrawing) -> list[Figure]:
+    """Return an arc for all that goes from one stage to another, as wide as its traffic."""
     go = graph_objects()
     most = max((flow.traffic for flow in drawn.flows), default=0) or 1
     written = [flow for flow in drawn.flows if flow.traffic]

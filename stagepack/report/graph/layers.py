@@ -57,6 +57,7 @@ class Layered(NamedTuple):
     x, y : ndarray, shape (points,)
         Columns from 0 within a row; heights, 1 for a node, growing downwards.
     row : ndarray of int64, shape (points,)
+        Where layers are broken as lines of text are: the row of each point.
     begin, end, writer, reader, passed : ndarray of int64
         As in :class:`Pieces`.
     columns, height : int, float
@@ -80,6 +81,7 @@ class Layered(NamedTuple):
         Parameters
         ----------
         device : ndarray of int64, shape (nodes,)
+            Of each node.
         """
         last = np.full(len(device), -1)
         ends = self.reader >= 0
@@ -93,6 +95,7 @@ class Layered(NamedTuple):
         Parameters
         ----------
         pieces : ndarray of int64
+            Their numbers.
         steps : int
             Of each line.
         """
@@ -118,6 +121,7 @@ def layered(instance: GraphPartition, width: float, height: float) -> Layered:
     Parameters
     ----------
     instance : GraphPartition
+        The graph and its devices.
     width, height : float
         Of the page, in any unit.
     """

@@ -31,9 +31,11 @@ class Bar(NamedTuple):
     Attributes
     ----------
     stage : int
+        Its number.
     name : str
         Which pass, if there are bars for each; else "".
     parts : tuple of float
+        Time, received, sent.
     """
 
     stage: int
@@ -47,10 +49,13 @@ class PartitionDrawing(NamedTuple):
     Attributes
     ----------
     instance : GraphPartition
+        The graph and its devices.
     stage : ndarray of int64, shape (nodes,)
+        Of each node.
     loads : list of Load
         By stage.
     bars : list of Bar
+        What each device does.
     flows : list of Flow
         Between stages instead of devices.
     """
@@ -124,7 +129,9 @@ def partition_drawing(instance: GraphPartition, solution: GraphSolution) -> Part
     Parameters
     ----------
     instance : GraphPartition
+        The graph and its devices.
     solution : GraphSolution
+        Its partition.
     """
     order = stage_order(instance, solution)
     stage_of = np.empty(instance.devices, dtype=np.int64)
@@ -148,6 +155,7 @@ def partition_drawing(instance: GraphPartition, solution: GraphSolution) -> Part
 
 
 def _bar(load: Load, name: str = "") -> Bar:
+    """Return the bar of a stage, of one pass where `name` says which."""
     time, received, sent = (float(plain(part)) for part in (load.time, load.received, load.sent))
     return Bar(load.stage, name, (time, received, sent))
 
@@ -168,6 +176,7 @@ def arc(flow: Flow, steps: int = 40) -> tuple[list[float], list[float]]:
     flow : Flow
         Between stages.
     steps : int
+        One fewer than points.
     """
     angle = np.linspace(np.pi, 0, steps + 1)
     middle, half = (flow.source + flow.target) / 2, (flow.target - flow.source) / 2
@@ -195,6 +204,7 @@ def amount(traffic: Number, unit: str = "") -> str:
     Parameters
     ----------
     traffic : int or float
+        In `unit`.
     unit : str
         As :attr:`.GraphData.traffic_unit`.
     """

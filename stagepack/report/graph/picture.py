@@ -10,6 +10,7 @@ import numpy as np
 from stagepack.instances.answer import require_instance
 from stagepack.report.canvas import as_written, axes, engineering, finish, quiet, short, target
 from stagepack.report.extra import Axes, Target, extra
+from stagepack.report.format import byte_unit
 from stagepack.report.graph.layers import Layered, layered
 from stagepack.report.graph.numbers import (
     CROSSING,
@@ -26,7 +27,7 @@ from stagepack.report.graph.numbers import (
     summit,
     worth,
 )
-from stagepack.report.style import CAPACITY, GRID, INK, MUTED, byte_unit
+from stagepack.report.style import CAPACITY, GRID, INK, MUTED
 
 if TYPE_CHECKING:
     from stagepack.instances.graph import GraphPartition, GraphSolution
@@ -115,6 +116,7 @@ def _tall(page: Layered) -> float:
 
 
 def _graph(ax: Axes, drawn: PartitionDrawing, page: Layered) -> None:
+    """Draw the graph: boxes with names where there is room, else dots."""
     ax.set_xlim(-0.6, page.columns - 0.4)
     ax.set_ylim(page.height + 0.2, -0.2)
     ax.axis("off")
@@ -129,6 +131,7 @@ def _graph(ax: Axes, drawn: PartitionDrawing, page: Layered) -> None:
 
 
 def _edges(ax: Axes, drawn: PartitionDrawing, page: Layered) -> None:
+    """Draw what stays on a device below what crosses, as bows unless there are very many."""
     from matplotlib.collections import LineCollection
     from matplotlib.lines import Line2D
 
@@ -283,6 +286,7 @@ def _bars(ax: Axes, drawn: PartitionDrawing) -> None:
 
 
 def _memory(ax: Axes, drawn: PartitionDrawing) -> None:
+    """Draw the bytes of each device, and its limit."""
     factor, unit = byte_unit(drawn.largest / 2)
     count = len(drawn.loads)
     ax.bar(

@@ -11,9 +11,7 @@ from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
 from stagepack.instances.graph.check import loads, plain
 from stagepack.instances.profile import Array
 from stagepack.report import format as as_text
-from stagepack.report.graph.figure import partition_charts
 from stagepack.report.graph.numbers import duration, unit, worth
-from stagepack.report.graph.picture import partition_chart
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import View
 from stagepack.shown import some
@@ -183,12 +181,14 @@ class GraphView(View[GraphPartition, GraphSolution]):
 
 
 def _cell(name: str, value: Number | str | None) -> str:
+    """Return a value of a table as it is written; bytes with their unit."""
     if name in ("memory", "limit"):
         return as_text.quantity(None if value is None else int(value))
     return value if isinstance(value, str) else as_text.number(value)
 
 
 def _total(figures: Array) -> Number:
+    """Return the sum of figures as a number of Python."""
     total: Number = figures.sum().item()
     return total
 
@@ -203,4 +203,7 @@ def _range(ends: list[int], text: Callable[[int], str] = as_text.number) -> str:
     return " to ".join(dict.fromkeys(map(text, ends))) or as_text.NOTHING
 
 
-VIEW = GraphView(partition_chart, partition_charts)
+VIEW = GraphView(
+    "picture.partition_chart",
+    "figure.partition_charts",
+)

@@ -9,6 +9,7 @@ from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.report import format as as_text
 from stagepack.report.extra import Figure
 from stagepack.report.figures import BORDER, LEGEND, ZOOM, graph_objects, inside, look, text
+from stagepack.report.format import byte_step, byte_unit
 from stagepack.report.groups.numbers import (
     ALONE,
     ARCS,
@@ -30,7 +31,7 @@ from stagepack.report.groups.numbers import (
     plan_drawing,
     row_limit,
 )
-from stagepack.report.style import CAPACITY, GRID, MUTED, PAGE, byte_step, byte_unit
+from stagepack.report.style import CAPACITY, GRID, MUTED, PAGE
 from stagepack.report.view import Charts
 
 LONGEST_MOVES = 60  # letters

@@ -18,6 +18,7 @@ from stagepack.report.canvas import (
     target,
 )
 from stagepack.report.extra import Axes, Target
+from stagepack.report.format import byte_step, byte_unit
 from stagepack.report.groups.numbers import (
     ALONE,
     ARCS,
@@ -39,7 +40,7 @@ from stagepack.report.groups.numbers import (
     plan_drawing,
     row_limit,
 )
-from stagepack.report.style import CAPACITY, GRID, INK, MUTED, byte_step, byte_unit
+from stagepack.report.style import CAPACITY, GRID, INK, MUTED
 
 if TYPE_CHECKING:
     from stagepack.instances.groups import GroupingSolution, LayerGrouping

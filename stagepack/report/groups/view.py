@@ -16,9 +16,7 @@ from stagepack.instances.groups.lmem import copies
 from stagepack.instances.groups.operators import macs
 from stagepack.instances.groups.timesteps import Timetable, alone_row
 from stagepack.report import format as as_text
-from stagepack.report.groups.figure import plan_charts
 from stagepack.report.groups.numbers import cut_words
-from stagepack.report.groups.picture import group_chart
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import View
 from stagepack.shown import some
@@ -220,4 +218,4 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-VIEW = GroupingView(group_chart, plan_charts)
+VIEW = GroupingView("picture.group_chart", "figure.plan_charts")

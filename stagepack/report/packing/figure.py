@@ -18,6 +18,7 @@ from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.report.extra import Figure
 from stagepack.report.figures import LEGEND, LONGEST_LINE, ZOOM, graph_objects, look, text
+from stagepack.report.format import byte_step, byte_unit
 from stagepack.report.packing.numbers import (
     COLOURS,
     LOAD,
@@ -27,7 +28,7 @@ from stagepack.report.packing.numbers import (
     memory_map_of,
     thinned,
 )
-from stagepack.report.style import MUTED, byte_step, byte_unit
+from stagepack.report.style import MUTED
 from stagepack.report.view import Charts
 
 HEIGHT = 600
@@ -40,7 +41,6 @@ def memory_maps(
 
     Parameters
     ----------
-    instance : LmemPacking
     solutions : sequence of PackingSolution
     scale : {"auto", "time", "sections"}
         The axis of time, as for :func:`stagepack.plots.memory_map`.
@@ -58,6 +58,7 @@ def memory_maps(
 
 
 def _figure(instance: LmemPacking, drawn: MemoryMap, top: int, factor: int, unit: str) -> Figure:
+    """Return the map with its load, of one solution."""
     go = graph_objects()
     places, in_use = thinned(drawn.places, drawn.load, STEPS)
     within = "%{x:,}" if drawn.scale == "time" else "section %{x:,}"
@@ -113,6 +114,7 @@ def _figure(instance: LmemPacking, drawn: MemoryMap, top: int, factor: int, unit
 
 
 def _ticks(drawn: MemoryMap, top: int, factor: int) -> JsonObject:
+    """Return the ticks of addresses: those of each memory from its base on."""
     if len(drawn.bases) == 1:
         return {"dtick": byte_step(top) / factor, "tick0": 0}
     ticks = drawn.ticks()
@@ -143,6 +145,7 @@ def _rectangles(
     maps: Sequence[MemoryMap],
     factor: int,
 ) -> JsonObject:
+    """Return what the page draws as rectangles, of all solutions."""
     first = maps[0]
     buffers, place = np.unique(first.shown.buffer, return_inverse=True)
     whole = (first.shown.low == 0) & (first.shown.high == instance.size[first.shown.buffer])

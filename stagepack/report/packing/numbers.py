@@ -14,7 +14,8 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.instances.arrays import distinct
 from stagepack.instances.profile import Array
-from stagepack.report.style import AREAS, CAPACITY, INK, byte_step, tint
+from stagepack.report.format import byte_step
+from stagepack.report.style import AREAS, CAPACITY, INK, tint
 from stagepack.result import Result
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def rectangles(instance: LmemPacking) -> Rectangles:
 
 
 def _with_gaps(instance: LmemPacking, whole: Rectangles) -> Rectangles:
+    """Cut rectangles where their buffers pause."""
     gaps: dict[int, list[tuple[int, int, int, int]]] = {}
     for gap in instance.gaps:
         gaps.setdefault(gap.buffer, []).append((gap.start, gap.end, gap.low, gap.high))
@@ -136,7 +138,6 @@ def load(instance: LmemPacking, given: Rectangles, offsets: Array | None) -> tup
 
     Parameters
     ----------
-    instance : LmemPacking
     given : Rectangles
         Of :func:`rectangles`.
     offsets : ndarray of int64, shape (n,), or None
@@ -323,7 +324,6 @@ def memory_map_of(
 
     Parameters
     ----------
-    instance : LmemPacking
     solution : PackingSolution or Result
     scale : {"auto", "time", "sections"}
         Real time, time in which every section is equally wide, or what is more legible.
@@ -388,6 +388,7 @@ def _too_thin(given: Rectangles, cuts: Array, ends: tuple[int, int]) -> bool:
 
 
 def _axis(instance: LmemPacking, sections: bool) -> str:
+    """Return the name of the axis of time."""
     if instance.conflicts is not None:
         return "Cliques of the conflict graph"
     if sections:

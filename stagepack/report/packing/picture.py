@@ -10,6 +10,7 @@ from stagepack.contracts import JsonObject
 from stagepack.instances.answer import require_instance
 from stagepack.report.canvas import as_written, axes, finish, quiet, target
 from stagepack.report.extra import Axes, Target
+from stagepack.report.format import byte_step, byte_unit
 from stagepack.report.packing.numbers import (
     CLASH,
     COLOURS,
@@ -22,7 +23,7 @@ from stagepack.report.packing.numbers import (
     memory_map_of,
     thinned,
 )
-from stagepack.report.style import GRID, INK, MUTED, byte_step, byte_unit
+from stagepack.report.style import GRID, INK, MUTED
 
 if TYPE_CHECKING:
     from stagepack.instances.packing import LmemPacking, PackingSolution
@@ -88,6 +89,7 @@ def memory_map(
 
 
 def _rectangles(ax: Axes, instance: LmemPacking, drawn: MemoryMap, factor: int) -> None:
+    """Draw the buffers."""
     from matplotlib.collections import PolyCollection
 
     low, high = drawn.low / factor, drawn.high / factor
@@ -139,6 +141,7 @@ def _names(ax: Axes, instance: LmemPacking, drawn: MemoryMap, low: Any, high: An
 
 
 def _banks(ax: Axes, instance: LmemPacking, drawn: MemoryMap, factor: int) -> None:
+    """Shade every other bank, and number them."""
     if instance.banks is None:
         return
     nbytes, count = instance.banks.nbytes, instance.banks.count
@@ -180,6 +183,7 @@ def _lines(ax: Axes, drawn: MemoryMap, factor: int) -> list[tuple[Line, Any]]:
 
 
 def _finish(ax: Axes, drawn: MemoryMap, factor: int, unit: str) -> None:
+    """Set the limits, ticks and names of the axes."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
     ax.set_xlim(*drawn.span)

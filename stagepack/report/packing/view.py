@@ -12,9 +12,7 @@ from stagepack.errors import shown
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.report import format as as_text
-from stagepack.report.packing.figure import memory_maps
 from stagepack.report.packing.numbers import SCALES, clashes, wasted
-from stagepack.report.packing.picture import memory_map
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import View
 from stagepack.shown import some
@@ -262,6 +260,7 @@ def _bytes(value: int) -> str:
 
 
 def _highest(instance: LmemPacking, solution: PackingSolution) -> list[int]:
+    """Return the buffers with the highest tops."""
     tops = solution.offsets + instance.size
     some = np.arange(instance.n)
     if instance.n > HIGHEST:
@@ -271,12 +270,14 @@ def _highest(instance: LmemPacking, solution: PackingSolution) -> list[int]:
 
 
 def _lifetime(instance: LmemPacking, buffer: int) -> list[int] | None:
+    """Return the lifetime of a buffer; None where conflicts are given instead."""
     if instance.conflicts is not None:
         return None
     return [int(instance.start[buffer]), int(instance.end[buffer])]
 
 
 def _memory(instance: LmemPacking, solution: PackingSolution, buffer: int) -> str | None:
+    """Return the name of the memory that holds a buffer."""
     assert solution.memory is not None
     index = int(solution.memory[buffer])
     return instance.memories[index].name if 0 <= index < len(instance.memories) else None
@@ -332,7 +333,7 @@ def _sheet(instance: LmemPacking, highest: Sequence[Mapping[str, Any]]) -> Sheet
     )
 
 
-VIEW = PackingView(memory_map, memory_maps)
+VIEW = PackingView("picture.memory_map", "figure.memory_maps")
 
 
 def _room(capacity: int, slack: int) -> str:
@@ -344,6 +345,7 @@ def _room(capacity: int, slack: int) -> str:
 
 
 def _banks(banks: Mapping[str, int | None]) -> str:
+    """Return banks in words."""
     weight = "" if banks["weight"] is None else f", weight {as_text.number(banks['weight'])}"
     return (
         f"{as_text.number(banks['count'])} of {as_text.quantity(banks['bytes'])}, "

@@ -17,6 +17,7 @@ from stagepack.report.figures import (
     look,
     text,
 )
+from stagepack.report.format import byte_unit
 from stagepack.report.phases.numbers import (
     COLOURS,
     ROWS,
@@ -25,7 +26,6 @@ from stagepack.report.phases.numbers import (
     phase_bars,
     row_of,
 )
-from stagepack.report.style import byte_unit
 from stagepack.report.view import Charts
 
 

@@ -16,6 +16,7 @@ from stagepack.report.canvas import (
     time_axis,
 )
 from stagepack.report.extra import Axes, Target
+from stagepack.report.format import byte_unit
 from stagepack.report.phases.numbers import (
     COLOURS,
     ROWS,
@@ -24,7 +25,7 @@ from stagepack.report.phases.numbers import (
     phase_bars,
     row_of,
 )
-from stagepack.report.style import GRID, INK, MUTED, byte_unit
+from stagepack.report.style import GRID, INK, MUTED
 
 if TYPE_CHECKING:
     from stagepack.instances.phases import PhaseSchedule, PhaseSolution

@@ -9,8 +9,6 @@ from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.phases.least import least_memory
 from stagepack.instances.phases.plan import Plan, phase_rows, plan
 from stagepack.report import format as as_text
-from stagepack.report.phases.figure import phase_charts
-from stagepack.report.phases.picture import phase_chart
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import View
 from stagepack.shown import some
@@ -243,4 +241,4 @@ def _plan(plan: Plan) -> list[str | Head | Sheet]:
     return [head, Sheet(header, rows, WORDS, what="phase")]
 
 
-VIEW = PhaseView(phase_chart, phase_charts)
+VIEW = PhaseView("picture.phase_chart", "figure.phase_charts")

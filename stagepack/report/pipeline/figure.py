@@ -18,6 +18,7 @@ from stagepack.report.figures import (
     look,
     text,
 )
+from stagepack.report.format import byte_unit
 from stagepack.report.pipeline.numbers import (
     MapRow,
     Segment,
@@ -30,7 +31,7 @@ from stagepack.report.pipeline.numbers import (
     memory_stacks,
 )
 from stagepack.report.search import named
-from stagepack.report.style import CAPACITY, INK, MUTED, area_colour, byte_unit
+from stagepack.report.style import CAPACITY, INK, MUTED, area_colour
 
 TICKS = {"cycles": "~s", "layers": ","}
 

@@ -22,6 +22,7 @@ from stagepack.report.canvas import (
     target,
 )
 from stagepack.report.extra import Axes, Target
+from stagepack.report.format import byte_unit
 from stagepack.report.pipeline.numbers import (
     Stack,
     capacities,
@@ -32,7 +33,7 @@ from stagepack.report.pipeline.numbers import (
     memory_stacks,
 )
 from stagepack.report.search import named
-from stagepack.report.style import CAPACITY, INK, MUTED, area_colour, byte_unit
+from stagepack.report.style import CAPACITY, INK, MUTED, area_colour
 
 FEW_LAYERS = 60  # up to so many layers, their borders are drawn too
 

@@ -21,7 +21,6 @@ from stagepack.report import format as as_text
 from stagepack.report.parts import Section, choices, choose, panel, section
 from stagepack.report.pipeline import figure as figures
 from stagepack.report.pipeline.numbers import SCALES
-from stagepack.report.pipeline.picture import stage_map
 from stagepack.report.search import named
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.templating import part
@@ -326,4 +325,4 @@ def _figure(value: str | Number | None) -> str:
     return value if isinstance(value, str) else as_text.number(value)
 
 
-VIEW = PipelineView(stage_map)
+VIEW = PipelineView("picture.stage_map")

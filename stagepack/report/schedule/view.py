@@ -10,9 +10,7 @@ from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, measure
 from stagepack.instances.schedule.check import Measure
 from stagepack.report import format as as_text
-from stagepack.report.schedule.figure import schedule_charts
 from stagepack.report.schedule.numbers import LETTERS, device_label
-from stagepack.report.schedule.picture import schedule_chart
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import View
 from stagepack.shown import some
@@ -187,4 +185,7 @@ def _sheet(instance: PipelineSchedule, found: Measure) -> Sheet:
     )
 
 
-VIEW = ScheduleView(schedule_chart, schedule_charts)
+VIEW = ScheduleView(
+    "picture.schedule_chart",
+    "figure.schedule_charts",
+)

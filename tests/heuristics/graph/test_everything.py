@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.heuristics.graph import everything
 from stagepack.heuristics.graph.everything import Everything
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph import Compact, GraphPartition
 from stagepack.progress import Stopped
 from stagepack.result import Status
@@ -30,16 +30,16 @@ def test_agrees_with_trying_everything_node_by_node(seed: int) -> None:
     assert abs(value - best[0]) <= Fraction(1, 10**9) * best[0]
 
 
-def test_too_many_placements_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(everything, "MOST_PLACEMENTS", 10)
+def test_too_many_placements_are_given_up() -> None:
+    tuning = TUNING.everything.changed({"most_placements": 10})
     instance = GraphPartition.from_arrays(
         [3, 1, 4, 1, 5, 9], accelerators=3, producer=[], consumers=[], traffic=[]
     )
-    assert not Everything(Compact.of(instance), lambda _: None).run()
+    assert not Everything(Compact.of(instance), lambda _: None, tuning).run()
 
 
-def test_asks_whether_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(everything, "OFTEN", 1)
+def test_asks_whether_to_go_on() -> None:
+    tuning = TUNING.everything.changed({"often": 1})
 
     def pause(seconds: float) -> None:
         assert seconds > 0
@@ -49,7 +49,7 @@ def test_asks_whether_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
         [3, 1, 4], accelerators=2, producer=[], consumers=[], traffic=[]
     )
     with pytest.raises(Stopped):
-        Everything(Compact.of(instance), pause).run()
+        Everything(Compact.of(instance), pause, tuning).run()
 
 
 @pytest.mark.parametrize("seed", [1038, 1043, 1080, 1113, 1313, 1413, 1456, 1728])

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 import stagepack as sp
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph import bounds, dp, linear
+from stagepack.heuristics.graph import dp
 from stagepack.heuristics.graph.bounds import objective_bound
 from stagepack.heuristics.graph.ideals import nearly_chain
 from stagepack.heuristics.graph.linear import Hunt, Line
 from stagepack.heuristics.graph.reduction import hosts
 from stagepack.heuristics.graph.stage_kernels import FAR
 from stagepack.heuristics.graph.staging import Found, Staging
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.heuristics.graph.ways import Automaton
 from stagepack.instances.graph import Compact, GraphPartition, Objective
 from stagepack.instances.profile import Array
@@ -42,6 +43,10 @@ def drawn(seed: int, **options: Any) -> GraphPartition:
     return random_instance(rng, int(rng.integers(1, 7)), **options)
 
 
+GROW_ON = FAR - 1
+"""Elementary steps in which all stages grow to the end."""
+
+
 def homeless(compact: Compact) -> bool:
     """Whether some block may run nowhere."""
     return bool((compact.time >= 2**60).any(axis=0).all(axis=0).any())
@@ -57,11 +62,20 @@ def along_orders(compact: Compact) -> tuple[Staging, list[Found]]:
 class Proof:
     """What :func:`dp.solve` finds, with every answer checked."""
 
-    def __init__(self, instance: GraphPartition, known: int = FAR) -> None:
+    def __init__(
+        self, instance: GraphPartition, known: int = FAR, ideals: dict[str, int] | None = None
+    ) -> None:
         self.instance, self.compact = instance, Compact.of(instance)
         self.values: list[float] = []
         self.bounds: list[int] = []
-        self.feasible = dp.solve(self.compact, known, go_on, self._take, self.bounds.append)
+        self.feasible = dp.solve(
+            self.compact,
+            known,
+            go_on,
+            self._take,
+            self.bounds.append,
+            tuning=TUNING.changed({"ideals": ideals or {}}),
+        )
 
     def _take(self, staging: Staging, found: Found) -> bool:
         solution = staging.solution(found)
@@ -149,19 +163,17 @@ def bipartite(side: int) -> GraphPartition:
     )
 
 
-def test_orders_are_counted_by_what_is_looked_at_and_ask_on_the_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_orders_are_counted_by_what_is_looked_at_and_ask_on_the_way() -> None:
     """Every block that may be next has as many nets as there are blocks on the other side."""
     side, orders, found = 20, list[list[int]](), list[Found]()
-    staging = Staging.of(Compact.of(bipartite(side)))
     asked: list[None] = []
-    for chunk in (linear.CHUNK, 50):
-        monkeypatch.setattr(linear, "CHUNK", chunk)
+    for chunk in (TUNING.orders.chunk, 50):
+        tuning = TUNING.changed({"orders": {"chunk": chunk}})
+        staging = Staging.of(Compact.of(bipartite(side)), tuning=tuning)
         hunt, before = Hunt(staging, lambda: asked.append(None), found.append, 0), len(asked)
         with effort.counting():
-            order = hunt._order(np.zeros(staging.n, np.int32), linear.NARROW)
-            assert effort.spent() > linear.ARRANGED * side**3 / 2
+            order = hunt._order(np.zeros(staging.n, np.int32), TUNING.orders.narrow)
+            assert effort.spent() > TUNING.orders.arranging_price * side**3 / 2
         orders.append(order.tolist())
     assert orders[0] == orders[1]
     assert len(asked) - before > side
@@ -175,7 +187,7 @@ def test_stages_that_are_priced_are_counted_beside_those_that_are_looked_at() ->
         line = Line(Staging.of(Compact.of(chain)), go_on)
         with effort.counting():
             line.cut(np.arange(61, dtype=np.int32), FAR)
-            counted.append(effort.spent() / linear.STEP)
+            counted.append(effort.spent() / TUNING.orders.step_price)
     segments = 61 * 62 // 2  # of which most are too long for what is known
     assert counted[1] - counted[0] > segments * 60
 
@@ -190,7 +202,7 @@ def test_blocks_that_leave_a_segment_are_counted_as_those_that_join_it() -> None
     line = Line(Staging.of(Compact.of(graph)), go_on)
     with effort.counting():
         line.cut(np.arange(2 * side, dtype=np.int32), FAR)
-        steps = effort.spent() / linear.STEP
+        steps = effort.spent() / TUNING.orders.step_price
     ends = side * (side + 1)  # of nets: each joins and leaves, as loads add up and again in a cut
     assert steps > 4 * ends
 
@@ -283,13 +295,12 @@ def test_devices_in_a_fixed_order_are_passed_by() -> None:
     assert Proof(instance).values[-1] == 2
 
 
-def test_lattice_of_a_wide_graph_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lattice_of_a_wide_graph_gives_up() -> None:
     from stagepack.heuristics.graph import ideals
 
-    monkeypatch.setattr(ideals, "MOST_BYTES", 2**20)
     wide = GraphPartition.from_edges(18, [], time=[1] * 18, accelerators=3)
     with pytest.raises(ideals.TooManyError, match="too much memory"):
-        Proof(wide)
+        Proof(wide, ideals={"most_bytes": 2**20})
 
 
 def test_lattice_that_gets_no_memory_leaves_the_answer_to_others(
@@ -300,12 +311,12 @@ def test_lattice_that_gets_no_memory_leaves_the_answer_to_others(
     def starve(*_: object) -> Array:
         raise MemoryError
 
-    monkeypatch.setattr(ideals, "FIRST_ROOM", 2**10)
     monkeypatch.setattr(ideals.Lattice, "_extended", starve)
     wide = GraphPartition.from_edges(18, [], time=[1] * 18, accelerators=3)
+    few = {"first_room": 2**10}
     with pytest.raises(ideals.TooManyError, match="more memory than there is"):
-        Proof(wide)
-    result = sp.solve(wide, "auto", time_limit=1)
+        Proof(wide, ideals=few)
+    result = sp.solve(wide, "auto", time_limit=1, options={"tuning": {"ideals": few}})
     assert result.objective == 6
 
 
@@ -320,12 +331,10 @@ def test_lattice_asks_for_no_more_room_than_it_may_fill(monkeypatch: pytest.Monk
         room.append(sum(array.nbytes for array in after))
         return after
 
-    monkeypatch.setattr(ideals, "MOST_BYTES", 2**20)
-    monkeypatch.setattr(ideals, "FIRST_ROOM", 2**10)
     monkeypatch.setattr(ideals.Lattice, "_larger", grown)
     wide = GraphPartition.from_edges(18, [], time=[1] * 18, accelerators=3)
     with pytest.raises(ideals.TooManyError, match="too much memory"):
-        Proof(wide)
+        Proof(wide, ideals={"most_bytes": 2**20, "first_room": 2**10})
     assert 2**18 < max(room) < 2.1 * 2**20
 
 
@@ -339,11 +348,19 @@ def test_lattice_that_is_large_is_not_copied_again(monkeypatch: pytest.MonkeyPat
         copied.append(array.shape[-1])
         return extended(self, array, most)
 
-    monkeypatch.setattr(ideals, "FIRST_ROOM", 2**6)
     monkeypatch.setattr(ideals.Lattice, "_extended", grown)
-    wide = GraphPartition.from_edges(14, [], time=[1] * 14, accelerators=2)
-    assert ideals.Lattice(Staging.of(Compact.of(wide)), go_on).count == 2**14
+    wide = Compact.of(GraphPartition.from_edges(14, [], time=[1] * 14, accelerators=2))
+    tuning = TUNING.changed({"ideals": {"first_room": 2**6}})
+    assert ideals.Lattice(Staging.of(wide, tuning=tuning), go_on).count == 2**14
     assert 2**10 <= max(copied) <= 2**13
+
+
+def growing(compact: Compact, grown: int, of_pair: float | None = None) -> Staging:
+    """Return what the program works on, where stages grow for so many steps at least."""
+    changes: dict[str, float] = {"grown": grown}
+    if of_pair is not None:
+        changes["grown_of_pair"] = of_pair
+    return Staging.of(compact, tuning=TUNING.changed({"ideals": changes}))
 
 
 @given(seed=st.integers(0, 2**31), grown=st.sampled_from([1, 40]))
@@ -359,21 +376,20 @@ def test_pairs_of_ideals_and_stages_that_grow_give_the_same(seed: int, grown: in
     staging = Staging.of(compact)
     if homeless(compact):
         return
-    best = ideals.Lattice(staging, go_on, grown=FAR).best(FAR)
-    with mock.patch.object(ideals, "STEPS_OF_PAIR", 0):
-        lattice = ideals.Lattice(staging, go_on, grown=grown)
-        for limit in (FAR, *(() if best is None else (best.whole + 1, best.whole))):
-            found = lattice.best(limit)
-            if best is None or limit == best.whole:
-                assert found is None
-                continue
-            assert found is not None
-            assert found.whole == best.whole
-            solution = staging.solution(found)
-            assert instance.check(solution) == ()
-            assert float(instance.evaluate(solution)) == pytest.approx(
-                float(compact.value(found.whole))
-            )
+    best = ideals.Lattice(growing(compact, GROW_ON), go_on).best(FAR)
+    lattice = ideals.Lattice(growing(compact, grown, 0.0), go_on)
+    for limit in (FAR, *(() if best is None else (best.whole + 1, best.whole))):
+        found = lattice.best(limit)
+        if best is None or limit == best.whole:
+            assert found is None
+            continue
+        assert found is not None
+        assert found.whole == best.whole
+        solution = staging.solution(found)
+        assert instance.check(solution) == ()
+        assert float(instance.evaluate(solution)) == pytest.approx(
+            float(compact.value(found.whole))
+        )
 
 
 def test_pairs_of_ideals_prove_branches_whose_stages_have_many_ideals_within() -> None:
@@ -392,9 +408,9 @@ def test_pairs_of_ideals_prove_branches_whose_stages_have_many_ideals_within() -
     instance = GraphPartition.from_edges(
         n, edges, time=rng.integers(5, 15, n), traffic=rng.integers(1, 5, n), accelerators=6
     )
-    staging, spent = Staging.of(Compact.of(instance)), list[float]()
-    for grown in (1, FAR):
-        lattice, before = ideals.Lattice(staging, go_on, grown=grown), effort.spent()
+    compact, spent = Compact.of(instance), list[float]()
+    for grown in (1, GROW_ON):
+        lattice, before = ideals.Lattice(growing(compact, grown), go_on), effort.spent()
         assert lattice.best(FAR) is not None
         spent.append(effort.spent() - before)
     assert spent[0] < spent[1] / 3
@@ -414,11 +430,11 @@ def test_where_blocks_lead_takes_no_memory_before_all_ideals_are_listed(
         if len(written) == 3:
             raise Stopped
 
-    monkeypatch.setattr(ideals, "CHUNK", 1_000)
     monkeypatch.setattr(ideals.Lattice, "_require_memory", look)
     apart = GraphPartition.from_edges(12, [], time=range(1, 13), accelerators=2)
+    tuning = TUNING.changed({"ideals": {"chunk": 1_000}})
     with pytest.raises(Stopped):
-        ideals.Lattice(Staging.of(Compact.of(apart)), go_on)
+        ideals.Lattice(Staging.of(Compact.of(apart), tuning=tuning), go_on)
     assert not any(written[1:])
 
 
@@ -434,26 +450,24 @@ def test_ideals_of_antichains_and_chains(width: int) -> None:
         assert Lattice(Staging.of(Compact.of(instance)), go_on).count == count
 
 
-def test_ideals_are_the_same_in_rooms_that_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ideals_are_the_same_in_rooms_that_grow() -> None:
     """What grows is copied in parts, with questions whether to go on in between."""
     from stagepack.heuristics.graph import ideals
 
     times = [int(t) for t in np.random.default_rng(0).integers(1, 30, 11)]
     instance = GraphPartition.from_edges(11, [(0, 1), (2, 3)], time=times, accelerators=3)
     whole, asked = Proof(instance).values[-1], list[int]()
-    for part in (ideals.PART, 16):
-        monkeypatch.setattr(ideals, "FIRST_ROOM", 2)
-        monkeypatch.setattr(ideals, "PART", part)
-        pause = mock.Mock()
-        assert ideals.Lattice(Staging.of(Compact.of(instance)), pause).count == 2**7 * 9
+    for part in (TUNING.ideals.part, 16):
+        changes = {"first_room": 2, "part": part}
+        tuning, pause = TUNING.changed({"ideals": changes}), mock.Mock()
+        staging = Staging.of(Compact.of(instance), tuning=tuning)
+        assert ideals.Lattice(staging, pause).count == 2**7 * 9
         asked.append(pause.call_count)
-        assert Proof(instance).values[-1] == whole
+        assert Proof(instance, ideals=changes).values[-1] == whole
     assert asked[1] > 3 * asked[0]
 
 
-def test_anchored_cuts_of_a_star_are_looked_at_as_long_as_that_is_quick(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_anchored_cuts_of_a_star_are_looked_at_as_long_as_that_is_quick() -> None:
     """Node 0 writes a tensor that all others read, and one for each of them."""
     edges = [(0, v) for v in range(1, 9)]
     instance = GraphPartition.from_arrays(
@@ -463,10 +477,10 @@ def test_anchored_cuts_of_a_star_are_looked_at_as_long_as_that_is_quick(
         traffic=[3, *[1] * 8],
         accelerators=8,
     )
-    staging, known = Staging.of(Compact.of(instance)), []
+    compact, known = Compact.of(instance), []
     for most in (1, 4, 12, 400):
-        monkeypatch.setattr(bounds, "MOST_MEMBERS", most)
-        known.append(objective_bound(staging))
+        tuning = TUNING.changed({"cut_members": most})
+        known.append(objective_bound(Staging.of(compact, tuning=tuning)))
     assert known == sorted(known)
     assert known[0] < known[-1] == 9
 

@@ -11,6 +11,7 @@ import pytest
 from stagepack.heuristics.graph import ideals
 from stagepack.heuristics.graph.stage_kernels import FAR
 from stagepack.heuristics.graph.staging import Staging
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph import Compact, GraphPartition
 from tests.heuristics.graph.structured import structured
 from tests.random_graphs import random_instance
@@ -24,10 +25,11 @@ def instances() -> Iterator[GraphPartition]:
         yield random_instance(np.random.default_rng(seed), 5, **options)
 
 
-def lattices(grown: int) -> Iterator[tuple[list[int], list[list[int]], int | None]]:
+def lattices(**changes: float) -> Iterator[tuple[list[int], list[list[int]], int | None]]:
     """Yield what is known of the ideals of each graph, and the value of the best partition."""
+    tuning = TUNING.changed({"ideals": changes})
     for instance in instances():
-        lattice = ideals.Lattice(Staging.of(Compact.of(instance)), lambda: None, grown)
+        lattice = ideals.Lattice(Staging.of(Compact.of(instance), tuning=tuning), lambda: None)
         room, count = lattice._ideals, lattice.count
         used = room.first[count]
         rows = room.parent[:count], room.last[:count], room.next_block[:used], room.target[:used]
@@ -36,19 +38,15 @@ def lattices(grown: int) -> Iterator[tuple[list[int], list[list[int]], int | Non
         yield room.first[: count + 1].tolist(), [row.tolist() for row in rows], value
 
 
-@pytest.mark.parametrize("grown", [0, FAR])
-def test_pauses_change_nothing(grown: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("grown", [0, FAR - 1])
+def test_pauses_change_nothing(grown: int) -> None:
     """Where stages grow to the end, and where pairs of ideals are looked at soon."""
-    monkeypatch.setattr(ideals, "STEPS_OF_PAIR", 0)
-    expected = list(lattices(grown))
+    expected = list(lattices(grown=grown, grown_of_pair=0))
     for chunk in (*range(1, 12), 20, 45):
-        monkeypatch.setattr(ideals, "CHUNK", chunk)
-        assert list(lattices(grown)) == expected, chunk
+        assert list(lattices(grown=grown, grown_of_pair=0, chunk=chunk)) == expected, chunk
 
 
-def test_rooms_that_are_full_at_every_step_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = list(lattices(FAR))
+def test_rooms_that_are_full_at_every_step_grow() -> None:
+    expected = list(lattices())
     for room, more in ((2, 2), (3, 2), (2, 16)):
-        monkeypatch.setattr(ideals, "FIRST_ROOM", room)
-        monkeypatch.setattr(ideals, "MORE_ROOM", more)
-        assert list(lattices(FAR)) == expected
+        assert list(lattices(first_room=room, growth=more)) == expected

@@ -5,18 +5,20 @@ from __future__ import annotations
 import inspect
 from functools import partial
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 
 import stagepack as sp
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph import local_kernels, local_search
+from stagepack.heuristics.graph import local_kernels
 from stagepack.heuristics.graph.local_search import PartitionSearch
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from tests.heuristics.graph.structured import structured
 from tests.random_graphs import brute_force, random_instance
+
+USUAL = TUNING.annealing
 
 
 def searched(seed: int, **options: Any) -> tuple[GraphPartition, PartitionSearch]:
@@ -48,10 +50,10 @@ def test_partitions_are_valid_and_worth_what_is_said(seed: int) -> None:
     assert instance.evaluate(found) == pytest.approx(value, rel=1e-9, abs=1e-9)
 
 
-def test_books_are_right_after_many_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_search, "PART", 1)
+def test_books_are_right_after_many_moves() -> None:
     for seed in range(12):
         _, search = searched(500 + seed, contiguous=bool(seed % 2))
+        search.tuning = search.tuning.changed({"part": 1})
         search.round(lambda: None)
         now = search._placed
         paused: list[None] = []
@@ -92,32 +94,26 @@ def test_swaps_pass_where_full_devices_let_no_block_in() -> None:
     assert graph.evaluate(solution(search)) == 6
 
 
-def test_the_same_seed_gives_the_same_stages_however_often_it_is_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_same_seed_gives_the_same_stages_however_often_it_is_asked() -> None:
     runs = []
-    for chunk in (local_search.CHUNK, local_search.CHUNK, 1000):
-        monkeypatch.setattr(local_search, "CHUNK", chunk)
+    for chunk in (USUAL.chunk, USUAL.chunk, 1000):
         _, search = searched(4, objective="sum", capacity=None)
+        search.tuning = USUAL.changed({"chunk": chunk})
         search.round(lambda: None)
         runs.append(search._placed.stage.tolist())
     assert runs[0] == runs[1] == runs[2]
 
 
 @pytest.mark.parametrize("objective", ["sum", "overlap", "memory"])
-def test_pauses_after_any_work_change_nothing(
-    objective: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local_search, "MOVES", 0)
-    monkeypatch.setattr(local_search, "LEAST_MOVES", 100)
-    monkeypatch.setattr(local_search, "COOLINGS", 2)
+def test_pauses_after_any_work_change_nothing(objective: str) -> None:
+    short = USUAL.changed({"moves": 0, "least_moves": 100, "coolings": 2})
     for instance in structured(objective=objective, empty_devices=True).values():
         compact = Compact.of(instance)
         nowhere = np.zeros(compact.blocks, dtype=int)
         runs = []
         for chunk in (10**6, *range(1, 8), 50):
-            monkeypatch.setattr(local_search, "CHUNK", chunk)
-            search = PartitionSearch(compact, nowhere, np.zeros(1, dtype=int))
+            tuning = short.changed({"chunk": chunk})
+            search = PartitionSearch(compact, nowhere, np.zeros(1, dtype=int), tuning=tuning)
             search.round(lambda: None)
             placed = search._placed
             runs.append((placed.stage.tolist(), search.stages.tolist(), placed.state[:3].tolist()))
@@ -131,22 +127,21 @@ def test_more_blocks_than_may_move_together_stay(most: int) -> None:
     chain = GraphPartition.from_edges(
         n, [(i, i + 1) for i in range(n - 1)], time=[1] * n, accelerators=3, bandwidth=1
     )
-    with mock.patch.object(local_kernels, "MOST_MOVED", most):
-        search = PartitionSearch(
-            Compact.of(chain), np.zeros(n, dtype=int), np.zeros(1, dtype=int), seed=2
-        )
-        placed = search._placed
-        short = placed._replace(queue=placed.queue[:most], origin=placed.origin[:most])
-        anneal = inspect.unwrap(local_kernels.anneal)
-        anneal(local_kernels.SUM, 300, 10**6, 1.0, 10.0, False, search._blocks, short)
-    assert sorted(np.unique(short.stage)) != [0]
+    tuning = USUAL.changed({"most_moved": most})
+    search = PartitionSearch(
+        Compact.of(chain), np.zeros(n, dtype=int), np.zeros(1, dtype=int), seed=2, tuning=tuning
+    )
+    placed = search._placed
+    assert len(placed.queue) == len(placed.origin) == most
+    anneal = inspect.unwrap(local_kernels.anneal)
+    draws = local_kernels.Draws(4, 8, 4)
+    anneal(local_kernels.SUM, 300, 10**6, 1.0, 10.0, False, draws, search._blocks, placed)
+    assert sorted(np.unique(placed.stage)) != [0]
     assert placed.blocks.sum() == n
 
 
-def test_work_is_counted_and_limits_are_asked_about_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_search, "CHUNK", 300_000)
-    monkeypatch.setattr(local_search, "LEAST_MOVES", 40_000)
-    monkeypatch.setattr(local_search, "MOVES", 1)
+def test_work_is_counted_and_limits_are_asked_about_by_it() -> None:
+    tuning = USUAL.changed({"chunk": 300_000, "least_moves": 40_000, "moves": 1})
     counted = []
     for readers in (1, 200):
         edges = [(u, v) for u in range(4) for v in range(4, 4 + readers)]
@@ -155,7 +150,10 @@ def test_work_is_counted_and_limits_are_asked_about_by_it(monkeypatch: pytest.Mo
             nodes, edges, time=[1] * nodes, traffic=[3] * nodes, accelerators=2
         )
         search = PartitionSearch(
-            Compact.of(graph), np.zeros(nodes, dtype=int), np.zeros(2, dtype=int)
+            Compact.of(graph),
+            np.zeros(nodes, dtype=int),
+            np.zeros(2, dtype=int),
+            tuning=tuning,
         )
 
         def ask(heard: list[float] = asked) -> None:
@@ -163,35 +161,33 @@ def test_work_is_counted_and_limits_are_asked_about_by_it(monkeypatch: pytest.Mo
 
         with effort.counting(1e9):
             search.round(ask)
-        steps = np.diff([0.0, *asked]) / local_search.STEP
+        steps = np.diff([0.0, *asked]) / tuning.step_price
         assert steps.max() < 2 * 300_000
         counted.append(asked[-1])
     # A move among many readers of few nets drags more along than one between two.
     assert counted[1] > 2 * counted[0]
 
 
-def test_a_move_of_which_nothing_hangs_is_work_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_move_of_which_nothing_hangs_is_work_too() -> None:
     """Drawing and weighing it were not counted: of free stages twice the limit was used."""
-    monkeypatch.setattr(local_search, "LEAST_MOVES", 4_000)
-    monkeypatch.setattr(local_search, "MOVES", 1)
+    tuning = USUAL.changed({"least_moves": 4_000, "moves": 1})
     graph = GraphPartition.from_edges(4, [], time=[1] * 4, accelerators=2)
-    search = PartitionSearch(Compact.of(graph), np.zeros(4, dtype=int), np.zeros(2, dtype=int))
+    nowhere = np.zeros(4, dtype=int)
+    search = PartitionSearch(Compact.of(graph), nowhere, np.zeros(2, dtype=int), tuning=tuning)
     with effort.counting(1e9):
         search.round(lambda: None)
-        assert effort.spent() > 4_000 * local_search.TRIED
+        assert effort.spent() > 4_000 * tuning.move_price
 
 
-def test_moves_over_a_table_outside_of_the_cache_are_more_work(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_moves_over_a_table_outside_of_the_cache_are_more_work() -> None:
     """Of a tree of 2^15 leaves a limit of 1 s of work took 2.8 s."""
     graph = GraphPartition.from_edges(
         3, [(0, 1), (1, 2)], time=[1] * 3, traffic=[1, 1, 1], accelerators=2
     )
     spent = []
     for cached in (2**19, 1):
-        monkeypatch.setattr(local_search, "CACHED", cached)
-        search = PartitionSearch(Compact.of(graph), np.zeros(3, dtype=int), np.zeros(2, dtype=int))
+        tuning, nowhere = USUAL.changed({"cached": cached}), np.zeros(3, dtype=int)
+        search = PartitionSearch(Compact.of(graph), nowhere, np.zeros(2, dtype=int), tuning=tuning)
         with effort.counting(1e9):
             search.round(lambda: None)
             spent.append(effort.spent())

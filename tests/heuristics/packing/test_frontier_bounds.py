@@ -8,6 +8,7 @@ import pytest
 import stagepack as sp
 from stagepack.catalog.packing import evolved
 from stagepack.heuristics.packing import effort, frontier_bounds
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing.blocks import Blocks
 from tests.heuristics.packing.oracle import least_peak, random_instance
 
@@ -43,13 +44,13 @@ def test_never_exceeds_the_optimum(kind: str) -> None:
             assert best is None or frontier_bounds.bound(blocks, int(blocks.load.max())) <= best
 
 
-def test_too_many_frontiers_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_frontiers_are_given_up() -> None:
     blocks = Blocks.of(sp.load("packing/random/evolved", buffers=40, seed=0))
     load = int(blocks.load.max())
     assert frontier_bounds.bound(blocks, load) > load
     assert frontier_bounds.bound(blocks, load, lambda: False) == load
-    monkeypatch.setattr(frontier_bounds, "STEPS", 3)
-    assert frontier_bounds.bound(blocks, load) == load
+    tuning = TUNING.changed({"windows": {"laid_limit": 3}})
+    assert frontier_bounds.bound(blocks, load, tuning=tuning) == load
 
 
 def test_looks_at_the_clock_within_a_component_and_counts_what_it_lays() -> None:
@@ -67,5 +68,6 @@ def test_looks_at_the_clock_within_a_component_and_counts_what_it_lays() -> None
         frontier_bounds.bound(blocks, load, look)
     assert looks > 50
     assert (
-        spent() > looks * frontier_bounds.LOOKS * frontier_bounds.LAID * frontier_bounds.ALONE / 2
+        spent()
+        > looks * TUNING.windows.laid_looks * TUNING.windows.laid * TUNING.windows.laid_alone / 2
     )

@@ -9,6 +9,7 @@ from stagepack.heuristics.packing import iis
 from stagepack.heuristics.packing.effort import pausing
 from stagepack.heuristics.packing.exact_search.components import Packing
 from stagepack.heuristics.packing.exact_search.exact import decide_packing
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.result import Status
@@ -70,9 +71,9 @@ def test_buffers_that_share_a_place_are_not_counted_twice() -> None:
     instance = LmemPacking.from_arrays([8, 8, 3, 6], [0] * 4, [1] * 4, in_place=[(0, 1)])
     blocks = Blocks.of(instance)
     assert blocks.load.max() == 17
-    assert iis._overloaded(blocks, 16, pausing(None)) is None
+    assert iis._overloaded(blocks, 16, pausing(None), tuning=TUNING) is None
     apart = Blocks.of(instance.replace(in_place=()))
-    assert iis._overloaded(apart, 16, pausing(None)) is not None
+    assert iis._overloaded(apart, 16, pausing(None), tuning=TUNING) is not None
 
 
 def test_stops_within_its_limits() -> None:

@@ -8,6 +8,7 @@ import pytest
 from stagepack.heuristics.packing import relocation
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.constructive.rules import RULES
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -37,17 +38,19 @@ def test_an_old_placement_that_still_fits_is_kept_whole() -> None:
     assert (relocation.returned(blocks, old, above) == old).all()
 
 
-def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_change_nothing() -> None:
     random = np.random.default_rng(2)
     for n in (1, 2, 5, 30):
         blocks = Blocks.of(random_plain(random, n))
-        events = relocation._events(blocks, np.arange(n))
+        events = relocation._events(blocks, np.arange(n), tuning=TUNING)
         for spread in (1, 50, 500):
             low = random.integers(0, spread, n)
             found = []
             for budget in (10**6, *range(1, 6), 60, 200):
-                monkeypatch.setattr(relocation, "STEP_BUDGET", budget)
-                dropped = relocation._clashing(events, low, blocks.size, blocks.size * 1.0, None)
+                tuning = TUNING.changed({"relocation": {"budget": budget}})
+                dropped = relocation._clashing(
+                    events, low, blocks.size, blocks.size * 1.0, None, tuning=tuning
+                )
                 assert dropped is not None
                 found.append(dropped.tolist())
             assert found == found[:1] * len(found)

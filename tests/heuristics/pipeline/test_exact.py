@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,9 +22,9 @@ from stagepack.heuristics.pipeline import (
     dp,
     prober,
     reference,
-    staircase,
 )
 from stagepack.heuristics.pipeline.bounds import dearest_span, objective_bound
+from stagepack.heuristics.pipeline.tuning import TUNING
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Cluster
@@ -77,18 +79,17 @@ def test_a_search_in_the_smallest_steps_comes_to_the_same(instance: PipelinePart
     if instance.objective is Objective.TRANSFER_BOUNDED:  # only compute is bisected on
         instance = instance.replace(objective="bottleneck")
         best, costs = brute_force(instance), RangeCosts(instance)
-    search = prober.LeastLimit(costs, objective_bound(costs))
+    tuning = dataclasses.replace(TUNING.probes, steps_at_once=1)  # one transition at a time
+    search = prober.LeastLimit(costs, objective_bound(costs), tuning=tuning)
     steps, bounds = 0, [search.bound]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prober, "CHUNK", 1)  # one transition at a time
-        while not (search.done or search.infeasible):
-            search.go_on()
-            steps += 1
-            bounds.append(search.bound)
-            if search.best is not None:
-                assert best is not None
-                assert instance.check(search.best_partition()) == ()
-                assert costs.bound(search.bound) <= best + slack
+    while not (search.done or search.infeasible):
+        search.go_on()
+        steps += 1
+        bounds.append(search.bound)
+        if search.best is not None:
+            assert best is not None
+            assert instance.check(search.best_partition()) == ()
+            assert costs.bound(search.bound) <= best + slack
     assert bounds == sorted(bounds)
     assert steps >= len(costs.order.source)
     assert search.infeasible == (best is None)
@@ -179,13 +180,12 @@ def test_what_is_found_soon_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert checked == [progress.solution]
 
 
-@pytest.mark.parametrize("many", [staircase.MANY_CELLS, 100])
-@pytest.mark.parametrize("few", [prober.FEW_CUTS, 2])
-def test_short_descents_agree_with_the_recurrence(
-    many: int, few: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(staircase, "MANY_CELLS", many)
-    monkeypatch.setattr(prober, "FEW_CUTS", few)  # chains are made shorter again and again
+@pytest.mark.parametrize("many", [TUNING.staircase_cells, 100])
+@pytest.mark.parametrize("few", [TUNING.probes.fewest_cuts, 2])
+def test_short_descents_agree_with_the_recurrence(many: int, few: int) -> None:
+    # Chains are made shorter again and again.
+    tuning = TUNING.changed({"staircase_cells": many, "probes": {"fewest_cuts": few}})
+    search = functools.partial(dp.solve, tuning=tuning)
     for seed in range(12):
         rng = np.random.default_rng(seed)
         instance = PipelinePartition.from_arrays(
@@ -206,8 +206,8 @@ def test_short_descents_agree_with_the_recurrence(
             forbidden_cuts=(20, 21),
             objective="transfer-bounded",
         )
-        assert run(dp.solve, instance).outcome() == run(reference.solve, instance).outcome()
-        assert run(dp.solve, instance).objective == run(reference.solve, instance).objective
+        assert run(search, instance).outcome() == run(reference.solve, instance).outcome()
+        assert run(search, instance).objective == run(reference.solve, instance).objective
 
 
 @pytest.mark.parametrize(("n", "k"), [(5_000, 100), (50_000, 100), (20_000, 400)])
@@ -239,13 +239,10 @@ def test_few_probes_prove_a_sum_of_two_limits(
 
 
 @pytest.mark.parametrize("giant", [0, 10**9])
-def test_where_compute_does_not_bind_limits_on_transfer_narrow_the_windows(
-    giant: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_compute_does_not_bind_limits_on_transfer_narrow_the_windows(giant: int) -> None:
     n, k = 4_000, 40
-    monkeypatch.setattr(staircase, "MANY_CELLS", n * k // 10)
-    monkeypatch.setattr(prober, "MOST_CELLS", n * k // 3)
-    monkeypatch.setattr(prober, "FEW_CUTS", 20)
+    probes = {"cell_limit": n * k // 3, "fewest_cuts": 20}
+    tuning = TUNING.changed({"staircase_cells": n * k // 10, "probes": probes})
     rng = np.random.default_rng(n)
     cycles = np.zeros(n, dtype=np.int64)
     cycles[n // 2] = giant
@@ -262,7 +259,7 @@ def test_where_compute_does_not_bind_limits_on_transfer_narrow_the_windows(
     progress: Progress[PipelineSolution] = Progress(instance.evaluate, instance.check)
     costs = RangeCosts(instance)
     progress.offer(PipelineSolution.in_order([*range(k), n]), "test")
-    dp.solve(costs, progress)
+    dp.solve(costs, progress, tuning)
     assert progress.outcome()[0] is Status.OPTIMAL
     assert progress.objective is not None
     # Stages between the cheapest cuts, each of which is received at and sent at.
@@ -271,12 +268,9 @@ def test_where_compute_does_not_bind_limits_on_transfer_narrow_the_windows(
 
 
 @pytest.mark.parametrize("objective", ["sum", "overlap"])
-def test_dear_cuts_are_left_out_where_transfers_are_all_that_counts(
-    objective: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dear_cuts_are_left_out_where_transfers_are_all_that_counts(objective: str) -> None:
     n, k = 4_000, 40
-    monkeypatch.setattr(prober, "MOST_CELLS", n * k // 3)
-    monkeypatch.setattr(prober, "FEW_CUTS", 20)
+    tuning = TUNING.changed({"probes": {"cell_limit": n * k // 3, "fewest_cuts": 20}})
     moved = np.random.default_rng(n).integers(0, 10**9, n + 1)
     options: dict[str, Any] = {"bandwidth": 10, "in_bytes": moved, "out_bytes": moved}
     zero = [0] * n
@@ -287,7 +281,7 @@ def test_dear_cuts_are_left_out_where_transfers_are_all_that_counts(
             progress.offer(start, "test")
         costs = RangeCosts(instance)
         with contextlib.suppress(Stopped):  # proved
-            dp.solve(costs, progress)
+            dp.solve(costs, progress, tuning)
         assert progress.outcome()[0] is Status.OPTIMAL
         assert progress.objective is not None
         dearest = np.sort(costs.recv[0, 1:n])[k - 2]  # of the cuts that are needed
@@ -299,9 +293,8 @@ def test_dear_cuts_are_left_out_where_transfers_are_all_that_counts(
 @settings(max_examples=150)
 def test_shortened_chains_have_the_same_optimum(instance: PipelinePartition) -> None:
     best = brute_force(instance)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prober, "FEW_CUTS", 0)
-        progress = run(dp.solve, instance)
+    tuning = TUNING.changed({"probes": {"fewest_cuts": 0}})
+    progress = run(functools.partial(dp.solve, tuning=tuning), instance)
     assert progress.outcome()[1] is Termination.PROVED
     if best is not None:
         assert progress.objective == pytest.approx(best, rel=instance.tolerance, abs=0)
@@ -333,17 +326,15 @@ def test_kernels_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("more", [0, 2])
 @pytest.mark.parametrize("objective", ["transfer-bounded", "sum", "overlap"])
-def test_a_layer_a_device_leaves_few_cuts_to_a_slot(
-    objective: str, more: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(prober, "MOST_CELLS", 2_000)
+def test_a_layer_a_device_leaves_few_cuts_to_a_slot(objective: str, more: int) -> None:
+    tuning = TUNING.changed({"probes": {"cell_limit": 2_000}})
     k = 300
     rng = np.random.default_rng(k)
     cycles = rng.integers(0, 10**6, k + more)
     moved = rng.integers(0, 10**9, k + more + 1)
     options: dict[str, Any] = {"bandwidth": 10, "in_bytes": moved, "out_bytes": moved}
     instance = PipelinePartition.from_arrays(cycles, devices=k, objective=objective, **options)
-    progress = run(dp.solve, instance)
+    progress = run(functools.partial(dp.solve, tuning=tuning), instance)
     assert progress.outcome()[0] is Status.OPTIMAL
     one_each = instance.evaluate(PipelineSolution.in_order([*range(k), k + more]))
     assert progress.objective is not None
@@ -351,8 +342,8 @@ def test_a_layer_a_device_leaves_few_cuts_to_a_slot(
     assert more or progress.objective == one_each
 
 
-def test_chains_made_shorter_need_no_kernels_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prober, "FEW_CUTS", 2)
+def test_chains_made_shorter_need_no_kernels_of_their_own() -> None:
+    tuning = dataclasses.replace(TUNING.probes, fewest_cuts=2)
     moved = np.arange(41) * 100
     instance = PipelinePartition.from_arrays(
         [1] * 40,
@@ -364,7 +355,7 @@ def test_chains_made_shorter_need_no_kernels_of_their_own(monkeypatch: pytest.Mo
         out_bytes=moved,
         objective="transfer-bounded",
     )
-    search = prober.LeastLimit(RangeCosts(instance), 0)
+    search = prober.LeastLimit(RangeCosts(instance), 0, tuning=tuning)
     search.probe(1000, 2000)
     short = search._affordable(1000, 2000)[0]
     assert len(short.allowed) < 41
@@ -415,7 +406,7 @@ def test_greedy_agrees_with_its_plain_twin(instance: PipelinePartition) -> None:
         assert value == pytest.approx(instance.evaluate(PipelineSolution.in_order(twin)), rel=1e-9)
 
 
-def test_a_probe_keeps_the_windows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_keeps_the_windows_alone() -> None:
     rng = np.random.default_rng(0)
     instance = PipelinePartition.from_arrays(
         rng.integers(1, 10**6, 20_000),
@@ -433,12 +424,12 @@ def test_a_probe_keeps_the_windows_alone(monkeypatch: pytest.MonkeyPatch) -> Non
         search.go_on()
     assert len(search._scratch.cells) < instance.n * instance.k // 10
     # Where even the windows are too many, what is known is kept, and said.
-    monkeypatch.setattr(prober, "MOST_CELLS", 10)
+    tuning = TUNING.changed({"probes": {"cell_limit": 10}})
     left: Progress[PipelineSolution] = Progress(instance.evaluate, instance.check)
     with pytest.raises(InputError, match="cells"):
-        dp.solve(costs, left)
+        dp.solve(costs, left, tuning)
     left.offer(search.best_partition(), "test")
-    dp.solve(costs, left)
+    dp.solve(costs, left, tuning)
     assert "cells" in left.reason
     assert left.outcome()[0] is Status.FEASIBLE
 
@@ -452,8 +443,8 @@ def test_many_devices_are_filled_alike_compiled_or_not(
         rng.integers(1, 100, 900), devices=60, fewer_stages=fewer, forbidden_cuts=range(5, 600, 7)
     )
     plain = run(bisect.solve, instance)
-    monkeypatch.setattr(bisect, "MANY_DEVICES", 1)
-    assert run(bisect.solve, instance).solution == plain.solution
+    compiled_ones = functools.partial(bisect.solve, tuning=TUNING.changed({"compiled_devices": 1}))
+    assert run(compiled_ones, instance).solution == plain.solution
     assert plain.objective == run(dp.solve, instance).objective
 
 
@@ -515,23 +506,21 @@ def test_a_chain_of_few_cuts_comes_before_large_searches(
         return found
 
     monkeypatch.setattr("stagepack.heuristics.pipeline.dp.cheap_cuts", chosen)
-    monkeypatch.setattr(dp, "MANY_CELLS", -1)
-    monkeypatch.setattr(dp, "FEW", 1)
-    progress = run(dp.solve, instance)
+    monkeypatch.setattr(prober.LeastLimit, "begins_with_more", lambda *_: True)
+    tuning = TUNING.changed({"first_cuts": 1})
+    progress = run(functools.partial(dp.solve, tuning=tuning), instance)
     assert progress.objective == best
     assert progress.outcome()[0] is Status.OPTIMAL
     assert len(asked) == 1
     assert 16 < asked[0] < 22
 
 
-def test_a_giant_layer_leaves_no_large_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_giant_layer_leaves_no_large_search() -> None:
     cycles = np.random.default_rng(1).integers(0, 10**6, 8_000)
     cycles[3_000] = 10**11
-    monkeypatch.setattr(dp, "MANY_CELLS", 10_000)
-    monkeypatch.setattr(prober, "MANY_CELLS", 10_000)
-    monkeypatch.setattr(dp, "FEW", 1)
-    monkeypatch.setattr(prober, "MOST_CELLS", 100_000)  # all have 400,000
-    progress = run(dp.solve, unlike(8_000, 50, forward=cycles))
+    probes = {"first_cell_limit": 10_000, "cell_limit": 100_000}  # all have 400,000
+    tuning = TUNING.changed({"first_cuts": 1, "large_cells": 10_000, "probes": probes})
+    progress = run(functools.partial(dp.solve, tuning=tuning), unlike(8_000, 50, forward=cycles))
     assert progress.outcome()[0] is Status.OPTIMAL
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from stagepack.heuristics.pipeline import reference
+from stagepack.heuristics.pipeline.tuning import TUNING
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.progress import Progress
@@ -21,8 +22,8 @@ def test_thresholds_are_transfers_of_stages_that_fit() -> None:
     )
     progress: Progress[PipelineSolution] = Progress(instance.evaluate, instance.check)
     costs = RangeCosts(instance)
-    tables = reference._tables(costs, progress)
-    stages = reference._numbered(*tables, progress)
+    tables = reference._tables(costs, progress, TUNING.recurrence)
+    stages = reference._numbered(*tables, progress, TUNING.recurrence)
     # Stages [0, 1) to [3, 4), the last of which sends nothing.
     assert stages.thresholds.tolist() == [0, 2, 4, 8]
     assert stages.values.tolist() == [1, 2, reference.INFINITE]

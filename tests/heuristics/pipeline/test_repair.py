@@ -6,6 +6,7 @@ import pytest
 
 import stagepack as sp
 from stagepack.heuristics.pipeline import baselines, repair
+from stagepack.heuristics.pipeline.tuning import TUNING
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.result import Status
@@ -82,9 +83,9 @@ def test_asks_now_and_then_not_for_every_device() -> None:
     assert 10 < len(asked) < 100  # each time is counted as the work of many devices
 
 
-def test_few_microbatches_are_few_kinds_of_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_microbatches_are_few_kinds_of_stages() -> None:
     n = 100
     training: dict[str, Any] = {"training": True, "backward": [1] * n, "microbatches": 2}
     costs = RangeCosts(PipelinePartition.from_arrays([1] * n, devices=50, **training))
-    monkeypatch.setattr(repair, "MOST_REACH", 3 * n)
-    assert repair.greedy_within_reach(costs) is not None
+    tuning = TUNING.changed({"repair_entries": 3 * n})
+    assert repair.greedy_within_reach(costs, tuning=tuning) is not None

@@ -7,8 +7,7 @@ from typing import Any
 
 from stagepack import catalog
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
+from stagepack.methods import Settings, counted
 from stagepack.progress import Progress
 
 

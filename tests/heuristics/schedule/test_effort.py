@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from stagepack.heuristics import effort
 from stagepack.heuristics.schedule import effort as costs
 from stagepack.heuristics.schedule.effort import CHECK, OFFER, RATE
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.methods import Settings
-from stagepack.methods.effort import counted
+from stagepack.methods import Settings, counted
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Termination
 from tests.random_schedules import lone_microbatches
@@ -23,7 +24,7 @@ def running() -> Progress[ScheduleSolution]:
 def test_work_ends_a_run_that_is_to_repeat() -> None:
     progress = running()
 
-    def run(*_: object) -> None:
+    def run(*_: Any) -> None:
         assert costs.asking(progress)(RATE)
         assert (effort.spent(), effort.left()) == (1.0, 1.0)
         assert not costs.asking(progress)(RATE)
@@ -38,7 +39,7 @@ def test_work_ends_a_run_that_is_to_repeat() -> None:
 def test_work_limits_nothing_where_the_clock_does(settings: Settings) -> None:
     progress = running()
 
-    def run(*_: object) -> None:
+    def run(*_: Any) -> None:
         assert costs.asking(progress)(100 * RATE)
 
     counted(run)(INSTANCE, progress, settings)

@@ -78,6 +78,12 @@ def test_a_file_says_everything(tmp_path: Path, seed: int) -> None:
     assert again.digest == instance.digest, (again.fingerprints, instance.fingerprints)
 
 
+def test_a_graph_without_tensors_is_the_same_in_a_file(tmp_path: Path) -> None:
+    bare = sp.GraphPartition.from_arrays([3, 3], accelerators=2)
+    sp.write(bare, tmp_path / "graph.json")
+    assert sp.read(tmp_path / "graph.json").digest == bare.digest
+
+
 def test_what_is_said_beside_a_file(tmp_path: Path) -> None:
     path = saved(tmp_path, BY_HAND)
     said = sp.read(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from stagepack.claims.every.phases import space
 from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.phases.least import infeasibility, least_memory
 from tests.instances.phases.examples import two_layers
-from tests.random_phases import brute_force, random_phases, space
+from tests.random_phases import brute_force, random_phases
 
 
 def test_the_reason_names_layer_moment_and_bytes() -> None:

@@ -13,10 +13,10 @@ from stagepack.heuristics.graph.ideals import TooManyError
 from stagepack.heuristics.graph.linear import Hunt
 from stagepack.heuristics.graph.local_search import PartitionSearch
 from stagepack.heuristics.graph.staging import Staging
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph import Compact, GraphSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
-from stagepack.methods.graph import exact
 from stagepack.methods.graph.exact import CompactSearch as Exact
 from stagepack.progress import Progress
 from tests.random_graphs import brute_force, random_instance
@@ -104,9 +104,10 @@ def test_many_orders_are_others_than_the_few_before_them(monkeypatch: pytest.Mon
     monkeypatch.setattr(Hunt, "try_order", try_order)
     instance = sp.load("graph/random/layered", operators=40, devices=4)
     progress = Progress[GraphSolution](instance.evaluate, instance.check)
-    search = Exact(instance, progress, Settings())
-    for starts in (1, 2):  # the first start of the second call goes on where the first one ended
-        search.along_orders(orders=3, patience=0, seconds=9, starts=starts)
+    few = {"orders": 3, "quick_patience": 0, "patience": 0, "starts": 2}
+    search = Exact(instance, progress, Settings(tuning=TUNING.changed({"orders": few})))
+    search.along_few_orders()
+    search.along_many_orders(9)  # its first start goes on where that ended
     assert len(tried) == 7
     assert len(set(tried)) == 7
 
@@ -158,14 +159,13 @@ def test_loads_of_blocks_that_wait_for_none_are_balanced_by_cp_sat() -> None:
     assert (result.status, result.objective) == ("OPTIMAL", 841)
 
 
-def test_why_a_model_proves_nothing_is_told_rather_than_that_there_is_no_local_search(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(exact, "MOST_BLOCKS", 0)
+def test_why_a_model_proves_nothing_is_told_rather_than_that_there_is_no_local_search() -> None:
     # Stages on several devices take thirds of what has no common unit, so that bounds are rounded.
     rng = np.random.default_rng([5008, 4])
     n = int(rng.integers(4, 7))
-    result = sp.solve(random_instance(rng, n, time=np.sqrt(np.arange(2, n + 2))), time_limit=10)
+    instance = random_instance(rng, n, time=np.sqrt(np.arange(2, n + 2)))
+    models = {"tuning": {"auto": {"everything": False}}}
+    result = sp.solve(instance, time_limit=10, options=models)
     assert result.reason.startswith("cp-sat calls it optimal")
 
 

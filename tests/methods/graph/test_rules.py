@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.heuristics.graph import metis, pipedream
+from stagepack.heuristics.graph.peers import metis, pipedream
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph import Compact
 from tests.random_graphs import random_instance
 
@@ -102,7 +103,7 @@ def test_metis_takes_what_is_strange_and_prints_nothing(capfd: pytest.CaptureFix
     assert capfd.readouterr().out == ""
 
 
-def test_metis_is_asked_for_halves_and_stops_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metis_is_asked_for_halves_and_stops_between_them() -> None:
     pytest.importorskip("pymetis")
     n = 4000
     edges = [(v, v + 1) for v in range(n - 1)]
@@ -111,8 +112,8 @@ def test_metis_is_asked_for_halves_and_stops_between_them(monkeypatch: pytest.Mo
     share = np.bincount(metis.parts(compact, 5, 0, lambda: asked.append(1))) * 5 / n
     assert len(asked) == 4
     assert share.max() < 1.2
-    monkeypatch.setattr(metis, "LARGEST", 1000)
-    together = metis.parts(compact, 5, 0, lambda: None).reshape(-1, 4)
+    tuning = TUNING.peers.changed({"metis_blocks": 1000})
+    together = metis.parts(compact, 5, 0, lambda: None, tuning).reshape(-1, 4)
     assert (together == together[:, :1]).all()
     assert len(np.unique(together)) == 5
 

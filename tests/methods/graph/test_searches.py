@@ -112,7 +112,9 @@ def test_chains_on_devices_of_many_kinds_are_cut_along_orders_first(method: str)
 
 
 def test_a_model_starts_in_its_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    def endless(compact: object, known: int, pause: Callable[[], object], *_: object) -> None:
+    def endless(
+        compact: object, known: int, pause: Callable[[], object], *_: object, **more: object
+    ) -> None:
         while True:
             pause()
 

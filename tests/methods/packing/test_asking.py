@@ -13,9 +13,10 @@ from stagepack.heuristics.packing.constructive import greedy, greedy_kernels, sp
 from stagepack.heuristics.packing.constructive.rules import RULES, Measures, Rule
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import repair
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.methods.packing import iis, quick
+from stagepack.methods.packing import iis
 from stagepack.progress import Progress
 from stagepack.result import Status
 from stagepack.solve import solve
@@ -93,12 +94,10 @@ def test_replan_ends_when_asked_to_before_it_has_compared_all() -> None:
 
 
 @pytest.mark.parametrize("over", [False, True])
-def test_old_places_are_compared_while_there_is_time(
-    over: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(relocation, "STEP_BUDGET", 1000)
+def test_old_places_are_compared_while_there_is_time(over: bool) -> None:
+    tuning = TUNING.changed({"relocation": {"budget": 1000}})
     blocks = Blocks.of(dense(300, 4, 10))
-    low = greedy.place(blocks, RULES["greedy-by-size"])
+    low = greedy.place(blocks, RULES["greedy-by-size"], tuning=tuning)
     assert low is not None
     old = low.copy()
     old[::3] = old[0]
@@ -106,9 +105,9 @@ def test_old_places_are_compared_while_there_is_time(
     # So that each round of the sieve asks: once, where the answer is no.
     back, kept = Asked(1 if over else float("inf")), Asked(1 if over else float("inf"))
     with effort.counting():
-        moved = relocation.returned(blocks, low, old, keep_going=back)
-        assert effort.spent() > effort.LOOK * back.times
-    found = relocation.around(blocks, old, ceiling, keep_going=kept)
+        moved = relocation.returned(blocks, low, old, keep_going=back, tuning=tuning)
+        assert effort.spent() > TUNING.prices.call * back.times
+    found = relocation.around(blocks, old, ceiling, keep_going=kept, tuning=tuning)
     if over:
         assert (back.times, kept.times) == (1, 1)
         assert moved.tolist() == low.tolist()
@@ -116,7 +115,7 @@ def test_old_places_are_compared_while_there_is_time(
     else:
         assert back.times > 5
         assert kept.times > 5
-        assert moved.tolist() == relocation.returned(blocks, low, old).tolist()
+        assert moved.tolist() == relocation.returned(blocks, low, old, tuning=tuning).tolist()
         assert found is not None
 
 
@@ -146,10 +145,10 @@ def test_no_iis_is_sought_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> 
         return part(*arguments)
 
     monkeypatch.setattr(iis, "part", slow)
-    monkeypatch.setattr(iis, "SECONDS", 3.0)
+    tuning = TUNING.changed({"reasons": {"seconds": 3.0}})
     progress: Any = Progress(instance.evaluate, instance.check)
     progress.limit_by(lambda: now[0], 10.0)
-    iis.find(instance, instance.ceiling, iis.Questions(progress))
+    iis.find(instance, instance.ceiling, iis.Questions(progress, tuning=tuning), tuning=tuning)
     assert now[0] <= 4
 
 
@@ -162,7 +161,7 @@ def test_no_conflict_is_sought_when_time_is_over(monkeypatch: pytest.MonkeyPatch
     )
     prepared = [0]
 
-    def counted(*_: Any) -> None:
+    def counted(*_: Any, **__: Any) -> None:
         prepared[0] += 1
 
     monkeypatch.setattr(exact, "prepared", counted)
@@ -171,7 +170,7 @@ def test_no_conflict_is_sought_when_time_is_over(monkeypatch: pytest.MonkeyPatch
         asked[0] += 1
         return asked[0] < 4
 
-    iis_of_blocks._Filter(blocks, 1, keep_going, 10).run(None)
+    iis_of_blocks._Filter(blocks, 1, keep_going, 10, tuning=TUNING).run(None)
     assert prepared[0] <= 4
 
 
@@ -239,12 +238,12 @@ def test_orders_ask_before_each_sort(rule: Rule) -> None:
     assert asked.times == keys
 
 
-def test_blocks_placed_whatever_the_time_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(greedy, "STEP_BUDGET", 1)
+def test_blocks_placed_whatever_the_time_ask_for_it() -> None:
+    tuning = TUNING.changed({"greedy": {"budget": 1}})
     blocks, over = Blocks.of(conflicting(60)), Asked(0)
-    spans = valleys.Spans(blocks)
+    spans = valleys.Spans(blocks, tuning=tuning)
     assert len(spans.scattered) > 20
-    assert valleys.first(spans, keep_going=over) is not None
+    assert valleys.first(spans, keep_going=over, tuning=tuning) is not None
     assert over.times > len(spans.scattered)
 
 
@@ -285,12 +284,16 @@ def test_a_rule_leaves_the_time_for_a_first_placement(monkeypatch: pytest.Monkey
         return fill(*arguments)
 
     monkeypatch.setattr(greedy, "fill_slabs", watched)
-    monkeypatch.setattr(quick, "EACH", 1e-2)  # seconds a block: more than there are
-    result = solve(instance, "first-fit-size", time_limit=1, options={"deterministic": True})
+    tuning = {"scale": {"block": 1e-2}}  # seconds a block: more than there are
+    result = solve(
+        instance, "first-fit-size", time_limit=1, options={"deterministic": True, "tuning": tuning}
+    )
     assert not began
     assert result.solution is not None
     assert "did not end in time" in result.reason
-    monkeypatch.setattr(quick, "EACH", 1e-6)
-    result = solve(instance, "first-fit-size", time_limit=1, options={"deterministic": True})
+    tuning = {"scale": {"block": 1e-6}}
+    result = solve(
+        instance, "first-fit-size", time_limit=1, options={"deterministic": True, "tuning": tuning}
+    )
     assert began
     assert "did not end in time" not in result.reason

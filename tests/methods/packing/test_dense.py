@@ -9,12 +9,11 @@ from stagepack.errors import InputError
 from stagepack.formulations.packing import frame
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.constructive.rules import RULES
-from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import annealing, repair
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.methods.packing import attempt as attempts
-from stagepack.methods.packing import searches, steps
+from stagepack.methods.packing import modelled, searches, steps
 from stagepack.result import Status, Termination
 from stagepack.solve import solve
 from tests.packing_cases import dense
@@ -27,45 +26,52 @@ def test_dense_instances_need_no_lists_of_pairs(
     instance = dense(1500, 8, 60)
     blocks = Blocks.of(instance)
     instance = instance.replace(capacity=int(blocks.load.max()), objective=objective)
-    for module in (exact, attempts, frame):
-        monkeypatch.setattr(module, "LARGEST_PAIRS", 1000)
+    monkeypatch.setattr(frame, "LARGEST_PAIRS", 1000)
+    tuning = {"exact": {"pair_limit": 1000}}
 
     def refused(*_: Any, **__: Any) -> Any:
         raise AssertionError("pairs are listed")
 
     monkeypatch.setattr(Blocks, "neighbours", refused)
-    monkeypatch.setattr(steps, "solve_model", refused)
+    monkeypatch.setattr(modelled, "solve", refused)
     monkeypatch.setattr(steps, "search_exactly", refused)
     for method in ("auto", "anneal", "repair"):
-        result = solve(instance, method, time_limit=0.3, options={"deterministic": True})
+        result = solve(
+            instance, method, time_limit=0.3, options={"deterministic": True, "tuning": tuning}
+        )
         assert result.status is not Status.INFEASIBLE
 
 
 def test_what_is_dense_goes_the_way_of_what_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = dense(1500, 8, 60)
-    monkeypatch.setattr(searches, "DENSE", Blocks.of(instance).pairs - 1)
-    monkeypatch.setattr(searches, "_search_all", lambda *_: pytest.fail("lists pairs"))
-    result = solve(instance, "auto", time_limit=0.5, options={"deterministic": True})
+    tuning = {"scale": {"pairs": Blocks.of(instance).pairs - 1}}
+    monkeypatch.setattr(searches, "_search_all", lambda *_, **__: pytest.fail("lists pairs"))
+    result = solve(
+        instance, "auto", time_limit=0.5, options={"deterministic": True, "tuning": tuning}
+    )
     assert result.solution is not None
 
 
 def test_windows_of_dense_instances_stay_within_their_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(repair, "MOST_PAIRS", 20_000)
-    monkeypatch.setattr(repair, "LARGEST_WINDOW", 300)
+    tuning = TUNING.changed(
+        {
+            "repair": {"pair_limit": 20_000, "movable_blocks": 300},
+            "annealing": {"budget": 100_000},
+        }
+    )
     listed: list[int] = []
     rows = annealing._rows
 
-    def watched(blocks: Blocks, free: Any) -> Any:
-        ptr, other = rows(blocks, free)
+    def watched(blocks: Blocks, free: Any, **options: Any) -> Any:
+        ptr, other = rows(blocks, free, **options)
         listed.append(len(other))
         return ptr, other
 
     monkeypatch.setattr(annealing, "_rows", watched)
-    monkeypatch.setattr(annealing, "BUDGET", 100_000)
     blocks = Blocks.of(dense(1500, 8, 60))
-    low = greedy.place(blocks, RULES["first-fit-start"])
+    low = greedy.place(blocks, RULES["first-fit-start"], tuning=tuning)
     assert low is not None
     looks = iter(range(200))
     found = repair.improve(
@@ -73,6 +79,7 @@ def test_windows_of_dense_instances_stay_within_their_pairs(
         low,
         target=int(blocks.load.max()),
         keep_going=lambda: next(looks, None) is not None,
+        tuning=tuning,
     )
     assert (found + blocks.size).max() <= (low + blocks.size).max()
     assert listed
@@ -82,7 +89,7 @@ def test_windows_of_dense_instances_stay_within_their_pairs(
 def test_rows_of_movable_blocks_are_those_of_all() -> None:
     blocks = Blocks.of(dense(300, 4, 10))
     free = np.arange(blocks.b) % 3 > 0
-    ptr, other = annealing._rows(blocks, free)
+    ptr, other = annealing._rows(blocks, free, tuning=TUNING)
     whole_ptr, whole = blocks.neighbours()
     for i in range(blocks.b):
         row = whole[whole_ptr[i] : whole_ptr[i + 1]].tolist() if free[i] else []
@@ -113,7 +120,7 @@ def test_old_placements_of_dense_instances_need_no_lists_of_pairs(
     old[::3] = old[0]  # clashes, so that some are released
     capacity = 2 * int((low + instance.size).max())
     instance = instance.replace(previous=old, capacity=capacity, objective=objective)
-    monkeypatch.setattr(exact, "LARGEST_PAIRS", 10)
+    tuning = {"exact": {"pair_limit": 10}}
     monkeypatch.setattr(frame, "LARGEST_PAIRS", 10)
 
     def refused(*_: Any, **__: Any) -> Any:
@@ -121,20 +128,22 @@ def test_old_placements_of_dense_instances_need_no_lists_of_pairs(
 
     monkeypatch.setattr(Blocks, "neighbours", refused)
     method = "replan" if objective == "moves" else "auto"
-    result = solve(instance, method, time_limit=0.5, options={"deterministic": True})
+    result = solve(
+        instance, method, time_limit=0.5, options={"deterministic": True, "tuning": tuning}
+    )
     assert result.solution is not None
     if objective != "peak":
         assert (result.solution.offsets == old).sum() > instance.n // 2
 
 
 @pytest.mark.parametrize("period", [None, 40])
-def test_what_no_search_holds_is_lowered_until_time_is_over(
-    period: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_no_search_holds_is_lowered_until_time_is_over(period: int | None) -> None:
     rng, n = np.random.default_rng(0), 120
     start = rng.integers(0, 40, n)
     size, end = rng.integers(1, 200, n), start + rng.integers(1, 20, n)
     instance = LmemPacking.from_arrays(size, start, end, in_place=[(0, 1)], period=period)
-    monkeypatch.setattr(exact, "LARGEST_PAIRS", 10)
-    result = solve(instance, "exact", time_limit=0.3, options={"deterministic": True})
+    tuning = {"exact": {"pair_limit": 10}}
+    result = solve(
+        instance, "exact", time_limit=0.3, options={"deterministic": True, "tuning": tuning}
+    )
     assert result.termination in (Termination.TIME_LIMIT, Termination.PROVED)

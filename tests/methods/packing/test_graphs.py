@@ -10,17 +10,13 @@ import pytest
 
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive import conflicts
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.methods.packing import graphs, quick, whole
+from stagepack.methods.packing import graphs
 from stagepack.progress import Progress
-from stagepack.result import Status, Termination
+from stagepack.result import Result, Status, Termination
 from stagepack.solve import solve
-
-
-@pytest.fixture(autouse=True)
-def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graphs, "MANY", 1)
 
 
 @pytest.fixture(autouse=True)
@@ -37,14 +33,29 @@ def drawn(n: int = 40) -> LmemPacking:
     return LmemPacking.from_arrays(random.integers(1, 99, n), conflicts=pairs)
 
 
+def solved(
+    instance: LmemPacking,
+    method: str,
+    *,
+    tuning: dict[str, Any] | None = None,
+    deterministic: bool = False,
+    **options: Any,
+) -> Result[Any]:
+    """Return the result of a run for which a single conflict is many."""
+    changes = tuning or {}
+    changes = {**changes, "graphs": {"conflicts": 1, **changes.get("graphs", {})}}
+    more = {"tuning": changes, "deterministic": deterministic}
+    return solve(instance, method, options=more, **options)
+
+
 @pytest.mark.parametrize("method", ["auto", "exact", "portfolio", "best-fit-lifetime"])
 def test_where_there_is_no_time_for_cliques_there_is_a_placement(
     monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     """12.8 million conflicts ended 47,239 times above the bound, in a gigabyte more."""
-    monkeypatch.setattr(graphs, "COVERED", 1.0)
-    monkeypatch.setattr(Blocks, "_of", lambda *_: pytest.fail("made a normal form"))
-    result = solve(drawn(), method, time_limit=0.05)
+    tuning = {"graphs": {"covered": 1.0}}
+    monkeypatch.setattr(Blocks, "_of", lambda *_, **__: pytest.fail("made a normal form"))
+    result = solved(drawn(), method, time_limit=0.05, tuning=tuning)
     assert result.termination is Termination.TIME_LIMIT
     assert result.objective is not None
     assert result.bound is not None
@@ -53,15 +64,15 @@ def test_where_there_is_no_time_for_cliques_there_is_a_placement(
 
 def test_where_there_is_time_methods_go_on() -> None:
     instance = drawn(12)
-    result = solve(instance, "exact", time_limit=1.0)
+    result = solved(instance, "exact", time_limit=1.0)
     assert result.status is Status.OPTIMAL
-    assert result.objective == solve(instance.replace(fixed=[-1] * 12), "cp-sat").objective
+    assert result.objective == solved(instance.replace(fixed=[-1] * 12), "cp-sat").objective
 
 
 def test_without_a_limit_methods_go_on_too() -> None:
     """Placements were lowered for ever where no clique is as heavy as the optimum."""
     odd = LmemPacking.from_arrays([3] * 5, conflicts=[(at, (at + 1) % 5) for at in range(5)])
-    result = solve(odd, "exact", time_limit=None)
+    result = solved(odd, "exact", time_limit=None)
     assert (result.status, result.objective) == (Status.OPTIMAL, 9)
 
 
@@ -69,19 +80,17 @@ def test_a_clique_that_does_not_fit_is_named() -> None:
     instance = LmemPacking.from_arrays(
         [5, 6, 7, 1], conflicts=[(0, 1), (0, 2), (1, 2), (2, 3)], capacity=17
     )
-    result = solve(instance, "auto", time_limit=1.0)
+    result = solved(instance, "auto", time_limit=1.0)
     assert result.status is Status.INFEASIBLE
     assert "18 bytes, 1 more than the capacity of 17" in result.reason
 
 
-def test_what_does_not_fit_is_told_with_the_lowest_placement(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(graphs, "COVERED", 1.0)
+def test_what_does_not_fit_is_told_with_the_lowest_placement() -> None:
+    tuning = {"graphs": {"covered": 1.0}}
     odd = LmemPacking.from_arrays(
         [3] * 5, conflicts=[(at, (at + 1) % 5) for at in range(5)], capacity=8
     )
-    result = solve(odd, "auto", time_limit=0.05)
+    result = solved(odd, "auto", time_limit=0.05, tuning=tuning)
     assert result.status is Status.UNKNOWN
     assert "9 bytes" in result.reason
 
@@ -92,24 +101,25 @@ def test_what_does_not_fit_is_told_with_the_lowest_placement(
 def test_places_ranges_and_groups_are_left_to_others(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, list[Any]]
 ) -> None:
-    monkeypatch.setattr(graphs, "place", lambda *_: pytest.fail("knows none of them"))
-    assert solve(drawn().replace(**given), "portfolio").solution is not None
+    monkeypatch.setattr(graphs, "place", lambda *_, **__: pytest.fail("knows none of them"))
+    assert solved(drawn().replace(**given), "portfolio").solution is not None
 
 
-def test_a_given_placement_is_never_made_worse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graphs, "COVERED", 1.0)
+def test_a_given_placement_is_never_made_worse() -> None:
+    tuning = {"graphs": {"covered": 1.0}}
     instance = drawn()
-    best = solve(instance, "auto", time_limit=0.3)
-    again = solve(instance, "auto", time_limit=0.02, warm_start=best.solution)
+    best = solved(instance, "auto", time_limit=0.3, tuning=tuning)
+    again = solved(instance, "auto", time_limit=0.02, warm_start=best.solution, tuning=tuning)
     assert again.objective is not None
     assert best.objective is not None
     assert again.objective <= best.objective
 
 
-def test_same_work_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graphs, "COVERED", 1.0)
+def test_same_work_same_answer() -> None:
+    tuning = {"graphs": {"covered": 1.0}}
     first, second = (
-        solve(drawn(), "auto", time_limit=0.05, options={"deterministic": True}) for _ in range(2)
+        solved(drawn(), "auto", time_limit=0.05, deterministic=True, tuning=tuning)
+        for _ in range(2)
     )
     assert first.objective == second.objective
     assert first.solution is not None
@@ -117,24 +127,19 @@ def test_same_work_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first.solution.offsets.tolist() == second.solution.offsets.tolist()
 
 
-def test_the_first_placement_is_completed_when_time_is_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(graphs, "LEAST", 0.0)
-    result = solve(drawn(), "auto", time_limit=1e-9)
+def test_the_first_placement_is_completed_when_time_is_over() -> None:
+    tuning = {"graphs": {"placed": 0.0}}
+    result = solved(drawn(), "auto", time_limit=1e-9, tuning=tuning)
     assert result.termination is Termination.TIME_LIMIT
     assert result.trace.events[-1].source == "first fit"
 
 
 @pytest.mark.parametrize("method", ["auto", "milp", "first-fit-size"])
-def test_where_there_is_no_time_for_rows_conflicts_are_gone_through_as_listed(
-    monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
+def test_where_there_is_no_time_for_rows_conflicts_are_gone_through_as_listed(method: str) -> None:
     """12.8 million conflicts of a million buffers ended in a stack, 500,000 times the bound."""
-    monkeypatch.setattr(graphs, "LEAST", 1.0)
-    monkeypatch.setattr(whole, "LEAST", 1.0)
+    tuning = {"graphs": {"placed": 1.0, "least": 1.0}}
     instance = drawn()
-    result = solve(instance, method, time_limit=1, options={"deterministic": True})
+    result = solved(instance, method, time_limit=1, deterministic=True, tuning=tuning)
     assert result.termination is Termination.FINISHED
     assert "a longer limit gives a lower placement" in result.reason
     assert [event.source for event in result.trace.incumbents] == ["first fit, as listed"]
@@ -142,26 +147,21 @@ def test_where_there_is_no_time_for_rows_conflicts_are_gone_through_as_listed(
     assert result.objective < instance.size.sum() / 2
 
 
-def test_buffers_outside_of_the_cache_are_placed_from_rows_where_there_is_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_buffers_outside_of_the_cache_are_placed_from_rows_where_there_is_time() -> None:
     """13 million conflicts of a million buffers, first fit of which takes 3 s, had none in 3."""
-    monkeypatch.setattr(effort, "CACHED_BUFFERS", 0)
-    monkeypatch.setattr(graphs, "LATE", 0.0)
+    tuning = {"prices": {"cached_buffers": 0}, "scale": {"late": 0.0}}
     instance = drawn()
     assert instance.conflicts is not None
     limit = 2.3e-7 * len(instance.conflicts)
-    result = solve(instance, "auto", time_limit=limit, options={"deterministic": True})
+    result = solved(instance, "auto", time_limit=limit, deterministic=True, tuning=tuning)
     assert result.trace.incumbents[0].source == "first fit"
 
 
-def test_what_is_not_reached_goes_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graphs, "LEAST", 1.0)
-    monkeypatch.setattr(conflicts, "STEPS", 60)
-    monkeypatch.setattr(conflicts, "LISTED", 0.01)
+def test_what_is_not_reached_goes_on_top() -> None:
+    tuning = {"graphs": {"placed": 1.0}, "conflicts": {"budget": 60, "listed": 0.01}}
     instance = drawn()
     whole_time, some = (
-        solve(instance, "auto", time_limit=limit, options={"deterministic": True})
+        solved(instance, "auto", time_limit=limit, deterministic=True, tuning=tuning)
         for limit in (9, 1)
     )
     assert some.termination is Termination.TIME_LIMIT
@@ -170,36 +170,33 @@ def test_what_is_not_reached_goes_on_top(monkeypatch: pytest.MonkeyPatch) -> Non
     assert whole_time.objective < some.objective < instance.size.sum()
 
 
-def test_a_given_placement_is_not_lost_where_there_is_no_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_given_placement_is_not_lost_where_there_is_no_time() -> None:
     instance = drawn()
-    best = solve(instance, "auto", time_limit=0.3)
-    monkeypatch.setattr(graphs, "LEAST", 1.0)
-    again = solve(instance, "auto", time_limit=0.3, warm_start=best.solution)
+    best = solved(instance, "auto", time_limit=0.3)
+    tuning = {"graphs": {"placed": 1.0}}
+    again = solved(instance, "auto", time_limit=0.3, warm_start=best.solution, tuning=tuning)
     assert again.objective == best.objective
 
 
-def test_checks_of_answers_count_all_conflicts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checks_of_answers_count_all_conflicts() -> None:
     """Limited by 1 s of work, 12.8 million conflicts of a million buffers took 3.7 s."""
-    monkeypatch.setattr(effort, "EXAMINED", 1.0)
-    result = solve(drawn(), "auto", time_limit=3, options={"deterministic": True})
+    tuning = {"prices": {"conflict_checked": 1.0}}
+    result = solved(drawn(), "auto", time_limit=3, deterministic=True, tuning=tuning)
     assert result.termination is Termination.TIME_LIMIT
     assert [event.source for event in result.trace.events if event.kind == "incumbent"] == [
         "first fit"
     ]
 
 
-def test_what_lies_outside_of_the_cache_counts_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_lies_outside_of_the_cache_counts_more() -> None:
     instance = drawn()
     with effort.counting():
         graph = conflicts.rows(instance, lambda: True)
         conflicts.first_fit(graph, np.arange(instance.n), lambda: True)
         near = effort.spent()
-    monkeypatch.setattr(effort, "CACHED_BUFFERS", instance.n - 1)
-    monkeypatch.setattr(effort, "LOOKED_UP", 1_000.0)
+    tuning = TUNING.changed({"prices": {"cached_buffers": instance.n - 1, "uncached": 1_000.0}})
     with effort.counting():
-        conflicts.first_fit(graph, np.arange(instance.n), lambda: True)
+        conflicts.first_fit(graph, np.arange(instance.n), lambda: True, tuning=tuning)
         assert effort.spent() > 10 * near
 
 
@@ -210,12 +207,10 @@ def test_first_fit_by_size_needs_no_cliques(
     """It is the same placement: cliques took ten seconds of 1.5 million conflicts."""
     for n in (30, 60, 90):
         instance = drawn(n).replace(alignment=[1, 2, 4] * (n // 3), capacity=capacity)
+        known = solved(instance, "first-fit-size", tuning={"graphs": {"conflicts": 10**9}})
         with monkeypatch.context() as patched:
-            patched.setattr(graphs, "MANY", 10**9)
-            known = solve(instance, "first-fit-size")
-        with monkeypatch.context() as patched:
-            patched.setattr(Blocks, "_of", lambda *_: pytest.fail("made a normal form"))
-            result = solve(instance, "first-fit-size")
+            patched.setattr(Blocks, "_of", lambda *_, **__: pytest.fail("made a normal form"))
+            result = solved(instance, "first-fit-size")
         assert result.objective == known.objective
         assert result.trace.events[-1].source in ("first-fit-size", "clique of conflicts")
 
@@ -225,13 +220,12 @@ def test_where_time_is_over_first_fit_comes_in_place_of_a_stack(
     monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     """Valleys over cliques, and stacks, were 50 times the bound."""
-    monkeypatch.setattr(graphs, "MANY", 10**9)
-    monkeypatch.setattr(quick, "MOST_CONFLICTS", 0)
+    tuning = {"graphs": {"conflicts": 10**9}, "scale": {"late_conflicts": 0}}
     instance = drawn(90)
     progress_over = iter([True] * 2)
     monkeypatch.setattr(Progress, "keep_going", lambda _: next(progress_over, False))
-    result = solve(instance, method)
-    known = solve(instance, "first-fit-size")
+    result = solved(instance, method, tuning=tuning)
+    known = solved(instance, "first-fit-size", tuning=tuning)
     assert result.objective is not None
     assert known.objective is not None
     assert result.objective <= known.objective

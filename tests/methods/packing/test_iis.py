@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, Memory, Objective
 from stagepack.methods.packing import iis
 from stagepack.progress import Progress
@@ -43,7 +44,7 @@ def test_irreducible_whatever_the_rules(
     features: list[str], by_model: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if by_model:  # as where the exact search does not know a rule
-        monkeypatch.setattr(exact, "unsupported", lambda blocks: "not asked")
+        monkeypatch.setattr(exact, "unsupported", lambda *_, **__: "not asked")
     met = 0
     for seed in range(60):
         instance = random_packing(np.random.default_rng(seed), features=features)
@@ -128,7 +129,7 @@ def test_nothing_is_asked_without_time_or_hope() -> None:
     assert over.asked == 0
     assert iis.find(instance, 7, over) is None
     patient = questions(instance)
-    patient.undecided = iis.UNDECIDED
+    patient.undecided = TUNING.reasons.undecided
     assert patient.fits(instance) is Status.UNKNOWN
     assert questions(instance).fits(instance) is Status.INFEASIBLE
 

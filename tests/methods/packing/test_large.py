@@ -6,11 +6,11 @@ import pytest
 import stagepack as sp
 from stagepack.heuristics.packing.constructive import valleys
 from stagepack.heuristics.packing.constructive.rules import BANKS, RULES
-from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import cores
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.methods.packing import quick, searches
+from stagepack.methods.packing import quick
 from stagepack.methods.packing.attempt import Attempt
 from stagepack.progress import Progress
 
@@ -71,20 +71,18 @@ def test_a_rule_that_did_not_end_says_so() -> None:
 
 
 @pytest.mark.parametrize("method", ["exact", "anneal"])
-def test_searches_give_way_where_too_much_is_alive_together(
-    method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exact, "LARGEST_PAIRS", 10)
+def test_searches_give_way_where_too_much_is_alive_together(method: str) -> None:
+    tuning = {"exact": {"pair_limit": 10}}
     instance = sp.load("packing/random/powerlaw", buffers=400, seed=3)
-    result = sp.solve(instance, method, time_limit=1)
+    result = sp.solve(instance, method, time_limit=1, options={"tuning": tuning})
     assert result.objective is not None
     assert result.status == "OPTIMAL" or "too many for the exact search" in result.reason
 
 
-def test_a_peak_far_above_its_bound_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quick, "FAR", 1.0)
+def test_a_peak_far_above_its_bound_is_told_in_words() -> None:
+    tuning = {"scale": {"far": 1.0}}
     instance = sp.load("packing/random/powerlaw", buffers=2000, seed=3)
-    result = sp.solve(instance, "first-fit-start", objective="peak")
+    result = sp.solve(instance, "first-fit-start", objective="peak", options={"tuning": tuning})
     assert "times its bound (load bound)" in result.reason
 
 
@@ -105,7 +103,8 @@ def test_nothing_is_begun_that_would_not_end(
     left: float, following: tuple[float, ...], begun: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     instance, clock, placed = crowd(300), [0.0], []
-    attempt = Attempt(instance, Progress(instance.evaluate, instance.check))
+    tuning = TUNING.changed({"scale": {"poor": np.inf}})
+    attempt = Attempt(instance, Progress(instance.evaluate, instance.check), tuning=tuning)
 
     def first(*_: object, **__: object) -> tuple[np.ndarray, str]:
         clock[0] += 1
@@ -115,7 +114,6 @@ def test_nothing_is_begun_that_would_not_end(
     monkeypatch.setattr(Progress, "remaining", left)
     monkeypatch.setattr(valleys, "first", first)
     monkeypatch.setattr(valleys, "place", lambda *_, **__: placed.append(1))
-    monkeypatch.setattr(quick, "POOR", np.inf)
     placed_first = quick.place_first(attempt)
     assert placed_first.seconds == 1
     quick.place_more(attempt, placed_first, following=following)
@@ -143,20 +141,20 @@ def test_where_time_is_full_evenly_there_is_no_core(monkeypatch: pytest.MonkeyPa
 def test_many_buffers_of_any_kind_are_placed_anew(
     odd: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searches, "LARGE", 50)
+    tuning = {"scale": {"blocks": 50}}
     anew: list[object] = []
     monkeypatch.setattr(valleys, "improve", lambda *_, **__: anew.append(1))
     instance = crowd(60)
     if "capacity" in odd:
         odd = {**odd, "capacity": int(Blocks.of(instance).load.max())}
     instance = instance.replace(**odd)
-    sp.solve(instance, time_limit=5)
+    sp.solve(instance, time_limit=5, options={"tuning": tuning})
     assert anew
 
 
 def test_what_failed_once_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[object] = []
-    monkeypatch.setattr(valleys, "first", lambda _, keep_going=None: tried.append(keep_going))
+    monkeypatch.setattr(valleys, "first", lambda _, keep_going=None, **__: tried.append(keep_going))
     instance = LmemPacking.from_arrays([3, 4, 5], [0, 0, 1], [2, 1, 2])
     result = sp.solve(instance, "auto", time_limit=1e-9)
     assert result.trace.events[-1].source == "stack"

@@ -16,10 +16,11 @@ from stagepack.heuristics.packing import bounds, effort, relocation
 from stagepack.heuristics.packing.constructive import greedy, spill, valleys
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import annealing
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods.packing import attempt as attempts
-from stagepack.methods.packing import quick, steps, whole
+from stagepack.methods.packing import quick, steps
 from stagepack.progress import Progress
 from stagepack.result import Status, Termination
 from stagepack.solve import solve
@@ -71,7 +72,7 @@ def test_windows_take_turns_with_annealing_within_a_few_seconds(
         return low
 
     monkeypatch.setattr(annealing, "improve", anneal)
-    monkeypatch.setattr(steps, "repair_windows", lambda *_: begun.append(effort.spent()))
+    monkeypatch.setattr(steps, "repair_windows", lambda *_, **__: begun.append(effort.spent()))
     instance = catalog.load("packing/above-load")
     solve(instance, "anneal", time_limit=10, options={"deterministic": True})
     assert len(begun) >= 3
@@ -86,7 +87,7 @@ def test_old_offsets_are_kept_the_largest_first(seed: int) -> None:
     old = rng.integers(0, 20, instance.n)
     instance = instance.replace(previous=old, capacity=1000, objective="moves", memories=())
     blocks = Blocks.of(instance)
-    kept = relocation._consistent(instance, 1000, lambda: True)
+    kept = relocation._consistent(instance, 1000, lambda: True, tuning=TUNING)
     usable = relocation._fits_alone(instance, blocks, 1000)
     if kept.tolist() == usable.tolist():
         return
@@ -213,7 +214,7 @@ def test_a_first_placement_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None
         return np.array([0, 3]), "over the capacity"
 
     monkeypatch.setattr(valleys, "first", over)
-    monkeypatch.setattr(bounds, "overload", lambda *_: None)
+    monkeypatch.setattr(bounds, "overload", lambda *_, **__: None)
     progress: Any = Progress(instance.evaluate, instance.check, time_limit=0)
     quick.place_first(attempts.Attempt(instance, progress))
     quick.last_resort(instance, progress)
@@ -243,21 +244,23 @@ def test_few_buffers_have_an_answer_whatever_the_time() -> None:
 
 @pytest.mark.parametrize(("seconds", "sections"), [(0.0, 1), (1.0, 3)])
 def test_cliques_of_conflicts_leave_the_time_that_the_rest_of_the_form_takes(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, sections: int
+    seconds: float, sections: int
 ) -> None:
-    monkeypatch.setattr(whole, "LEFT", seconds)
+    tuning = {"graphs": {"covering_left": seconds}}
     triangle = LmemPacking.from_arrays([1, 2, 3], conflicts=[(0, 1), (0, 2), (1, 2)])
-    assert solve(triangle, "portfolio", time_limit=2.0).status is Status.OPTIMAL
+    assert (
+        solve(triangle, "portfolio", time_limit=2.0, options={"tuning": tuning}).status
+        is Status.OPTIMAL
+    )
     assert Blocks.of(triangle).sections == sections
 
 
 def test_conflicts_for_which_there_is_no_time_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten million took 2.9 s where one was asked."""
-    monkeypatch.setattr(whole, "LEAST", 1.0)
-    monkeypatch.setattr(quick, "MOST_CONFLICTS", 2)
-    monkeypatch.setattr(Blocks, "_of", lambda *_: pytest.fail("made a normal form"))
+    tuning = {"graphs": {"least": 1.0}, "scale": {"late_conflicts": 2}}
+    monkeypatch.setattr(Blocks, "_of", lambda *_, **__: pytest.fail("made a normal form"))
     triangle = LmemPacking.from_arrays([1, 2, 3], conflicts=[(0, 1), (0, 2), (1, 2)])
-    result = solve(triangle, "auto", time_limit=1.0)
+    result = solve(triangle, "auto", time_limit=1.0, options={"tuning": tuning})
     assert (result.objective, result.bound) == (6, 3)
     assert result.termination is Termination.FINISHED
     assert "3 conflicts" in result.reason
@@ -294,5 +297,5 @@ def test_gaps_that_python_goes_through_count_as_work() -> None:
         attempt = attempts.Attempt(instance, progress)
         made = effort.spent()
         attempt.offer(np.array([0, 5]), "test")
-        assert made > effort.ROW * len(gaps)
-        assert effort.spent() - made > effort.ROW * len(gaps)
+        assert made > TUNING.prices.row * len(gaps)
+        assert effort.spent() - made > TUNING.prices.row * len(gaps)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stagepack.errors import InputError
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.constructive.rules import RULES
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods import Settings
@@ -139,11 +140,11 @@ def test_a_model_too_fine_for_moves_leaves_the_answer_alone() -> None:
     assert "not proved to be the fewest" in result.reason
 
 
-def test_many_buffers_are_kept_by_passes_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relocation, "SEARCHED", 0)
+def test_many_buffers_are_kept_by_passes_over_time() -> None:
+    tuning = TUNING.changed({"relocation": {"searched_blocks": 0}})
     rng = np.random.default_rng(5)
     instance = random_plain(rng, 400, longest=40)
-    old = greedy.place(Blocks.of(instance), RULES["best-fit-lifetime"])
+    old = greedy.place(Blocks.of(instance), RULES["best-fit-lifetime"], tuning=tuning)
     assert old is not None
     capacity = int((old + instance.size).max())
     old[rng.permutation(400)[:20]] = -1

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import Gap, LmemPacking
 from stagepack.methods.models import PACE
-from stagepack.methods.packing import searches, steps
+from stagepack.methods.packing import modelled, steps
 from stagepack.result import Status, Termination
 from stagepack.solve import solve
 
@@ -39,8 +40,8 @@ def cut(pieces: int, seed: int) -> LmemPacking:
 @pytest.mark.parametrize("objective", ["peak", "fit"])
 def test_gaps_do_no_harm(method: str, objective: str, monkeypatch: Any) -> None:
     # Without the search for blocks of any shape: those made rigid do.
-    monkeypatch.setattr(steps, "search_exactly", lambda *_: None)
-    monkeypatch.setattr(steps, "solve_model", lambda *_, **__: None)
+    monkeypatch.setattr(steps, "search_exactly", lambda *_, **__: None)
+    monkeypatch.setattr(modelled, "solve", lambda *_, **__: None)
     instance = cut(40, 1).replace(objective=objective)
     limited: dict[str, Any] = {"time_limit": 2, "options": {"deterministic": True}}
     result = solve(instance, method, **limited)
@@ -63,9 +64,9 @@ def test_turns_of_auto_keep_within_the_work_given(monkeypatch: Any) -> None:
         effort.spend(work / PACE)
 
     monkeypatch.setattr(steps, "search_exactly", exact)
-    monkeypatch.setattr(steps, "solve_model", model)
+    monkeypatch.setattr(modelled, "solve", model)
     monkeypatch.setattr(steps, "search_rigid", lambda _attempt, low, _seconds=None: low)
     instance = cut(60, 2).replace(objective="peak", capacity=None)
     result = solve(instance, "auto", time_limit=2, options={"deterministic": True})
     assert result.termination is Termination.TIME_LIMIT
-    assert 1 < sum(given.values()) <= 2 + searches.SHORTEST
+    assert 1 < sum(given.values()) <= 2 + TUNING.auto.shortest

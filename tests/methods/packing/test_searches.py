@@ -18,9 +18,10 @@ from stagepack.heuristics import effort
 from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.constructive import dive
 from stagepack.heuristics.packing.constructive.rules import Measures
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.methods.packing import attempt, searches, steps
+from stagepack.methods.packing import attempt, steps
 from stagepack.progress import Stopped
 from stagepack.result import EventKind, Status, Termination
 from stagepack.solve import REGISTRY, methods, pack, solve
@@ -57,10 +58,10 @@ def test_cores_are_cut_by_the_clock_that_ends_the_run(monkeypatch: pytest.Monkey
             effort.spend(0.01)
         left.append(attempt.progress.remaining)
 
-    monkeypatch.setattr(searches, "LARGE", 0)
+    tuning = {"scale": {"blocks": 0}}
     monkeypatch.setattr(steps, "dive_with_cores", dive_for_long)
-    solve(tight(), time_limit=2, options={"deterministic": True})
-    assert left == [pytest.approx(2 * (1 - searches.CORES), abs=0.1)]
+    solve(tight(), time_limit=2, options={"deterministic": True, "tuning": tuning})
+    assert left == [pytest.approx(2 * (1 - TUNING.scale.core_share), abs=0.1)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -339,14 +340,14 @@ def test_a_start_too_high_does_not_mix_with_the_bottom() -> None:
     assert (low.status, least.status, least.objective) == (Status.INFEASIBLE, Status.OPTIMAL, 84)
 
 
-def test_a_stretch_of_time_that_is_too_full_is_refuted_by_itself(
-    data_dir: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stretch_of_time_that_is_too_full_is_refuted_by_itself(data_dir: Any) -> None:
     # Half a minute of searching the whole does not tell; eleven buffers are to blame.
-    monkeypatch.setattr(steps, "ASKED", 0.1)
+    tuning = {"auto": {"asked_capacity": 0.1}}
     path = str(data_dir / "minimalloc" / "K.1048576.csv")
     instance = sp.load("packing/relative", of=path, changes=2, seed=1005, number=35)
-    result = solve(instance, "exact", time_limit=4, options={"deterministic": True})
+    result = solve(
+        instance, "exact", time_limit=4, options={"deterministic": True, "tuning": tuning}
+    )
     assert result.status is Status.INFEASIBLE
     assert "window" in result.trace.bounds[-1].source
 
@@ -389,8 +390,8 @@ def test_a_capacity_gets_more_of_the_exact_search(
 
     for name, step in (("search_exactly", searched), ("improve", improved)):
         monkeypatch.setattr(steps, name, step)
-    monkeypatch.setattr(steps, "glance", lambda *_: None)
-    monkeypatch.setattr(steps, "minimise_overlaps", lambda *_: None)
+    monkeypatch.setattr(steps, "glance", lambda *_, **__: None)
+    monkeypatch.setattr(steps, "minimise_overlaps", lambda *_, **__: None)
     solve(
         tight().replace(capacity=16),
         time_limit=60,

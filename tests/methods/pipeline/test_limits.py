@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from types import ModuleType
 from typing import Any
@@ -13,11 +14,10 @@ import pytest
 from stagepack.errors import InputError
 from stagepack.formulations.pipeline import MilpAssignment, MilpInterval, cp_sat, frame
 from stagepack.heuristics import effort
-from stagepack.heuristics.pipeline import bisect, dp, prober, reference
+from stagepack.heuristics.pipeline import bisect, dp, reference
 from stagepack.heuristics.pipeline.tuning import TUNING
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.methods.pipeline.searches import PASSES
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Status, Termination
 from stagepack.solve import solve
@@ -38,17 +38,14 @@ def chain(n: int, devices: int) -> PipelinePartition:
     )
 
 
-def test_searches_limited_by_work_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searches_limited_by_work_repeat() -> None:
     instance = chain(3_000, 40)
     whole = solve(instance, "dp")
     assert whole.status is Status.OPTIMAL
-    monkeypatch.setattr(prober, "CHUNK", 10_000)
+    options = {"deterministic": True, "tuning": {"probes": {"steps_at_once": 10_000}}}
     ends = []
     for limit in (0.001, 0.002, 0.004):
-        once, again = (
-            solve(instance, "dp", time_limit=limit, options={"deterministic": True})
-            for _ in range(2)
-        )
+        once, again = (solve(instance, "dp", time_limit=limit, options=options) for _ in range(2))
         assert once.termination is Termination.TIME_LIMIT
         assert (once.objective, once.bound) == (again.objective, again.bound)
         assert once.solution == again.solution
@@ -130,7 +127,9 @@ def test_loading_counts_as_work() -> None:
     with pytest.raises(HandedError) as raised:
         solve(instance, "cp-sat", time_limit=5, warm_start=None, options={"deterministic": True})
     work = raised.value.args[0].work_limit
-    assert work == pytest.approx(TUNING.pace * (5 - PASSES * 200 - cp_sat.LOADING * entries))
+    assert work == pytest.approx(
+        TUNING.pace * (5 - TUNING.layer_seconds * 200 - cp_sat.LOADING * entries)
+    )
     assert entries > 200
 
 
@@ -138,9 +137,9 @@ def test_checks_of_what_a_search_finds_take_a_part_of_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Progress, "stale", False)  # as if checks took very long
-    monkeypatch.setattr(prober, "CHUNK", 1000)
     instance = chain(500, 10).replace(objective="sum")
-    result = solve(instance, "dp", warm_start=None)
+    options = {"tuning": {"probes": {"steps_at_once": 1000}}}
+    result = solve(instance, "dp", warm_start=None, options=options)
     assert result.status is Status.OPTIMAL
     assert len([event for event in result.trace.events if event.kind == "incumbent"]) == 1
 
@@ -175,12 +174,12 @@ def test_the_recurrence_asks_while_it_numbers_its_tables(monkeypatch: pytest.Mon
     """All of ten million values were sorted without a question, for 1.5 s."""
     costs = RangeCosts(PipelinePartition.from_arrays(np.arange(60), devices=3, bandwidth=1.0))
     run: Progress[PipelineSolution] = Progress(lambda _: 0, lambda _: ())
-    tables = reference._tables(costs, run)
-    whole = reference._numbered(*tables, run)
-    monkeypatch.setattr(reference, "AT_ONCE", 500)
+    often = dataclasses.replace(TUNING.recurrence, entries_at_once=500)
+    tables = reference._tables(costs, run, often)
+    whole = reference._numbered(*tables, run, TUNING.recurrence)
     asked: list[int] = []
     monkeypatch.setattr(run, "require_time", lambda: asked.append(1))
-    parts = reference._numbered(*tables, run)
+    parts = reference._numbered(*tables, run, often)
     assert len(asked) > 3 * tables[0].size / 500
     fits = tables[0] < reference.INFINITE
     assert parts.values.tolist() == [*np.unique(tables[0][fits]), reference.INFINITE]
@@ -190,14 +189,12 @@ def test_the_recurrence_asks_while_it_numbers_its_tables(monkeypatch: pytest.Mon
     assert [row.tolist() for row in parts.lengths] == [row.tolist() for row in whole.lengths]
 
 
-def test_the_recurrence_counts_the_numbering_of_its_tables_apart(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_recurrence_counts_the_numbering_of_its_tables_apart() -> None:
     costs = RangeCosts(PipelinePartition.from_arrays(np.arange(60), devices=5))
     run: Progress[PipelineSolution] = Progress(lambda _: 0, lambda _: ())
-    monkeypatch.setattr(reference, "FILLING", 0.0)
+    tuning = dataclasses.replace(TUNING.recurrence, fill_seconds=0.0)
     with effort.counting():
-        tables = reference._tables(costs, run)
+        tables = reference._tables(costs, run, tuning)
         assert effort.spent() == 0
-        reference._numbered(*tables, run)
-        assert effort.spent() == pytest.approx(reference.NUMBERING * tables[0].size)
+        reference._numbered(*tables, run, tuning)
+        assert effort.spent() == pytest.approx(tuning.number_seconds * tables[0].size)

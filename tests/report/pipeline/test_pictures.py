@@ -11,9 +11,10 @@ from stagepack.errors import InputError, StagepackError
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.plots import device_bars, memory_bars, plot, stage_map, trace
+from stagepack.report.format import byte_unit
 from stagepack.report.pipeline.numbers import cycle_stacks, map_rows, memory_stacks
 from stagepack.report.search import curves
-from stagepack.report.style import area_colour, byte_unit
+from stagepack.report.style import area_colour
 from tests.compare.sample import cut, network, result
 
 

@@ -14,12 +14,9 @@ from collections.abc import Callable
 
 from stagepack.heuristics.graph.frontier.model import Model
 from stagepack.heuristics.graph.frontier.sweeps import Sweeps
+from stagepack.heuristics.graph.frontier.tuning import BeamTuning
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.profile import Array
-
-WIDTHS = tuple(50 * 4**power for power in range(6))
-"""Labels that live on, from round to round."""
-GRAIN = 1000
-"""Limits are tried until they are one part of so many above one that failed."""
 
 
 def search(
@@ -27,22 +24,26 @@ def search(
     bound: int,
     value: int,
     take: Callable[[Array, Model], int | None],
+    tuning: BeamTuning = TUNING.beam,
 ) -> None:
     """Look for better and better partitions, until the bound is met or beams are widest.
 
     Parameters
     ----------
     sweeps : Sweeps
+        Over the blocks of the graph.
     bound : int
         Ticks below which nothing is possible.
     value : int
         Ticks that are to be bettered.
     take : callable
         Told of stages on devices in the order of a model; returns ticks, None if they break a rule.
+    tuning : BeamTuning
+        What steers it: prices, shares and limits.
     """
-    for width in WIDTHS:
+    for width in tuning.widths:
         low = bound
-        while value - low > value // GRAIN:
+        while value - low > value // max(1, tuning.grain):
             limit = low + (value - low - 1) // 2
             found = _within(sweeps, limit, width, take)
             value, low = (value, limit + 1) if found is None else (found, low)

@@ -26,35 +26,6 @@ from stagepack.heuristics.graph.frontier.reach import Reach
 from stagepack.heuristics.graph.frontier.sweeps import Sweep, Sweeps
 from stagepack.instances.profile import Array
 
-DELTAS = (0.08, 0.04, 0.02, 0.01, 0.005, 0.0025, 0.00125, 0.0, 0.0)
-"""Parts of the limit within which loads are merged, sweep after sweep."""
-BEAM, WIDE = 1000, 200_000
-"""Labels of a beam; of one where nothing was merged any more."""
-LOOKED_FOR = 0.02
-"""Merging up to which a beam looks for a partition after each sweep."""
-STEPS = (0.0, 0.02, 0.005, 0.001)
-"""Parts by which a beam that found a partition is to better it."""
-SHARES = (0.5, 0.25)
-"""Where limits are tried between the bound and the best partition."""
-CLOSE = 0.001
-"""Part of the best partition's value within which no limit is tried but the one just below it."""
-NEAR = 0.75, 1.5
-"""How far off, times the share, a limit may be that was tried before."""
-ROUND, NEARER = 1.5, 0.5
-"""Seconds of work in the first round, on a graph of a thousand blocks, for the limit just below the
-best partition; the part of it that each limit nearer to the bound gets."""
-LONGER = 3.0
-"""Times as much that a limit gets on top once a sweep of it came to its end."""
-STRETCHED, ASIDE = (0.15, 4.0), (0.35, 0.7)
-"""The parts of finding out how far stages reach, and of what finds partitions aside, where labels
-of all stages are near to an end, and where they are far from any;"""
-INSTEAD = 1.5
-"""that of the latter where they are near and a round gained nothing else."""
-STEP_UP, NEARLY = (0.25, 0.12), 0.005
-"""The part of what is open that is tried next there, where labels are near and far; that of the
-best partition's value at which it is known well enough."""
-
-
 Take = Callable[[Array, Model], int | None]
 """Told of stages on devices in the order of a model; returns ticks, None if they break a rule."""
 
@@ -65,6 +36,7 @@ class Decision:
     Parameters
     ----------
     sweeps : Sweeps
+        Over the blocks of the graph.
     limit : int
         Ticks.
     take : callable
@@ -90,9 +62,9 @@ class Decision:
         reverse: bool,
         eager: bool = False,
     ) -> None:
-        self.limit, self.stuck = limit, False
+        self.limit, self.stuck, self.tuning = limit, False, sweeps.tuning
         self._sweeps, self._take, self._reverse = sweeps, take, reverse
-        self._coarsest = 1.0 if eager else LOOKED_FOR
+        self._coarsest = 1.0 if eager else self.tuning.beam_from
         self._models = iter(sweeps.models)
         self._sweep: Sweep | None = None
         self._next()
@@ -116,9 +88,9 @@ class Decision:
 
         If there is a partition the limit is then below the best one.
         """
-        until = effort.spent() + work
+        until, deltas = effort.spent() + work, self.tuning.deltas
         while not self.stuck and effort.spent() < until:
-            part, reverse = DELTAS[self._turn], self._reverse ^ (self._turn % 2 == 1)
+            part, reverse = deltas[self._turn], self._reverse ^ (self._turn % 2 == 1)
             if self._sweep is None:
                 delta = int(part * self.limit)
                 self._sweep = self._sweeps.begin(reverse, self.limit, delta, self._guide)
@@ -132,15 +104,16 @@ class Decision:
                 continue
             self._guide, self._sweep = swept.guide, None
             self._turn += 1
-            self.stuck = self._turn == len(DELTAS)
-            if part <= self._coarsest and self._look(not reverse, BEAM if part > 0 else WIDE):
+            self.stuck = self._turn == len(deltas)
+            beam = self.tuning.beam if part > 0 else self.tuning.widest_beam
+            if part <= self._coarsest and self._look(not reverse, beam):
                 return True
         return None
 
     def _look(self, reverse: bool, beam: int) -> bool:
         """Let a beam look for partitions, and for ever better ones."""
         before = self.limit
-        for step in STEPS:
+        for step in self.tuning.steps:
             while True:
                 limit = self.limit - int(step * self.limit)
                 found = self._sweeps.run(reverse, limit, 0, self._guide, beam=beam)
@@ -162,6 +135,7 @@ class LabelSearch:
     Parameters
     ----------
     sweeps : Sweeps
+        Over the blocks of the graph.
     bound : int
         Ticks below which nothing is possible.
     offer : callable
@@ -175,6 +149,7 @@ class LabelSearch:
     Attributes
     ----------
     bound : int
+        Ticks that no partition is below.
     best, model, value : ndarray of int64 or None, Model, int
         The stages of the best partition, on which devices, and its ticks: a limit that all keep
         where there is none.
@@ -188,16 +163,18 @@ class LabelSearch:
         bound: int,
         offer: Take,
         on_bound: Callable[[int], object],
-        aside: Callable[[float], object] = lambda seconds: None,
+        aside: Callable[[float], object] | None = None,
     ) -> None:
-        self.sweeps, self.bound = sweeps, bound
-        self._offer, self._on_bound, self._aside = offer, on_bound, aside
+        self.sweeps, self.bound, self.tuning = sweeps, bound, sweeps.tuning
+        self._offer, self._on_bound = offer, on_bound
+        self._aside = aside if self.tuning.use_local_search else None
         self.best: Array | None = None
         self.model = sweeps.models[0]
         self.value = sweeps.most
         self.impossible = False
         self._open: list[Decision] = []
-        self._reach = Reach(sweeps) if Reach.applies(sweeps) else None
+        reaching = self.tuning.use_reach and Reach.applies(sweeps)
+        self._reach = Reach(sweeps) if reaching else None
         self._reached = self.value  # the least limit tried within which stages reach far enough
         self._stretched = 0  # the limit at work
         self._far = False  # whether no first sweep comes to its end
@@ -217,23 +194,25 @@ class LabelSearch:
         if self.best is None:
             limit = self.value - 1
             self._settle(Decision(self.sweeps, limit, self.take, False, eager=True), np.inf)
-        work = ROUND * window_search.size(self.sweeps)
+        tuning = self.tuning
+        work = tuning.round_seconds * window_search.size(self.sweeps)
         turn, known = 0, (0, 0)
         last = Decision(self.sweeps, self.value - 1, self.take, True)
         while True:
-            crowded = self._approach(NEARER * work)
+            crowded = self._approach(tuning.between_share * work)
             if self.best is None or self.bound >= self.value:
                 return
             before, last.limit = (self.bound, self.value), self.value - 1
             if not self._far and self._settle(last, work):
                 continue
-            self._stretch(STRETCHED[self._far] * work)
+            self._stretch((tuning.reach_share_far if self._far else tuning.reach_share_near) * work)
             if self.bound >= self.value:
                 return
-            whole = self.move(turn, work if self._far else np.inf)
-            if self.bound < self.value:
+            whole = not tuning.use_windows or self.move(turn, work if self._far else np.inf)
+            if self.bound < self.value and self._aside is not None:
                 idle = not self._far and known == (self.bound, self.value)
-                self._aside((INSTEAD if idle else ASIDE[self._far]) * work)
+                share = tuning.local_share_far if self._far else tuning.local_share_near
+                self._aside((tuning.local_share_idle if idle else share) * work)
                 known = self.bound, self.value
             if crowded and last.stuck and before == (self.bound, self.value):
                 return
@@ -262,12 +241,11 @@ class LabelSearch:
         until = effort.spent() + work
         while self._reach is not None and self.bound < self.value and effort.spent() < until:
             high = min(self._reached, self.value)
-            last = high - self.bound <= NEARLY * self.value
+            last = high - self.bound <= self.tuning.known_well * self.value
             if not self.bound <= self._stretched < (self.value if last else high):
+                step = self.tuning.step_far if self._far else self.tuning.step_near
                 self._stretched = (
-                    self.value - 1
-                    if last
-                    else self.bound + int(STEP_UP[self._far] * (high - self.bound))
+                    self.value - 1 if last else self.bound + int(step * (high - self.bound))
                 )
             answer = self._reach.go_on(self._stretched, until - effort.spent(), whole=last)
             if answer is False:
@@ -280,7 +258,7 @@ class LabelSearch:
     def _approach(self, work: float) -> bool:
         """Try limits between the bound and the best partition; return whether room is lacking."""
         stuck, begun, left = True, False, False
-        for share in SHARES:
+        for share in self.tuning.between if self.tuning.use_limits_between else ():
             while True:
                 decision = self._at(share)
                 if decision is None:
@@ -303,10 +281,11 @@ class LabelSearch:
         gap = self.value - self.bound
         self._open = [one for one in self._open if 0 <= one.limit - self.bound < gap - 1]
         for one in self._open:
-            if share * NEAR[0] <= (one.limit - self.bound) / gap < share * NEAR[1]:
+            low, high = self.tuning.near_low * share, self.tuning.near_high * share
+            if low <= (one.limit - self.bound) / gap < high:
                 return one
         limit = self.bound + int(share * gap)
-        if limit + 1 >= self.value or gap < CLOSE * self.value:
+        if limit + 1 >= self.value or gap < self.tuning.close * self.value:
             return None
         self._open.append(Decision(self.sweeps, limit, self.take, self._reverse))
         return self._open[-1]
@@ -315,12 +294,13 @@ class LabelSearch:
         """Raise the bound beyond a limit, or find a partition within it; False: neither."""
         answer = decision.go_on(work)
         if answer is None and decision.begun:
-            answer = decision.go_on(LONGER * work)
+            answer = decision.go_on(self.tuning.extension * work)
         if answer is False:
             self._raise(decision.limit + 1)
         return answer is not None
 
     def _raise(self, bound: int) -> None:
+        """Take a better bound; without a partition, it may prove that there is none."""
         self.bound = bound
         if self.best is None and bound >= self.value:
             self.impossible = True

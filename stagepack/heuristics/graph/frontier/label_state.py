@@ -123,6 +123,7 @@ class Question(NamedTuple):
     all_pay : int
         1 where it counts everywhere.
     limit : ndarray, shape (rows * stages,)
+        The most of every kind of load on every stage.
     low, high : ndarray, shape (blocks,)
         Stages that a block can take.
     need_upto, need_from : ndarray, shape (n + 1, rows * stages)
@@ -136,6 +137,7 @@ class Question(NamedTuple):
         on j and j + 1 at most, the least load on the stages beyond: that of sweeps the other way,
         to be asked, and that of this one, to be made, stages counted from its end.
     asks, makes : bool
+        Whether `table` is asked, and `made` is made.
     lowest, highest : ndarray, shape (blocks,)
         Stages that each block took in a label, to be noted.
     pause : ndarray of int8, shape (n,)
@@ -146,6 +148,8 @@ class Question(NamedTuple):
         Ticks of one in a table.
     beam : int
         Labels kept a step, 0: all.  With a beam labels are real, and what led to them is logged.
+    compared : int
+        Labels of equal anchors that a new one is compared with at most.
     """
 
     work: Array
@@ -168,6 +172,7 @@ class Question(NamedTuple):
     bucket: int
     unit: int
     beam: int
+    compared: int
 
 
 class Labels(NamedTuple):
@@ -180,15 +185,19 @@ class Labels(NamedTuple):
     Attributes
     ----------
     words : ndarray, shape (2, capacity, words)
+        Fields of nets and anchors, packed; of both sides.
     loads : ndarray, shape (2, capacity, rows * stages)
+        Loads of open stages; 0 of closed ones.
     marks : ndarray, shape (capacity, rows * stages)
         Loads that a label had when it was made: what is merged into it differs little from these.
     keys : ndarray, shape (capacity,)
         Hashes of the words.
     head : ndarray of int32, shape (a power of two,)
+        The first label of each hash; -1 where there is none.
     next : ndarray of int32, shape (capacity,)
         Labels of equal hash as lists; -1 ends one.
     alive : ndarray of int8, shape (2, capacity)
+        1 until another label stands for it, or nothing completes it.
     value : ndarray, shape (capacity,)
         How promising a label is.
     entry : ndarray of int32, shape (2, capacity)
@@ -196,6 +205,7 @@ class Labels(NamedTuple):
     chosen : ndarray, shape (capacity,)
         Stages, as bits, of the block in all that a new label stands for.
     log_entry, log_stage : ndarray of int32, int8, shape (rows of the log,)
+        The row before, and the stage of the block of that step.
     word, load, extra : ndarray, shape (words,), (rows * stages,), (rows * stages,)
         Scratch: the new label, and what nets may cost it more than another, by kind and stage.
     """

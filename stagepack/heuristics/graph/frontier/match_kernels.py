@@ -46,7 +46,9 @@ def _ordered(
         a, b = plan.edge_own[q], plan.edge_other[q]
         here = labels.words[side, x, plan.anchor_word[a]] >> plan.anchor_shift[a]
         there = words[r, other.anchor_word[b]] >> other.anchor_shift[b]
+        # The other side counts stages from its own end.
         low, high = here & plan.anchor_mask, last - (there & other.anchor_mask)
+        # A clash of anchors proves nothing where one of them was only raised by what lies between.
         if low > high:
             v, u = plan.edge_low[q], plan.edge_high[q]
             if (v >= 0 and low > ask.low[v]) or (u >= 0 and high < ask.high[u]):
@@ -68,6 +70,7 @@ def _join(plan: Plan, ask: Question, cost: int, here: int, beyond: int, total: A
     """Add what a net costs both sides together more than each for itself."""
     cut = 1 << plan.stages
     for y in range(plan.stages):
+        # Each side charged the net for itself as far as it knew it to be cut.
         mine, its = (here >> y) & 1, (beyond >> y) & 1
         if mine and its:
             if here & cut and beyond & cut:
@@ -81,6 +84,7 @@ def _join_apart(plan: Plan, ask: Question, cost: int, known: int, other: int, to
     """Do so where loads count apart; `known` is the field of the side that has the producer."""
     k, cut = plan.stages, 1 << plan.stages
     for y in range(k):
+        # Stages of readers alone receive; those with the producer do not.
         if ((other & ~known) >> y) & 1:
             total[RECEIVED * k + y] += cost * ask.pays[y]
         if (known >> y) & 1 and not known & cut and other & ~(1 << y):
@@ -101,6 +105,7 @@ def _within(
 ) -> bool:
     """Whether the loads of label x and row r, taken together, are within limits."""
     i, side, k = control[STEP], 1 - control[SIDE], plan.stages
+    # Both plans list the live nets of a cut in the same order, so one offset pairs them.
     there = other.net_ptr[len(plan.order) - 2 - i] - plan.net_ptr[i]
     mask, total = (2 << k) - 1, labels.extra
     for row in range(plan.rows):
@@ -159,6 +164,8 @@ def match(
             x += 1
             continue
         for y in range(plan.rows * k):
+            # A quick test first: loads alone, with the charge that both sides may have made given
+            # back.
             room[y] = ask.limit[y] - labels.loads[side, x, y]
         for q in range(plan.net_ptr[i], plan.net_ptr[i + 1]):
             a = plan.net[q]
@@ -168,6 +175,7 @@ def match(
                     room[y] += plan.net_cost[q]
         found = False
         for z in range(count):
+            # The partner of the last label is likely to complete this one, too.
             r = last + z - count if last + z >= count else last + z
             tried += 1
             fine = True

@@ -14,19 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagepack.heuristics.graph.frontier.plan import WORD_BITS, Network, reduced, rows
+from stagepack.heuristics.graph.frontier.tuning import LabelsTuning
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph import Compact, Objective
 from stagepack.instances.graph.compact import FORBIDDEN, UNLIMITED
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.problem import DeviceOrder
 from stagepack.instances.profile import Array
 
-MOST_ORDERS = 24
-"""Orders of unlike devices that are tried one by one."""
-MOST_NODES = 10_000
-"""Nodes up to which it is told of all pairs of them which comes first."""
 
-
-def unsupported(instance: GraphData) -> str:
+def unsupported(instance: GraphData, tuning: LabelsTuning = TUNING.labels) -> str:
     """Return why the method cannot answer for a graph, or ""."""
     if instance.objective == Objective.REPLICATED:
         return "labels are for stages on one device each, but stages may be replicated"
@@ -36,10 +33,11 @@ def unsupported(instance: GraphData) -> str:
         return "links are unlike: traffic depends on the devices at both ends"
     if instance.devices >= WORD_BITS:
         return f"{instance.devices:,} devices are more than the {WORD_BITS - 1} that fit a label"
-    if instance.n > MOST_NODES:
-        return f"{instance.n:,} nodes are more than the {MOST_NODES:,} that labels are for"
+    most = tuning.most_nodes
+    if instance.n > most:
+        return f"{instance.n:,} nodes are more than the {most:,} that labels are for"
     orders = _orders(instance)
-    if instance.device_order == DeviceOrder.ANY and orders > MOST_ORDERS:
+    if instance.device_order == DeviceOrder.ANY and orders > tuning.most_device_orders:
         return f"devices are unlike and their order is free: {orders:,} are too many"
     return ""
 
@@ -83,6 +81,7 @@ class Model:
     classes : ndarray, shape (stages,)
         Class of the device of each stage.
     network : Network
+        Blocks, and what ties them.
     work : ndarray of int64, shape (rows, stages, blocks)
         Load of every block by stage: ticks, and bytes where memory is limited; where what is
         received and sent counts apart these come between, and are 0.

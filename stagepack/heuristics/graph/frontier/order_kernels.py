@@ -1,5 +1,9 @@
 """Compiled greedy topological orders with few live nets and blocks.
 
+The next block is the one that makes labels grow least, with some noise.  `order` is the answer and
+the list of what may be next in one: `order[:done]` is fixed, `order[done:ready]` waits, and each
+block enters it once.  All arrays belong to :func:`.orders.narrow_order`.
+
 Cost: O(blocks * ready blocks * degree) an order.  Source: see :mod:`.orders`.
 """
 
@@ -36,6 +40,7 @@ def _change(ties: Ties, seen: Array, waiting: Array, v: int) -> float:
     change = 0.0
     for q in range(ties.of_ptr[v], ties.of_ptr[v + 1]):
         t = ties.of[q]
+        # A label gets a field with the first member of a net, and loses it with the last.
         if seen[t] == 0:
             change += 1.0
         if seen[t] + 1 == ties.net_ptr[t + 1] - ties.net_ptr[t]:
@@ -43,6 +48,7 @@ def _change(ties: Ties, seen: Array, waiting: Array, v: int) -> float:
     if ties.after_ptr[v] < ties.after_ptr[v + 1]:
         change += 0.5
     for q in range(ties.before_ptr[v], ties.before_ptr[v + 1]):
+        # The last of its successors: nobody asks for that block's stage any more.
         if waiting[ties.before[q]] == 1:
             change -= 0.5
     return change
@@ -66,6 +72,7 @@ def greedy(
     Parameters
     ----------
     ties : Ties
+        Edges and nets.
     noise : float
         The most that chance adds to what is compared.
     random : ndarray of uint64, shape (1,)
@@ -96,11 +103,14 @@ def greedy(
             steps += ties.before_ptr[v + 1] - ties.before_ptr[v]
             value = _change(ties, seen, waiting, v)
             value += noise * draw(random, GRAIN) / GRAIN
+            # Of equal ones the latest, which keeps to the branch at hand.
             if value <= least:
                 best, least = at, value
         v = order[best]
         width += _change(ties, seen, waiting, v)
+        # Labels may double with each field, so cuts count by powers of two.
         score += 2.0**width
+        # Moved up one by one: the others stay in the order in which they became ready.
         for at in range(best, done, -1):
             order[at] = order[at - 1]
         order[done] = v

@@ -1,6 +1,6 @@
 """Narrow orders: topological orders with few live nets and blocks, the best of many greedy ones.
 
-Cost: O(blocks * ready blocks * degree) an order, of at most `TRIES`.  Source: ours; greedy orders
+Cost: O(blocks * ready blocks * degree) an order.  Source: ours; greedy orders
 as those for matrices of small profile.
 """
 
@@ -15,35 +15,38 @@ import numpy as np
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph.frontier.order_kernels import Ties, greedy
 from stagepack.heuristics.graph.frontier.plan import Network, Rows
+from stagepack.heuristics.graph.frontier.tuning import NarrowOrderTuning
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.profile import Array
 
-TRIES, VISITS = 400, 400_000
-"""The most orders, and the most blocks put in order in all beyond the first `FEW`."""
-FEW = 20
-NOISE = (0.0, 0.3, 0.9, 1.5)
-STEP = 2e-9
-"""Seconds of a step, that is, of a tie of a block that may be next,"""
-PART = 10_000_000
-"""and how many a call takes: less than a tenth of a second."""
 
-
-def narrow_order(network: Network, seed: int, pause: Callable[[], object]) -> Array:
+def narrow_order(
+    network: Network,
+    seed: int,
+    pause: Callable[[], object],
+    tuning: NarrowOrderTuning = TUNING.labels.order,
+) -> Array:
     """Return the order with the least sum over cuts of 2 to the power of what is live there.
 
     Parameters
     ----------
     network : Network
+        Blocks, and what ties them.
     seed : int
+        Of all that is drawn.
     pause : callable
         Called several times a second; what it raises ends the search.
+    tuning : NarrowOrderTuning
+        What steers it: prices, shares and limits.
     """
     n, members = len(network.before), _csr(network.members)
     ties = Ties(*_csr(network.before), *_csr(network.after), *members, *_turned(n, *members))
     random = np.array([2 * seed + 1], dtype=np.uint64)
     first = np.flatnonzero(np.diff(ties.before_ptr) == 0)
     order, best, least = np.empty(n, dtype=np.int64), np.arange(n), math.inf
-    for which in range(max(FEW, min(TRIES, VISITS // max(1, n)))):
-        noise = NOISE[which % len(NOISE)]
+    tries = max(tuning.least_tries, min(tuning.tries, tuning.visits // max(1, n)))
+    for which in range(tries):
+        noise = tuning.noise[which % len(tuning.noise)]
         order[: len(first)] = first
         seen = np.zeros(len(network.members), dtype=np.int64)
         waiting, lacks = (
@@ -51,8 +54,9 @@ def narrow_order(network: Network, seed: int, pause: Callable[[], object]) -> Ar
         )
         state, live, full = np.array([0, len(first), 0]), np.zeros(2), False
         while not full:
-            full = greedy(ties, noise, random, order, seen, waiting, lacks, state, live, PART)
-            effort.spend(STEP * state[2])
+            most = tuning.part
+            full = greedy(ties, noise, random, order, seen, waiting, lacks, state, live, most)
+            effort.spend(tuning.step_price * state[2])
             pause()
         if which == 0 or live[1] < least:
             best, least = order.copy(), live[1]

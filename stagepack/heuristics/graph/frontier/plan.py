@@ -5,7 +5,7 @@ The blocks are swept in a topological order.  A *net* is live from its first mem
 step the fields are updated whose remaining members changed, or whose lower bounds did: those of the
 anchors from which a remaining block can be reached through remaining blocks.
 
-Cost: for each step, the live nets and anchors with their remaining members and up to `AHEAD` blocks
+Cost: for each step, the live nets and anchors with their remaining members and a few blocks
 before each of them.  Source: see :mod:`.sweeps`.
 """
 
@@ -21,21 +21,14 @@ import numpy as np
 
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph.frontier.label_state import FIRST, KNOWN, LAST, PRODUCER, Plan
+from stagepack.heuristics.graph.frontier.tuning import NarrowOrderTuning
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.profile import Array
 
 Rows = list[list[int]]
 
 WORD_BITS = 62
 """Bits of a word that hold fields; a net's has one more than there are stages."""
-
-AHEAD = 64
-"""Remaining blocks that are looked at for what bounds one of them; farther ones bound it less."""
-
-LOOKED, ENTERED = 1.5e-7, 3e-7
-"""Seconds of work for a block of a net or of an anchor that is looked at, and for an entry of a
-plan;"""
-ROW = 4
-"""so many are the end of a row."""
 
 
 @dataclass
@@ -96,12 +89,14 @@ class _Slots:
         self._free: list[int] = []
 
     def take(self) -> int:
+        """Return the least number that is free."""
         if self._free:
             return heapq.heappop(self._free)
         self.count += 1
         return self.count - 1
 
     def give(self, slot: int) -> None:
+        """Give a number back."""
         heapq.heappush(self._free, slot)
 
     def places(self, width: int, first: int) -> tuple[Array, Array, int]:
@@ -117,22 +112,27 @@ class _Columns:
 
     Attributes
     ----------
+    row_entries : int
+        Entries that the end of a row counts as.
     ptr, flat : dict of str to list of int
+        Of each name: where its rows end, and their entries.
     work : int
         Of rows, and entries in them, so far.
     """
 
+    row_entries: int
     ptr: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0]))
     flat: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     work: int = 0
 
     def add(self, name: str, value: int) -> None:
+        """Add an entry to the row at hand."""
         self.flat[name].append(value)
 
     def end(self, name: str) -> None:
         """End a row."""
         row, end = self.ptr[name], len(self.flat[name])
-        self.work += ROW + end - row[-1]
+        self.work += self.row_entries + end - row[-1]
         row.append(end)
 
     def add_row(self, name: str, values: Iterable[int]) -> None:
@@ -141,9 +141,11 @@ class _Columns:
         self.end(name)
 
     def arrays(self, *names: str) -> list[Array]:
+        """Return columns without rows."""
         return [np.array(self.flat[name], dtype=np.int64) for name in names]
 
     def csr(self, name: str, *more: str) -> list[Array]:
+        """Return where the rows of a column end, its entries, and those of others of as many."""
         return [np.array(self.ptr[name], dtype=np.int64), *self.arrays(name, *more)]
 
 
@@ -153,13 +155,24 @@ class _Sweep:
     Parameters
     ----------
     network : Network
+        Blocks, and what ties them.
     order : sequence of int
+        Blocks as they are swept.
     pause : callable
         Called at every step, whose work is counted; what it raises ends the pass.
+    tuning : NarrowOrderTuning
+        What steers it: prices, shares and limits.
     """
 
-    def __init__(self, network: Network, order: Sequence[int], pause: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        order: Sequence[int],
+        pause: Callable[[], object],
+        tuning: NarrowOrderTuning,
+    ) -> None:
         n = len(order)
+        self.tuning = tuning
         self.network, self.order, self._pause, self._looked = network, order, pause, 0
         self.position = [0] * n
         for i, v in enumerate(order):
@@ -173,7 +186,7 @@ class _Sweep:
         self.net_slot: dict[int, int] = {}
         self.anchor_slot: dict[int, int] = {}
         self.remaining = [len(row) for row in network.after]
-        self.columns = _Columns()
+        self.columns = _Columns(tuning.row_entries)
         self.live: list[dict[int, int]] = []
         self.known: dict[tuple[bool, int], tuple[tuple[int, tuple[int, ...]], ...]] = {}
 
@@ -187,7 +200,7 @@ class _Sweep:
             for u in near:
                 if u in self.anchor_slot:
                     found.add(u)
-                elif u not in seen and len(seen) < AHEAD:
+                elif u not in seen and len(seen) < self.tuning.ahead:
                     seen.add(u)
                     stack.append(u)
         return tuple(sorted(found)), seen - {x}
@@ -218,7 +231,8 @@ class _Sweep:
 
     def _look(self) -> None:
         """Count what was looked at, and pause."""
-        effort.spend(LOOKED * self._looked + ENTERED * self.columns.work)
+        tuning = self.tuning
+        effort.spend(tuning.look_price * self._looked + tuning.entry_price * self.columns.work)
         self._looked = self.columns.work = 0
         self._pause()
 
@@ -249,6 +263,7 @@ class _Sweep:
         self._look()
 
     def _touch(self, i: int) -> None:
+        """Take down the nets of the block of step i."""
         done = []
         for t in self.nets_of[self.order[i]]:
             places = [self.position[x] for x in self.network.members[t]]
@@ -302,15 +317,24 @@ class Passes:
     Parameters
     ----------
     network : Network
+        Blocks, and what ties them.
     order : sequence of int
         A topological one.
     pause : callable
         Called at every step; what it raises ends the pass.
+    tuning : NarrowOrderTuning
+        What steers it: prices, shares and limits.
     """
 
-    def __init__(self, network: Network, order: Sequence[int], pause: Callable[[], object]) -> None:
-        self._along = _Sweep(network, order, pause)
-        self._against = _Sweep(network.mirrored(), order[::-1], pause)
+    def __init__(
+        self,
+        network: Network,
+        order: Sequence[int],
+        pause: Callable[[], object],
+        tuning: NarrowOrderTuning = TUNING.labels.order,
+    ) -> None:
+        self._along = _Sweep(network, order, pause, tuning)
+        self._against = _Sweep(network.mirrored(), order[::-1], pause, tuning)
         for one in (self._along, self._against):
             for i in range(len(order)):
                 one.step(i)

@@ -13,7 +13,7 @@ device; work before and after the stage is then the least over all kinds.
 Labels of all stages at once are more exact, but their number grows exponentially with the stages
 and with traffic.  Here the cost grows linearly with the number of stages.
 
-Cost: stages * log2(1 / `PRECISION`) decisions, of labels over the blocks that one stage can reach.
+Cost: stages * log2(1 / precision) decisions, of labels over the blocks that one stage can reach.
 Source: own work.
 """
 
@@ -32,13 +32,6 @@ from stagepack.heuristics.graph.frontier.sweeps import Guide, Sweeps
 from stagepack.instances.graph.compact import UNLIMITED
 from stagepack.instances.profile import Array
 
-PRECISION = 0.01
-"""Part of the limit to which the work that a step reaches is found."""
-DELTAS = (0.08, 0.04, 0.02, 0.01)
-"""Parts of the limit within which loads are merged, sweep after sweep."""
-PATIENCE = 0.3
-"""Seconds of work for one decision, on a graph of a thousand blocks; without an answer a step is
-taken to reach that far."""
 BEFORE, STAGE, AFTER = range(3)
 
 
@@ -108,7 +101,7 @@ class Reach:
     """
 
     def __init__(self, sweeps: Sweeps) -> None:
-        self._sweeps = sweeps
+        self._sweeps, self.tuning = sweeps, sweeps.tuning.reach
         self._least = np.min([model.work.min(axis=1) for model in sweeps.models], axis=0)
         self._work, self._all = self._least[0], int(self._least[0].sum())
         self._kinds = _kinds(sweeps.models)
@@ -130,6 +123,7 @@ class Reach:
         limit : int
             Ticks.
         work : float
+            Seconds of work.
         whole : bool
             Whether to go on where the first and the last stages meet, to know all of them.
 
@@ -170,7 +164,7 @@ class Reach:
                 elif other.limit < chain.limit:  # nor is there much hope to refute this
                     chain.low = max(chain.low, rows[len(done)])
             chain.low = min(chain.low, chain.high)
-        while chain.high - chain.low > PRECISION * chain.limit:
+        while chain.high - chain.low > self.tuning.precision * chain.limit:
             if effort.spent() > until:
                 return
             middle = (chain.low + chain.high) // 2
@@ -228,8 +222,8 @@ class Reach:
 
 def _empty(sweeps: Sweeps, guide: Guide, limit: int) -> bool:
     """Whether some sweep is left without labels."""
-    until = effort.spent() + PATIENCE * max(1, sweeps.blocks / 1000)
-    for turn, delta in enumerate(DELTAS):
+    until = effort.spent() + sweeps.tuning.reach.patience * max(1, sweeps.blocks / 1000)
+    for turn, delta in enumerate(sweeps.tuning.reach.deltas):
         work = until - effort.spent()
         swept = sweeps.run(turn % 2 == 1, limit, int(delta * limit), guide, work=work)
         if swept.guide is None:

@@ -37,31 +37,13 @@ from stagepack.heuristics.graph.frontier.match_kernels import match
 from stagepack.heuristics.graph.frontier.model import Model
 from stagepack.heuristics.graph.frontier.orders import narrow_order
 from stagepack.heuristics.graph.frontier.plan import Passes, Rows
+from stagepack.heuristics.graph.frontier.tuning import LabelsTuning, SweepTuning
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph.compact import FORBIDDEN
 from stagepack.instances.profile import Array
 
-MEMORY = 2**31
-"""Bytes that labels and tables may take, those of the decisions under way together."""
-TRIED, PAIRS = 30_000, 500_000
-"""Labels and pairs between two looks at the clock."""
-LABEL, PAIR, CALL, MET = 5e-7, 1.5e-8, 2e-5, 1.5e-5
-"""Seconds of work for one, to ask kernels once more, and to look at labels that were met."""
-ENTRY = 4e-9
-"""Seconds of work to make an entry of a table."""
-THINNED, RANKED = 1.5e-5, 1.5e-7
-"""Seconds of work to thin labels out, and for each of them."""
-BUCKETS, COARSE = 64, 24
-"""The most buckets of loads in tables, and in coarse ones."""
-KEPT, EVERY = 3000, 2
-"""Labels that are kept at a cut at most, and how many cuts apart."""
 LATE = -1
 """Status of a sweep that took more work than it was given."""
-MATCHED = 10**7
-"""Pairs of labels that are matched at a cut at most."""
-COARSEST = 8
-"""How often merging may be made coarser in a step."""
-FIRST = 1024
-"""Labels for which there is room at first."""
 
 Windows = tuple[Array, Array]
 
@@ -123,8 +105,9 @@ class Sweeps:
     pause : callable
         Called between chunks of work; what it raises ends the sweep.
     seed : int
-    memory : int
-        Bytes that labels and tables may take.
+        Of all that is drawn.
+    tuning : LabelsTuning
+        What steers it: prices, shares and limits.
     """
 
     def __init__(
@@ -132,15 +115,15 @@ class Sweeps:
         models: Sequence[Model],
         pause: Callable[[], object],
         seed: int,
-        memory: int = MEMORY,
+        tuning: LabelsTuning = TUNING.labels,
     ) -> None:
-        self.models, self._pause, self._memory = models, pause, memory
+        self.models, self._pause, self.tuning = models, pause, tuning
         model = models[0]
         self.stages, self.blocks, network = model.stages, model.blocks, model.network
-        order = narrow_order(network, seed, pause).tolist()
-        self._passes = Passes(network, order, pause)
+        order = narrow_order(network, seed, pause, tuning.order).tolist()
+        self._passes = Passes(network, order, pause, tuning.order)
         self.plans = self._passes.plans(model.stages, len(model.work), model.apart)
-        self._buckets = BUCKETS
+        self._buckets = tuning.sweeps.buckets
         least = np.min([model.work[0].min(axis=0) for model in models], axis=0)
         self.above = _reached(network.before, order, least)
         self.below = _reached(network.after, order[::-1], least)
@@ -151,7 +134,7 @@ class Sweeps:
         other = copy.copy(self)
         other.models, other.stages, other._reached = [model], model.stages, []
         other.plans = self._passes.plans(model.stages, len(model.work), model.apart)
-        other._buckets = COARSE
+        other._buckets = self.tuning.sweeps.coarse_buckets
         return other
 
     @property
@@ -232,7 +215,7 @@ class Sweeps:
         """
         ask = self._question(reverse, limit, delta, guide, beam)
         plan, other = self.plans[reverse], self.plans[not reverse]
-        return Sweep(plan, ask, other, reverse, limit, guide, self._memory // 12, self._pause)
+        return Sweep(plan, ask, other, reverse, limit, guide, self.tuning.sweeps, self._pause)
 
     def _question(self, reverse: bool, limit: int, delta: int, guide: Guide, beam: int) -> Question:
         """Return what the kernel is asked."""
@@ -261,7 +244,7 @@ class Sweeps:
         made = np.zeros((1, 1, 1, 1), dtype=np.int32)
         if not beam:
             made = np.full((n + 1, k, buckets, buckets), UNREACHED, dtype=np.int32)
-            effort.spend(ENTRY * made.size)
+            effort.spend(self.tuning.sweeps.entry_price * made.size)
             made[0] = 0
         timed = len(model.work) - len(model.room)
         limits = np.concatenate((np.tile(each, (timed, 1)), model.room))[:, turn]
@@ -288,16 +271,17 @@ class Sweeps:
             not beam,
             np.full(n, k, dtype=np.int64),
             np.full(n, -1, dtype=np.int64),
-            ((cut % EVERY == 0) & (cut > 0) & (cut < n)).astype(np.int8),
+            ((cut % self.tuning.sweeps.every == 0) & (cut > 0) & (cut < n)).astype(np.int8),
             bucket,
             max(1, int(each.sum()) >> 30),
             beam,
+            self.tuning.sweeps.compared,
         )
 
     def _bucketed(self, limit: int) -> tuple[int, int]:
         """Return by how many bits loads are shifted in tables, and the buckets there."""
         each = (self.blocks + 1) * self.stages * 4
-        most = min(self._buckets, max(4, int((self._memory / 16 / each) ** 0.5)))
+        most = min(self._buckets, max(4, int((self.tuning.sweeps.memory / 16 / each) ** 0.5)))
         bucket = 0
         while (limit >> bucket) + 1 > most:
             bucket += 1
@@ -312,14 +296,15 @@ class Sweep:
     plan, other : Plan
         In this direction, and in the other one.
     ask : Question
+        Limits, windows and tables.
     reverse : bool
         Whether from the last block to the first.
     limit : int
         Ticks that no stage may exceed.
     guide : Guide
         Of a sweep the other way.
-    memory : int
-        Bytes that labels may take.
+    tuning : SweepTuning
+        Labels take a twelfth of its bytes.
     pause : callable
         Called several times a second; what it raises ends the sweep.
     """
@@ -332,19 +317,20 @@ class Sweep:
         reverse: bool,
         limit: int,
         guide: Guide,
-        memory: int,
+        tuning: SweepTuning,
         pause: Callable[[], object],
     ) -> None:
         self._plan, self._ask, self._other, self._pause = plan, ask, other, pause
         self._reverse, self._given, self._limit = reverse, guide.kept, limit
+        self.tuning = tuning
         self._model, self._limits = guide.model, guide.limits
         self._keeps: dict[int, tuple[Array, Array]] = {}
-        self._labels = _labels(plan, FIRST, FIRST if ask.beam else 1)
+        self._labels = _labels(plan, tuning.first_room, tuning.first_room if ask.beam else 1)
         self._labels.alive[0, 0] = 1
         self._labels.entry[0, 0] = -1
         self._control = np.zeros(13, dtype=np.int64)
         self._control[state.COUNT], self._control[state.STAGE] = 1, -1
-        width = len(ask.limit)
+        width, memory = len(ask.limit), tuning.memory // 12
         self._most = memory // (8 * (2 * plan.words + 3 * width + 6))
         self._room = memory
 
@@ -365,10 +351,10 @@ class Sweep:
 
     def _finish(self, until: float) -> int:
         """Go on; return `DONE`, `EMPTY`, `FULL` or `LATE`."""
-        control = self._control
+        control, tuning = self._control, self.tuning
         while True:
-            tried = kernels.sweep(self._plan, self._ask, self._labels, control, TRIED)
-            effort.spend(CALL + LABEL * tried)
+            tried = kernels.sweep(self._plan, self._ask, self._labels, control, tuning.tried)
+            effort.spend(tuning.call_price + tuning.label_price * tried)
             self._pause()
             status = int(control[state.STATUS])
             if status in (state.DONE, state.EMPTY):
@@ -399,8 +385,8 @@ class Sweep:
 
     def _meet(self) -> None:
         """Drop labels that nothing kept by the other direction completes; keep the others."""
-        labels, control = self._labels, self._control
-        effort.spend(MET)
+        labels, control, tuning = self._labels, self._control, self.tuning
+        effort.spend(tuning.meeting_price)
         side, new = 1 - int(control[state.SIDE]), int(control[state.NEW])
         swept = int(control[state.STEP]) + 1
         cut = len(self._plan.order) - swept if self._reverse else swept
@@ -408,7 +394,7 @@ class Sweep:
         words, loads = self._given.get(cut, (None, None))
         if words is not None and loads is not None:
             count = int(alive.sum()) * len(words)
-            at = 0 if count <= MATCHED else new
+            at = 0 if count <= tuning.matched else new
             while at < new:
                 at = match(
                     self._plan,
@@ -419,13 +405,13 @@ class Sweep:
                     words,
                     loads,
                     at,
-                    PAIRS,
+                    tuning.pairs,
                 )
-                effort.spend(PAIR * min(PAIRS, count))
+                effort.spend(tuning.pair_price * min(tuning.pairs, count))
                 self._pause()
         left = np.flatnonzero(alive)
         size = len(left) * (labels.words.shape[2] + labels.loads.shape[2]) * 8
-        if not self._ask.beam and len(left) <= KEPT and size <= self._room:
+        if not self._ask.beam and len(left) <= tuning.kept and size <= self._room:
             self._room -= size
             self._keeps[cut] = labels.words[side, left], labels.loads[side, left]
 
@@ -435,7 +421,7 @@ class Sweep:
         side, new = 1 - control[state.SIDE], control[state.NEW]
         alive = np.flatnonzero(labels.alive[side, :new])
         ranked = alive[np.argsort(-labels.value[alive], kind="stable")]
-        effort.spend(THINNED + RANKED * new)
+        effort.spend(self.tuning.thinning_price + self.tuning.ranking_price * new)
         labels.alive[side, ranked[self._ask.beam :]] = 0
 
     def _make_room(self) -> bool:
@@ -448,7 +434,7 @@ class Sweep:
         control[state.COARSER] += 1
         control[state.NEW], control[state.LABEL], control[state.STAGE] = 0, 0, -1
         labels.head[:] = -1
-        return bool(control[state.COARSER] <= COARSEST and self._ask.delta[0] > 0)
+        return bool(control[state.COARSER] <= self.tuning.coarsest and self._ask.delta[0] > 0)
 
     def _grow(self, count: int, log: int) -> None:
         """Make room for more labels, or a longer log."""

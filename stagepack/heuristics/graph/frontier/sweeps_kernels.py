@@ -12,6 +12,13 @@ Cost: labels * stages * (nets and anchors of a block) a step.  Source: see
 
 from __future__ import annotations
 
+from stagepack.heuristics.graph.frontier.field_kernels import (
+    anchor,
+    lowest,
+    net,
+    set_anchor,
+    set_net,
+)
 from stagepack.heuristics.graph.frontier.label_state import (
     COARSER,
     COUNT,
@@ -46,48 +53,15 @@ from stagepack.heuristics.graph.frontier.label_state import (
 from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import compiled, step
 
-MOST_LOOKED = 200
-"""Labels of equal anchors that a new one is compared with."""
 TOUCHED, COMPARED, EACH = 2, 4, 128
 """Work, of which a live net is one: a net or block whose field may change, a label that a new one
 is compared with, and what trying a label takes beside these."""
 
 
 @step
-def _anchor(plan: Plan, word: Array, slot: int) -> int:
-    field: int = (word[plan.anchor_word[slot]] >> plan.anchor_shift[slot]) & plan.anchor_mask
-    return field
-
-
-@step
-def _set_anchor(plan: Plan, word: Array, slot: int, stage: int) -> None:
-    at, shift = plan.anchor_word[slot], plan.anchor_shift[slot]
-    word[at] = (word[at] & ~(plan.anchor_mask << shift)) | (stage << shift)
-
-
-@step
-def _net(plan: Plan, word: Array, slot: int) -> int:
-    field: int = (word[plan.net_word[slot]] >> plan.net_shift[slot]) & ((2 << plan.stages) - 1)
-    return field
-
-
-@step
-def _set_net(plan: Plan, word: Array, slot: int, field: int) -> None:
-    at, shift = plan.net_word[slot], plan.net_shift[slot]
-    word[at] = (word[at] & ~(((2 << plan.stages) - 1) << shift)) | (field << shift)
-
-
-@step
-def _lowest(bits: int) -> int:
-    at = 0
-    while not (bits >> at) & 1:
-        at += 1
-    return at
-
-
-@step
 def _receive(plan: Plan, ask: Question, stages: int, cost: int, load: Array) -> None:
     """Add what a net costs stages, as bits, that receive it."""
+    # Where loads are added, `apart` is 0 and so is the offset.
     begin = RECEIVED * plan.stages * plan.apart
     for y in range(plan.stages):
         if (stages >> y) & 1:
@@ -97,7 +71,7 @@ def _receive(plan: Plan, ask: Question, stages: int, cost: int, load: Array) -> 
 @step
 def _send(plan: Plan, ask: Question, field: int, cost: int, load: Array) -> None:
     """Add what a net costs the stage that sends it, the lowest of its field."""
-    s = _lowest(field)
+    s = lowest(field)
     load[SENT * plan.stages * plan.apart + s] += cost * ask.pays[s]
 
 
@@ -111,18 +85,21 @@ def _touch(plan: Plan, ask: Question, i: int, s: int, word: Array, load: Array) 
     cut, here = 1 << plan.stages, 1 << s
     for q in range(plan.touch_ptr[i], plan.touch_ptr[i + 1]):
         slot, cost, flags = plan.touch[q], plan.touch_cost[q], plan.touch_flags[q]
-        field = 0 if flags & FIRST else _net(plan, word, slot)
+        # A slot holds what its last net left there until the first member of the next one.
+        field = 0 if flags & FIRST else net(plan, word, slot)
+        # The producer is here: stages with readers so far receive, unless they are this one.
         if plan.apart and flags & PRODUCER:
             _receive(plan, ask, field & ~(cut | here), cost, load)
             if field & ~here:
                 _send(plan, ask, here, cost, load)
                 field |= cut
+        # Another stage than those known: the net is cut, and the sender pays once for that.
         elif field and not field & here and (not plan.apart or flags & KNOWN):
             _receive(plan, ask, here, cost, load)
             if not field & cut:
                 _send(plan, ask, field, cost, load)
                 field |= cut
-        _set_net(plan, word, slot, 0 if flags & LAST else field | here)
+        set_net(plan, word, slot, 0 if flags & LAST else field | here)
 
 
 @step
@@ -133,26 +110,30 @@ def _refresh(plan: Plan, ask: Question, i: int, word: Array, load: Array) -> boo
         least = plan.stages
         for z in range(plan.term_ptr[q], plan.term_ptr[q + 1]):
             x = plan.term[z]
+            # A remaining block goes no lower than what comes before it.
             low = ask.low[x]
             for y in range(plan.bound_ptr[z], plan.bound_ptr[z + 1]):
-                low = max(low, _anchor(plan, word, plan.bound[y]))
+                low = max(low, anchor(plan, word, plan.bound[y]))
             if low > ask.high[x]:
                 return False
             least = min(least, low)
         slot, cost = plan.item[q], plan.item_cost[q]
+        # An item without a cost is an anchor: raised to the least stage that a successor can have.
         if cost < 0:
-            _set_anchor(plan, word, slot, least)
+            set_anchor(plan, word, slot, least)
             continue
-        field = _net(plan, word, slot)
+        field = net(plan, word, slot)
+        # Stages below are closed to all remaining members, and need not be told apart any more.
         left = field & ((1 << least) - 1)
         if plan.apart and not plan.item_flags[q] & KNOWN:
             # The producer is on none of the stages that are left behind.
             _receive(plan, ask, left, cost, load)
             field |= cut if left else 0
+        # No remaining member can meet those placed: cut in any case.
         elif left == field:
             _send(plan, ask, field, cost, load)
             field |= cut
-        _set_net(plan, word, slot, field & ~left)
+        set_net(plan, word, slot, field & ~left)
     return True
 
 
@@ -161,7 +142,7 @@ def _lowest_open(plan: Plan, ask: Question, i: int, word: Array) -> int:
     """Return the lowest stage that a block after step i can take."""
     low: int = ask.source_low[i + 1]
     for q in range(plan.anchor_ptr[i], plan.anchor_ptr[i + 1]):
-        low = min(low, _anchor(plan, word, plan.anchor[q]))
+        low = min(low, anchor(plan, word, plan.anchor[q]))
     return low
 
 
@@ -172,7 +153,8 @@ def _owed(plan: Plan, ask: Question, i: int, word: Array) -> int:
     if plan.apart:
         return owed
     for q in range(plan.net_ptr[i], plan.net_ptr[i + 1]):
-        if _net(plan, word, plan.net[q]) == 1 << plan.stages:
+        # Only the mark of being cut: some open stage will receive it.
+        if net(plan, word, plan.net[q]) == 1 << plan.stages:
             owed += plan.net_cost[q] * ask.all_pay
     return owed
 
@@ -188,8 +170,11 @@ def _has_room(plan: Plan, ask: Question, i: int, low: int, load: Array, owed: in
                 return False
             if y >= begin + low:
                 room += ask.limit[y] - load[y]
+            # Hall's condition for intervals that begin at the lowest stage, then for those that end
+            # at the last one.
             if room < ask.need_upto[i + 1, y]:
                 return False
+        # What nets owe is time, which is the first row.
         if row == 0 and room < ask.need_upto[i + 1, plan.stages - 1] + owed:
             return False
         room = 0
@@ -205,6 +190,7 @@ def _slack(plan: Plan, ask: Question, steps: int, low: int, load: Array) -> int:
     """Return the room that the rest leaves on the stages beyond; negative: it does not fit."""
     best, beyond = -1, 0
     k = plan.stages
+    # j: the lowest stage that the rest uses. Room on j and j + 1 is asked for in buckets.
     for j in range(k - 1, low - 1, -1):
         if j + 2 < k:
             beyond += ask.limit[j + 2] - load[j + 2]
@@ -226,9 +212,10 @@ def _promise(
         for y in range(low, plan.stages):
             value += ask.limit[y] - load[y]
     for q in range(plan.net_ptr[i], plan.net_ptr[i + 1]):
-        field = _net(plan, word, plan.net[q])
+        field = net(plan, word, plan.net[q])
         if field == 1 << plan.stages:
             value -= plan.net_cost[q]
+        # A net that is not cut yet may be: a quarter of its cost.
         elif not field >> plan.stages:
             value -= plan.net_cost[q] // 4
     return value
@@ -240,6 +227,7 @@ def _hash(plan: Plan, word: Array) -> int:
     key = 0
     for y in range(plan.net_words, plan.words):
         w = word[y]
+        # Anchors only: labels that differ in nets alone may stand for one another.
         key = (key ^ (key >> 29)) * 0x2545F4914F6CDD1D + (w ^ (w >> 31)) * 0x1B54A32D192ED03
     return key ^ (key >> 32)
 
@@ -249,9 +237,10 @@ def _surcharge(plan: Plan, ask: Question, field: int, other: int, q: int, extra:
     """Add what net q may cost more with `field` than with `other`, whatever comes."""
     cut, cost = 1 << plan.stages, plan.net_cost[q]
     receives, sends = other & ~field, 0
+    # Before its producer is known, stages owe what they may have to receive.
     if plan.apart and not plan.net_flags[q] & KNOWN:
         receives = field & ~other
-        if not other & cut and other == 1 << _lowest(other):
+        if not other & cut and other == 1 << lowest(other):
             sends = other
     elif not field & cut:
         sends = field
@@ -275,6 +264,7 @@ def _differences(
     mask, alike = (2 << k) - 1, True
     for y in range(plan.rows * k):
         labels.extra[y] = 0
+    # Most pairs agree in all nets, and need no look at each.
     for w in range(plan.net_words):
         alike &= labels.words[side, p, w] == labels.word[w]
     if alike:
@@ -294,6 +284,7 @@ def _covers(plan: Plan, ask: Question, labels: Labels, control: Array, p: int) -
     _differences(plan, ask, labels, control, p, False)
     k = plan.stages
     for y in range(plan.rows * k):
+        # By marks, not by loads: those sink with each label that is merged, and would drift.
         delta = ask.delta[y // k] << control[COARSER]
         if labels.marks[p, y] + labels.extra[y] - labels.load[y] > delta:
             return False
@@ -329,12 +320,13 @@ def _absorbed(plan: Plan, ask: Question, labels: Labels, control: Array, key: in
     """
     side, k, looked = 1 - control[SIDE], plan.stages, 0
     at = labels.head[key & (len(labels.head) - 1)]
-    while at >= 0 and looked < MOST_LOOKED:
+    while at >= 0 and looked < ask.compared:
         p, at = at, labels.next[at]
         if labels.keys[p] != key or labels.alive[side, p] == 0:
             continue
         looked += 1
         control[WORK] += COMPARED
+        # Loads first, without nets: cheap, and refutes most pairs.
         may_cover, may_beat = True, True
         for y in range(plan.rows * k):
             delta = ask.delta[y // k] << control[COARSER]
@@ -345,6 +337,7 @@ def _absorbed(plan: Plan, ask: Question, labels: Labels, control: Array, key: in
         if not (may_cover or may_beat) or not _like(plan, labels, side, p):
             continue
         if may_cover and _covers(plan, ask, labels, control, p):
+            # Merged: loads as low as either needs. Labels of a beam are real and stay as they are.
             if ask.beam == 0:
                 labels.chosen[p] |= control[MASK]
                 for y in range(plan.rows * k):
@@ -352,6 +345,7 @@ def _absorbed(plan: Plan, ask: Question, labels: Labels, control: Array, key: in
                     labels.loads[side, p, y] = min(labels.loads[side, p, y], less)
             return True
         if may_beat and _beats(plan, ask, labels, control, p):
+            # The old one dies; its stages must still be noted as possible.
             labels.alive[side, p] = 0
             if ask.beam == 0:
                 control[MASK] |= labels.chosen[p]
@@ -386,6 +380,7 @@ def _try(plan: Plan, ask: Question, labels: Labels, control: Array, s: int) -> N
     word, load = labels.word, labels.load
     for y in range(plan.rows * k):
         load[y] = labels.loads[side, x, y]
+    # The block's own work first: most tries end here.
     for row in range(plan.rows):
         load[row * k + s] += ask.work[row, s, v]
         if load[row * k + s] > ask.limit[row * k + s]:
@@ -397,9 +392,10 @@ def _try(plan: Plan, ask: Question, labels: Labels, control: Array, s: int) -> N
     control[WORK] += TOUCHED * changed + plan.net_ptr[i + 1] - plan.net_ptr[i]
     _touch(plan, ask, i, s, word, load)
     for q in range(plan.clear_ptr[i], plan.clear_ptr[i + 1]):
-        _set_anchor(plan, word, plan.clear[q], 0)
+        # Cleared, so that equal labels have equal words.
+        set_anchor(plan, word, plan.clear[q], 0)
     if plan.own[i] >= 0:
-        _set_anchor(plan, word, plan.own[i], s)
+        set_anchor(plan, word, plan.own[i], s)
     if not _refresh(plan, ask, i, word, load):
         return
     low = _lowest_open(plan, ask, i, word)
@@ -412,10 +408,12 @@ def _try(plan: Plan, ask: Question, labels: Labels, control: Array, s: int) -> N
     low = min(low, highest)
     for row in range(plan.rows):
         for y in range(row * k, row * k + low):
+            # Closed stages are within the limit, which is all that matters of them.
             load[y] = 0
     slack, value = 0, 0
     if ask.asks:
         slack = _slack(plan, ask, len(plan.order) - i - 1, low, load)
+        # The rest needs more than is left, by the sweep the other way.
         if slack < 0:
             return
     if ask.beam > 0:
@@ -445,11 +443,12 @@ def _note(plan: Plan, ask: Question, labels: Labels, control: Array) -> None:
                 highest = y
         # Both ways of counting may have charged nets that are live here.
         for q in range(plan.net_ptr[i], plan.net_ptr[i + 1]):
-            field = _net(plan, word, plan.net[q])
+            field = net(plan, word, plan.net[q])
             if field >> k and not plan.apart:
                 for y in range(k):
                     if (field >> y) & 1:
                         least[y] -= plan.net_cost[q]
+        # Closed stages take nothing more of the other side: they count as full.
         for y in range(k):
             least[y] = ask.limit[y] if y < low else max(least[y], 0)
         beyond = 0
@@ -458,7 +457,9 @@ def _note(plan: Plan, ask: Question, labels: Labels, control: Array) -> None:
         a = least[highest] >> ask.bucket
         b = least[highest - 1] >> ask.bucket if highest > 0 else 0
         j = k - 1 - highest
+        # Rounded down as room is by `_slack`: whatever fits is in a bucket that it asks.
         made[steps, j, a, b] = min(made[steps, j, a, b], beyond // ask.unit)
+    # More load on the two stages allows all that less does.
     buckets = made.shape[2]
     for j in range(k):
         for a in range(buckets):
@@ -477,7 +478,7 @@ def _log(labels: Labels, control: Array) -> None:
         if labels.alive[side, x] == 1:
             row = control[LOGGED]
             labels.log_entry[row] = labels.entry[side, x]
-            labels.log_stage[row] = _lowest(labels.chosen[x])
+            labels.log_stage[row] = lowest(labels.chosen[x])
             labels.entry[side, x] = row
             control[LOGGED] = row + 1
 
@@ -486,6 +487,7 @@ def _log(labels: Labels, control: Array) -> None:
 def _close(plan: Plan, ask: Question, labels: Labels, control: Array) -> None:
     """End a step: what was made is read from now on."""
     side, alive, taken = 1 - control[SIDE], 0, 0
+    # Python looks at labels here, once: the next call finds RESUMED and goes on.
     if ask.pause[control[STEP]] == 1 and control[RESUMED] == 0:
         control[STATUS] = PAUSED
         control[RESUMED] = 1
@@ -510,6 +512,7 @@ def _close(plan: Plan, ask: Question, labels: Labels, control: Array) -> None:
     if ask.makes:
         _note(plan, ask, labels, control)
     control[TOTAL] += alive
+    # Sides change places: what was written is read from now on.
     control[SIDE], control[COUNT], control[NEW] = side, control[NEW], 0
     control[LABEL], control[STAGE], control[COARSER], control[RESUMED] = 0, -1, 0, 0
     control[STEP] += 1
@@ -531,7 +534,9 @@ def sweep(plan: Plan, ask: Question, labels: Labels, control: Array, most: int) 
     Parameters
     ----------
     plan : Plan
+        What is done at every step.
     ask : Question
+        Limits, windows and tables.
     labels : Labels
         Those alive, and room for what comes of them.
     control : ndarray of int64, shape (13,)
@@ -546,6 +551,7 @@ def sweep(plan: Plan, ask: Question, labels: Labels, control: Array, most: int) 
     while control[STATUS] == RUNNING and tried + control[WORK] // EACH < most:
         side = control[SIDE]
         if control[LABEL] == control[COUNT]:
+            # Closing a step passes over all new labels, which counts.
             tried += control[NEW] // 4 + 1
             _close(plan, ask, labels, control)
             continue
@@ -556,9 +562,10 @@ def sweep(plan: Plan, ask: Question, labels: Labels, control: Array, most: int) 
         if control[STAGE] < 0:
             low = ask.low[v]
             for q in range(plan.pred_ptr[control[STEP]], plan.pred_ptr[control[STEP] + 1]):
-                low = max(low, _anchor(plan, labels.words[side, x], plan.pred[q]))
+                low = max(low, anchor(plan, labels.words[side, x], plan.pred[q]))
             control[STAGE] = low
         while control[STAGE] <= ask.high[v]:
+            # Before the stage is tried, so that the call that goes on tries it again.
             if control[NEW] == len(labels.next):
                 control[STATUS] = FULL
                 break

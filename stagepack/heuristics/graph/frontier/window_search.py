@@ -21,20 +21,6 @@ from stagepack.heuristics.graph.frontier.model import Model
 from stagepack.heuristics.graph.frontier.sweeps import Guide, Sweeps, Windows
 from stagepack.instances.profile import Array
 
-PARTS = (0.5, 0.8)
-"""Parts of the blocks of a stage that may move to the next one."""
-DELTAS = (0.1, 0.03, 0.01)
-"""Parts of the limit within which loads are merged, sweep after sweep."""
-STEPS = (0.03, 0.01, 0.003, 0.001)
-"""Parts of the objective by which to improve it."""
-REACH = 2
-"""Stages by which blocks may move at most."""
-BEAM, FINE = 500, 0.005
-"""Labels of a beam, and the part of the limit by which they differ."""
-PATIENCE, LEAST = 0.35, 0.25
-"""Seconds of work of one sweep, on a graph of a thousand blocks; and as how many thousands small
-graphs count."""
-
 
 def size(sweeps: Sweeps) -> float:
     """Return of how many thousands of blocks sweeps are taken to be, when their time is planned.
@@ -42,8 +28,9 @@ def size(sweeps: Sweeps) -> float:
     Parameters
     ----------
     sweeps : Sweeps
+        Over the blocks of the graph.
     """
-    return max(LEAST, sweeps.blocks / 1000)
+    return max(sweeps.tuning.windows.least_size, sweeps.blocks / 1000)
 
 
 def windows(sweeps: Sweeps, stages: Array, part: float, reach: int) -> Windows:
@@ -52,7 +39,9 @@ def windows(sweeps: Sweeps, stages: Array, part: float, reach: int) -> Windows:
     Parameters
     ----------
     sweeps : Sweeps
+        Over the blocks of the graph.
     stages : ndarray of int64, shape (blocks,)
+        The stage of each block.
     part : float
         How many of a stage may move up, and how many down.
     reach : int
@@ -76,24 +65,28 @@ def improved(
     Parameters
     ----------
     sweeps : Sweeps
+        Over the blocks of the graph.
     model : Model
+        Of the order of devices.
     limit : int
         Ticks.
     around : tuple of ndarray
         Windows.
     beam : int
+        Labels that live on, where a partition is looked for.
     work : float
         Seconds of work of a sweep at most.
     """
     low, high = sweeps.windows(limit)
     guide = Guide(model, (np.maximum(low, around[0]), np.minimum(high, around[1])), limit)
-    for turn, delta in enumerate(DELTAS):
+    tuning = sweeps.tuning.windows
+    for turn, delta in enumerate(tuning.deltas):
         reverse = turn % 2 == 1
         swept = sweeps.run(reverse, limit, int(delta * limit), guide, work=work)
         if swept.status != state.DONE or swept.guide is None:
             return None
         guide = swept.guide
-        found = sweeps.run(not reverse, limit, int(FINE * limit), guide, beam=beam)
+        found = sweeps.run(not reverse, limit, int(tuning.fine * limit), guide, beam=beam)
         if found.stages is not None:
             return found.stages
     return None
@@ -113,7 +106,9 @@ def search(
     Parameters
     ----------
     sweeps : Sweeps
+        Over the blocks of the graph.
     start : ndarray of int64, shape (blocks,)
+        The stage of each block of the partition.
     model : Model
         Of the order of its devices.
     value : int
@@ -123,17 +118,18 @@ def search(
     bound : int
         Ticks below which nothing is known to be possible.
     turn : int
-        How often this partition was searched before; there are twice as many as `STEPS`.
+        How often this partition was searched before; there are twice as many as steps.
     """
-    reach, step = 1 + turn // len(STEPS), turn % len(STEPS)
-    patience = PATIENCE * size(sweeps)
+    tuning = sweeps.tuning.windows
+    reach, step = 1 + turn // len(tuning.steps), turn % len(tuning.steps)
+    patience = tuning.patience * size(sweeps)
     part = 0
-    while part < len(PARTS) and reach <= REACH:
-        limit = max(bound, value - max(1, int(STEPS[step] * value)))
+    while part < len(tuning.parts) and reach <= tuning.reach:
+        limit = max(bound, value - max(1, int(tuning.steps[step] * value)))
         if limit >= value:
             return
-        around = windows(sweeps, start, PARTS[part], reach)
-        found = improved(sweeps, model, limit, around, BEAM, patience)
+        around = windows(sweeps, start, tuning.parts[part], reach)
+        found = improved(sweeps, model, limit, around, tuning.beam, patience)
         better = None if found is None else offer(found, model)
         if found is not None and better is not None and better < value:
             start, value, part = found, better, 0

@@ -35,58 +35,16 @@ from stagepack.heuristics.packing.beam_search.beam_state import (
 from stagepack.heuristics.packing.exact_search.canonical import CanonicalSearch, Partial, ranks
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
 from stagepack.heuristics.packing.exact_search.exact_state import LOWEST_BLOCK, LOWEST_SECTION
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 
-WORK = 4_000_000
-"""Elementary steps of the kernel between two looks at the clock: about 10 ms."""
-
-STEP = 1 / 750_000_000
-"""Seconds of a step."""
-
-BEGIN, RESET = 5e-5, 1e-8
-"""Seconds of beginning a search, and more for each block and section."""
-
-ANEW, STATE = 4e-5, 4e-8
-"""Seconds of making arrays for another width, and more for each state of it."""
-
-CACHED_STATE, SPILLED = 1 << 20, 2.5
-"""Bytes from which on a state does not stay in a processor's cache, and how many times as long
-a step takes then."""
-
-ODD = 1.7
-"""How many times as long a step takes where not every place is legal."""
-
-MEMORY = 1 << 28
-"""Bytes of states at most; the beam is narrowed where more would be needed."""
-
-ORDERS, FEW = 8, 8
-"""States kept at most, for each order of so few blocks: wider beams would only take longer."""
-
-WAITING = 16
-"""So many proposals wait at a level for each state that is kept there."""
-
 SCALE = 1024
 """Capacities are taken for so much where settings are applied: these are then for any unit."""
 
-NARROW = 16
-"""The least width of a beam.  The first are so wide and twice as wide, in turn; then come as many
-states of each width, of ever more widths: Luby, Sinclair and Zuckerman, "Optimal Speedup of Las
-Vegas Algorithms", 1993."""
-
-ENDING, EARLY = 0.5, 0.02
-"""How many times as long as judging states packing what they leave may take, and from which part of
-the levels on that is tried."""
-
-NODES = (2, 4)
-"""Nodes of each such search, for each block of a part."""
-
 FOCUS = (LOWEST_BLOCK, LOWEST_SECTION, LOWEST_SECTION)
 """Where each branches; drawn, as its nodes and order are."""
-
-HALVINGS = 4
-"""How often the way from the target to the peak is halved before the target is tried again."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +96,6 @@ class BeamSearch:
 
     Parameters
     ----------
-    component : Component
     ending : Ending, optional
         What packs the rest where some of it is placed.
 
@@ -148,19 +105,24 @@ class BeamSearch:
         Elementary steps of the kernel, of all that was begun.
     """
 
-    def __init__(self, component: Component, ending: Ending | None = None) -> None:
+    def __init__(
+        self, component: Component, ending: Ending | None = None, *, tuning: PackingTuning = TUNING
+    ) -> None:
+        self.tuning = tuning
         self.component = component
         self.steps = 0
         self._ending, self._end = ending, np.empty(0, dtype=np.int64)
-        self._earliest, self._slot = int(EARLY * component.b), 0
+        self._earliest, self._slot = int(tuning.beams.ending_level * component.b), 0
         self._judging = self._trying = 0.0  # seconds of work
         ptr, section_of = component.section_ptr, component.section_of
         begins = np.append(True, np.diff(section_of) != 1)
         begins[ptr[:-1]] = True
         at = np.flatnonzero(begins)
         odd = bool(len(component.spans) or (component.blocks["step"] > 1).any())
-        self._slowness = ODD if odd else 1.0
-        self._slowness *= SPILLED if self.bytes > CACHED_STATE else 1.0
+        self._slowness = tuning.beams.odd_slowness if odd else 1.0
+        self._slowness *= (
+            tuning.beams.uncached_slowness if self.bytes > tuning.beams.cached_state else 1.0
+        )
         blocks = component.blocks
         self._length = np.diff(ptr)
         area = blocks["size"] * self._length.astype(float)
@@ -190,6 +152,8 @@ class BeamSearch:
             total=component.sections["total"].copy(),
             weight=np.ones(len(component.sections)),
             square=False,
+            made=tuning.beams.made,
+            passes=tuning.beams.passes,
         )
         self._rows = int(self._given.area.max() * component.b) + 3
         self._beam: Beam | None = None
@@ -198,8 +162,10 @@ class BeamSearch:
     @property
     def widest(self) -> int:
         """The widest beam that memory allows, and that the orders of few blocks can fill."""
-        orders = ORDERS * math.factorial(min(self.component.b, FEW))
-        return max(1, min(MEMORY // self.bytes // 3, orders))
+        orders = self.tuning.beams.states_an_order * math.factorial(
+            min(self.component.b, self.tuning.beams.ordered_blocks)
+        )
+        return max(1, min(self.tuning.beams.memory // self.bytes // 3, orders))
 
     @property
     def bytes(self) -> int:
@@ -238,7 +204,6 @@ class BeamSearch:
         ----------
         capacity : int
             In units, above the lift.
-        setting : Setting
         width : int
             States kept at a level, as far as memory goes.
         """
@@ -246,9 +211,12 @@ class BeamSearch:
         width = min(width, self.widest)
         if self._beam is None or self.width != width:
             self._beam = self._empty(width)
-            effort.spend(ANEW + STATE * width)
+            effort.spend(self.tuning.beams.resize + self.tuning.beams.resize_state * width)
         beam = self._beam = self._beam._replace(given=self._judged(capacity, setting))
-        effort.spend(BEGIN + RESET * (component.b + len(component.sections)))
+        effort.spend(
+            self.tuning.beams.start
+            + self.tuning.beams.start_item * (component.b + len(component.sections))
+        )
         pool, facts = beam.pool, beam.pool.facts
         pool.base[0], pool.effective[0] = component.blocks["base"], component.blocks["effective"]
         pool.left[0] = beam.given.total
@@ -273,12 +241,12 @@ class BeamSearch:
     def run(self) -> int:
         """Go on for some hundredths of a second; return RUNNING, FOUND or DEAD."""
         assert self._beam is not None
-        outcome, until = state.CHOSEN, self.steps + int(WORK / self._slowness)
+        outcome, until = state.CHOSEN, self.steps + int(self.tuning.beams.budget / self._slowness)
         while outcome == state.CHOSEN and self.steps < until:
             outcome = kernels.proceed(self._capacity, until - self.steps, self._beam)
             steps = int(self._beam.control[state.SPENT])
             self.steps += steps
-            seconds = effort.LOOK + STEP * self._slowness * steps
+            seconds = self.tuning.prices.call + self.tuning.beams.step * self._slowness * steps
             self._judging += seconds
             effort.spend(seconds)
             if outcome == state.CHOSEN and self._ended():
@@ -297,7 +265,7 @@ class BeamSearch:
         assert beam is not None
         assert ending is not None
         early = beam.control[state.LEVEL] < self._earliest
-        if early or self._trying > ENDING * self._judging:
+        if early or self._trying > self.tuning.beams.ending_share * self._judging:
             return False
         kept = beam.kept[0, : beam.control[state.KEPT]]["state"]
         pool, slot, began = beam.pool, ending.pick(kept, self._best()), effort.spent()
@@ -331,7 +299,9 @@ class BeamSearch:
     def _empty(self, width: int) -> Beam:
         """Return the arrays of a search."""
         b, k = self.component.b, len(self.component.sections)
-        slots = min((self._rows + 1) * width + 2, max(3 * width, MEMORY // self.bytes))
+        slots = min(
+            (self._rows + 1) * width + 2, max(3 * width, self.tuning.beams.memory // self.bytes)
+        )
         pool = Pool(
             base=np.empty((slots, b), dtype=np.int64),
             effective=np.empty((slots, b), dtype=np.int64),
@@ -346,10 +316,12 @@ class BeamSearch:
             given=self._given,
             pool=pool,
             # As many as wait, for the proposals of a level; nodes for two levels a block: `Beam`.
-            proposals=np.empty((self._rows, WAITING * width), dtype=PROPOSAL),
+            proposals=np.empty((self._rows, self.tuning.beams.proposals * width), dtype=PROPOSAL),
             waiting=np.zeros(self._rows, dtype=np.int64),
             kept=np.empty((1, width), dtype=PROPOSAL),
-            seen=np.zeros(1 << (2 * WAITING * width).bit_length(), dtype=np.int64),
+            seen=np.zeros(
+                1 << (2 * self.tuning.beams.proposals * width).bit_length(), dtype=np.int64
+            ),
             nodes=np.zeros(2 * (b + 1) * width + 2, dtype=NODE),
             excluded=np.empty(b, dtype=np.int64),
             candidates=np.empty(b, dtype=np.int64),
@@ -370,8 +342,9 @@ class Ending:
         Of what is drawn.
     """
 
-    def __init__(self, component: Component, seed: int) -> None:
-        self._search = CanonicalSearch(component)
+    def __init__(self, component: Component, seed: int, *, tuning: PackingTuning = TUNING) -> None:
+        self.tuning = tuning
+        self._search = CanonicalSearch(component, tuning=tuning)
         self._random = np.random.default_rng([seed, component.b])
         group = component.group
         area, duration = group.duration * (group.size / component.unit), group.duration
@@ -393,7 +366,9 @@ class Ending:
         """Return offsets in units, shape (b,), of what had no place, if all of it is packed."""
         rank = self._ranks[self._random.integers(len(self._ranks))]
         focus = FOCUS[self._random.integers(len(FOCUS))]
-        nodes = NODES[self._random.integers(len(NODES))]
+        nodes = self.tuning.beams.ending_nodes[
+            self._random.integers(len(self.tuning.beams.ending_nodes))
+        ]
         packed = self._search.complete(capacity, partial, rank, focus, nodes)
         return self._search.units if packed else None
 
@@ -403,7 +378,6 @@ class Beams:
 
     Parameters
     ----------
-    component : Component
     seed : int
         Of what is drawn.
 
@@ -413,10 +387,14 @@ class Beams:
         Capacity of the search that can be gone on with.
     """
 
-    def __init__(self, component: Component, seed: int = 0) -> None:
+    def __init__(
+        self, component: Component, seed: int = 0, *, tuning: PackingTuning = TUNING
+    ) -> None:
+        self.tuning = tuning
         self.component = component
-        ending = Ending(component, seed) if component.linear else None
-        self.search = BeamSearch(component, ending)
+        packed = tuning.beams.endings and component.linear
+        ending = Ending(component, seed, tuning=tuning) if packed else None
+        self.search = BeamSearch(component, ending, tuning=tuning)
         self._seed = seed
         self._centre, self._furthest = FIRST[0], -1
         self._drawn: dict[int, int] = {}  # capacity -> settings begun
@@ -466,11 +444,11 @@ class Beams:
         """Return the setting and the width of a draw: mostly near to what got furthest so far."""
         if number < len(FIRST):
             at = (number + self._seed) % len(FIRST)
-            return FIRST[at], NARROW << number % 2
+            return FIRST[at], self.tuning.beams.narrowest << number % 2
         turn = number - len(FIRST)
         random = np.random.default_rng([self._seed, number])
         around = self._centre if turn % 3 else FIRST[int(random.integers(len(FIRST)))]
-        return around.varied(random), NARROW << min(_doublings(turn), 20)
+        return around.varied(random), self.tuning.beams.narrowest << min(_doublings(turn), 20)
 
 
 def _doublings(turn: int) -> int:
@@ -496,6 +474,7 @@ def improve(
     seed: int = 0,
     keep_going: Callable[[], bool] | None = None,
     on_solution: Callable[[Array], None] | None = None,
+    tuning: PackingTuning = TUNING,
 ) -> Array:
     """Lower the peak of a packing: first to the target at once, then half the way, and so on.
 
@@ -508,6 +487,7 @@ def improve(
     target : int
         Stop at this peak: the best bound known, or any that will do.
     seed : int
+        Of random numbers.
     keep_going : callable, optional
         Asked several times a second; without it there is no end but the target.
     on_solution : callable, optional
@@ -519,7 +499,7 @@ def improve(
         Offsets of a peak no higher than before.
     """
     try:
-        packing = Packing(blocks, keep_going=keep_going)
+        packing = Packing(blocks, keep_going=keep_going, tuning=tuning)
     except Stopped:
         return offsets
     known = int((offsets + blocks.size).max(initial=0))
@@ -538,10 +518,12 @@ def improve(
         at = int(np.argmax(peaks))
         component, low = packing.components[at], target
         if at not in beams:
-            beams[at] = Beams(component, seed)
+            beams[at] = Beams(component, seed, tuning=tuning)
         several = beams[at]
         # The target gets as many draws as all between it and the peak.
-        tries = [(target, HALVINGS * len(FIRST))] + [(-1, len(FIRST))] * HALVINGS
+        tries = [(target, tuning.beams.halvings * len(FIRST))] + [
+            (-1, len(FIRST))
+        ] * tuning.beams.halvings
         for given, draws in tries:
             capacity = given if given >= 0 else (low + peaks[at]) // 2
             if given < 0 and component.capacity(capacity) >= component.capacity(peaks[at]):

@@ -47,13 +47,7 @@ from stagepack.heuristics.packing.beam_search.beam_state import (
 from stagepack.heuristics.packing.exact_search.exact_kernels import settle
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import compiled, copied, step
-
-PASSES = 3
-"""How often the effective offsets of excluded blocks are raised."""
-
-MANY = 4
-"""So many states are made for each that is kept."""
+from stagepack.kernels.compiled import compiled, inlined, step
 
 WIDE = 4
 """Entries cleared in a step."""
@@ -67,6 +61,8 @@ of time that it takes, and of four neighbours that are read one after the other:
 
 @step
 def _swap(heaps: Array, row: int, i: int, j: int) -> None:
+    # Field by field: a record is a view, so that assigning one would lose the other.
+    """Exchange two proposals of a heap."""
     one, other = heaps[row, i], heaps[row, j]
     guide, state, block = one.guide, one.state, one.block
     one.guide, one.state, one.block = other.guide, other.state, other.block
@@ -81,6 +77,7 @@ def _sink(heaps: Array, row: int, count: int) -> None:
         worse = 2 * i + 1
         if worse + 1 < count and heaps[row, worse + 1].guide > heaps[row, worse].guide:
             worse += 1
+        # The worst is at the top: it is what makes room.
         if heaps[row, worse].guide <= heaps[row, i].guide:
             return
         _swap(heaps, row, i, worse)
@@ -92,6 +89,7 @@ def _push(heaps: Array, row: int, count: int, guide: float, state: int, block: i
     """Add to a heap of `count`; return the state that falls out, the worst, where it is full."""
     if count == heaps.shape[1]:
         top = heaps[row, 0]
+        # No better than the worst of a full heap: it is what falls out.
         if guide >= top.guide:
             return state
         falling = top.state
@@ -110,6 +108,7 @@ def _push(heaps: Array, row: int, count: int, guide: float, state: int, block: i
 @step
 def _sort(heaps: Array, row: int, count: int) -> None:
     """Sort a heap: the best comes first."""
+    # Heap sort: the worst goes to the end, again and again.
     for last in range(count - 1, 0, -1):
         _swap(heaps, row, 0, last)
         _sink(heaps, row, last)
@@ -122,6 +121,7 @@ def _sort(heaps: Array, row: int, count: int) -> None:
 def _release(slot: int, beam: Beam) -> None:
     """Note that one thing less needs a state; its slot may be free then."""
     facts = beam.pool.facts[slot]
+    # It is needed by the level that it belongs to and by each proposal that waits.
     facts.used -= 1
     if facts.used == 0:
         beam.pool.free[beam.control[FREE]] = slot
@@ -134,9 +134,10 @@ def _legal(i: int, at: int, given: Given) -> int:
     return settle(given.blocks[i], at, given.spans) if given.odd else at
 
 
-@copied
+@inlined
 def _mixed(i: int, base: int) -> int:
     """Return a number in which blocks and bases are well mixed."""
+    # The finaliser of SplitMix64: sums of such numbers tell sets of (block, base) apart.
     x = (base * 1_000_003 + i + 1) * -7046029254386353131
     x ^= x >> 29
     x *= -4658895280553007687
@@ -146,6 +147,7 @@ def _mixed(i: int, base: int) -> int:
 @step
 def _is_new(code: int, seen: Array) -> bool:
     """Note a code; return whether it was not known."""
+    # The length is a power of two, and twice what enters: there is always an empty place.
     mask = len(seen) - 1
     at = code & mask
     while seen[at] != 0:
@@ -164,12 +166,15 @@ def _place(parent: int, i: int, slot: int, capacity: int, beam: Beam) -> bool:
     offset = base[parent, i]
     top = offset + size[i]
     known, facts = pool.facts[parent], pool.facts[slot]
+    # The code is of what is left: two orders of the same placements come to the same one.
     code = known.code - _mixed(i, offset)
     for r in range(given.neighbour_ptr[i], given.neighbour_ptr[i + 1]):
         j = given.neighbours[r]
         before = base[parent, j]
+        # Counted before anything is copied: most proposals end here, or as known.
         if before < top:
             at = _legal(j, top, given)
+            # A neighbour would end too high.
             if at + size[j] > capacity:
                 return False
             code += _mixed(j, at) - _mixed(j, before)
@@ -179,12 +184,14 @@ def _place(parent: int, i: int, slot: int, capacity: int, beam: Beam) -> bool:
         base[slot, j] = base[parent, j]
         effective[slot, j] = effective[parent, j]
         pool.under[slot, j] = pool.under[parent, j]
+    # So that minima pass over what is placed.
     base[slot, i] = effective[slot, i] = NOWHERE
     for r in range(given.neighbour_ptr[i], given.neighbour_ptr[i + 1]):
         j = given.neighbours[r]
         if base[slot, j] < top:
             at = _legal(j, top, given)
             base[slot, j] = at
+            # What was proved of the parent holds for the child as well.
             effective[slot, j] = max(effective[slot, j], at)
     for t in range(left.shape[1]):
         left[slot, t] = left[parent, t]
@@ -196,6 +203,7 @@ def _place(parent: int, i: int, slot: int, capacity: int, beam: Beam) -> bool:
     facts.area = known.area + given.area[i]
     facts.worth = known.worth - given.worth[i]
     facts.offset, facts.rank, facts.left = offset, given.rank[i], known.left - 1
+    # The node of the parent: its own is made once it is kept (`_note`).
     facts.code, facts.node, facts.used = code, known.node, 1
     return True
 
@@ -211,9 +219,11 @@ def _bound(slot: int, beam: Beam) -> int:
         if at == NOWHERE:
             continue
         low = effective[slot, i]
+        # Blocks come in order of offset and rank, so that it cannot be placed there any more.
         if at < offset or (at == offset and given.rank[i] < rank):
             low = max(low, offset + 1)
         twin = given.before[i]
+        # An identical block that comes first lies below it.
         if twin >= 0 and base[slot, twin] != NOWHERE:
             low = max(low, effective[slot, twin] + given.size[twin])
         if low > effective[slot, i]:
@@ -230,11 +240,12 @@ def _raise(slot: int, count: int, capacity: int, beam: Beam) -> bool:
     """Raise what is excluded onto unplaced neighbours; False: for one there is no reason."""
     given, base, effective = beam.given, beam.pool.base, beam.pool.effective
     under = beam.pool.under
-    for _ in range(PASSES):
+    for _ in range(given.passes):
         raised = False
         for e in range(count):
             i = beam.excluded[e]
             ceiling, j = base[slot, i] + given.size[i], under[slot, i]
+            # The support that was found last still explains the offset: nothing to raise.
             low = effective[slot, j]  # it may still be what keeps i where it is
             if j != i and low < ceiling and low + given.size[j] <= effective[slot, i]:
                 continue
@@ -247,7 +258,9 @@ def _raise(slot: int, count: int, capacity: int, beam: Beam) -> bool:
                 if low + given.size[j] < least:
                     least = low + given.size[j]
                     under[slot, i] = j
+            # Rows are read one after the other, four entries at a time.
             beam.control[SPENT] += IN_ORDER * (end - begin) // 4
+            # Nobody can come between the block and its base: a packing like that is not canonical.
             if lowest >= ceiling:
                 return False
             if least > effective[slot, i]:
@@ -268,6 +281,7 @@ def _level(slot: int, beam: Beam) -> None:
     given, effective = beam.given, beam.pool.effective
     floor, lowest, left = beam.pool.floor, beam.pool.lowest, beam.pool.left
     for t in range(floor.shape[1]):
+        # Floors only rise, and this one has not.
         if effective[slot, lowest[slot, t]] == floor[slot, t]:
             continue
         least = NOWHERE
@@ -294,14 +308,17 @@ def _judge(slot: int, capacity: int, beam: Beam) -> bool:
         held = left[slot, t]
         if held == 0:
             continue
+        # All below the floor that nothing holds is lost for good.
         low = floor[slot, t]
         top, lost = low + held, given.total[t] - held
+        # Holes below the floor are no waste; those above take room from what is left.
         if given.odd:
             section = given.sections[t]
             beam.control[SPENT] += section.hole_end - section.hole
             for h in range(section.hole, section.hole_end):
                 begin, end = given.holes[h, 0], given.holes[h, 1]
                 lost += max(0, min(end, low) - begin)
+                # `top` grows by each hole that it comes to, in ascending order.
                 if end > low and begin < top:
                     top += end - max(low, begin)
         if top > capacity:
@@ -325,14 +342,17 @@ def _estimate(slot: int, i: int, at: int, capacity: int, beam: Beam) -> float:
         for t in range(given.run_first[r], given.run_end[r]):
             low = pool.floor[slot, t]
             if at > low:
+                # The block is among what is left, so that its own top is counted here.
                 held = pool.left[slot, t]
                 if at + held > capacity:
                     return -1.0
                 more = (at - low) * given.weight[t]
                 if given.square:
                     wasted = (low - given.total[t] + held) * given.weight[t]
+                    # (wasted + more)^2 - wasted^2.
                     more *= 2.0 * wasted + more
                 guide += more
+    # Below 0 is what cannot be.
     return max(0.0, float(guide - given.worth[i]))
 
 
@@ -342,6 +362,7 @@ def _candidates(slot: int, beam: Beam) -> int:
     base, effective, size = beam.pool.base, beam.pool.effective, beam.given.size
     lowest, count = NOWHERE, 0
     for i in range(base.shape[1]):
+        # Excluded blocks count as well: one of these may still fit below all others.
         lowest = min(lowest, base[slot, i] + size[i])
     for i in range(base.shape[1]):
         at = base[slot, i]
@@ -360,6 +381,7 @@ def _is_free(slot: int, i: int, beam: Beam) -> bool:
     beam.control[SPENT] += end - r
     while r < end and effective[slot, given.neighbours[r]] >= ceiling:
         r += 1
+    # Only what was looked at counts.
     beam.control[SPENT] -= end - r
     return bool(r == end)
 
@@ -377,6 +399,7 @@ def _bar(slot: int, count: int, beam: Beam) -> int:
         beam.barred[i] = False
     for c in range(many):
         i = beam.candidates[c]
+        # Something may still keep it from its base: then nothing follows from it.
         if not _is_free(slot, i, beam):
             continue
         control[STAMP] += 1
@@ -388,6 +411,7 @@ def _bar(slot: int, count: int, beam: Beam) -> int:
         for d in range(many):
             j = beam.candidates[d]
             later = base[slot, j] > at or (base[slot, j] == at and given.rank[j] > rank)
+            # It can as well be placed after the free one, in whose way it never is.
             if later and beam.met[j] != control[STAMP]:
                 beam.barred[j] = True
     count = 0
@@ -410,10 +434,13 @@ def _expand(slot: int, capacity: int, beam: Beam) -> None:
         control[SPENT] += PROPOSED
         if guide < 0.0:
             continue
+        # Areas are parts of the whole: the level is how much of it is placed, in `blocks` parts.
         reached = min(blocks, int((area + given.area[i]) * blocks))
+        # Later at least by one: rows are used in turn, and this one's is not free yet.
         row = max(control[LEVEL] + 1, reached) % rows
         pool.facts[slot].used += 1
         falling = _push(beam.proposals, row, beam.waiting[row], guide, slot, i)
+        # A state whose proposal fell out may be free: this one or any other.
         if falling >= 0:
             _release(falling, beam)
         else:
@@ -429,7 +456,9 @@ def _choose(beam: Beam) -> None:
     """Begin a level: the most promising proposals first."""
     control, row = beam.control, beam.control[LEVEL] % beam.proposals.shape[0]
     _sort(beam.proposals, row, beam.waiting[row])
+    # Sorting, about; a factor for the logarithm makes no difference for heaps of this size.
     control[SPENT] += 16 * beam.waiting[row]
+    # An empty level leaves the table as it is.
     if beam.waiting[row] > 0:
         for at in range(len(beam.seen)):
             beam.seen[at] = 0
@@ -444,7 +473,8 @@ def _make(capacity: int, work: int, beam: Beam) -> int:
     """Make states of the best proposals, and keep the best of these."""
     control, pool, given = beam.control, beam.pool, beam.given
     row = control[LEVEL] % beam.proposals.shape[0]
-    count, most = beam.waiting[row], MANY * beam.kept.shape[1]
+    count, most = beam.waiting[row], given.made * beam.kept.shape[1]
+    # What copying and judging a state takes, in any case.
     each = STATE + 2 * pool.base.shape[1] + SECTION * pool.left.shape[1]
     while control[AT] < count and control[MADE] < most and control[FREE] > 0:
         if control[SPENT] >= work:
@@ -453,10 +483,12 @@ def _make(capacity: int, work: int, beam: Beam) -> int:
         parent, block = proposal.state, proposal.block
         control[AT] += 1
         control[FREE] -= 1
+        # Taken for the time being: it is given back where the state is dead or known.
         slot = pool.free[control[FREE]]
         control[SPENT] += each + given.neighbour_ptr[block + 1] - given.neighbour_ptr[block]
         if _place(parent, block, slot, capacity, beam) and _judge(slot, capacity, beam):
             control[MADE] += 1
+            # All are placed, and fit: no other state of the level is of interest.
             if pool.facts[slot].left == 0:
                 _note(slot, block, beam)
                 return FOUND
@@ -468,11 +500,14 @@ def _make(capacity: int, work: int, beam: Beam) -> int:
         else:
             pool.free[control[FREE]] = slot
             control[FREE] += 1
+        # This proposal needs it no more, whatever became of it.
         _release(parent, beam)
+    # Proposals for which there was no room, or no need.
     for at in range(control[AT], count):
         _release(beam.proposals[row, at].state, beam)
     beam.waiting[row] = 0
     control[WAITING] -= count
+    # Only what is kept becomes part of the tree: the others are made again from no one.
     for at in range(control[KEPT]):
         kept = beam.kept[0, at]
         _note(kept.state, kept.block, beam)
@@ -513,16 +548,19 @@ def proceed(capacity: int, work: int, beam: Beam) -> int:
     control[SPENT] = 0
     while control[SPENT] < work:
         if control[PHASE] == BEGIN:
+            # The first state: whoever began the search has filled in all but what is judged.
             if not _judge(0, capacity, beam):
                 return DEAD
             control[PHASE] = EXPAND
         elif control[PHASE] == CHOOSE:
+            # No proposal at any level to come.
             if control[WAITING] == 0:
                 return DEAD
             _choose(beam)
         elif control[PHASE] == MAKE:
             if _make(capacity, work, beam) == FOUND:
                 return FOUND
+            # The caller looks at what is kept, and calls again.
             if control[TOLD] and control[PHASE] == EXPAND and control[KEPT] > 0:
                 return CHOSEN
         elif control[AT] < control[KEPT]:

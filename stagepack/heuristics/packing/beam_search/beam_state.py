@@ -80,6 +80,10 @@ class Given(NamedTuple):
         What wasted units count there.
     square : bool
         The guide sums the squares of what is wasted.
+    made : int
+        States made for each that is kept.
+    passes : int
+        Passes in which the effective offsets of excluded blocks are raised.
     """
 
     blocks: Array
@@ -102,6 +106,8 @@ class Given(NamedTuple):
     total: Array
     weight: Array
     square: bool
+    made: int
+    passes: int
 
 
 class Pool(NamedTuple):

@@ -22,33 +22,11 @@ from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive import conflicts_kernels as kernels
 from stagepack.heuristics.packing.constructive.conflicts_kernels import Cliques, Graph
 from stagepack.heuristics.packing.constructive.stack import pile
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.profile import Array
 
 KeepGoing = Callable[[], bool]
-
-STEPS = 2_000_000
-"""Neighbours that a kernel looks at before it returns: less than a tenth of a second."""
-
-ENTERED, WEIGHED, PLACED, JOINED = 5e-9, 3e-9, 2.5e-8, 3e-9
-"""Seconds of an end of a conflict that is entered, that is gone through, of a neighbour in first
-fit, and of a step towards a clique."""
-
-ALONE = 2e-8
-"""Seconds of a buffer in first fit, beside those of its neighbours."""
-
-LISTED, SORTED = 7e-9, 5e-9
-"""Seconds of a conflict in first fit from the list: to look up where the other buffer is, and to
-sort it, for every bit of the number of those in a row."""
-
-CLIQUES = 2
-"""Times all neighbours are looked at in search of a heavy clique by one key."""
-
-TURN = 4
-"""Sweeps of one kind before some of the other."""
-
-HIGH = 0.9
-"""What ends above this part of the peak comes a class earlier."""
 
 
 def unsupported(instance: LmemPacking) -> str:
@@ -61,7 +39,7 @@ def unsupported(instance: LmemPacking) -> str:
     return ""
 
 
-def rows(instance: LmemPacking, keep_going: KeepGoing) -> Graph:
+def rows(instance: LmemPacking, keep_going: KeepGoing, *, tuning: PackingTuning = TUNING) -> Graph:
     """Return the neighbours of each buffer; O(n + m).
 
     Parameters
@@ -76,24 +54,25 @@ def rows(instance: LmemPacking, keep_going: KeepGoing) -> Graph:
     n, m = instance.n, len(pairs)
     # Each pair enters the rows of both.
     ptr, other = np.zeros(n + 2, dtype=np.int64), np.empty(2 * m, dtype=np.int32)
-    for begin in range(0, m, STEPS):
+    for begin in range(0, m, tuning.conflicts.budget):
         keep_going()
-        kernels.count_neighbours(pairs, begin, min(m, begin + STEPS), ptr)
+        kernels.count_neighbours(pairs, begin, min(m, begin + tuning.conflicts.budget), ptr)
     np.cumsum(ptr, out=ptr)
-    for begin in range(0, m, STEPS):
+    for begin in range(0, m, tuning.conflicts.budget):
         keep_going()
-        effort.spend(ENTERED * 2 * min(STEPS, m - begin))
-        kernels.enter_neighbours(pairs, begin, min(m, begin + STEPS), ptr, other)
+        effort.spend(tuning.conflicts.entered * 2 * min(tuning.conflicts.budget, m - begin))
+        kernels.enter_neighbours(pairs, begin, min(m, begin + tuning.conflicts.budget), ptr, other)
     size, alignment = np.array(instance.size), np.array(instance.alignment)
     return Graph(ptr[:-1].copy(), other, size, alignment)
 
 
-def weigh(graph: Graph, keep_going: KeepGoing) -> tuple[Array, int, list[int]]:
+def weigh(
+    graph: Graph, keep_going: KeepGoing, *, tuning: PackingTuning = TUNING
+) -> tuple[Array, int, list[int]]:
     """Return the size of all neighbours of each buffer, and the heaviest pair; O(n + m).
 
     Parameters
     ----------
-    graph : Graph
     keep_going : callable
         Asked several times a second, and not heeded.
 
@@ -106,19 +85,18 @@ def weigh(graph: Graph, keep_going: KeepGoing) -> tuple[Array, int, list[int]]:
     around = np.zeros(n + 3, dtype=np.int64)
     while at < n:
         keep_going()
-        at = kernels.weigh(graph, at, around, STEPS)
-    effort.spend(effort.LOOK + WEIGHED * len(graph.other))
+        at = kernels.weigh(graph, at, around, tuning.conflicts.budget)
+    effort.spend(tuning.prices.call + tuning.conflicts.weighed * len(graph.other))
     return around[:n], int(around[n]), sorted({*around[n + 1 :].tolist()})
 
 
-def sides(graph: Graph, keep_going: KeepGoing) -> Array | None:
+def sides(graph: Graph, keep_going: KeepGoing, *, tuning: PackingTuning = TUNING) -> Array | None:
     """Return an order in which first fit is no higher than the heaviest pair; None if it is not so.
 
     One side comes before the other, where conflicts part the buffers into two; O(n + m).
 
     Parameters
     ----------
-    graph : Graph
     keep_going : callable
         Asked several times a second; once it says no, the answer is None.
     """
@@ -126,19 +104,22 @@ def sides(graph: Graph, keep_going: KeepGoing) -> Array | None:
     side, queue = np.full(n, -1, dtype=np.int8), np.empty(n, dtype=np.int32)
     state = np.zeros(3, dtype=np.int64)
     while state[0] < n:
-        effort.spend(effort.LOOK)
-        if not keep_going() or not kernels.part_sides(graph, side, queue, state, STEPS):
+        effort.spend(tuning.prices.call)
+        if not keep_going() or not kernels.part_sides(
+            graph, side, queue, state, tuning.conflicts.budget
+        ):
             return None
-    effort.spend(WEIGHED * len(graph.other))
+    effort.spend(tuning.conflicts.weighed * len(graph.other))
     return np.argsort(side, kind="stable")
 
 
-def first_fit(graph: Graph, order: Array, keep_going: KeepGoing) -> Array | None:
+def first_fit(
+    graph: Graph, order: Array, keep_going: KeepGoing, *, tuning: PackingTuning = TUNING
+) -> Array | None:
     """Place each buffer at the lowest offset, in this order; O(n + m log d).
 
     Parameters
     ----------
-    graph : Graph
     order : ndarray of int64, shape (n,)
     keep_going : callable
         Asked several times a second; once it says no, the answer is None.
@@ -151,18 +132,20 @@ def first_fit(graph: Graph, order: Array, keep_going: KeepGoing) -> Array | None
     offsets = np.full(n, -1, dtype=np.int64)
     # An interval for each neighbour of the buffer that has most.
     heap_low, heap_high = np.empty((2, int(np.diff(graph.ptr).max(initial=0)) + 1), dtype=np.int64)
-    effort.spend(effort.LOOK + ALONE * n)
-    each = PLACED * effort.scattered(n)
+    effort.spend(tuning.prices.call + tuning.conflicts.buffer * n)
+    each = tuning.conflicts.placed * effort.scattered(n, tuning=tuning)
     while at < n:
         if not keep_going():
             return None
         before = at
-        at = kernels.fill(order, at, graph, offsets, (heap_low, heap_high), STEPS)
-        effort.spend(effort.LOOK + each * _ends(graph, order[before:at]))
+        at = kernels.fill(order, at, graph, offsets, (heap_low, heap_high), tuning.conflicts.budget)
+        effort.spend(tuning.prices.call + each * _ends(graph, order[before:at]))
     return offsets
 
 
-def listed_fit(instance: LmemPacking, keep_going: KeepGoing) -> Array | None:
+def listed_fit(
+    instance: LmemPacking, keep_going: KeepGoing, *, tuning: PackingTuning = TUNING
+) -> Array | None:
     """Place each buffer at the lowest offset, the last one first, without rows; O(n + m log d).
 
     Conflicts are listed by their first buffer: when its turn comes, the others have their places.
@@ -184,13 +167,22 @@ def listed_fit(instance: LmemPacking, keep_going: KeepGoing) -> Array | None:
     # An interval for each later buffer: fewer than n.
     offsets, (heap_low, heap_high) = np.zeros(n, dtype=np.int64), np.empty((2, n), dtype=np.int64)
     state = np.array([len(pairs) - 1, n - 1])
-    each = LISTED * effort.scattered(n) + SORTED * (len(pairs) // n + 2).bit_length()
+    each = (
+        tuning.conflicts.listed * effort.scattered(n, tuning=tuning)
+        + tuning.conflicts.listed_bit * (len(pairs) // n + 2).bit_length()
+    )
     while state[1] >= 0 and keep_going():
         before = int(state.sum())
         kernels.fill_listed(
-            pairs, instance.size, instance.alignment, state, offsets, (heap_low, heap_high), STEPS
+            pairs,
+            instance.size,
+            instance.alignment,
+            state,
+            offsets,
+            (heap_low, heap_high),
+            tuning.conflicts.budget,
         )
-        effort.spend(effort.LOOK + each * (before - int(state.sum())))
+        effort.spend(tuning.prices.call + each * (before - int(state.sum())))
     over = int(state[1]) + 1
     if over:
         peak = int((offsets + instance.size)[over:].max(initial=0))
@@ -202,17 +194,19 @@ def listed_fit(instance: LmemPacking, keep_going: KeepGoing) -> Array | None:
 
 
 def _ends(graph: Graph, members: Array) -> int:
+    """Return the number of conflicts of some buffers, those of two of them twice."""
     return int((graph.ptr[members + 1] - graph.ptr[members]).sum())
 
 
-def heavy_clique(graph: Graph, around: Array, keep_going: KeepGoing) -> tuple[int, Array]:
+def heavy_clique(
+    graph: Graph, around: Array, keep_going: KeepGoing, *, tuning: PackingTuning = TUNING
+) -> tuple[int, Array]:
     """Return the weight and the members of the heaviest clique of many that grow greedily.
 
     By size, then by who is met, for so long; O(m) in all.
 
     Parameters
     ----------
-    graph : Graph
     around : ndarray of int64, shape (n,)
         Size of all neighbours of each buffer.
     keep_going : callable
@@ -224,23 +218,34 @@ def heavy_clique(graph: Graph, around: Array, keep_going: KeepGoing) -> tuple[in
     found = Cliques(candidate, chosen, np.zeros(n, dtype=np.int32), best, state)
     order = np.argsort(-around, kind="stable")
     for key in (graph.size, around):
-        at, left = 0, CLIQUES * len(graph.other)
+        at, left = 0, tuning.conflicts.clique_passes * len(graph.other)
         while at < n and left > 0 and keep_going():
-            at = kernels.grow_cliques(order, at, graph, around, key, found, min(left, STEPS))
-            left -= STEPS
-            effort.spend(effort.LOOK + JOINED * effort.scattered(n) * STEPS)
+            at = kernels.grow_cliques(
+                order, at, graph, around, key, found, min(left, tuning.conflicts.budget)
+            )
+            left -= tuning.conflicts.budget
+            effort.spend(
+                tuning.prices.call
+                + tuning.conflicts.joined
+                * effort.scattered(n, tuning=tuning)
+                * tuning.conflicts.budget
+            )
     weight, length = int(state[0]), int(state[1])
     return weight, np.sort(best[:length])
 
 
 def placements(
-    graph: Graph, order: Array, offsets: Array, keep_going: KeepGoing
+    graph: Graph,
+    order: Array,
+    offsets: Array,
+    keep_going: KeepGoing,
+    *,
+    tuning: PackingTuning = TUNING,
 ) -> Iterator[tuple[Array, str]]:
     """Yield placements that come of a first one and what made them, until time is over.
 
     Parameters
     ----------
-    graph : Graph
     order : ndarray of int64, shape (n,)
         In which classes are placed.
     offsets : ndarray of int64, shape (n,)
@@ -251,17 +256,19 @@ def placements(
     size, classes = graph.size, np.zeros(len(order), dtype=np.int64)
     placed = turned = offsets
     while True:
-        for _ in range(TURN):
-            found = first_fit(graph, np.argsort(-(turned + size), kind="stable"), keep_going)
+        for _ in range(tuning.conflicts.sweeps):
+            found = first_fit(
+                graph, np.argsort(-(turned + size), kind="stable"), keep_going, tuning=tuning
+            )
             if found is None:
                 return
             turned = found
             yield turned, "first fit, upside down"
-        for _ in range(TURN):
+        for _ in range(tuning.conflicts.sweeps):
             tops = placed + size
-            classes -= tops > HIGH * tops.max()
+            classes -= tops > tuning.conflicts.high * tops.max()
             anew = order[np.argsort(classes[order], kind="stable")]
-            found = first_fit(graph, anew, keep_going)
+            found = first_fit(graph, anew, keep_going, tuning=tuning)
             if found is None:
                 return
             placed = found

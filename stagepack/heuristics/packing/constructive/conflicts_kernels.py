@@ -67,6 +67,8 @@ def count_neighbours(pairs: Array, begin: int, end: int, ptr: Array) -> None:
         Changed.
     """
     for e in range(begin, end):
+        # Two places on: after the sums ptr[i + 1] is where row i begins, and moves to its end as
+        # rows are filled.
         ptr[pairs[e, 0] + 2] += 1
         ptr[pairs[e, 1] + 2] += 1
 
@@ -86,6 +88,7 @@ def enter_neighbours(pairs: Array, begin: int, end: int, ptr: Array, other: Arra
     """
     for e in range(begin, end):
         i, j = pairs[e, 0], pairs[e, 1]
+        # Both rows in one pass, in the order of the list.
         other[ptr[i + 1]] = j
         ptr[i + 1] += 1
         other[ptr[j + 1]] = i
@@ -98,7 +101,6 @@ def weigh(graph: Graph, begin: int, around: Array, most: int) -> int:
 
     Parameters
     ----------
-    graph : Graph
     begin : int64
     around : ndarray of int64, shape (n + 3,)
         Written; the last entries become the size of the heaviest pair, and its members.
@@ -114,6 +116,7 @@ def weigh(graph: Graph, begin: int, around: Array, most: int) -> int:
             if size[j] > largest:
                 largest, with_it = size[j], j
         around[i] = total
+        # The heaviest pair is a clique of two: a bound before any clique is sought.
         if size[i] + largest > around[n]:
             around[n], around[n + 1], around[n + 2] = size[i] + largest, i, with_it
         most -= ROW + graph.ptr[i + 1] - graph.ptr[i]
@@ -127,7 +130,6 @@ def part_sides(graph: Graph, side: Array, queue: Array, state: Array, most: int)
 
     Parameters
     ----------
-    graph : Graph
     side : ndarray of int8, shape (n,)
         0 or 1; -1 where not known.
     queue : ndarray of int32, shape (n,)
@@ -141,8 +143,10 @@ def part_sides(graph: Graph, side: Array, queue: Array, state: Array, most: int)
     n = len(side)
     while state[0] < n and most > 0:
         if state[0] == state[1]:
+            # The next connected part begins with any buffer that was not reached.
             while side[state[2]] >= 0:
                 state[2] += 1
+            # Parts are independent: either side will do.
             side[state[2]] = 0
             queue[state[1]] = state[2]
             state[1] += 1
@@ -154,6 +158,7 @@ def part_sides(graph: Graph, side: Array, queue: Array, state: Array, most: int)
                 side[j] = 1 - side[i]
                 queue[state[1]] = j
                 state[1] += 1
+            # A circle of odd length.
             elif side[j] == side[i]:
                 return False
         most -= ROW + graph.ptr[i + 1] - graph.ptr[i]
@@ -172,7 +177,6 @@ def fill(
     ----------
     order : ndarray of int64, shape (n,)
     begin : int64
-    graph : Graph
     offsets : ndarray of int64, shape (n,)
         -1 for those not placed; written.
     heap : tuple of two ndarrays of int64, shape (most neighbours + 1,)
@@ -187,9 +191,11 @@ def fill(
         size, grain, filled, lowest = graph.size[i], graph.alignment[i], 0, 0
         for r in range(graph.ptr[i], graph.ptr[i + 1]):
             low = offsets[graph.other[r]]
+            # Neighbours without a place are in nobody's way yet.
             if low >= 0:
                 high = low + graph.size[graph.other[r]]
                 filled = push_interval(low, high, filled, heap_low, heap_high)
+        # Intervals come from the lowest up: the first gap that is wide enough ends it.
         while filled > 0 and heap_low[0] - lowest < size:
             if heap_high[0] > lowest:
                 lowest = (heap_high[0] + grain - 1) // grain * grain
@@ -232,6 +238,7 @@ def fill_listed(
     e, i = state[0], state[1]
     while i >= 0 and most > 0:
         filled, lowest, before, grain = 0, 0, e, alignment[i]
+        # Pairs rise by their first buffer: those of i are the last ones that are left.
         while e >= 0 and pairs[e, 0] == i:
             low = offsets[pairs[e, 1]]
             filled = push_interval(low, low + size[pairs[e, 1]], filled, heap_low, heap_high)
@@ -257,6 +264,7 @@ def _clique(i: int, graph: Graph, key: Array, found: Cliques) -> int:
         rest += size[candidate[left]]
         left += 1
     steps = ROW + left
+    # `rest` bounds what may still join: given up where that is no heavier than the best clique.
     while left > 0 and held + rest > state[0]:
         top = candidate[0]
         for r in range(1, left):
@@ -265,6 +273,7 @@ def _clique(i: int, graph: Graph, key: Array, found: Cliques) -> int:
         held += size[top]
         found.chosen[length] = top
         length += 1
+        # A number for each look: marks of those before need not be cleared.
         state[2] += 1
         for r in range(graph.ptr[top], graph.ptr[top + 1]):
             found.mark[graph.other[r]] = state[2]
@@ -272,6 +281,7 @@ def _clique(i: int, graph: Graph, key: Array, found: Cliques) -> int:
         kept = rest = 0
         for r in range(left):
             c = candidate[r]
+            # Who meets the last one chosen as well stays a candidate.
             if c != top and found.mark[c] == state[2]:
                 candidate[kept] = c
                 rest += size[c]
@@ -294,7 +304,6 @@ def grow_cliques(
     ----------
     order : ndarray of int64
     begin : int64
-    graph : Graph
     around : ndarray of int64, shape (n + 1,)
         Of :func:`weigh`: who with all neighbours is no heavier than the best clique is left out.
     key : ndarray of int64, shape (n,) or longer
@@ -308,6 +317,7 @@ def grow_cliques(
     while at < len(order) and most > 0:
         i = order[at]
         most -= 1
+        # Even with all of its neighbours it would be no heavier.
         if graph.size[i] + around[i] > found.state[0]:
             most -= _clique(i, graph, key, found)
         at += 1

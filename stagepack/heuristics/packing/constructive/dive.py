@@ -16,14 +16,9 @@ from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive.dive_kernels import begin, proceed
 from stagepack.heuristics.packing.constructive.greedy import KeepGoing
 from stagepack.heuristics.packing.constructive.rules import Measures
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
-
-STEPS = 200_000
-"""Steps of a dive before the kernel returns to Python: about a tenth of a second."""
-
-STEP, EACH = 1.5e-7, 20
-"""Seconds of a step, and how many a block takes at least."""
 
 ORDERS: dict[str, Callable[[Measures], tuple[Array, ...]]] = {
     "heaviest-longest": lambda m: (-m.heaviest_load, -m.sections, -m.area),
@@ -41,7 +36,13 @@ def unsupported(blocks: Blocks) -> str:
     return ""
 
 
-def place(blocks: Blocks, order: Array, *, keep_going: KeepGoing | None = None) -> Array | None:
+def place(
+    blocks: Blocks,
+    order: Array,
+    *,
+    keep_going: KeepGoing | None = None,
+    tuning: PackingTuning = TUNING,
+) -> Array | None:
     """Place all blocks by one dive.
 
     Parameters
@@ -61,10 +62,12 @@ def place(blocks: Blocks, order: Array, *, keep_going: KeepGoing | None = None) 
     first, end, size = (np.array(values) for values in (blocks.first, blocks.end, blocks.size))
     offsets = np.full(blocks.b, -1, dtype=np.int64)
     dive = begin(blocks.b, blocks.sections)
-    effort.spend(effort.LOOK + effort.ITEM * (blocks.b + blocks.sections))
-    effort.spend(STEP * min(STEPS, EACH * blocks.b))  # the last call
-    while proceed(dive, order, first, end, size, offsets, STEPS):
-        effort.spend(STEP * STEPS)
+    effort.spend(tuning.prices.call + tuning.prices.item * (blocks.b + blocks.sections))
+    effort.spend(
+        tuning.dive.step * min(tuning.dive.budget, tuning.dive.steps_a_block * blocks.b)
+    )  # the last call
+    while proceed(dive, order, first, end, size, offsets, tuning.dive.budget):
+        effort.spend(tuning.dive.step * tuning.dive.budget)
         if keep_going is not None and not keep_going():
             return None
     return offsets

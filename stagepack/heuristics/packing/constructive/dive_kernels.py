@@ -88,6 +88,8 @@ def proceed(
         r = rank[0]
         i = order[r]
         x, y = first[i] + leaves, end[i] - 1 + leaves
+        # Ancestors say what whole subtrees have reached; the nodes between say the greatest in
+        # them.
         height = max(whole[x], whole[y])
         lo, hi = x >> 1, y >> 1
         while lo > 0:
@@ -104,12 +106,14 @@ def proceed(
                 height = max(height, most[hi])
             lo >>= 1
             hi >>= 1
+        # As low as it was thought: no other can be lower, as bases only rise.
         if height == base[0]:
             offsets[i] = height
             top = height + size[i]
             lo, hi = x, y + 1
             while lo < hi:
                 if lo & 1:
+                    # Whatever was below is covered: the block is higher than anything under it.
                     whole[lo] = most[lo] = top
                     lo += 1
                 if hi & 1:
@@ -124,6 +128,7 @@ def proceed(
                 lo >>= 1
                 hi >>= 1
             left -= 1
+            # The last of the heap goes to the top.
             height, r = base[left], rank[left]
         # Sift (height, r) down from the top.
         k = 0

@@ -25,22 +25,11 @@ from stagepack.heuristics.packing.constructive.greedy_kernels import (
     make_slabs,
 )
 from stagepack.heuristics.packing.constructive.rules import BANKS, FIRST, RULES, Measures, Rule
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import Banks
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
-
-STEP_BUDGET = 8_000_000
-"""List entries a kernel looks at before it returns to Python: a tenth of a second at most."""
-
-STEP, LIST_STEP, CALL, ORDERED = 5.5e-9, 3e-9, 2.5e-4, 4e-7
-"""Seconds of an entry looked at, in slabs and in lists, of a placement and of a block to order."""
-
-MOST_RUNS = 64
-"""Orders that change class more often than this are placed with one slab for all."""
-
-LARGE = 60_000
-"""More blocks than this need a rule that is `scalable`."""
 
 KeepGoing = Callable[[], bool]
 
@@ -84,6 +73,7 @@ def place(
     keep_going: KeepGoing | None = None,
     banks: BankPairs | None = None,
     measures: Measures | None = None,
+    tuning: PackingTuning = TUNING,
 ) -> Array | None:
     """Place all blocks by one rule.
 
@@ -91,8 +81,6 @@ def place(
 
     Parameters
     ----------
-    blocks : Blocks
-    rule : Rule
     ceiling : int, optional
         Address that no block may exceed.
     keep_going : callable, optional
@@ -116,6 +104,7 @@ def place(
         ceiling=ceiling,
         keep_going=keep_going,
         banks=banks,
+        tuning=tuning,
     )
 
 
@@ -128,12 +117,12 @@ def place_in_order(
     keep_going: KeepGoing | None = None,
     banks: BankPairs | None = None,
     placed: Array | None = None,
+    tuning: PackingTuning = TUNING,
 ) -> Array | None:
     """Place all blocks in the order given; see :func:`place`.
 
     Parameters
     ----------
-    blocks : Blocks
     order : ndarray of int64, shape (b,)
     policy : int
         Which gap a block takes: one of the policies of the rules.
@@ -154,18 +143,18 @@ def place_in_order(
     """
     if policy == BANKS and banks is None:
         raise ValueError("the bank-aware rule needs banks")
-    effort.spend(CALL + ORDERED * blocks.b)
+    effort.spend(tuning.greedy.placement + tuning.greedy.ordered * blocks.b)
     offsets = np.full(blocks.b, -1, dtype=np.int64) if placed is None else placed.copy()
     order = order[offsets[order] < 0]
     limit = FAR // 2 if ceiling is None else ceiling
     if banks is not None:
         limit = min(limit, banks.number * banks.nbytes)
     if policy != BANKS and whole(blocks):
-        done = _by_slabs(blocks, order, policy, limit, keep_going, offsets)
+        done = _by_slabs(blocks, order, policy, limit, keep_going, offsets, tuning=tuning)
     elif placed is not None:
         raise ValueError("blocks placed before must be whole")
     else:
-        done = _by_lists(blocks, order, policy, limit, keep_going, banks, offsets)
+        done = _by_lists(blocks, order, policy, limit, keep_going, banks, offsets, tuning=tuning)
     return offsets if done else None
 
 
@@ -175,12 +164,12 @@ def portfolio(
     ceiling: int | None = None,
     keep_going: KeepGoing | None = None,
     on_solution: Callable[[Array, str], None] | None = None,
+    tuning: PackingTuning = TUNING,
 ) -> Array | None:
     """Run every rule that suits the number of blocks and return the lowest placement.
 
     Parameters
     ----------
-    blocks : Blocks
     ceiling, keep_going
         As for :func:`place`.
     on_solution : callable, optional
@@ -190,11 +179,13 @@ def portfolio(
     floor = int(blocks.load.max(initial=0))
     best, least = None, FAR
     for rule in RULES.values():
-        if rule.policy == BANKS or (blocks.b > LARGE and not rule.scalable):
+        if rule.policy == BANKS or (blocks.b > tuning.greedy.scalable_from and not rule.scalable):
             continue
         if keep_going is not None and not keep_going():
             break
-        offsets = place(blocks, rule, ceiling=ceiling, keep_going=keep_going, measures=measures)
+        offsets = place(
+            blocks, rule, ceiling=ceiling, keep_going=keep_going, measures=measures, tuning=tuning
+        )
         if offsets is None:
             continue
         peak = int((offsets + blocks.size).max(initial=0))
@@ -214,13 +205,15 @@ def _by_slabs(
     ceiling: int,
     keep_going: KeepGoing | None,
     offsets: Array,
+    *,
+    tuning: PackingTuning,
 ) -> bool:
     """Place blocks of one full-height piece; fill `offsets`, return whether all found a place."""
     given = (blocks.first, blocks.end, blocks.size, blocks.alignment)
     plain = Whole(*map(np.array, given))
     length_class = Measures(blocks).length_class[order]
     cuts = np.flatnonzero(np.diff(length_class)) + 1
-    if len(cuts) >= MOST_RUNS:
+    if len(cuts) >= tuning.greedy.slab_widths:
         cuts, length_class = cuts[:0], np.full(len(order), int(length_class.max()))
     placed = np.flatnonzero(offsets >= 0)
     begin, spent = 0, np.zeros(1, dtype=np.int64)
@@ -235,8 +228,10 @@ def _by_slabs(
         while at < len(todo):
             if keep_going is not None and not keep_going():
                 return False
-            at = fill_slabs(todo, at, policy, ceiling, plain, slabs, offsets, STEP_BUDGET, spent)
-            _account(spent, STEP)
+            at = fill_slabs(
+                todo, at, policy, ceiling, plain, slabs, offsets, tuning.greedy.budget, spent
+            )
+            _account(spent, tuning.greedy.step, tuning=tuning)
             if at < 0:
                 return False
         placed = np.concatenate([placed, todo])
@@ -251,9 +246,11 @@ def _by_lists(
     keep_going: KeepGoing | None,
     banks: BankPairs | None,
     offsets: Array,
+    *,
+    tuning: PackingTuning,
 ) -> bool:
     """Place blocks of any kind; fill `offsets`, return whether all found a place."""
-    effort.spend(CALL + effort.ITEM / 3 * (blocks.b + len(blocks.first)))
+    effort.spend(tuning.greedy.placement + tuning.prices.item / 3 * (blocks.b + len(blocks.first)))
     pause = effort.pausing(keep_going)
     try:
         pieces, lists = _pieces(blocks, banks), _lists(blocks, pause)
@@ -268,8 +265,10 @@ def _by_lists(
     while at < len(order):
         if keep_going is not None and not keep_going():
             return False
-        at = fill_lists(order, at, policy, ceiling, pieces, lists, offsets, STEP_BUDGET, spent)
-        _account(spent, LIST_STEP)
+        at = fill_lists(
+            order, at, policy, ceiling, pieces, lists, offsets, tuning.greedy.budget, spent
+        )
+        _account(spent, tuning.greedy.list_step, tuning=tuning)
         if at < 0:
             return False
     return True
@@ -282,12 +281,12 @@ def place_limited(
     *,
     ceiling: int = FAR // 2,
     keep_going: KeepGoing | None = None,
+    tuning: PackingTuning = TUNING,
 ) -> bool:
     """Place some blocks of any kind, those with given offsets first, then those with upper limits.
 
     Parameters
     ----------
-    blocks : Blocks
     members : ndarray of int64
         The blocks to place.
     offsets : ndarray of int64, shape (b,)
@@ -302,16 +301,17 @@ def place_limited(
     bool
         Whether all of them found a place.
     """
-    return _by_lists(blocks, members, FIRST, ceiling, keep_going, None, offsets)
+    return _by_lists(blocks, members, FIRST, ceiling, keep_going, None, offsets, tuning=tuning)
 
 
-def _account(spent: Array, step: float) -> None:
+def _account(spent: Array, step: float, *, tuning: PackingTuning) -> None:
     """Count the steps of a kernel as work, and begin to count anew."""
-    effort.spend(effort.LOOK + step * int(spent[0]))
+    effort.spend(tuning.prices.call + step * int(spent[0]))
     spent[0] = 0
 
 
 def _pieces(blocks: Blocks, banks: BankPairs | None) -> Pieces:
+    """Return blocks and banks as kernels take them."""
     share_ptr, share = _rows(blocks.may_share, blocks.b)
     none = np.zeros(blocks.b + 1, dtype=np.int64)
     return Pieces(

@@ -77,11 +77,11 @@ def make_slabs(placed: Array, todo: Array, blocks: Whole, offsets: Array, shift:
     placed : ndarray of int64
         Blocks that have offsets, ascending in offset.
     todo : ndarray of int64
-    blocks : Whole
     offsets : ndarray of int64, shape (b,)
     shift : int
     """
     first, end = blocks.first, blocks.end
+    # Only as many slabs as something touches: long sections without blocks cost nothing.
     slabs = 0
     for i in todo:
         slabs = max(slabs, ((end[i] - 1) >> shift) + 1)
@@ -91,6 +91,7 @@ def make_slabs(placed: Array, todo: Array, blocks: Whole, offsets: Array, shift:
     for some in (placed, todo):
         for i in some:
             for c in range(first[i] >> shift, ((end[i] - 1) >> shift) + 1):
+                # Counted one place on, so that the sums below are where each list begins.
                 ptr[c + 1] += 1
     for c in range(slabs):
         ptr[c + 1] += ptr[c]
@@ -103,6 +104,7 @@ def make_slabs(placed: Array, todo: Array, blocks: Whole, offsets: Array, shift:
         for c in range(first[i] >> shift, ((end[i] - 1) >> shift) + 1):
             k = ptr[c] + length[c]
             length[c] += 1
+            # `placed` ascends in offset, and so does every list.
             low[k] = offsets[i]
             high[k] = offsets[i] + blocks.size[i]
             starts[k] = first[i]
@@ -117,24 +119,30 @@ def _gap_in_slabs(i: int, policy: int, blocks: Whole, slabs: Slabs) -> int:
     left, right = a >> slabs.shift, (b - 1) >> slabs.shift
     p, q = slabs.ptr[left], slabs.ptr[right]
     p_end = p + slabs.length[left]
+    # A block within one slab has no second list.
     q_end = q + slabs.length[right] if right > left else q
     lowest, chosen, least = 0, NOWHERE, FAR
     while p < p_end or q < q_end:
+        # A block in both slabs is met twice, which does no harm: the second time it raises nothing.
         if q >= q_end or (p < p_end and slabs.low[p] <= slabs.low[q]):
             x = p
             p += 1
         else:
             x = q
             q += 1
+        # In the slab, but not alive together.
         if slabs.first[x] >= b or slabs.end[x] <= a:
             continue
+        # `lowest` is aligned and above all that was met: the gap below this entry begins there.
         room = slabs.low[x] - lowest
+        # For FIRST the first gap is the one, for BEST the tightest.
         if policy != TOP and room >= s and room < least:
             chosen, least = lowest, room
             if policy == FIRST:
                 break
         if slabs.high[x] > lowest:
             lowest = (slabs.high[x] + step - 1) // step * step
+    # Above everything there is always room.
     return int(lowest if chosen == NOWHERE else chosen)
 
 
@@ -144,6 +152,7 @@ def _put_into_slab(c: int, i: int, offset: int, blocks: Whole, slabs: Slabs) -> 
     begin = slabs.ptr[c]
     k = begin + slabs.length[c]
     slabs.length[c] += 1
+    # From the end: blocks mostly land on top of what there is.
     while k > begin and slabs.low[k - 1] > offset:
         slabs.low[k] = slabs.low[k - 1]
         slabs.high[k] = slabs.high[k - 1]
@@ -188,7 +197,6 @@ def fill_slabs(
         FIRST, BEST or TOP.
     ceiling : int
         Address that no block may exceed.
-    blocks : Whole
     slabs : Slabs
         What is placed, by slab; with room for `todo`, see :func:`make_slabs`.
     offsets : ndarray of int64, shape (b,)
@@ -211,6 +219,7 @@ def fill_slabs(
             return at
         i = todo[at]
         left, right = blocks.first[i] >> slabs.shift, (blocks.end[i] - 1) >> slabs.shift
+        # The list is gone through to find a gap; 8 for the block itself.
         work += slabs.length[left] + 8
         if right > left:
             work += slabs.length[right]
@@ -297,9 +306,11 @@ def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: 
     heap_low, heap_high : ndarray of int64
         A heap by `low`, longer than `filled`: callers say of how many intervals.
     """
+    # Offsets start at 0, where the heap's sweep begins.
     if high <= low or high <= 0:
         return filled
     k = filled
+    # The hole goes up, parents come down: written once, at the end.
     while k > 0 and heap_low[(k - 1) >> 1] > low:
         heap_low[k] = heap_low[(k - 1) >> 1]
         heap_high[k] = heap_high[(k - 1) >> 1]
@@ -348,10 +359,12 @@ def _forbid_beside(
     The offset of a partner, with which it may share, stays allowed.
     """
     j = lists.owner[q]
+    # Strictly between these the two pieces share an address.
     low = offsets[j] + pieces.low[q] - pieces.high[p] + 1
     high = offsets[j] + pieces.high[q] - pieces.low[p]
     for r in range(pieces.share_ptr[i], pieces.share_ptr[i + 1]):
         if pieces.share[r] == j:
+            # Two intervals, with the partner's offset between them.
             if low <= offsets[j] < high:
                 filled = push_interval(low, offsets[j], filled, lists.heap_low, lists.heap_high)
                 low = offsets[j] + 1
@@ -366,10 +379,14 @@ def _forbid(i: int, ceiling: int, pieces: Pieces, lists: Lists, offsets: Array) 
     size = pieces.size[i]
     filled, work, begin = 0, 8, 0
     for r in range(pieces.range_ptr[i], pieces.range_ptr[i + 1]):
+        # What lies between two ranges is forbidden.
         filled = push_interval(begin, pieces.range_low[r], filled, heap_low, heap_high)
+        # The last offset of a range is the one at which the block ends with it.
         begin = max(begin, pieces.range_high[r] - size + 1)
+    # Without ranges only the ceiling ends what is allowed.
     if pieces.range_ptr[i] == pieces.range_ptr[i + 1]:
         begin = ceiling - size + 1
+    # Endless, so that a sweep always ends at an interval.
     filled = push_interval(max(min(begin, ceiling - size + 1), 0), FAR, filled, heap_low, heap_high)
     for p in range(pieces.piece_ptr[i], pieces.piece_ptr[i + 1]):
         a, b = pieces.first[p], pieces.end[p]
@@ -391,6 +408,7 @@ def _bank_cost(i: int, offset: int, pieces: Pieces, offsets: Array) -> int:
     """Return twice the partners of block i in its banks, plus 1 if it straddles without need."""
     nbytes, size = pieces.bank_bytes, pieces.size[i]
     low, high = offset // nbytes, (offset + size - 1) // nbytes
+    # Less than a partner costs: it only decides between equals.
     cost = 1 if high > low and size <= nbytes else 0
     for r in range(pieces.bank_ptr[i], pieces.bank_ptr[i + 1]):
         j = pieces.bank_other[r]
@@ -412,9 +430,11 @@ def _bank_gap(i: int, low: int, high: int, pieces: Pieces, offsets: Array) -> tu
     chosen, least = NOWHERE, FAR
     while True:
         cost = _bank_cost(i, offset, pieces, offsets)
+        # Of equal ones the lowest.
         if cost < least:
             chosen, least = offset, cost
         bank += 1
+        # What a place costs changes only where a bank begins.
         offset = (bank * pieces.bank_bytes + step - 1) // step * step
         if offset >= high or bank > pieces.bank_count:
             break
@@ -432,17 +452,21 @@ def _gap_in_lists(
         low, high = heap_low[0], heap_high[0]
         filled = pop_interval(filled, heap_low, heap_high)
         taken += 1
+        # A gap of offsets, not of addresses: sizes are in the intervals already.
         if low > lowest:
             top = lowest
             if policy == FIRST:
                 chosen = lowest
                 break
+            # The one on top of all, whose end is the endless interval, is taken only if it is the
+            # only one.
             if policy == BEST and (chosen == NOWHERE or (low - lowest < least and high < FAR)):
                 chosen, least = lowest, low - lowest
             elif policy == BANKS:
                 offset, cost = _bank_gap(i, lowest, low, pieces, offsets)
                 if cost < least:
                     chosen, least = offset, cost
+        # Nothing is allowed above.
         if high >= FAR:
             break
         lowest = max(lowest, (high + step - 1) // step * step)
@@ -514,6 +538,7 @@ def fill_lists(
         i = todo[at]
         filled, looked = _forbid(i, ceiling, pieces, lists, offsets)
         chosen, taken = _gap_in_lists(i, policy, filled, pieces, lists, offsets)
+        # An entry of a list costs a comparison of four numbers, an interval a walk through a heap.
         work += 4 * looked + LISTED * (filled + taken)
         if chosen == NOWHERE:
             spent[0] += work

@@ -28,12 +28,7 @@ PART = 2_000_000
 
 
 class Measures:
-    """What orders are made of, for every block; int64 arrays of shape (b,).
-
-    Parameters
-    ----------
-    blocks : Blocks
-    """
+    """What orders are made of, for every block; int64 arrays of shape (b,)."""
 
     def __init__(self, blocks: Blocks) -> None:
         self.blocks = blocks
@@ -136,9 +131,11 @@ class Measures:
 
     @cached_property
     def _owner(self) -> Array:
+        """The block of each piece."""
         return np.repeat(np.arange(len(self.blocks.size)), np.diff(self.blocks.piece_ptr))
 
     def _per_block(self, of_pieces: Array) -> Array:
+        """Return the sum of what the pieces of each block have."""
         if (np.diff(self.blocks.piece_ptr) == 1).all():
             return of_pieces
         total = np.zeros(len(self.blocks.size), dtype=of_pieces.dtype)

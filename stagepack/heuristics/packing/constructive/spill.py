@@ -15,22 +15,16 @@ import numpy as np
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive import greedy, valleys
 from stagepack.heuristics.packing.constructive.spill_kernels import fill
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 
-ROUNDS = 20
-"""Times that a memory is packed anew with fewer buffers before it goes without the rest."""
 
-LOOKED_AT, STEP = 20_000_000, 1e-9
-"""Sections that a kernel looks at before it returns to Python, and seconds of each."""
-
-MADE, SOUGHT = 1e-3, 1e-7
-"""Seconds of a normal form apart from what its size costs, and of each buffer that may be in it."""
-
-
-def place(instance: LmemPacking, keep_going: Callable[[], bool]) -> tuple[Array, Array] | None:
+def place(
+    instance: LmemPacking, keep_going: Callable[[], bool], *, tuning: PackingTuning = TUNING
+) -> tuple[Array, Array] | None:
     """Return offsets and memories, shape (n,), or None when the rest does not fit anywhere.
 
     O(memories * rounds) greedy packings.  When time is over, what has no memory yet goes to the
@@ -40,12 +34,12 @@ def place(instance: LmemPacking, keep_going: Callable[[], bool]) -> tuple[Array,
     offsets = np.zeros(instance.n, dtype=np.int64)
     memory = np.full(instance.n, -1, dtype=np.int64)
     by_cost = sorted(range(len(instance.memories)), key=lambda m: instance.memories[m].cost)
-    left = _best_first(instance, blocks)
+    left = _best_first(instance, blocks, tuning=tuning)
 
     def settle(chosen: Array, index: int, keep_going: Callable[[], bool]) -> Array | None:
         """Pack blocks into a memory and return () or those beyond its end, None: all of them."""
         buffers = np.flatnonzero(np.isin(blocks.block, chosen))
-        found = _pack(instance, buffers, _limit(instance, index), keep_going)
+        found = _pack(instance, buffers, _limit(instance, index), keep_going, tuning=tuning)
         if found is None:
             return None
         if not len(found[1]):
@@ -54,8 +48,8 @@ def place(instance: LmemPacking, keep_going: Callable[[], bool]) -> tuple[Array,
 
     for index in by_cost[:-1]:
         limit = _limit(instance, index)
-        chosen = left if limit is None else _within(blocks, left, limit, keep_going)
-        for _ in range(ROUNDS):
+        chosen = left if limit is None else _within(blocks, left, limit, keep_going, tuning=tuning)
+        for _ in range(tuning.spill.rounds):
             if not keep_going() or not len(chosen):
                 break
             beyond = settle(chosen, index, keep_going)
@@ -79,9 +73,9 @@ def _limit(instance: LmemPacking, index: int) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _best_first(instance: LmemPacking, blocks: Blocks) -> Array:
+def _best_first(instance: LmemPacking, blocks: Blocks, *, tuning: PackingTuning) -> Array:
     """Return all blocks, those first that save most per byte and moment."""
-    effort.spend(effort.ITEM * (instance.n + len(blocks.first)))
+    effort.spend(tuning.prices.item * (instance.n + len(blocks.first)))
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
     weight = np.zeros(blocks.b)
     np.add.at(weight, owner, (blocks.high - blocks.low) * 1.0 * (blocks.end - blocks.first))
@@ -90,7 +84,14 @@ def _best_first(instance: LmemPacking, blocks: Blocks) -> Array:
     return np.argsort(-accesses / np.maximum(1.0, weight), kind="stable")
 
 
-def _within(blocks: Blocks, order: Array, capacity: int, keep_going: Callable[[], bool]) -> Array:
+def _within(
+    blocks: Blocks,
+    order: Array,
+    capacity: int,
+    keep_going: Callable[[], bool],
+    *,
+    tuning: PackingTuning,
+) -> Array:
     """Return the blocks, taken in this order, that the load leaves room for."""
     load = np.zeros(blocks.sections, dtype=np.int64)
     taken = np.zeros(len(order), dtype=np.bool_)
@@ -106,24 +107,33 @@ def _within(blocks: Blocks, order: Array, capacity: int, keep_going: Callable[[]
             capacity,
             load,
             taken,
-            LOOKED_AT,
+            tuning.spill.budget,
         )
-        effort.spend(effort.LOOK + STEP * steps)
+        effort.spend(tuning.prices.call + tuning.spill.step * steps)
     return order[taken]
 
 
 def _pack(
-    instance: LmemPacking, buffers: Array, capacity: int | None, keep_going: Callable[[], bool]
+    instance: LmemPacking,
+    buffers: Array,
+    capacity: int | None,
+    keep_going: Callable[[], bool],
+    *,
+    tuning: PackingTuning,
 ) -> tuple[Array, Array] | None:
     """Return offsets of the buffers and the positions of those that end above the capacity."""
-    effort.spend(MADE + SOUGHT * instance.n + 3 * effort.ITEM * len(buffers))
+    effort.spend(
+        tuning.spill.made + tuning.spill.buffer * instance.n + 3 * tuning.prices.item * len(buffers)
+    )
     part = instance.select(
         buffers.tolist(), objective=Objective.PEAK, memories=(), capacity=capacity
     )
     blocks = Blocks.of(part)
-    found = greedy.portfolio(blocks, keep_going=keep_going)
+    found = greedy.portfolio(blocks, keep_going=keep_going, tuning=tuning)
     if found is None and not keep_going():
-        quick = valleys.first(valleys.Spans(blocks.rounded), keep_going=keep_going)
+        quick = valleys.first(
+            valleys.Spans(blocks.rounded, tuning=tuning), keep_going=keep_going, tuning=tuning
+        )
         found = None if quick is None else quick[0]
     if found is None:
         return None

@@ -63,6 +63,7 @@ def fill(
         if fits:
             taken[at] = True
             for p in pieces:
+                # Pieces of a block never meet, so that each was tested on the load before it.
                 load[first[p] : end[p]] += height[p]
                 steps += end[p] - first[p]
         steps += 1

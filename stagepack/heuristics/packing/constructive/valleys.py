@@ -36,28 +36,9 @@ from stagepack.heuristics.packing.constructive.valleys_kernels import (
     plant,
     span,
 )
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
-
-STEPS = 100_000
-"""Steps of the kernel before it returns to Python: less than a tenth of a second."""
-
-STEP, EACH = 1.4e-7, 6e-8
-"""Seconds of a step, where many blocks are, and of a block beside that."""
-
-WIDEST_RING, RINGS = 1.25, 10
-"""The largest ring that is tried, as a part of the greatest load, and how often it is halved."""
-
-HIGH, ASTRAY = 0.6, 1.01
-"""What ends above this part of the way from the target to the least peak goes a class earlier; a
-peak so many times the least one is not gone on from."""
-
-WORTH = 1000
-"""A peak is reported once it has fallen by this part of itself."""
-
-MOST_MEETINGS, FEW = 50_000_000, 10_000_000
-"""Pairs of pieces alive together, of the blocks that are placed before, that take little time; and
-so little that they are placed even if time is over."""
 
 KEYS = ("length", "fine-length", "size", "length-size", "area")
 """What classes are made of: the fastest, the same in finer steps, what has least to do with that,
@@ -74,17 +55,14 @@ class Spans:
     what may share or pauses is kept apart all the same.  Packings of these are packings of the
     blocks.
 
-    Parameters
-    ----------
-    blocks : Blocks
-
     Attributes
     ----------
     first, end : ndarray of int64, shape (b,)
         Sections; beyond the last one for what goes on into the next turn of circular time.
     """
 
-    def __init__(self, blocks: Blocks) -> None:
+    def __init__(self, blocks: Blocks, *, tuning: PackingTuning = TUNING) -> None:
+        self.tuning = tuning
         self.blocks = blocks
         ptr, first, end, sections = blocks.piece_ptr, blocks.first, blocks.end, blocks.sections
         count = np.diff(ptr)
@@ -110,7 +88,11 @@ class Spans:
         alive = np.zeros(blocks.b, dtype=np.int64)
         alive[some] = np.add.reduceat(blocks.end - blocks.first, blocks.piece_ptr[some])
         members = np.flatnonzero(self.length > 2 * alive)
-        return members if _few_meet(blocks, members, MOST_MEETINGS) else members[:0]
+        return (
+            members
+            if _few_meet(blocks, members, self.tuning.valleys.fitted_meetings)
+            else members[:0]
+        )
 
     @property
     def length(self) -> Array:
@@ -135,6 +117,7 @@ def classes_by(key: str, spans: Spans) -> Array:
 
 
 def _descending(level: Array) -> Array:
+    """Return classes of whole levels, the highest level first."""
     rounded = np.floor(level).astype(np.int64)
     return np.asarray(rounded.max() - rounded)
 
@@ -145,6 +128,7 @@ def place(
     *,
     keep_going: KeepGoing | None = None,
     complete: bool = False,
+    tuning: PackingTuning = TUNING,
 ) -> Array | None:
     """Place all blocks by filling valleys.
 
@@ -152,7 +136,6 @@ def place(
 
     Parameters
     ----------
-    spans : Spans
     classes : ndarray of int64, shape (b,)
         Class of each block, from 0; the lower first.
     keep_going : callable, optional
@@ -181,9 +164,9 @@ def place(
         return None
     if len(before):
         before = before[np.argsort(classes[before], kind="stable")]
-        few = complete and _few_meet(blocks, before, FEW)
+        few = complete and _few_meet(blocks, before, tuning.valleys.late_meetings)
         until = (lambda: not over()) if few else keep_going
-        if not place_limited(blocks, before, offsets, keep_going=until):
+        if not place_limited(blocks, before, offsets, keep_going=until, tuning=tuning):
             if len(bound):
                 return None
             offsets[:], before = -1, bound  # they span their pauses
@@ -200,12 +183,12 @@ def place(
     placed = np.full(len(order), -1, dtype=np.int64)
     if over():
         return None
-    effort.spend(effort.LOOK + EACH * len(order))
-    while not (done := fill(table, skyline, placed, STEPS)):
-        effort.spend(STEP * STEPS)
+    effort.spend(tuning.prices.call + tuning.valleys.block * len(order))
+    while not (done := fill(table, skyline, placed, tuning.valleys.budget)):
+        effort.spend(tuning.valleys.step * tuning.valleys.budget)
         if over():
             return None
-    effort.spend(STEP * done)
+    effort.spend(tuning.valleys.step * done)
     offsets[order] = placed
     return offsets
 
@@ -304,7 +287,9 @@ def _table(spans: Spans, classes: Array, order: Array, circular: bool) -> tuple[
     return table, order
 
 
-def on_ring(spans: Spans, *, keep_going: KeepGoing | None = None) -> Array | None:
+def on_ring(
+    spans: Spans, *, keep_going: KeepGoing | None = None, tuning: PackingTuning = TUNING
+) -> Array | None:
     """Place blocks around the smallest ring that does, shape (b,); None if it would be large.
 
     For blocks that may lie anywhere, in linear time.
@@ -313,7 +298,7 @@ def on_ring(spans: Spans, *, keep_going: KeepGoing | None = None) -> Array | Non
     if not blocks.linear or len(blocks.range_low):
         return None
     low = int(blocks.load.max(initial=0))
-    high = int(low * WIDEST_RING)
+    high = int(low * tuning.valleys.widest_ring)
     if not high:  # nothing takes room, as of buffers that are all gap
         return None
     # What starts while a block is alive comes after it and must not lap it.
@@ -329,10 +314,10 @@ def on_ring(spans: Spans, *, keep_going: KeepGoing | None = None) -> Array | Non
     offsets, best = np.empty(blocks.b, dtype=np.int64), np.empty(blocks.b, dtype=np.int64)
     lows = np.empty(blocks.b, dtype=np.int64)
     ring, found = high, False
-    for _ in range(RINGS):
+    for _ in range(tuning.valleys.ring_halvings):
         if keep_going is not None and not keep_going():
             break
-        effort.spend(effort.ITEM / 4 * blocks.b)
+        effort.spend(tuning.prices.item / 4 * blocks.b)
         if around(order, first, end, size, alignment, ring, offsets, lows):
             best, offsets, high, found = offsets, best, ring, True
         elif not found:
@@ -343,14 +328,18 @@ def on_ring(spans: Spans, *, keep_going: KeepGoing | None = None) -> Array | Non
     return best if found else None
 
 
-def first(spans: Spans, *, keep_going: KeepGoing | None = None) -> tuple[Array, str] | None:
+def first(
+    spans: Spans, *, keep_going: KeepGoing | None = None, tuning: PackingTuning = TUNING
+) -> tuple[Array, str] | None:
     """Return a placement soon, and what it was made by; None where :func:`place` finds none.
 
     It is completed even if time is over: nothing else is as fast, or as good for its time.
     """
     size = spans.blocks.size
-    ring = on_ring(spans, keep_going=keep_going)
-    offsets = place(spans, classes_by(KEYS[0], spans), keep_going=keep_going, complete=True)
+    ring = on_ring(spans, keep_going=keep_going, tuning=tuning)
+    offsets = place(
+        spans, classes_by(KEYS[0], spans), keep_going=keep_going, complete=True, tuning=tuning
+    )
     if ring is not None and (offsets is None or (ring + size).max() < (offsets + size).max()):
         return ring, RING
     return None if offsets is None else (offsets, f"valleys by {KEYS[0]}")
@@ -365,12 +354,12 @@ def improve(
     known: float,
     keep_going: KeepGoing,
     on_solution: Callable[[Array], None],
+    tuning: PackingTuning = TUNING,
 ) -> Array:
     """Place all blocks again and again, what ended up high a class earlier, until time is over.
 
     Parameters
     ----------
-    spans : Spans
     offsets : ndarray of int64, shape (b,)
         The packing to begin with, as `place` made it.
     key : str
@@ -395,18 +384,18 @@ def improve(
     reported = min(least, known)
     classes = at_best = classes_by(key, spans)
     while least > target and keep_going():
-        if peak > ASTRAY * least:
+        if peak > tuning.valleys.astray * least:
             classes = at_best
-        high = found + size > target + HIGH * (least - target)
+        high = found + size > target + tuning.valleys.high * (least - target)
         classes = classes - high
         classes -= classes.min()
-        anew = place(spans, classes, keep_going=keep_going)
+        anew = place(spans, classes, keep_going=keep_going, tuning=tuning)
         if anew is None:
             break
         found, peak = anew, int((anew + size).max())
         if peak < least:
             best, least, at_best = found, peak, classes
-            if reported - least > reported // WORTH:
+            if reported - least > reported // tuning.valleys.report_part:
                 reported = least
                 on_solution(best)
     if least < reported:

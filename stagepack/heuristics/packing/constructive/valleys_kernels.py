@@ -86,10 +86,12 @@ def plant(classes: Classes) -> None:
         base = classes.tree_ptr[k]
         leaves = (classes.tree_ptr[k + 1] - base) // 2
         begin, stop = classes.ptr[k], classes.ptr[k + 1]
+        # Later looks take it as a bound only: it is not raised when the shortest block is placed.
         shortest = NEVER
         for p in range(begin, stop):
             classes.tree[base + leaves + p - begin] = classes.end[p]
             shortest = min(shortest, classes.end[p] - classes.first[p])
+        # Leaves beyond the entries never end early enough to be taken.
         for p in range(leaves + stop - begin, 2 * leaves):
             classes.tree[base + p] = NEVER
         for p in range(leaves - 1, 0, -1):
@@ -113,6 +115,7 @@ def outline(ground: Array, circular: bool) -> Skyline:
     rows = np.full((sections + 1, 3), -1, np.int64)
     height, before, after = rows[:, 0], rows[:, 1], rows[:, 2]
     last = 0
+    # A segment is named by its first section; sections within segments have no entry.
     height[0] = ground[0]
     for s in range(1, sections):
         if ground[s] != ground[last]:
@@ -120,6 +123,7 @@ def outline(ground: Array, circular: bool) -> Skyline:
             before[s] = last
             after[last] = s
             last = s
+    # Overwritten below where time is a circle.
     after[last] = sections
     if circular:
         after[last] = 0
@@ -137,6 +141,7 @@ def _at_or_after(a: int, k: int, classes: Classes) -> int:
     begin, stop = classes.ptr[k], classes.ptr[k + 1]
     lo, hi, step = classes.finger[k], stop, 1
     if lo < stop and first[lo] < a:
+        # Forward, in steps that double, then between the last two.
         lo += 1
         while lo < stop:
             hi = min(lo + step, stop)
@@ -145,6 +150,7 @@ def _at_or_after(a: int, k: int, classes: Classes) -> int:
             lo = hi
             step *= 2
     else:
+        # Backward likewise.
         hi = lo
         while hi > begin:
             lo = max(hi - step, begin)
@@ -153,6 +159,7 @@ def _at_or_after(a: int, k: int, classes: Classes) -> int:
                 break
             hi = lo
             step *= 2
+        # The begin of the class was reached.
         lo = min(lo, hi)
     while lo < hi:
         mid = (lo + hi) >> 1
@@ -172,17 +179,21 @@ def _choose(a: int, b: int, classes: Classes) -> tuple[int, int]:
     """
     tree, first = classes.tree, classes.first
     for k in range(len(classes.ptr) - 1):
+        # What starts later cannot end by b.
         latest = b - classes.shortest[k]
         base = classes.tree_ptr[k]
+        # Too narrow a valley for the class, or none that is left ends by b.
         if latest < a or tree[base + 1] > b:
             continue
         begin, stop = classes.ptr[k], classes.ptr[k + 1]
+        # Entries before start too early; of those from here on the first that ends by b is sought.
         lo = _at_or_after(a, k, classes)
         if lo >= stop or first[lo] > latest:
             continue
         leaves = (classes.tree_ptr[k + 1] - base) >> 1
         node, width, left = leaves + lo - begin, 1, lo
         while True:
+            # Some entry of this subtree ends by b; the leftmost one starts first.
             if tree[base + node] <= b:
                 while node < leaves:
                     node *= 2
@@ -206,10 +217,12 @@ def _take(x: int, k: int, classes: Classes) -> int:
     tree, base = classes.tree, classes.tree_ptr[k]
     node = ((classes.tree_ptr[k + 1] - base) >> 1) + x - classes.ptr[k]
     end = tree[base + node]
+    # Placed: it is never the least again.
     tree[base + node] = NEVER
     while node > 1:
         node >>= 1
         least = min(tree[base + 2 * node], tree[base + 2 * node + 1])
+        # Above here nothing changes.
         if tree[base + node] == least:
             break
         tree[base + node] = least
@@ -224,6 +237,7 @@ def _settled(x: int, h: int, classes: Classes) -> int:
     if len(classes.range_low) > 0:
         i = classes.block[x]
         for r in range(classes.range_ptr[i], classes.range_ptr[i + 1]):
+            # The last range is endless, so that one of them fits.
             at = (max(h, classes.range_low[r]) + grid - 1) // grid * grid
             if at + size <= classes.range_high[r]:
                 break
@@ -239,8 +253,6 @@ def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> int:
 
     Parameters
     ----------
-    classes : Classes
-    skyline : Skyline
     offsets : ndarray of int64, shape (entries,)
         Receives the offset of every entry that is placed.
     steps : int
@@ -262,6 +274,7 @@ def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> int:
         # Join neighbours of the same height.
         p, q = before[a], after[a]
         while 0 <= q < sections and q != a and height[q] == h:
+            # A section that begins no segment any more.
             height[q] = -1
             q = after[q]
             after[a] = q
@@ -275,15 +288,18 @@ def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> int:
                 before[q] = p
             a = p
             continue
+        # One segment is left, at the same height everywhere.
         alone = p == a or (p < 0 and q == sections)
         left = height[p] if p >= 0 else -1
         right = height[q] if q < sections else -1
+        # Not a valley: down to the neighbour, which is nearer than the lowest of all.
         if not alone and 0 <= left < h:
             a = p
             continue
         if not alone and 0 <= right < h:
             a = q
             continue
+        # Across the end of a circle sections go on counting.
         b = q if q > a else q + sections
         anywhere = alone and circular  # the only segment may start where a block does
         x, k = _choose(0 if anywhere else a, NEVER - 1 if anywhere else b, classes)
@@ -293,6 +309,7 @@ def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> int:
             height[a] = h
             before[a] = after[a] = p = q = a
         if x < 0:
+            # Nothing fits: up to the lower wall, with which it is joined in the next step.
             height[a] = right if left < 0 or (0 <= right < left) else left
             continue
         f, e = classes.first[x], _take(x, k, classes)
@@ -303,14 +320,17 @@ def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> int:
             _take(y, k, classes)
             offsets[y] = at
             f %= sections
+            # Beyond the end of a circle the skyline begins anew.
             e %= sections
             q %= sections
         state[PLACED] += 1
         height[f] = at + classes.size[x]
+        # The segment falls into what lies before the block, the block, and what lies after it.
         right_end = after[a]
         if f != a:
             after[a] = f
             before[f] = a
+        # Something of the valley is left at its right.
         if e != q:
             height[e] = h
             after[f] = e
@@ -357,14 +377,17 @@ def around(
     oldest, newest = 0, 0
     for at in range(len(order)):
         i = order[at]
+        # Blocks die in the order in which they came, or later: the oldest one bounds what is free.
         while oldest < at and end[order[oldest]] <= first[i]:
             oldest += 1
         lap = newest // ring * ring
         place = (newest - lap + alignment[i] - 1) // alignment[i] * alignment[i]
+        # No block goes across the end of a lap.
         if place + size[i] > ring:
             lap += ring
             place = 0
         low = lap + place
+        # It would lap the oldest block alive.
         if oldest < at and low + size[i] - lows[oldest] > ring:
             return False
         lows[at] = low
@@ -396,7 +419,9 @@ def span(ptr: Array, piece: tuple[Array, Array], turn: int, found: tuple[Array, 
         for at in range(ptr[i], ptr[i + 1]):
             until = max(until, end[at])
             last = at + 1 == ptr[i + 1]
+            # After the last piece comes the first one of the next turn.
             following = first[ptr[i]] + turn if last else first[at + 1]
+            # All but the longest pause is the shortest run.
             if following - until > longest:
                 longest = following - until
                 found[0][i] = following % turn

@@ -13,21 +13,12 @@ import numpy as np
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.effort import Pause
 from stagepack.heuristics.packing.exact_search import address_ranges_kernels as kernels
-from stagepack.heuristics.packing.exact_search.csr import rows
+from stagepack.heuristics.packing.exact_search.csr_kernels import rows
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.meetings import met, shares
 from stagepack.instances.profile import Array
-
-AT_ONCE = 5_000_000
-"""Spans and holes that are looked at between two questions: well under 0.1 s."""
-
-MOST_SPANS, MOST_HOLES, LONGEST = 100_000_000, 2_000_000, 100_000
-"""Spans of members of all sections, up to which every section has holes of its own; holes of all
-sections, and of one: more would make the search no faster."""
-
-SPAN = 4e-9
-"""Seconds of work a span takes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +71,6 @@ def beside_fixed(blocks: Blocks, owner: Array, first: Array, end: Array, pause: 
 
     Parameters
     ----------
-    blocks : Blocks
     owner, first, end : ndarray of int64, shape (pieces,)
         Pieces that count: their blocks, and the sections [first, end) they are alive in.
     pause : callable
@@ -104,12 +94,18 @@ def beside_fixed(blocks: Blocks, owner: Array, first: Array, end: Array, pause: 
     return own, blocks.fixed[near], blocks.fixed[near] + blocks.size[near]
 
 
-def places(blocks: Blocks, which: Array, pause: Pause, beside: Beside | None = None) -> Places:
+def places(
+    blocks: Blocks,
+    which: Array,
+    pause: Pause,
+    beside: Beside | None = None,
+    *,
+    tuning: PackingTuning = TUNING,
+) -> Places:
     """Return where some blocks may lie.
 
     Parameters
     ----------
-    blocks : Blocks
     which : ndarray of int64
     pause : callable
         Called now and then; may raise.
@@ -141,27 +137,28 @@ def places(blocks: Blocks, which: Array, pause: Pause, beside: Beside | None = N
     for begin, end in shares((range_ptr + near_ptr)[1:]):
         pause()
         kernels.permitted(begin, end, rules, ptr, low, high)
-    effort.spend(SPAN * most)
+    effort.spend(tuning.places.span * most)
     return Places(ptr, low[: ptr[-1]].copy(), high[: ptr[-1]].copy())
 
 
-def misplaced(blocks: Blocks, held: Array, pause: Pause) -> bool:
+def misplaced(blocks: Blocks, held: Array, pause: Pause, *, tuning: PackingTuning = TUNING) -> bool:
     """Return whether a rule of its own forbids one of these fixed blocks its place.
 
     Parameters
     ----------
-    blocks : Blocks
     held : ndarray of int64
         Numbers of the fixed ones.
     pause : callable
         Called now and then; what it raises ends the look.
     """
-    where = places(blocks, held, pause)
+    where = places(blocks, held, pause, tuning=tuning)
     alone = np.diff(where.ptr) == 1  # what is fixed has a range: its place, if it is allowed
     return not (alone.all() and np.array_equal(where.lowest, blocks.fixed[held]))
 
 
-def common_holes(given: kernels.Spans, pause: Pause) -> tuple[Array, Array]:
+def common_holes(
+    given: kernels.Spans, pause: Pause, *, tuning: PackingTuning = TUNING
+) -> tuple[Array, Array]:
     """Return the addresses [low, high) that no block of a group may use, as rows.
 
     Parameters
@@ -175,9 +172,9 @@ def common_holes(given: kernels.Spans, pause: Pause) -> tuple[Array, Array]:
     most = int((given.end - given.begin)[given.members].sum()) + groups
     control, ptr = np.zeros(3, dtype=np.int64), np.zeros(groups + 1, dtype=np.int64)
     # However long these are: groups that need more get no holes.
-    holes = np.empty((min(most, MOST_HOLES), 2), dtype=np.int64)
-    scratch = np.empty((min(most, LONGEST), 2), dtype=np.int64)
-    while not kernels.common_holes(AT_ONCE, given, control, ptr, holes, scratch):
-        effort.spend(SPAN * AT_ONCE)
+    holes = np.empty((min(most, tuning.places.hole_limit), 2), dtype=np.int64)
+    scratch = np.empty((min(most, tuning.places.section_holes), 2), dtype=np.int64)
+    while not kernels.common_holes(tuning.places.budget, given, control, ptr, holes, scratch):
+        effort.spend(tuning.places.span * tuning.places.budget)
         pause()
     return ptr, holes[: ptr[-1]].copy()

@@ -52,7 +52,6 @@ def permitted(begin: int, end: int, rules: Rules, ptr: Array, low: Array, high: 
     Parameters
     ----------
     begin, end : int
-    rules : Rules
     ptr : ndarray of int64, shape (b + 1,)
         Where rows begin; those of blocks of which nothing is said stay empty.
     low, high : ndarray of int64
@@ -63,6 +62,7 @@ def permitted(begin: int, end: int, rules: Rules, ptr: Array, low: Array, high: 
     for i in range(begin, end):
         used = ptr[i]
         first, last = rules.range_ptr[i], rules.range_ptr[i + 1]
+        # Of what is nothing said an empty row means anywhere.
         free = first == last
         if free and rules.near_ptr[i] == rules.near_ptr[i + 1]:
             ptr[i + 1] = used
@@ -72,12 +72,16 @@ def permitted(begin: int, end: int, rules: Rules, ptr: Array, low: Array, high: 
             used, near = _between(i, 0, EVERYWHERE, near, used, rules, low, high)
         r = first
         while r < last:
+            # From here on ranges are of offsets: the last one is where the block ends with the
+            # range.
             a, b = rules.range_low[r], rules.range_high[r] - rules.size[i]
             r += 1
+            # Ranges that touch are one, once they are of offsets.
             while r < last and rules.range_low[r] <= b + 1:
                 b = max(b, rules.range_high[r] - rules.size[i])
                 r += 1
             used, near = _between(i, a, b, near, used, rules, low, high)
+        # An empty row would mean anywhere.
         if used == ptr[i]:
             low[used] = high[used] = NOWHERE
             used += 1
@@ -95,10 +99,12 @@ def _between(
     """
     step, last = rules.alignment[i], rules.near_ptr[i + 1]
     while a <= b:
+        # Neighbours ascend, and so do ranges: none is passed by twice.
         while near < last and rules.near_high[near] <= a:
             near += 1
         stop = b
         if near < last:
+            # Up to where the block ends below the next fixed neighbour.
             stop = min(b, rules.near_low[near] - rules.size[i])
         lowest, highest = (a + step - 1) // step * step, stop // step * step
         if lowest <= highest:
@@ -109,6 +115,7 @@ def _between(
             break
         if stop == b:
             break
+        # On from above it.
         a = rules.near_high[near]
     return used, near
 
@@ -150,7 +157,6 @@ def common_holes(
     ----------
     work : int
         Return to the caller after about this many spans and holes.
-    given : Spans
     control : ndarray of int64, shape (3,)
         Where the last call ended, between two members; zero at first.
     hole_ptr : ndarray of int64, shape (groups + 1,)
@@ -163,12 +169,14 @@ def common_holes(
         at = control[AT]
         begin = hole_ptr[at]
         if control[MEMBER] == 0:
+            # At first everything below `top` is a hole; members take out what they may use.
             control[COUNT] = 1
             if begin < len(holes):
                 holes[begin, 0], holes[begin, 1] = 0, given.top
             else:
                 control[COUNT] = 0
         m = given.member_ptr[at] + control[MEMBER]
+        # All members are through, or no hole is left for them to shrink.
         if m == given.member_ptr[at + 1] or control[COUNT] == 0:
             hole_ptr[at + 1] = begin + control[COUNT]
             control[AT], control[MEMBER] = at + 1, 0
@@ -176,9 +184,11 @@ def common_holes(
         if done >= work:
             return False
         i = given.members[m]
+        # As much as going through both rows side by side takes.
         done += given.end[i] - given.begin[i] + control[COUNT] + 1
         kept = _kept(i, begin, control[COUNT], given, holes, scratch)
         if begin + kept > len(holes):
+            # No holes is always right: it only says less.
             kept = 0
         for h in range(kept):
             holes[begin + h, 0], holes[begin + h, 1] = scratch[h, 0], scratch[h, 1]
@@ -191,8 +201,10 @@ def _kept(i: int, hole: int, count: int, given: Spans, holes: Array, scratch: Ar
     """Write what a block leaves of some holes to `scratch`; return how many are left."""
     last, kept, used = hole + count, 0, 0
     for k in range(given.begin[i], given.end[i] + 1):
+        # Between spans, and behind the last one, the block uses nothing.
         behind = k == given.end[i]
         end = given.top if behind else min(given.top, given.spans[k, 0])
+        # Below all that is unused from here on.
         while hole < last and holes[hole, 1] <= used:
             hole += 1
         q = hole
@@ -204,5 +216,6 @@ def _kept(i: int, hole: int, count: int, given: Spans, holes: Array, scratch: Ar
             kept += 1
             q += 1
         if not behind:
+            # Offsets of a span and the block on top of the last of them.
             used = given.spans[k, 1] + given.size[i]
     return kept

@@ -44,8 +44,10 @@ def begin(state: SearchState) -> None:
     control = state.control
     for d in range(control[DEPTH] + 1):
         state.blamed[d] = False
+    # Flags are cleared by the machine eight at a time.
     control[SPENT] += control[DEPTH] // 8
     control[AGENDA] = 0
+    # Rows of the trail with older stamps are on no agenda.
     control[STAMP] += 1
 
 
@@ -59,6 +61,7 @@ def blame_all(state: SearchState) -> None:
 @step
 def blame_place(i: int, state: SearchState) -> None:
     """Blame where a block was placed, unless it was before the search."""
+    # What was placed before the search is given, and nobody's fault.
     if state.row[i] >= 0:
         state.blamed[state.depth[i]] = True
 
@@ -68,6 +71,7 @@ def blame_reason(start: int, state: SearchState) -> None:
     """Blame what an exclusion rests on, given where its reason begins."""
     reasons, count = state.reasons, state.reasons[start]
     if count < 0:
+        # Too many were noted to be listed: all placements before that exclusion.
         for d in range(reasons[start + 2]):
             state.blamed[d] = True
     for r in range(start + REASON, start + REASON + count):
@@ -85,6 +89,7 @@ def note_reason(state: SearchState) -> None:
     start, count = control[REASONS], 0
     for d in range(control[DEPTH]):
         if blamed[d]:
+            # Counted further all the same: more than can be noted are told by -1.
             if count < MOST:
                 reasons[start + REASON + count] = d
             count += 1
@@ -116,10 +121,13 @@ def need(i: int, value: int, state: SearchState) -> None:
         Its class says the shapes and meaning of its arrays; what is blamed changes.
     """
     trail, row, looked = state.trail, state.latest[i], 1
+    # Rows of a block go from the last rise to the first; `b` is what was proved before it. So this
+    # ends at the rise that got to `value`.
     while row >= 0 and trail[row].b >= value:
         row = trail[row].earlier
         looked += 1
     state.control[SPENT] += 2 * looked
+    # Else it was so from the beginning.
     if row >= 0:
         _explain_row(row, state)
 
@@ -142,6 +150,7 @@ def need_room(i: int, at: int, state: SearchState) -> None:
         j = neighbours[r]
         if blocks[j].offset >= 0:
             blame_place(j, state)
+        # With 0 there is nothing to ask: any offset will do.
         elif at > 0:
             need(j, at, state)
 
@@ -160,9 +169,11 @@ def explain_top(i: int, capacity: int, state: SearchState) -> None:
         Its class says the shapes and meaning of its arrays; what is blamed changes.
     """
     blocks = state.blocks
+    # The rise was handed on from twin to twin; one of them ends too high.
     while blocks[i].effective + blocks[i].size <= capacity:
         i = blocks[i].twin
     begin(state)
+    # Less than was proved: what is not needed blames fewer.
     need(i, capacity - blocks[i].size + 1, state)
     explain(state)
 
@@ -185,8 +196,11 @@ def explain_section(s: int, frame: Record, capacity: int, state: SearchState) ->
     blocks, members, section = state.blocks, state.members, state.sections[s]
     at = max(section.floor, frame.level)
     if section.hole == section.hole_end:  # a lower one would do
+        # The least floor with which it overflows blames fewer placements than the floor that it
+        # has.
         at = capacity - section.total + 1
     begin(state)
+    # The part lies above its level, not its own floors: that is asked of those below.
     if section.floor < at:
         _unlabel(frame, state)
     tail = 0
@@ -197,6 +211,7 @@ def explain_section(s: int, frame: Record, capacity: int, state: SearchState) ->
         if blocks[i].effective >= at:
             need(i, at, state)
         else:
+            # In the queue; those of other parts keep what they had, as none is met.
             blocks[i].label = -2
             state.queue[tail] = i
             tail += 1
@@ -225,6 +240,7 @@ def explain_deadlock(frame: Record, state: SearchState) -> None:
             least, first = block.base + block.size, lists[q]
     begin(state)
     _unlabel(frame, state)
+    # One block is enough: that it ends so low is why others may not come first.
     blocks[first].label = -2
     state.queue[0] = first
     _need_height(least, 1, state)
@@ -260,6 +276,7 @@ def _need_height(at: int, count: int, state: SearchState) -> None:
                 blame_place(j, state)
             elif blocks[j].effective >= at:
                 need(j, at, state)
+            # It may lie below `at` only on something that was excluded in its turn.
             elif blocks[j].label == -1:
                 blocks[j].label = -2
                 queue[tail] = j
@@ -275,13 +292,16 @@ def explain(state: SearchState) -> None:
         if control[SPENT] > until:
             blame_all(state)
             return
+        # The last one first: it needs no order, as every row is explained once.
         control[AGENDA] -= 1
         row = state.agenda[control[AGENDA]]
         i, cause = trail[row].index, trail[row].cause
+        # Rows of a chain of twins follow one another.
         if cause == TWIN:  # its twin was raised just before
             _explain_row(row - 1, state)
         elif cause >= 0:  # it lies above what was placed
             blame_place(cause, state)
+            # It met the other block's addresses: from so low on it could not lie below that.
             need(i, blocks[cause].offset - blocks[i].size + 1, state)
         else:
             _explain_exclusion(row, state)
@@ -295,11 +315,14 @@ def _explain_exclusion(row: int, state: SearchState) -> None:
     block, least = blocks[i], state.reasons[start + 1]
     blame_reason(start, state)
     need(i, change.a, state)
+    # By one unit from its base, whatever it stands on.
     if least == change.a + 1:
         return
     state.control[SPENT] += block.neighbour_end - block.neighbour
     for r in range(block.neighbour, block.neighbour_end):
         j = neighbours[r]
+        # Placed before the exclusion, so that it could not carry it; those placed later were
+        # unplaced then.
         if blocks[j].offset >= 0 and state.row[j] < row:
             blame_place(j, state)
         elif not never_below(j, i, state):

@@ -15,7 +15,7 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     Record,
     SearchState,
 )
-from stagepack.kernels.compiled import copied, step
+from stagepack.kernels.compiled import inlined, step
 
 
 @step
@@ -29,6 +29,7 @@ def of_least_base(frame: Record, state: SearchState) -> int:
     for q in range(frame.begin, frame.begin + frame.count):
         block = blocks[lists[q]]
         base = block.base
+        # Excluded blocks count as well: such a one may still fit below all others.
         lowest = min(lowest, base + block.size)
         if block.effective == base and (base < least or (base == least and block.rank < rank)):
             least, rank, at = base, block.rank, q
@@ -54,6 +55,7 @@ def in_lowest_section(frame: Record, otherwise: int, state: SearchState) -> int:
     """
     blocks, sections, lists, members = state.blocks, state.sections, state.lists, state.members
     state.control[SPENT] += frame.section_end - frame.section
+    # A section of least floor is one in which the lowest member has nothing below it but the floor.
     where, lowest = -1, NOWHERE
     for q in range(frame.section, frame.section_end):
         section = sections[lists[q]]
@@ -62,6 +64,7 @@ def in_lowest_section(frame: Record, otherwise: int, state: SearchState) -> int:
             or (section.floor == lowest and section.total > sections[where].total)
         ):
             where, lowest = lists[q], section.floor
+    # Candidates are taken in order of base and rank; those up to `tried` were not settled.
     tried_base, tried_rank = np.int64(-1), np.int64(0)
     while True:
         choice, base, rank = -1, NOWHERE, np.int64(0)
@@ -69,6 +72,7 @@ def in_lowest_section(frame: Record, otherwise: int, state: SearchState) -> int:
         for r in range(sections[where].member, sections[where].member_end):
             block = blocks[members[r]]
             if (
+                # Unplaced, not excluded, and the next one after what was tried.
                 block.offset < 0
                 and block.effective == block.base
                 and (block.base < base or (block.base == base and block.rank < rank))
@@ -78,6 +82,7 @@ def in_lowest_section(frame: Record, otherwise: int, state: SearchState) -> int:
                 )
             ):
                 choice, base, rank = members[r], block.base, block.rank
+        # No member of the section may come next: the block of least base always may.
         if choice < 0:
             return otherwise
         if _settled(choice, base, state):
@@ -108,6 +113,7 @@ def in_hardest_section(frame: Record, otherwise: int, state: SearchState) -> int
     blocks, sections, lists, members = state.blocks, state.sections, state.lists, state.members
     failures, control = state.failures, state.control
     control[SPENT] += frame.section_end - frame.section
+    # All sections of a part have an unplaced member, or are empty and left out.
     where, most, fullest = -1, -1.0, 0
     for q in range(frame.section, frame.section_end):
         section = sections[lists[q]]
@@ -120,8 +126,10 @@ def in_hardest_section(frame: Record, otherwise: int, state: SearchState) -> int
         i = members[r]
         if blocks[i].offset < 0 and (choice < 0 or _lower(blocks[i], blocks[choice])):
             choice = i
+    # Each one found lies lower than the one before, so that this ends.
     under = _beneath(choice, state)
     while under >= 0:
+        # Equal ones would go round in a circle.
         if blocks[under].effective >= blocks[choice].effective:
             return otherwise
         choice = under
@@ -132,7 +140,7 @@ def in_hardest_section(frame: Record, otherwise: int, state: SearchState) -> int
     return otherwise
 
 
-@copied
+@inlined
 def _lower(one: Record, other: Record) -> bool:
     """Return whether a block comes before another one: the lower, then the preferred one."""
     if one.effective != other.effective:
@@ -152,6 +160,7 @@ def _beneath(i: int, state: SearchState) -> int:
         other = blocks[neighbours[r]]
         if other.offset < 0 and other.effective + other.size < least:
             least, under = other.effective + other.size, neighbours[r]
+    # An excluded block stands on one of them; another one has it below only where that fits.
     return under if block.effective > block.base or least <= block.base else -1
 
 
@@ -164,6 +173,7 @@ def _settled(i: int, base: int, state: SearchState) -> bool:
     while r < end:
         other = blocks[neighbours[r]]
         r += 1
+        # The row is left early: steps are counted as they are taken.
         if other.offset < 0 and other.effective + other.size <= base:
             state.control[SPENT] += r - begin
             return False

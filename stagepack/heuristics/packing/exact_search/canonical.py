@@ -22,22 +22,8 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     NOWHERE,
     SearchState,
 )
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.profile import Array
-
-WORK = 6_000_000
-"""Elementary steps of the kernel between two looks at the clock: well under 0.2 s."""
-
-STEP, BEGIN = 1 / 420_000_000, 1e-4
-"""Seconds of a step, and of beginning a search apart from what its size costs."""
-
-BYTE = 5e-10
-"""Seconds of a byte of new memory."""
-
-PART = 3e-5
-"""Seconds of beginning a part of what is left."""
-
-FADING, UNEVENLY = 0.7, 0.3
-"""What is left of failures when another search begins, and the deviation of its logarithm."""
 
 
 class Partial(NamedTuple):
@@ -66,13 +52,10 @@ class PausedSearch(abc.ABC):
     ----------
     steps : int
         Elementary steps of the kernel, of all that was begun.
-    step : float
-        Seconds of one.
     """
 
-    step: float
-
-    def __init__(self) -> None:
+    def __init__(self, *, tuning: PackingTuning = TUNING) -> None:
+        self.tuning = tuning
         self.steps = 0
 
     @property
@@ -84,6 +67,11 @@ class PausedSearch(abc.ABC):
     @abc.abstractmethod
     def units(self) -> Array:
         """Offsets in units, where a packing was found."""
+
+    @property
+    @abc.abstractmethod
+    def step(self) -> float:
+        """Seconds of a step."""
 
     @abc.abstractmethod
     def _proceed(self, node_limit: int) -> tuple[int, int]:
@@ -97,7 +85,7 @@ class PausedSearch(abc.ABC):
         """Go on for about 0.1 s; return RUNNING, FOUND, EXHAUSTED or LIMIT."""
         outcome, steps = self._proceed(node_limit)
         self.steps += steps
-        effort.spend(effort.LOOK + self.step * steps)
+        effort.spend(self.tuning.prices.call + self.step * steps)
         if outcome == state.FULL:
             self._lengthen()
             return state.RUNNING  # pages of memory take their time, too
@@ -105,17 +93,10 @@ class PausedSearch(abc.ABC):
 
 
 class CanonicalSearch(PausedSearch):
-    """A search of one component for packings within a capacity, which can be paused.
+    """A search of one component for packings within a capacity, which can be paused."""
 
-    Parameters
-    ----------
-    component : Component
-    """
-
-    step = STEP
-
-    def __init__(self, component: Component) -> None:
-        super().__init__()
+    def __init__(self, component: Component, *, tuning: PackingTuning = TUNING) -> None:
+        super().__init__(tuning=tuning)
         self.component = component
         b, sections = component.b, len(component.sections)
         self._state = SearchState(
@@ -147,6 +128,11 @@ class CanonicalSearch(PausedSearch):
         self._capacity = 0
 
     @property
+    def step(self) -> float:
+        """Seconds of a step."""
+        return self.tuning.exact.step
+
+    @property
     def nodes(self) -> int:
         """Nodes since the start."""
         return int(self._state.control[state.NODES])
@@ -172,7 +158,7 @@ class CanonicalSearch(PausedSearch):
         """
         component, now = self.component, self._state
         b, sections = component.b, len(component.sections)
-        effort.spend(BEGIN + effort.ITEM * (b + sections))
+        effort.spend(self.tuning.exact.start + self.tuning.prices.item * (b + sections))
         now.blocks[:] = component.blocks
         now.sections[:] = component.sections
         scaled = weight * min(1.0, 2.0**40 / max(1, capacity))
@@ -201,7 +187,7 @@ class CanonicalSearch(PausedSearch):
         """
         component, now = self.component, self._state
         b, sections = component.b, len(component.sections)
-        effort.spend(BEGIN + effort.ITEM * (b + sections))
+        effort.spend(self.tuning.exact.start + self.tuning.prices.item * (b + sections))
         left = partial.base != NOWHERE
         now.blocks[:] = component.blocks
         now.blocks["offset"] = np.where(left, -1, 0)
@@ -218,7 +204,7 @@ class CanonicalSearch(PausedSearch):
         reached = np.maximum.accumulate(last[order])
         apart = np.flatnonzero(first[order][1:] > reached[:-1]) + 1
         for part in sorted(np.split(order, apart), key=len):
-            effort.spend(PART)
+            effort.spend(self.tuning.exact.start_part)
             within = np.arange(first[part].min(), last[part].max() + 1)
             self._enter(which[part], within, focus)
             if self.run(nodes * len(part)) != state.FOUND:
@@ -244,33 +230,41 @@ class CanonicalSearch(PausedSearch):
     def fade(self, random: np.random.Generator) -> None:
         """Let go of some of what is known about failures, so that the next search differs."""
         failures = self._state.failures
-        failures *= FADING * random.lognormal(0.0, UNEVENLY, len(failures))
+        failures *= self.tuning.exact.fading * random.lognormal(
+            0.0, self.tuning.exact.fading_noise, len(failures)
+        )
 
     def _proceed(self, node_limit: int) -> tuple[int, int]:
+        """Call the kernel: a few steps first, as small searches end within these."""
         now = self._state
-        outcome = kernels.search(self._capacity, node_limit, min(SHORT, WORK), now)
+        outcome = kernels.search(
+            self._capacity, node_limit, min(SHORT, self.tuning.exact.budget), now
+        )
         spent = int(now.control[state.SPENT])
         if outcome == state.RUNNING:
-            outcome = kernels.search(self._capacity, node_limit, WORK - spent, now)
+            outcome = kernels.search(
+                self._capacity, node_limit, self.tuning.exact.budget - spent, now
+            )
             spent += int(now.control[state.SPENT])
         return outcome, spent
 
     def _lengthen(self) -> None:
+        """Double the arrays that were too short."""
         now = self._state
         self._state = now._replace(
-            trail=longer(now.trail),
-            lists=longer(now.lists),
-            parts=longer(now.parts),
-            reasons=longer(now.reasons),
-            agenda=longer(now.agenda),
+            trail=longer(now.trail, tuning=self.tuning),
+            lists=longer(now.lists, tuning=self.tuning),
+            parts=longer(now.parts, tuning=self.tuning),
+            reasons=longer(now.reasons, tuning=self.tuning),
+            agenda=longer(now.agenda, tuning=self.tuning),
         )
 
 
-def longer(array: Array) -> Array:
+def longer(array: Array, *, tuning: PackingTuning = TUNING) -> Array:
     """Return an array with as many rows again, all zero: pages that memory gives when needed."""
     grown = np.zeros((2 * len(array), *array.shape[1:]), dtype=array.dtype)
     grown[: len(array)] = array
-    effort.spend(BYTE * grown.nbytes)
+    effort.spend(tuning.exact.byte * grown.nbytes)
     return grown
 
 

@@ -23,7 +23,6 @@ from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.effort import Pause, pausing
 from stagepack.heuristics.packing.exact_search import components_kernels as kernels
 from stagepack.heuristics.packing.exact_search.address_ranges import (
-    MOST_SPANS,
     Places,
     beside_fixed,
     common_holes,
@@ -31,20 +30,13 @@ from stagepack.heuristics.packing.exact_search.address_ranges import (
     places,
 )
 from stagepack.heuristics.packing.exact_search.address_ranges_kernels import Spans
-from stagepack.heuristics.packing.exact_search.csr import rows
-from stagepack.heuristics.packing.exact_search.csr_kernels import transposed
+from stagepack.heuristics.packing.exact_search.csr_kernels import rows, transposed
 from stagepack.heuristics.packing.exact_search.exact_state import BLOCK, NOWHERE, SECTION
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing.blocks import Blocks, aligned_unit
 from stagepack.instances.packing.meetings import meetings
 from stagepack.instances.profile import Array
-
-OFTEN = 256
-"""Quick steps between two calls."""
-
-MADE, ENTRY, CHOSEN = 1e-3, 6e-8, 4e-8
-"""Seconds of making a component, of an entry of its rows, and of a block or piece out of which
-those that may move are chosen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +174,8 @@ def movable(
     first: int = 0,
     end: int = -1,
     pause: Pause = lambda: None,
+    *,
+    tuning: PackingTuning = TUNING,
 ) -> Group:
     """Return the group of the movable blocks of an instance.
 
@@ -197,7 +191,7 @@ def movable(
         Called now and then; may raise.
     """
     end = blocks.sections if end < 0 else end
-    effort.spend(effort.LOOK + CHOSEN * (blocks.b + len(blocks.first)))
+    effort.spend(tuning.prices.call + tuning.exact.chosen * (blocks.b + len(blocks.first)))
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
     begin, stop = np.maximum(blocks.first, first), np.minimum(blocks.end, end)
     keep = begin < stop
@@ -227,7 +221,7 @@ def movable(
         duration[alive],
         np.concatenate([[0], np.cumsum(number.astype(np.int64))]),
         section_of,
-        places(blocks, alive, pause, beside),
+        places(blocks, alive, pause, beside, tuning=tuning),
         linear,
     )
 
@@ -275,8 +269,15 @@ class Component:
     """
 
     def __init__(
-        self, group: Group, lift: int, bottom: list[tuple[int, int]], pause: Pause = lambda: None
+        self,
+        group: Group,
+        lift: int,
+        bottom: list[tuple[int, int]],
+        pause: Pause = lambda: None,
+        *,
+        tuning: PackingTuning = TUNING,
     ) -> None:
+        self.tuning = tuning
         self.bottom, self._pause = bottom, pause
         self.group, self.lift, self.index, self.linear = group, lift, group.index, group.linear
         self.unit = unit = _unit(group)
@@ -315,7 +316,10 @@ class Component:
         self.holes = self._holes()
         sections["floor"] = np.minimum.reduceat(blocks["effective"][member], self.member_ptr[:-1])
         self.bound = lift + unit * kernels.least_peak(blocks, sections, self.holes)
-        effort.spend(MADE + ENTRY * (len(self.neighbours) + len(self.section_of)))
+        effort.spend(
+            tuning.exact.component
+            + tuning.exact.component_entry * (len(self.neighbours) + len(self.section_of))
+        )
 
     @property
     def b(self) -> int:
@@ -356,6 +360,7 @@ class Component:
         return self.lift + self.unit * next_top(self.blocks, self.capacity(nbytes))
 
     def _owner(self) -> Array:
+        """The block of each incidence."""
         return np.repeat(np.arange(self.b), np.diff(self.section_ptr))
 
     def _spans(self) -> Array:
@@ -369,7 +374,7 @@ class Component:
         taken = []
         used = 0
         for i in np.flatnonzero(allowed.limited).tolist():
-            if i % OFTEN == 0:
+            if i % self.tuning.exact.pause_steps == 0:
                 self._pause()
             row = slice(allowed.ptr[i], allowed.ptr[i + 1])
             key = allowed.key(i)
@@ -396,7 +401,7 @@ class Component:
         for i, (where, (size, step, span, span_end)) in enumerate(
             zip(self._rows(), each, strict=True)
         ):
-            if i % OFTEN == 0:
+            if i % self.tuning.exact.pause_steps == 0:
                 self._pause()
             mine = life[i] = lives.setdefault(where, len(lives))
             if span == span_end and size % step == 0:
@@ -433,7 +438,9 @@ class Component:
         where = np.flatnonzero(np.logical_and.reduceat(limited[self.members], self.member_ptr[:-1]))
         at, member_ptr = rows(self.member_ptr, where)
         members = self.members[at]
-        if np.diff(self.group.places.ptr)[members].sum() > MOST_SPANS:  # those common to all
+        if (
+            np.diff(self.group.places.ptr)[members].sum() > self.tuning.places.span_limit
+        ):  # those common to all
             members = np.arange(self.b) if limited.all() else members[:0]
             member_ptr = np.array([0, len(members)])
         if not len(members):
@@ -441,7 +448,7 @@ class Component:
         begin, end = blocks["span"].copy(), blocks["span_end"].copy()
         size, top = blocks["size"].copy(), NOWHERE // self.unit
         given = Spans(begin, end, self.spans, size, member_ptr, members, top)
-        ptr, holes = common_holes(given, self._pause)
+        ptr, holes = common_holes(given, self._pause, tuning=self.tuning)
         sections["hole"][where], sections["hole_end"][where] = ptr[:-1], ptr[1:]
         return holes
 
@@ -483,7 +490,10 @@ class Packing:
         first: int = 0,
         end: int = -1,
         keep_going: Callable[[], bool] | None = None,
+        *,
+        tuning: PackingTuning = TUNING,
     ) -> None:
+        self.tuning = tuning
         self._pause = pausing(keep_going)
         self.offsets = np.maximum(blocks.fixed, 0)
         held = np.flatnonzero(blocks.fixed >= 0)
@@ -491,8 +501,10 @@ class Packing:
             held = np.intersect1d(held, which)
         self.peak = int((blocks.fixed + blocks.size)[held].max(initial=0))
         self.components: list[Component] = []
-        self.clash = misplaced(blocks, held, self._pause) or _overlap(blocks, held, self._pause)
-        group = movable(blocks, which, first, end, self._pause)
+        self.clash = misplaced(blocks, held, self._pause, tuning=tuning) or _overlap(
+            blocks, held, self._pause
+        )
+        group = movable(blocks, which, first, end, self._pause, tuning=tuning)
         waiting: list[tuple[Group, list[tuple[int, int]]]] = [(group, [])] if group.b else []
         while waiting:
             group, bottom = waiting.pop()
@@ -512,6 +524,7 @@ class Packing:
         return max([self.peak, *(component.bound for component in self.components)])
 
     def _place(self, block: int, offset: int, nbytes: int) -> None:
+        """Give a block its offset for good."""
         self.offsets[block] = offset
         self.peak = max(self.peak, offset + nbytes)
 
@@ -530,7 +543,7 @@ class Packing:
             return None
         lowest = part.at_bottom(self._pause) if part.floating else np.zeros(part.b, dtype=bool)
         if not lowest.any():
-            self.components.append(Component(part, lift, bottom, self._pause))
+            self.components.append(Component(part, lift, bottom, self._pause, tuning=self.tuning))
             return None
         bottom = list(bottom)
         for i in np.flatnonzero(lowest).tolist():
@@ -544,7 +557,7 @@ class Packing:
         """Place those of the blocks that are never alive."""
         dead = (np.diff(blocks.piece_ptr) == 0) & (blocks.fixed < 0)
         which = which[dead[which]]
-        self.offsets[which] = places(blocks, which, self._pause).lowest
+        self.offsets[which] = places(blocks, which, self._pause, tuning=self.tuning).lowest
         self.peak = max(self.peak, int((self.offsets + blocks.size)[which].max(initial=0)))
 
 

@@ -24,7 +24,7 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     SearchState,
 )
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import copied, entries, step, tiered
+from stagepack.kernels.compiled import entries, inlined, step, tiered
 
 
 @step
@@ -52,6 +52,7 @@ def topped(section: Record, floor: int, holes: Array, control: Array) -> int:
             h = middle + 1
     begin = h
     while h < end and holes[h, 0] < top:
+        # What is pushed up by a hole may come to the next one.
         top += holes[h, 1] - max(floor, holes[h, 0])
         h += 1
     control[SPENT] += h - begin
@@ -69,13 +70,14 @@ def least_peak(blocks: Array, sections: Array, holes: Array) -> int:
     """
     peak, control = 0, np.zeros(SPENT + 1, dtype=np.int64)
     for block in blocks:
+        # A block that must lie high by itself.
         peak = max(peak, block.effective + block.size)
     for section in sections:
         peak = max(peak, topped(section, section.floor, holes, control))
     return peak
 
 
-@copied
+@inlined
 def remember(control: Array, trail: Array, what: int, index: int, a: int, b: int, c: int) -> None:
     """Note values that are about to change; callers say why the trail has room.
 
@@ -111,6 +113,7 @@ def label_runs(frame: Record, state: SearchState) -> int:
     apart = False
     for r in range(choice.section, choice.section_end):
         s = section_of[r]
+        # Only where the choice lived can anything have come apart.
         if sections[s].crossing == 0 or sections[s].total == 0:
             apart = True
             break
@@ -125,11 +128,13 @@ def label_runs(frame: Record, state: SearchState) -> int:
             if fresh:
                 parts += 1
             section.label = parts - 1
+            # Nothing unplaced goes on into the next section: there another part begins.
             fresh = section.crossing == 0
         else:
             fresh = True
     for q in range(frame.begin, frame.begin + frame.count - 1):
         block = blocks[lists[q]]
+        # All sections of a block are of one part.
         block.label = sections[section_of[block.section]].label
     return parts
 
@@ -151,6 +156,7 @@ def label_connected(frame: Record, state: SearchState) -> int:
     parts, unmet = 0, 0
     for r in range(choice.neighbour, choice.neighbour_end):
         if blocks[neighbours[r]].offset < 0:
+            # In every part there is one of these; once all are met, no other part is to come.
             blocks[neighbours[r]].label = -2
             unmet += 1
     for start in range(choice.neighbour, choice.neighbour_end):
@@ -160,6 +166,7 @@ def label_connected(frame: Record, state: SearchState) -> int:
         queue[0] = neighbours[start]
         blocks[queue[0]].label = parts
         unmet -= 1
+        # If the first search meets all of them nothing falls apart, and labels are of no use.
         while head < tail and (unmet > 0 or parts > 0):
             block = blocks[queue[head]]
             head += 1
@@ -178,6 +185,7 @@ def label_connected(frame: Record, state: SearchState) -> int:
         section = sections[lists[q]]
         section.label = -1
         r = section.member
+        # Any unplaced member tells the part.
         while r < section.member_end and section.label < 0:
             if blocks[members[r]].offset < 0:
                 section.label = blocks[members[r]].label
@@ -198,10 +206,12 @@ def divide(frame: Record, state: SearchState) -> None:
     section_of, trail, control = state.section_of, state.trail, state.control
     begin, end = frame.begin, frame.begin + frame.count - 1
     first = control[PARTS]
+    # The choice was the last one.
     if begin == end:
         return
     count = label_runs(frame, state) if state.linear else label_connected(frame, state)
     if count == 1:
+        # The part goes on with the lists as they are: nothing is copied.
         parts[first, PART_BEGIN] = begin
         parts[first, PART_COUNT] = end - begin
         parts[first, PART_SECTION] = frame.section
@@ -222,7 +232,9 @@ def divide(frame: Record, state: SearchState) -> None:
             for r in range(block.section, block.section_end):
                 load = max(load, sections[section_of[r]].total)
             n = len(blocks)
+            # Loads change as parts shrink, and with them who is preferred.
             remember(control, trail, RANK, i, block.rank, 0, 0)
+            # The old rank is what is left of the division by n.
             block.rank = block.rank % n - n * np.int64(block.weight * load)
     for q in range(frame.section, frame.section_end):
         label = sections[lists[q]].label
@@ -245,6 +257,7 @@ def _make_room(frame: Record, first: int, count: int, state: SearchState) -> Non
     for q in range(frame.section, frame.section_end):
         label = sections[lists[q]].label
         if label >= 0:
+            # For the time being a count; turned into an end below.
             parts[first + label, PART_SECTION_END] += 1
     top = state.control[LISTS]
     for p in range(first, first + count):

@@ -1,4 +1,4 @@
-"""Compiled kernel of rows and columns.
+"""Rows of unequal length in two arrays (CSR): row i is entries ptr[i] : ptr[i + 1] of the other.
 
 Cost: O(entries + columns).  Source: common.
 """
@@ -9,6 +9,14 @@ import numpy as np
 
 from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import entries, tiered
+
+
+def rows(ptr: Array, which: Array) -> tuple[Array, Array]:
+    """Return the positions of the entries of some rows of a CSR structure, and their own ptr."""
+    count = ptr[which + 1] - ptr[which]
+    own = np.zeros(len(which) + 1, dtype=np.int64)
+    np.cumsum(count, out=own[1:])
+    return np.arange(own[-1]) + np.repeat(ptr[which] - own[:-1], count), own
 
 
 @tiered(entries)
@@ -37,6 +45,7 @@ def transposed(ptr: Array, column: Array, columns: int) -> tuple[Array, Array]:
     top, row = own[:-1].copy(), np.empty(len(column), dtype=np.int64)
     for r in range(len(ptr) - 1):
         for e in range(ptr[r], ptr[r + 1]):
+            # Rows are gone through in order, so that those of a column ascend.
             row[top[column[e]]] = r
             top[column[e]] += 1
     return own, row

@@ -49,6 +49,7 @@ def forbidden(
             begin = used
             following = piece_ptr[j]
             for p in range(piece_ptr[i], piece_ptr[i + 1]):
+                # Pieces ascend: what ends before this one ends before all that come.
                 while following < piece_ptr[j + 1] and pieces[following, 1] <= pieces[p, 0]:
                     following += 1
                 for q in range(following, piece_ptr[j + 1]):
@@ -57,15 +58,19 @@ def forbidden(
                     if pieces[p, 0] < pieces[q, 1]:
                         k = used
                         a = pieces[q, 2] - pieces[p, 3] + 1
+                        # Insertion sort by `low`: mostly two or three runs.
                         while k > begin and low[k - 1] > a:
                             low[k] = low[k - 1]
                             high[k] = high[k - 1]
                             k -= 1
                         low[k] = a
+                        # Distances from just above "p ends where q begins" to just below "q ends
+                        # where p begins".
                         high[k] = pieces[q, 3] - pieces[p, 2] - 1
                         used += 1
             joined = begin
             for k in range(begin + 1, used):
+                # Whole numbers: runs that touch are one.
                 if low[k] <= high[joined] + 1:
                     high[joined] = max(high[joined], high[k])
                 else:
@@ -75,6 +80,7 @@ def forbidden(
             used = joined + 1 if used > begin else begin
             for r in range(share_ptr[i], share_ptr[i + 1]):
                 if share[r] == j:
+                    # Equal offsets are what the two may share.
                     used = _without_zero(low, high, begin, used)
             ptr[e + 1] = used
     return used
@@ -86,6 +92,7 @@ def _without_zero(low: Array, high: Array, begin: int, used: int) -> int:
     for k in range(begin, used):
         if low[k] <= 0 <= high[k]:
             if low[k] < 0 < high[k]:
+                # Zero parts the run: the runs behind it move up to make room.
                 for r in range(used, k, -1):
                     low[r] = low[r - 1]
                     high[r] = high[r - 1]

@@ -16,39 +16,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stagepack.heuristics.packing import effort as clock
-from stagepack.heuristics.packing.exact_search import exact_general
+from stagepack.heuristics.packing import exact_search
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
-from stagepack.heuristics.packing.exact_search.exact_general import ShapedPacking
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.heuristics.packing.exact_search.portfolio import (
     CanonicalPortfolio,
     Portfolio,
 )
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 from stagepack.result import Status
 
-LARGEST_PAIRS = 10_000_000
-"""Pairs of blocks alive together that the search holds in memory: 16 bytes each."""
-
-PATIENT = 8
-"""So many times in a row the bound goes up by the least step before leaps begin."""
-
-QUICK, EARLY, LATE = 2, 0.005, 0.1
-"""Once so many rounds are over, beams begin after so many seconds of work; before, after more."""
-
-EAGER, SHARE, LONG, TURN = 2.0, 1.0, 1.0, 0.01
-"""How many times as long as the search of a round beams take, at first and once orders took so many
-seconds, and the seconds of a turn: they find what has hardly any room, and prove nothing."""
-
-SHAPED = 50
-"""How many times as much a pair takes where blocks are not of full height at all times."""
+if TYPE_CHECKING:
+    from stagepack.heuristics.packing.exact_search.exact_general import Component as ShapedComponent
+    from stagepack.heuristics.packing.exact_search.exact_general import ShapedPacking
 
 
 @dataclass(frozen=True)
@@ -74,12 +63,16 @@ class Decision:
     steps: int
 
 
-def unsupported(blocks: Blocks) -> str:
+def unsupported(blocks: Blocks, *, tuning: PackingTuning = TUNING) -> str:
     """Return why the exact search does not apply to `blocks`, or ''."""
     reason = unknown_rule(blocks)
     if reason:
         return reason
-    if blocks.pairs > (LARGEST_PAIRS if blocks.rigid else LARGEST_PAIRS // SHAPED):
+    if blocks.pairs > (
+        tuning.exact.pair_limit
+        if blocks.rigid
+        else tuning.exact.pair_limit // tuning.exact.shaped_pair
+    ):
         return f"{blocks.pairs:,} pairs of buffers alive together are too many for the exact search"
     return ""
 
@@ -98,6 +91,8 @@ def prepared(
     first: int = 0,
     end: int = -1,
     keep_going: Callable[[], bool] | None = None,
+    *,
+    tuning: PackingTuning = TUNING,
 ) -> Packing | ShapedPacking:
     """Return components to search: of full-height blocks, or of blocks of any shape.
 
@@ -117,14 +112,19 @@ def prepared(
     Stopped
         Once it says no.
     """
-    return (Packing if blocks.rigid else ShapedPacking)(blocks, which, first, end, keep_going)
+    if blocks.rigid:
+        return Packing(blocks, which, first, end, keep_going, tuning=tuning)
+    shaped = exact_search.exact_general.ShapedPacking
+    return shaped(blocks, which, first, end, keep_going, tuning=tuning)
 
 
-def _portfolio(component: Component | exact_general.Component, warm: Array | None) -> Portfolio:
+def _portfolio(
+    component: Component | ShapedComponent, warm: Array | None, *, tuning: PackingTuning
+) -> Portfolio:
     """Return the searches of a component, given a packing of it."""
-    if isinstance(component, exact_general.Component):
-        return exact_general.GeneralPortfolio(component, warm)
-    return CanonicalPortfolio(component, warm)
+    if isinstance(component, Component):
+        return CanonicalPortfolio(component, warm, tuning=tuning)
+    return exact_search.exact_general.GeneralPortfolio(component, warm, tuning=tuning)
 
 
 class Searches:
@@ -139,9 +139,10 @@ class Searches:
         Components, of :func:`prepared`.
     """
 
-    def __init__(self, packing: Packing | ShapedPacking) -> None:
+    def __init__(self, packing: Packing | ShapedPacking, *, tuning: PackingTuning = TUNING) -> None:
+        self.tuning = tuning
         self.packing = packing
-        self.components: Sequence[Component | exact_general.Component] = packing.components
+        self.components: Sequence[Component | ShapedComponent] = packing.components
         self._portfolios: dict[int, Portfolio] = {}
         self._found: dict[int, Array] = {}
 
@@ -157,7 +158,9 @@ class Searches:
         """Return what searches a component; a packing of it has an order that may be tried."""
         portfolio = self._portfolios.get(at)
         if portfolio is None:
-            portfolio = self._portfolios[at] = _portfolio(self.components[at], warm)
+            portfolio = self._portfolios[at] = _portfolio(
+                self.components[at], warm, tuning=self.tuning
+            )
         elif warm is not None:
             portfolio.warm = warm
         return portfolio
@@ -187,6 +190,7 @@ def decide(
     step_limit: int | None = None,
     warm: Array | None = None,
     searches: Searches | None = None,
+    tuning: PackingTuning = TUNING,
 ) -> Decision:
     """Decide whether the blocks can be packed below `capacity`.
 
@@ -211,7 +215,9 @@ def decide(
     """
     if searches is None:
         try:
-            searches = Searches(prepared(blocks, keep_going=keep_going))
+            searches = Searches(
+                prepared(blocks, keep_going=keep_going, tuning=tuning), tuning=tuning
+            )
         except Stopped:
             return Decision(Status.UNKNOWN, None, 0, 0, 0)
     return decide_packing(
@@ -221,6 +227,7 @@ def decide(
         node_limit=node_limit,
         step_limit=step_limit,
         warm=warm,
+        tuning=tuning,
     )
 
 
@@ -232,6 +239,7 @@ def decide_packing(
     node_limit: int | None = None,
     step_limit: int | None = None,
     warm: Array | None = None,
+    tuning: PackingTuning = TUNING,
 ) -> Decision:
     """Decide for components that are already made; see :func:`decide`.
 
@@ -244,12 +252,12 @@ def decide_packing(
     keep_going, node_limit, step_limit, warm
         As for :func:`decide`.
     """
-    searches = packing if isinstance(packing, Searches) else Searches(packing)
+    searches = packing if isinstance(packing, Searches) else Searches(packing, tuning=tuning)
     packing = searches.packing
     bound, offsets = packing.bound, packing.offsets.copy()
     if bound > capacity:
         return Decision(Status.INFEASIBLE, None, bound, 0, 0)
-    effort = _Effort(keep_going, node_limit, step_limit)
+    effort = _Effort(keep_going, node_limit, step_limit, tuning=tuning)
 
     def decision(status: Status, bound: int = bound) -> Decision:
         found = offsets if status is Status.FEASIBLE else None
@@ -290,7 +298,10 @@ class _Effort:
         keep_going: Callable[[], bool] | None,
         node_limit: int | None,
         step_limit: int | None,
+        *,
+        tuning: PackingTuning,
     ) -> None:
+        self.tuning = tuning
         self._keep_going = keep_going
         self._node_limit, self._step_limit = node_limit, step_limit
         self._limited = node_limit is not None or step_limit is not None
@@ -326,10 +337,18 @@ class _Effort:
         self._portfolio = portfolio
         self._nodes, self._steps = nodes - portfolio.searched, steps - portfolio.search.steps
         began, beamed = clock.spent(), 0.0
-        soonest = LATE if number < QUICK else EARLY
-        share = EAGER if portfolio.seconds < LONG else SHARE
+        soonest = (
+            self.tuning.exact.beams_late
+            if number < self.tuning.exact.beams_rounds
+            else self.tuning.exact.beams_early
+        )
+        share = (
+            self.tuning.exact.beams_eager
+            if portfolio.seconds < self.tuning.exact.beams_eager_until
+            else self.tuning.exact.beams_share
+        )
 
-        def beside(least: float = TURN) -> int:
+        def beside(least: float = self.tuning.exact.beams_turn) -> int:
             nonlocal beamed
             now = clock.spent()
             ordered = now - began - beamed
@@ -340,7 +359,7 @@ class _Effort:
             beamed += clock.spent() - now
             return outcome
 
-        beams = beams and not self._limited
+        beams = beams and self.tuning.exact.beams and not self._limited
         outcome = portfolio.round(capacity, number, self.go_on, beside if beams else None)
         if outcome == state.LIMIT and beams:
             outcome = beside(0.0)
@@ -349,7 +368,7 @@ class _Effort:
 
     def beam(self, portfolio: Portfolio, capacity: int, seconds: float) -> int:
         """Search a component with beams for some seconds of work, unless nodes are limited."""
-        if self._limited or not self.go_on():
+        if self._limited or not self.tuning.exact.beams or not self.go_on():
             return state.LIMIT
         return portfolio.beam(capacity, seconds, self.go_on)
 
@@ -365,6 +384,7 @@ def minimise(
     node_limit: int | None = None,
     step_limit: int | None = None,
     searches: Searches | None = None,
+    tuning: PackingTuning = TUNING,
 ) -> Status:
     """Find and prove the least peak.
 
@@ -393,15 +413,17 @@ def minimise(
         OPTIMAL: the last packing is proved; INFEASIBLE: there is none at all; FEASIBLE or
         UNKNOWN: stopped with or without a packing.
     """
-    effort = _Effort(keep_going, node_limit, step_limit)
+    effort = _Effort(keep_going, node_limit, step_limit, tuning=tuning)
     if searches is None:
         try:
-            searches = Searches(prepared(blocks, keep_going=keep_going))
+            searches = Searches(
+                prepared(blocks, keep_going=keep_going, tuning=tuning), tuning=tuning
+            )
         except Stopped:
             if on_bound is not None:
                 on_bound(max(lower, int(blocks.load.max())))
             return Status.UNKNOWN if upper is None else Status.FEASIBLE
-    descent = _Descent(searches, upper, lower, on_solution, on_bound, effort)
+    descent = _Descent(searches, upper, lower, on_solution, on_bound, effort, tuning=tuning)
     if upper is not None:  # settling it may have lowered it already
         descent.known = int((upper + blocks.size).max(initial=0))
     return descent.run()
@@ -418,7 +440,10 @@ class _Descent:
         on_solution: Callable[[Array], None] | None,
         on_bound: Callable[[int], None] | None,
         effort: _Effort,
+        *,
+        tuning: PackingTuning,
     ) -> None:
+        self.tuning = tuning
         self.searches, packing = searches, searches.packing
         self.packing, self.offsets = packing, packing.offsets.copy()
         self.high = np.full(len(packing.components), NOWHERE, dtype=np.int64)
@@ -460,7 +485,9 @@ class _Descent:
                 continue
             # Where the bound goes up again and again, it does so in ever longer leaps.
             unit = self.packing.components[self._highest].unit
-            leap = min(unit * (1 << raised >> PATIENT), (self.upper - self.lower) // 2)
+            leap = min(
+                unit * (1 << raised >> self.tuning.exact.patience), (self.upper - self.lower) // 2
+            )
             outcome = self._try(self.lower + leap, number)
             if outcome == state.EXHAUSTED:
                 raised += 1
@@ -506,8 +533,11 @@ class _Descent:
         began, beams = clock.spent(), capacity == self.lower
         outcome = self._effort.round(portfolio, component.capacity(capacity), number, beams=beams)
         if outcome == state.LIMIT and not beams:
-            self._due += SHARE * (clock.spent() - began)
-            if self._due > TURN and portfolio.seconds > LATE:
+            self._due += self.tuning.exact.beams_share * (clock.spent() - began)
+            if (
+                self._due > self.tuning.exact.beams_turn
+                and portfolio.seconds > self.tuning.exact.beams_late
+            ):
                 outcome = self._effort.beam(portfolio, component.capacity(self.lower), self._due)
                 self._due = 0.0
         if outcome == state.FOUND:

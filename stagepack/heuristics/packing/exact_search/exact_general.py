@@ -26,17 +26,14 @@ from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.address_ranges import Places, misplaced, places
 from stagepack.heuristics.packing.exact_search.canonical import PausedSearch, longer, ranks
 from stagepack.heuristics.packing.exact_search.components import next_top
-from stagepack.heuristics.packing.exact_search.csr import rows
-from stagepack.heuristics.packing.exact_search.csr_kernels import transposed
+from stagepack.heuristics.packing.exact_search.csr_kernels import rows, transposed
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.heuristics.packing.exact_search.portfolio import Portfolio
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing.blocks import Blocks, aligned_unit
 from stagepack.instances.packing.meetings import meetings
 from stagepack.instances.profile import Array
-
-WORK = 10_000_000
-"""Elementary steps of the kernel between two looks at the clock: well under 0.2 s."""
 
 ORDERS = (
     (state.LOWEST_SECTION, "ATZ"),
@@ -48,16 +45,6 @@ ORDERS = (
 )
 """Where to branch, and which block is preferred at equal places: by descending area (A), largest
 load of a section (T), size (Z), number of sections (W)."""
-
-FIRST_LIMIT = 4
-"""Nodes a block in the first round; doubled from round to round."""
-
-
-STEP, BEGIN = 1 / 500_000_000, 1e-4
-"""Seconds of a step, and of beginning a search apart from what its size costs."""
-
-MADE, ENTRY, PART = 2e-3, 2e-7, 1e-5
-"""Seconds of making a component, of an entry of its rows, and of finding a connected part."""
 
 
 class Component:
@@ -89,14 +76,21 @@ class Component:
     """
 
     def __init__(
-        self, blocks: Blocks, index: Array, held: Array, pause: Pause = lambda: None
+        self,
+        blocks: Blocks,
+        index: Array,
+        held: Array,
+        pause: Pause = lambda: None,
+        *,
+        tuning: PackingTuning = TUNING,
     ) -> None:
+        self.tuning = tuning
         self.index, self.size = index, blocks.size[index]
         which = np.concatenate([index, held])
         at, piece_ptr = rows(blocks.piece_ptr, which)
         first, end = blocks.first[at], blocks.end[at]
         low, high = blocks.low[at], blocks.high[at]
-        allowed = places(blocks, which, pause)
+        allowed = places(blocks, which, pause, tuning=tuning)
         pause()
         lengths = (self.size, low, high, allowed.low[allowed.low < NOWHERE])
         unit = math.gcd(*(int(np.gcd.reduce(part)) for part in lengths if len(part)))
@@ -159,9 +153,12 @@ class Component:
         np.add.at(self.load, section, held_here)
         self.area = np.zeros(len(which), dtype=np.int64)
         np.add.at(self.area, member, held_here)
-        effort.spend(MADE + ENTRY * (len(near) + len(member) + len(runs)))
+        effort.spend(
+            tuning.general.component
+            + tuning.general.component_entry * (len(near) + len(member) + len(runs))
+        )
         pause()
-        self.bound = GeneralSearch(self).bound()
+        self.bound = GeneralSearch(self, tuning=tuning).bound()
 
     @property
     def b(self) -> int:
@@ -266,6 +263,7 @@ def forbidden(
 
 
 def _spans(low: Array, high: Array) -> Array:
+    """Return spans from where each begins and ends."""
     spans = np.zeros(len(low), dtype=general.SPAN)
     spans["low"], spans["high"] = low, high
     return spans
@@ -291,17 +289,10 @@ def _incidences(first: Array, end: Array) -> tuple[int, Array, Array]:
 
 
 class GeneralSearch(PausedSearch):
-    """A search of one component for packings within a capacity, which can be paused.
+    """A search of one component for packings within a capacity, which can be paused."""
 
-    Parameters
-    ----------
-    component : Component
-    """
-
-    step = STEP
-
-    def __init__(self, component: Component) -> None:
-        super().__init__()
+    def __init__(self, component: Component, *, tuning: PackingTuning = TUNING) -> None:
+        super().__init__(tuning=tuning)
         self.component = component
         shapes = component.shapes
         b = len(shapes.blocks)
@@ -315,6 +306,11 @@ class GeneralSearch(PausedSearch):
         self._parts = np.zeros((4 * b, 2), dtype=np.int64)
         self._control = np.zeros(12, dtype=np.int64)
         self._capacity = 0
+
+    @property
+    def step(self) -> float:
+        """Seconds of a step."""
+        return self.tuning.general.step
 
     @property
     def nodes(self) -> int:
@@ -355,7 +351,9 @@ class GeneralSearch(PausedSearch):
             LOWEST_BLOCK or LOWEST_SECTION.
         """
         b, shapes, control = self.component.b, self._shapes, self._control
-        effort.spend(BEGIN + effort.ITEM * (b + len(shapes.touched)))
+        effort.spend(
+            self.tuning.general.start + self.tuning.prices.item * (b + len(shapes.touched))
+        )
         shapes.blocks[:] = self.component.shapes.blocks
         shapes.blocks["rank"] = rank
         shapes.blocks["waiting"][:b] = 1
@@ -371,13 +369,20 @@ class GeneralSearch(PausedSearch):
         self._capacity = capacity
 
     def _proceed(self, node_limit: int) -> tuple[int, int]:
+        """Call the kernel."""
         arrays = self._frames, self._trail, self._lists, self._parts, self._control
-        outcome = kernels.search(self._capacity, node_limit, WORK, self._shapes, *arrays)
+        outcome = kernels.search(
+            self._capacity, node_limit, self.tuning.general.budget, self._shapes, *arrays
+        )
         return outcome, int(self._control[general.WORK])
 
     def _lengthen(self) -> None:
-        self._trail, self._lists = longer(self._trail), longer(self._lists)
-        self._parts = longer(self._parts)
+        """Double the arrays that were too short."""
+        self._trail, self._lists = (
+            longer(self._trail, tuning=self.tuning),
+            longer(self._lists, tuning=self.tuning),
+        )
+        self._parts = longer(self._parts, tuning=self.tuning)
 
 
 class GeneralPortfolio(Portfolio):
@@ -385,14 +390,16 @@ class GeneralPortfolio(Portfolio):
 
     Parameters
     ----------
-    component : Component
     warm : ndarray of int64, shape (b,), optional
         As of :class:`.portfolio.Portfolio`.
     """
 
-    def __init__(self, component: Component, warm: Array | None = None) -> None:
+    def __init__(
+        self, component: Component, warm: Array | None = None, *, tuning: PackingTuning = TUNING
+    ) -> None:
+        self.tuning = tuning
         self.component: Component = component
-        self.search: GeneralSearch = GeneralSearch(component)
+        self.search: GeneralSearch = GeneralSearch(component, tuning=tuning)
         blocks = component.shapes.blocks
         count = blocks["section_end"] - blocks["section"]
         load = np.zeros(len(blocks), dtype=np.int64)
@@ -407,9 +414,10 @@ class GeneralPortfolio(Portfolio):
         return min(NOWHERE, unit * max(self.search.least, next_top(movable, nbytes // unit)))
 
     def _starts(self, capacity: int, number: int) -> Iterator[int]:
+        """Start the searches of a round, one order after the other."""
         for focus, rank in self._orders(number):
             self.search.start(capacity, rank, focus)
-            yield (FIRST_LIMIT * self.component.b) << number
+            yield (self.tuning.general.first_limit * self.component.b) << number
 
     def _orders(self, number: int) -> Iterator[tuple[int, Array]]:
         """Yield focus and ranks; after two rounds the first key is changed by lognormal noise."""
@@ -429,7 +437,6 @@ class ShapedPacking:
 
     Parameters
     ----------
-    blocks : Blocks
     which : ndarray of int64, optional
         Only these blocks (default: all).
     first, end : int
@@ -450,7 +457,10 @@ class ShapedPacking:
         first: int = 0,
         end: int = -1,
         keep_going: Callable[[], bool] | None = None,
+        *,
+        tuning: PackingTuning = TUNING,
     ) -> None:
+        self.tuning = tuning
         pause = pausing(keep_going)
         which = np.arange(blocks.b) if which is None else np.sort(which)
         blocks = _clipped(blocks, which, first, blocks.sections if end < 0 else end)
@@ -458,15 +468,15 @@ class ShapedPacking:
         held = which[blocks.fixed[which] >= 0]
         self.peak = int((blocks.fixed + blocks.size)[held].max(initial=0))
         ptr, near = blocks.neighbours(pause)
-        self.clash = misplaced(blocks, held, pause)
+        self.clash = misplaced(blocks, held, pause, tuning=tuning)
         self.components: list[Component] = []
         free = which[blocks.fixed[which] < 0]
         meets = np.diff(ptr)[free] > 0
         self._place_alone(blocks, free[~meets], pause)
         for part, beside in self._parts(free[meets], blocks.fixed >= 0, ptr, near):
-            effort.spend(PART)
+            effort.spend(tuning.general.connected)
             pause()
-            self.components.append(Component(blocks, part, beside, pause))
+            self.components.append(Component(blocks, part, beside, pause, tuning=tuning))
         self.clash = self.clash or _overlap(blocks, held)
         self.components.sort(key=lambda component: -component.bound)
 
@@ -479,8 +489,8 @@ class ShapedPacking:
 
     def _place_alone(self, blocks: Blocks, alone: Array, pause: Pause) -> None:
         """Place movable blocks that meet no other: at 0 where nothing is said of their place."""
-        effort.spend(effort.ITEM * len(alone))
-        self.offsets[alone] = places(blocks, alone, pause).lowest
+        effort.spend(self.tuning.prices.item * len(alone))
+        self.offsets[alone] = places(blocks, alone, pause, tuning=self.tuning).lowest
         self.peak = max(self.peak, int((self.offsets + blocks.size)[alone].max(initial=0)))
 
     def _parts(

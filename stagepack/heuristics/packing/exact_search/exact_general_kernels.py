@@ -87,6 +87,8 @@ def _legal(block: Record, at: int, ranges: Array) -> int:
     if block.range == block.range_end:
         return at
     for r in range(block.range, block.range_end):
+        # Ranges ascend and do not overlap: the first one that ends late enough has the lowest
+        # offset.
         if ranges[r].high >= at:
             return int(max(at, ranges[r].low))
     return NOWHERE
@@ -97,6 +99,7 @@ def _forbids(entry: Record, distance: int, runs: Array) -> int:
     """Return the run of an entry of `near` that holds a distance, or -1."""
     for r in range(entry.run, entry.run_end):
         if distance <= runs[r].high:
+            # Runs ascend: this is the first that could hold it.
             return r if distance >= runs[r].low else -1
     return -1
 
@@ -106,6 +109,7 @@ def _free(block: Record, at: int, shapes: Shapes, control: Array) -> int:
     """Return the lowest legal offset from `at` up that no placed block forbids, or NOWHERE."""
     while True:
         at = _legal(block, at, shapes.ranges)
+        # Counted for every round, as each goes through all neighbours.
         control[WORK] += 2 * (block.near_end - block.near) + 4
         before = at
         if at >= NOWHERE:
@@ -116,6 +120,8 @@ def _free(block: Record, at: int, shapes: Shapes, control: Array) -> int:
             if where >= 0:
                 run = _forbids(entry, at - where, shapes.runs)
                 if run >= 0:
+                    # Past the run; neighbours looked at before may forbid that, so there is another
+                    # round.
                     at = where + shapes.runs[run].high + 1
         if at == before:
             return at
@@ -131,17 +137,21 @@ def _resting(block: Record, at: int, shapes: Shapes, control: Array) -> int:
     loose = NOWHERE  # from here up some unplaced block may hold it
     for e in range(block.near, block.near_end):
         other = blocks[near[e].block]
+        # Lowest at its own lowest place; it holds what is just above its first forbidden run.
         if other.offset < 0 and near[e].run < near[e].run_end:
             loose = min(loose, other.lowest + runs[near[e].run].high + 1)
     control[WORK] += block.near_end - block.near
     while True:
         at = _free(block, at, shapes, control)
+        # From `loose` on nothing is ruled out: what is unplaced may be just there.
         if at >= NOWHERE or at >= loose:
             return at
         below = at - block.step
+        # It rests on the floor, or on the begin of a range.
         if below < 0 or _legal(block, below, shapes.ranges) != below:
             return at
         control[WORK] += 2 * (block.near_end - block.near)
+        # Nothing placed holds it here: the next offset at which something may is sought.
         following = loose
         for r in range(block.range, block.range_end):
             if shapes.ranges[r].low > at:
@@ -153,6 +163,7 @@ def _resting(block: Record, at: int, shapes: Shapes, control: Array) -> int:
                 continue
             if _forbids(near[e], below - where, runs) >= 0:
                 return at
+            # Above the end of a forbidden run a block rests on what forbids it.
             for r in range(near[e].run, near[e].run_end):
                 if where + runs[r].high + 1 > at:
                     following = min(following, where + runs[r].high + 1)
@@ -167,6 +178,7 @@ def _resting(block: Record, at: int, shapes: Shapes, control: Array) -> int:
 
 @step
 def _remember(what: int, index: int, old: int, trail: Array, control: Array) -> None:
+    """Note a value that is about to change."""
     top = control[TRAIL]
     trail[top, 0] = what
     trail[top, 1] = index
@@ -176,6 +188,7 @@ def _remember(what: int, index: int, old: int, trail: Array, control: Array) -> 
 
 @step
 def _undo(mark: int, blocks: Array, trail: Array, control: Array) -> None:
+    """Take back all changes since the trail had `mark` rows."""
     for top in range(control[TRAIL] - 1, mark - 1, -1):
         block, old = blocks[trail[top, 1]], trail[top, 2]
         if trail[top, 0] == LOWEST:
@@ -195,6 +208,7 @@ def _cut(height: int, control: Array) -> None:
 
 @step
 def _await(i: int, blocks: Array, queue: Array, control: Array) -> None:
+    """Have an unplaced block looked at again, once."""
     block = blocks[i]
     if block.offset < 0 and not block.waiting:
         block.waiting = 1
@@ -237,6 +251,7 @@ def _top(s: int, shapes: Shapes, control: Array) -> int:
     blocks, members, order = shapes.blocks, shapes.members, shapes.order
     begin, end = shapes.sections[s].member, shapes.sections[s].member_end
     control[WORK] += 6 * (end - begin)
+    # Insertion sort: from one look to the next the order hardly changes.
     for k in range(begin + 1, end):
         m = order[k]
         block = blocks[members[m].block]
@@ -256,13 +271,16 @@ def _top(s: int, shapes: Shapes, control: Array) -> int:
         block = blocks[member.block]
         height = member.high - member.low
         start = max(block.lowest, block.offset) + member.low
+        # What waits flows into the gap below this piece, as if it were cut to slices.
         if start > filled:
             waiting = max(0, waiting - (start - filled))
             filled = start
         if block.offset >= 0:
             filled = max(filled, start + height)
+        # A partner at the same offset holds its bytes already.
         elif not _absorbed(member, blocks, shapes.partners):
             waiting += height
+    # Sections that are placed to the end are of no interest to the choice.
     shapes.sections[s].top = filled + waiting if waiting else 0
     return filled + waiting
 
@@ -270,17 +288,21 @@ def _top(s: int, shapes: Shapes, control: Array) -> int:
 @step
 def _deduce(count: int, capacity: int, shapes: Shapes, trail: Array, control: Array) -> bool:
     """Raise lowest places until they hold, then look at the sections touched; False: failure."""
+    # After a failure the queue is emptied all the same: nothing may wait in the next turn.
     raises, fits, until = 0, True, control[WORK] + STEPS
     while control[WAITING] > 0:
         control[WAITING] -= 1
         i = shapes.queue[control[WAITING]]
         block = shapes.blocks[i]
         block.waiting = 0
+        # A block may have been placed while it waited.
         if not fits or block.offset >= 0:
             continue
         at = block.lowest
         if block.before >= 0:
             below = shapes.blocks[block.before]
+            # Of identical blocks the one before lies lower; at a lesser distance they would
+            # overlap.
             at = max(at, max(below.lowest, below.offset) + block.apart)
         at = _resting(block, at, shapes, control)
         if at > block.lowest:
@@ -290,6 +312,7 @@ def _deduce(count: int, capacity: int, shapes: Shapes, trail: Array, control: Ar
                 _cut(at + block.size, control)
                 fits = False
             raises += 1
+            # Beyond that raising is cut off: places stay lower bounds, only weaker ones.
             if fits and raises <= RAISES * count and control[WORK] < until:
                 _touch(block, shapes, control)
     for k in range(control[TOUCHED]):
@@ -300,6 +323,7 @@ def _deduce(count: int, capacity: int, shapes: Shapes, trail: Array, control: Ar
             _cut(top, control)
             fits = False
     control[TOUCHED] = 0
+    # All sections count as not touched again.
     control[STAMP] += 1
     return fits
 
@@ -312,9 +336,11 @@ def _blockable(block: Record, shapes: Shapes, control: Array) -> bool:
         entry = shapes.near[e]
         other = shapes.blocks[entry.block]
         if other.offset >= 0:
+            # Something placed does so, and it stays.
             if _forbids(entry, block.hole - other.offset, shapes.runs) >= 0:
                 return True
         elif entry.run < entry.run_end and (
+            # The distance to it only falls as it rises: it must not be below the first run already.
             other.lowest <= block.hole - shapes.runs[entry.run].low
         ):
             return True
@@ -328,6 +354,7 @@ def _exclude(i: int, capacity: int, shapes: Shapes, trail: Array, control: Array
     kept = block.hole >= 0
     for e in range(block.near, block.near_end):
         where = shapes.blocks[shapes.near[e].block].offset
+        # What was excluded before is forbidden by now, so that there is nothing more to wait for.
         if kept and where >= 0 and _forbids(shapes.near[e], block.hole - where, shapes.runs) >= 0:
             kept = False
     if not kept:  # the lower of two is the harder to forbid
@@ -357,7 +384,6 @@ def least_peak(shapes: Shapes, control: Array) -> int:
 
     Parameters
     ----------
-    shapes : Shapes
     control : ndarray of int64
         WORK is raised by the steps that this takes.
 
@@ -385,12 +411,14 @@ def _chosen(begin: int, end: int, focus: int, shapes: Shapes, lists: Array) -> i
     best, highest, lowest, rank = -1, 0, NOWHERE, 0
     for at in range(begin, end):
         block = blocks[lists[at]]
+        # Of identical blocks only the first one that is left.
         if block.before >= 0 and blocks[block.before].offset < 0:
             continue
         top = 0
         if focus == LOWEST_SECTION:
             for r in range(block.section, block.section_end):
                 top = max(top, shapes.sections[shapes.section_of[r]].top)
+        # A higher section outdoes all that was seen so far.
         if top > highest:
             highest, lowest = top, NOWHERE
         if top == highest and (
@@ -408,6 +436,7 @@ def _divide(frame: Array, shapes: Shapes, lists: Array, parts: Array, control: A
     """
     blocks = shapes.blocks
     first, end = frame[BEGIN], frame[BEGIN] + frame[COUNT]
+    # Large parts seldom fall apart, and to find out costs as much as a node.
     together = frame[COUNT] > SMALL and frame[COUNT] % SOMETIMES != 0
     for at in range(first, end):
         blocks[lists[at]].label = 0
@@ -419,6 +448,7 @@ def _divide(frame: Array, shapes: Shapes, lists: Array, parts: Array, control: A
         lists[begin] = lists[at]
         blocks[lists[at]].label = 1
         head = begin
+        # All at once, without a look at who meets whom.
         if together:
             for later in range(at + 1, end):
                 if blocks[lists[later]].offset < 0:
@@ -441,6 +471,7 @@ def _divide(frame: Array, shapes: Shapes, lists: Array, parts: Array, control: A
         parts[control[PARTS], 1] = used - begin
         control[PARTS] += 1
     frame[PART_END] = control[PARTS]
+    # Parts are taken in this order.
     frame[NEXT] = frame[PART]
 
 
@@ -495,6 +526,7 @@ def search(
             or control[PARTS] + count > len(parts)
         ):
             return FULL
+        # The first deduction of all, before anything is chosen.
         if frame[STATE] == BEGUN:
             if _deduce(count, capacity, shapes, trail, control):
                 frame[STATE] = SELECT
@@ -514,9 +546,11 @@ def search(
             _remember(OFFSET, i, -1, trail, control)
             blocks[i].offset = blocks[i].lowest
             _touch(blocks[i], shapes, control)
+            # A failure leaves the trail as it is: it is undone when the choice is excluded.
             fits = _deduce(count, capacity, shapes, trail, control)
             for at in range(frame[BEGIN], frame[BEGIN] + count):
                 block = blocks[lists[at]]
+                # Nobody may be able to forbid it any more, now that the choice has its place.
                 if fits and block.hole >= 0 and block.offset < 0:
                     fits = _blockable(block, shapes, control)
             if fits:
@@ -526,8 +560,10 @@ def search(
             else:
                 frame[STATE] = EXCLUDE
         elif frame[STATE] == PLACED:
+            # A part could not be packed; the others are left.
             if control[ANSWER] != FOUND:
                 frame[STATE] = EXCLUDE
+            # All parts are packed, so the answer stays FOUND for the frame before.
             elif frame[NEXT] == frame[PART_END]:
                 control[DEPTH] = depth - 1
             else:
@@ -542,6 +578,7 @@ def search(
             control[LISTS] = frame[LISTED]
             control[PARTS] = frame[PART]
             fits = _exclude(frame[CHOICE], capacity, shapes, trail, control)
+            # Asked first, so that the queue is empty whatever comes.
             if _deduce(count, capacity, shapes, trail, control) and fits:
                 frame[STATE] = SELECT
             else:

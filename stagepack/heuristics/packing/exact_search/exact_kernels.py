@@ -91,7 +91,7 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     SearchState,
 )
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import copied, entries, step, tiered
+from stagepack.kernels.compiled import entries, inlined, step, tiered
 
 LIFTED = 3
 """Steps of lifting a neighbour, beside the one of looking at it."""
@@ -102,7 +102,7 @@ OUT_OF_LINE = 3
 # ---------------------------------------------------------------------- facts
 
 
-@copied
+@inlined
 def settle(block: Record, at: int, spans: Array) -> int:
     """Return the lowest legal offset of a block from `at` up, or NOWHERE.
 
@@ -116,6 +116,7 @@ def settle(block: Record, at: int, spans: Array) -> int:
         Inclusive spans of offsets, those of a block in a row and ascending.
     """
     if block.step > 1:
+        # Spans are in multiples of the step, so that a rounded offset stays rounded below.
         at = (at + block.step - 1) // block.step * block.step
     span, end = block.span, block.span_end
     if span < end:
@@ -136,6 +137,7 @@ def settle(block: Record, at: int, spans: Array) -> int:
 def _undo(mark: int, state: SearchState) -> None:
     """Take back all changes since the trail had `mark` rows."""
     blocks, sections, trail = state.blocks, state.sections, state.trail
+    # Backwards: of several changes of one fact the first has what was true before.
     state.control[SPENT] += state.control[TRAIL] - mark
     for t in range(state.control[TRAIL] - 1, mark - 1, -1):
         change = trail[t]
@@ -146,10 +148,12 @@ def _undo(mark: int, state: SearchState) -> None:
             block.under = change.c
             if change.cause != NO_CAUSE:
                 state.latest[change.index] = change.earlier
+                # An exclusion had written its reason, which is the last one.
                 if change.cause < 0:
                     state.control[REASONS] = -1 - change.cause
         elif change.what == PROFILE:
             section = sections[change.index]
+            # The witness stays: a block that was lowest is so still, or is looked for again.
             section.floor = change.a
             section.total = change.b
             section.crossing = change.c
@@ -171,11 +175,14 @@ def _raise(i: int, effective: int, cause: int, state: SearchState) -> int:
     while i >= 0 and blocks[i].effective < effective:
         block = blocks[i]
         change = trail[control[TRAIL]]
+        # Written before the row is: `remember` fills the rest of it, and the trail has room for
+        # both.
         change.cause, change.earlier = cause, state.latest[i]
         state.latest[i], cause = control[TRAIL], TWIN
         remember(control, trail, BOUNDS, i, block.base, block.effective, block.under)
         block.effective = effective
         top = effective + block.size
+        # Twins are placed in order of index, so that the next one lies on this one or higher.
         i = block.twin
         if i >= 0:
             effective = settle(blocks[i], top, spans)
@@ -192,6 +199,8 @@ def _fits(frame: Record, low: int, high: int, capacity: int, state: SearchState)
     members, control, trail = state.members, state.control, state.trail
     begin, end, level = frame.section, frame.section_end, frame.level
     if state.linear:
+        # In a line the sections of a part are consecutive, so that section s is s - lists[begin]
+        # on.
         begin, end = begin + low - lists[begin], begin + high + 1 - lists[begin]
     control[SPENT] += (end - begin) * (1 if state.linear else OUT_OF_LINE)
     for q in range(begin, end):
@@ -199,6 +208,8 @@ def _fits(frame: Record, low: int, high: int, capacity: int, state: SearchState)
         section = sections[s]
         if section.total == 0:
             continue
+        # The member that was lowest when this was last looked at: while it stays there, so does the
+        # floor.
         witness = blocks[section.witness]
         if witness.offset >= 0 or witness.effective > section.floor:
             least = NOWHERE
@@ -207,12 +218,15 @@ def _fits(frame: Record, low: int, high: int, capacity: int, state: SearchState)
                 if member.offset < 0 and member.effective < least:
                     least = member.effective
                     section.witness = members[r]
+                    # Floors only rise, and none is lower than this one.
                     if least <= section.floor:
                         break
+            # `r` is where the loop was left.
             control[SPENT] += r + 1 - section.member
             if least > section.floor:
                 remember(control, trail, PROFILE, s, section.floor, section.total, section.crossing)
                 section.floor = least
+        # Nothing of this part lies below the block that was placed last, where that is the order.
         floor = max(section.floor, level)
         if topped(section, floor, holes, control) > capacity:
             state.failures[s] += 1
@@ -244,6 +258,8 @@ def _place(frame: Record, at: int, capacity: int, state: SearchState) -> bool:
     block = blocks[i]
     under = block.under
     if (
+        # Swapping the two would give a packing of the same sum(size * offset) that comes before
+        # this one.
         under >= 0
         and block.family >= 0
         and blocks[under].family == block.family
@@ -252,16 +268,19 @@ def _place(frame: Record, at: int, capacity: int, state: SearchState) -> bool:
     ):
         begin(state)
         blame_place(under, state)
+        # This frame as well: it is its own placement that must not be.
         state.blamed[control[DEPTH]] = True
         return False
     frame.trail = control[TRAIL]
     frame.lists = control[LISTS]
     frame.parts = control[PARTS]
+    # What is placed goes to the end of the list, out of the way of the parts that are divided next.
     last = frame.begin + frame.count - 1
     lists[at] = lists[last]
     lists[last] = i
     remember(control, state.trail, OFFSET, i, 0, 0, 0)
     block.offset = block.base
+    # Explanations ask which rows came after this placement.
     state.row[i] = control[TRAIL]
     state.depth[i] = control[DEPTH]
     _fill_sections(i, state)
@@ -288,6 +307,7 @@ def _fill_sections(i: int, state: SearchState) -> None:
         remember(control, trail, PROFILE, s, section.floor, section.total, section.crossing)
         section.floor = max(section.floor, block.offset + block.size)
         section.total -= block.size
+        # Of the gaps between sections of a line it crosses all but the one after its last.
         section.crossing -= s != high
 
 
@@ -312,6 +332,7 @@ def _lift_neighbours(i: int, capacity: int, state: SearchState) -> tuple[int, in
             continue
         control[SPENT] += LIFTED
         base = settle(other, top, spans)
+        # Only what rises can make a floor rise; bases may rise without that.
         if other.effective < base:
             low = min(low, section_of[other.section])
             high = max(high, section_of[other.section_end - 1])
@@ -319,6 +340,8 @@ def _lift_neighbours(i: int, capacity: int, state: SearchState) -> tuple[int, in
                 _blame(j, state)
                 explain_top(j, capacity, state)
                 return 0, -1
+        # What is proved about the offset has its row above; this row only restores base and
+        # support.
         state.trail[control[TRAIL]].cause = NO_CAUSE
         remember(control, trail, BOUNDS, j, other.base, other.effective, other.under)
         other.base = base
@@ -333,11 +356,13 @@ def _still_excluded(i: int, state: SearchState) -> bool:
     state.control[SPENT] += blocks[i].neighbour_end - blocks[i].neighbour
     for r in range(blocks[i].neighbour, blocks[i].neighbour_end):
         other = blocks[neighbours[r]]
+        # An excluded block is one that is kept above its base.
         if other.offset >= 0 or other.effective == other.base:
             continue
         free, q = True, other.neighbour
         while free and q < other.neighbour_end:
             third = blocks[neighbours[q]]
+            # Only what may end up below the top that it would have at its base keeps it from there.
             free = third.offset >= 0 or third.effective >= other.base + other.size
             q += 1
         state.control[SPENT] += q - other.neighbour
@@ -361,11 +386,15 @@ def _exclude(frame: Record, capacity: int, state: SearchState) -> bool:
         other = blocks[j]
         if other.offset >= 0:
             continue
+        # It may come to lie in the way of the base, which then is no place to drop to.
         if other.effective < ceiling:
             held = True
+        # Of what may carry it the lowest top is proved; a smaller one of the same sections never
+        # does.
         if not never_below(j, i, state):
             least = min(least, other.effective + other.size)
     start = state.control[REASONS]
+    # Nothing can keep it off its base, or carry it: so the placements before are to blame.
     if not held or least >= NOWHERE:
         begin(state)
         blame_reason(start, state)
@@ -373,9 +402,11 @@ def _exclude(frame: Record, capacity: int, state: SearchState) -> bool:
         need_room(i, 0 if held else ceiling, state)
         explain(state)
         return False
+    # At its base it was tried.
     least = max(least, block.base + 1)
     effective = settle(block, least, state.spans)
     state.reasons[start + 1] = least
+    # The reason was written when the search retreated (`note_reason`); from now on it is kept.
     state.control[REASONS] += REASON + max(0, state.reasons[start])
     if _raise(i, effective, -1 - start, state) > capacity:
         _blame(i, state)
@@ -408,6 +439,7 @@ def _retreat(state: SearchState) -> None:
     """Take back all placements from the last one that is blamed on, which is excluded next."""
     control, blamed = state.control, state.blamed
     depth = control[DEPTH]
+    # Frames between are not responsible: whatever is placed there, it fails as this did.
     while depth >= 0 and not blamed[depth]:
         depth -= 1
     control[DEPTH] = depth
@@ -422,7 +454,7 @@ def _retreat(state: SearchState) -> None:
     note_reason(state)
 
 
-@copied
+@inlined
 def _leave(answer: int, control: Array) -> None:
     """Go back to the frame before, with an answer."""
     control[ANSWER] = answer
@@ -459,6 +491,7 @@ def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int
     most = 4 * blocks + 3 * sections + 8  # rows of the trail: see `SearchState`
     control[SPENT] = 0
     while control[SPENT] < work:
+        # The first frame was left: that is the answer.
         if control[DEPTH] < 0:
             return int(control[ANSWER])
         if (
@@ -470,6 +503,8 @@ def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int
             return FULL
         frame = state.frames[control[DEPTH]]
         if frame.state == PLACED:
+            # Parts are independent: all have to be packed, and one that cannot be ends the
+            # placement.
             if control[ANSWER] == FOUND and frame.next < control[PARTS]:
                 _enter_next_part(frame, state)
                 continue
@@ -485,6 +520,7 @@ def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int
             if frame.count == 0:
                 _leave(FOUND, control)
                 continue
+            # It is asked for in any case, as none means that something fits below all others.
             at = of_least_base(frame, state)
             if at >= 0 and control[FOCUS] == LOWEST_SECTION:
                 at = in_lowest_section(frame, at, state)
@@ -496,6 +532,7 @@ def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int
                 continue
             frame.choice = state.lists[at]
             base = state.blocks[frame.choice].base
+            # Only where blocks come in order of offset does all that follows lie above this one.
             frame.level = base if control[FOCUS] == LOWEST_BLOCK else 0
             if _place(frame, at, capacity, state):
                 frame.next = frame.parts
@@ -506,6 +543,7 @@ def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int
             _retreat(state)
             continue
         if _exclude(frame, capacity, state):
+            # The choice stays unplaced and is higher from now on: another block is chosen.
             frame.state = SELECT
         else:
             state.blamed[control[DEPTH]] = False  # nothing is placed there any more

@@ -18,19 +18,16 @@ from typing import Protocol
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
-from stagepack.heuristics.packing.beam_search import beam_state
-from stagepack.heuristics.packing.beam_search.beam import Beams
+from stagepack.heuristics.packing import beam_search, effort, exact_search
 from stagepack.heuristics.packing.effort import Pause, pausing
 from stagepack.heuristics.packing.exact_search import exact_state as state
-from stagepack.heuristics.packing.exact_search import zero_slack
 from stagepack.heuristics.packing.exact_search.canonical import (
     CanonicalSearch,
     PausedSearch,
     ranks,
 )
 from stagepack.heuristics.packing.exact_search.components import Component
-from stagepack.heuristics.packing.exact_search.zero_slack import Merged
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 
@@ -69,26 +66,6 @@ component falls apart.
 
 LOWEST = sum(focus != state.HARDEST_SECTION for focus, _ in ORDERS)
 """So many of the orders, the first, find packings; the others are for proofs."""
-
-ALWAYS, IN_TURN, QUICK = 2, 4, 3
-"""So many of the orders are tried in every one of so many rounds, and so many others in turn."""
-
-LITTLE = 0.02
-"""Deviation of the logarithm of what their first key is multiplied by in the last of these rounds:
-near ties break in new ways."""
-
-NOISE = (0.02, 0.05, 0.1, 0.2, 0.3)
-"""The same for orders that are drawn."""
-
-DRAWN, LEVELS, SHORTEST = 2, (1, 2, 4), 512
-"""After these rounds so many orders are drawn for searches of all of a round's limit of nodes; as
-much work goes to searches with the limits of each of these rounds, but for those of fewer nodes.
-
-Which order solves an instance is hard to foresee.  A search that finds a packing mostly ends within
-two to four nodes a block, or does not end at all, and near to orders that fail are some that pack.
-Equal work for limits of many lengths is never far from the best, see Luby, Sinclair and Zuckerman,
-"Optimal Speedup of Las Vegas Algorithms", 1993.
-"""
 
 
 class Searchable(Protocol):
@@ -263,7 +240,6 @@ class CanonicalPortfolio(Portfolio):
 
     Parameters
     ----------
-    component : Component
     warm : ndarray of int64, shape (b,), optional
         As of :class:`Portfolio`.
     merged : bool
@@ -271,11 +247,17 @@ class CanonicalPortfolio(Portfolio):
     """
 
     def __init__(
-        self, component: Component, warm: Array | None = None, *, merged: bool = False
+        self,
+        component: Component,
+        warm: Array | None = None,
+        *,
+        merged: bool = False,
+        tuning: PackingTuning = TUNING,
     ) -> None:
+        self.tuning = tuning
         self._is_merged = merged
         self.component: Component = component
-        self.search: CanonicalSearch = CanonicalSearch(component)
+        self.search: CanonicalSearch = CanonicalSearch(component, tuning=tuning)
         group = component.group
         keys = {
             "T": component.load().astype(float),
@@ -286,7 +268,9 @@ class CanonicalPortfolio(Portfolio):
             "D": np.diff(component.neighbour_ptr).astype(float),
         }
         super().__init__(keys, warm, component.b)
-        self._merged: dict[int, tuple[Merged, CanonicalPortfolio] | None] = {}  # by capacity
+        self._merged: dict[
+            int, tuple[exact_search.zero_slack.Merged, CanonicalPortfolio] | None
+        ] = {}  # by capacity
         self._units: Array | None = None
 
     @property
@@ -315,15 +299,15 @@ class CanonicalPortfolio(Portfolio):
         """
         until = effort.spent() + seconds
         outcome = self.beams.run(capacity, lambda: effort.spent() < until and keep_going())
-        if outcome == beam_state.FOUND:
+        if outcome == beam_search.beam_state.FOUND:
             self._units = self.beams.search.units
             return state.FOUND
         return state.LIMIT if keep_going() else state.RUNNING
 
     @functools.cached_property
-    def beams(self) -> Beams:
+    def beams(self) -> beam_search.beam.Beams:
         """Beams of the component."""
-        return Beams(self.component)
+        return beam_search.beam.Beams(self.component, tuning=self.tuning)
 
     def round(
         self,
@@ -373,24 +357,28 @@ class CanonicalPortfolio(Portfolio):
 
     def _without_room(
         self, capacity: int, pause: Pause
-    ) -> tuple[Merged, CanonicalPortfolio] | None:
+    ) -> tuple[exact_search.zero_slack.Merged, CanonicalPortfolio] | None:
         """Return what is merged where a capacity leaves no room, and its searches."""
-        if not zero_slack.applies(self.component, capacity):
+        if not self.tuning.exact.merging or not exact_search.zero_slack.applies(
+            self.component, capacity, tuning=self.tuning
+        ):
             return None
-        merged = Merged(self.component, capacity, pause)
+        merged = exact_search.zero_slack.Merged(self.component, capacity, pause, tuning=self.tuning)
         if merged.component is None:
             return None
-        return merged, CanonicalPortfolio(merged.component, merged=True)
+        return merged, CanonicalPortfolio(merged.component, merged=True, tuning=self.tuning)
 
     def next_peak(self, nbytes: int) -> int:
         """Return the least possible peak above a capacity: what its blocks' steps allow."""
         return self.component.next_peak(nbytes)
 
     def _limit(self, level: int) -> int:
+        """Return the node limit of a level."""
         b = self.component.b
         return b << level if level else b + b // 16  # first those that need hardly any search
 
     def _starts(self, capacity: int, number: int) -> Iterator[int]:
+        """Start the searches of a round; without room every other one is left to merged blocks."""
         component, random = self.component, self._noise(number)
         plan: Iterator[tuple[int, tuple[int, str], float]] = self._plan(number, random)
         if self._is_merged or self._merged.get(capacity) is not None:
@@ -413,14 +401,18 @@ class CanonicalPortfolio(Portfolio):
         self, number: int, random: np.random.Generator
     ) -> Iterator[tuple[int, tuple[int, str], float]]:
         """Yield level, focus with order, and noise of each search of a round."""
-        if number < QUICK:
-            first = ALWAYS + IN_TURN * number
-            for order in (*ORDERS[:ALWAYS], *ORDERS[first : first + IN_TURN]):
-                yield number, order, LITTLE if number == QUICK - 1 else 0.0
+        tuning = self.tuning.exact
+        if number < tuning.first_rounds:
+            first = tuning.steady_orders + tuning.turning_orders * number
+            noise = tuning.first_noise if number == tuning.first_rounds - 1 else 0.0
+            turning = ORDERS[first : first + tuning.turning_orders]
+            for order in (*ORDERS[: tuning.steady_orders], *turning):
+                yield number, order, noise
             return
-        for level in sorted({*LEVELS, number}):
-            if level == number or (level < number and self.component.b << level >= SHORTEST):
-                of = len(ORDERS) if level == number else LOWEST
-                for _ in range(DRAWN << number - level):
-                    at, noise = random.integers(of), random.integers(len(NOISE))
-                    yield level, ORDERS[at], NOISE[noise]
+        for level in sorted({*tuning.short_levels, number}):
+            long_enough = level < number and self.component.b << level >= tuning.shortest
+            if level == number or long_enough:
+                of = len(ORDERS) if level == number and tuning.hardest else LOWEST
+                for _ in range(tuning.drawn << number - level):
+                    at, drawn = random.integers(of), random.integers(len(tuning.noise))
+                    yield level, ORDERS[at], tuning.noise[drawn]

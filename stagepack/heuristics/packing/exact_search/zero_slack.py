@@ -23,14 +23,14 @@ from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.effort import Pause
 from stagepack.heuristics.packing.exact_search.address_ranges import Places
 from stagepack.heuristics.packing.exact_search.components import Component, Group
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.profile import Array
-
-LARGEST = 1 << 20
-"""Units of capacity up to which subsets are looked at."""
 
 
 @dataclass
 class _Block:
+    """A block, or several that were merged, alive in the sections [first, end)."""
+
     first: int
     end: int
     size: int
@@ -57,7 +57,15 @@ class Merged:
         What is to be packed within ``component.capacity(capacity)``; None: nothing was merged.
     """
 
-    def __init__(self, component: Component, capacity: int, pause: Pause = lambda: None) -> None:
+    def __init__(
+        self,
+        component: Component,
+        capacity: int,
+        pause: Pause = lambda: None,
+        *,
+        tuning: PackingTuning = TUNING,
+    ) -> None:
+        self.tuning = tuning
         group = component.group
         load = component.sections["total"]
         self._full = (load[1:] == capacity) & (load[:-1] == capacity)
@@ -96,7 +104,7 @@ class Merged:
     def _merge(self, boundary: int) -> list[int]:
         """Merge what ends and begins at a boundary, if it can be; return where to look again."""
         before, after = sorted(self._ends[boundary]), sorted(self._begins[boundary])
-        effort.spend(effort.ROW * (len(before) + len(after)))
+        effort.spend(self.tuning.prices.row * (len(before) + len(after)))
         if not before:  # they met another merged block
             return []
         first = {self._blocks[i].first for i in before}
@@ -140,10 +148,11 @@ class Merged:
                 bits |= bits << self._blocks[i].size
             sums.append(bits)
         whole = sum(self._blocks[i].size for i in before)
-        effort.spend(effort.ROW * (len(before) + len(after)) * (1 + whole / 2**14))
+        effort.spend(self.tuning.prices.row * (len(before) + len(after)) * (1 + whole / 2**14))
         return sums[0] & sums[1] != 1 | 1 << whole
 
     def _component(self, pause: Pause) -> Component:
+        """Return what is left after merging as a component."""
         kept = [self._blocks[i] for i in self._kept]
         first, end = (np.array([getattr(b, at) for b in kept]) for at in ("first", "end"))
         ptr = np.concatenate([[0], np.cumsum(end - first)])
@@ -157,14 +166,14 @@ class Merged:
             places=Places(np.zeros(len(kept) + 1, dtype=np.int64), *np.empty((2, 0), np.int64)),
             linear=True,
         )
-        return Component(group.compressed(), 0, [], pause)
+        return Component(group.compressed(), 0, [], pause, tuning=self.tuning)
 
 
-def applies(component: Component, capacity: int) -> bool:
+def applies(component: Component, capacity: int, *, tuning: PackingTuning = TUNING) -> bool:
     """Return whether blocks may be merged: in a line, free to lie anywhere, without any room."""
     return (
         component.linear
-        and capacity <= LARGEST
+        and capacity <= tuning.exact.merged_capacity
         and capacity == component.sections["total"].max()
         and not len(component.spans)
         and bool((component.blocks["step"] == 1).all())

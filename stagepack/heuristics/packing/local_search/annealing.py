@@ -27,34 +27,9 @@ from stagepack.heuristics.packing.local_search.annealing_kernels import (
     anneal,
     meetings,
 )
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
-
-WORDS = 512
-"""Words of 64 units of memory that first fit marks; a heap where memory has more units."""
-
-BUDGET = 8_000_000
-"""Steps of a kernel call: less than a tenth of a second."""
-
-STEP, HEAPED = 5e-9, 2.8e-9
-"""Seconds of a step, and of one where first fit has a heap: most that goes in never comes out."""
-
-LEG = STEP * BUDGET
-"""Seconds of work of a kernel call at most."""
-
-MADE, ENTRY, PAIR = 3e-4, 1e-7, 4e-9
-"""Seconds of making a search, of an entry of its rows where lifetimes are of any shape, and of a
-pair looked at, and of an entry, where each block lives once."""
-
-HOT, COLD = 0.1, 0.01
-"""First and last temperature of a cooling, as parts of the mean size of a block."""
-
-LEGS = 30
-"""Kernel calls of one cooling."""
-
-STEPS = 256
-"""The target is a unit below the peak, or this part of what the peak exceeds the bound by; in runs
-limited to some kernel calls it starts at half of that and comes nearer with each vain cooling."""
 
 
 def unsupported(blocks: Blocks) -> str:
@@ -76,6 +51,7 @@ def improve(
     legs: int | None = None,
     keep_going: KeepGoing | None = None,
     on_solution: Callable[[Array], None] | None = None,
+    tuning: PackingTuning = TUNING,
 ) -> Array:
     """Lower the peak of a packing.
 
@@ -88,6 +64,7 @@ def improve(
     target : int
         Stop at this peak: the best bound known.
     seed : int
+        Of random numbers.
     movable : ndarray of bool, shape (b,), optional
         Blocks that may move; None: all that are not fixed.
     legs : int, optional
@@ -109,12 +86,12 @@ def improve(
     best, peak = offsets, -(-int((offsets + blocks.size).max(initial=0)) // unit)
     if peak <= target or not free.any():
         return best
-    search = _search(blocks, offsets, free, unit, seed)
+    search = _search(blocks, offsets, free, unit, seed, tuning=tuning)
     size = search.size
     target = max(target, int((search.offsets + size)[~free].max(initial=0)))
     scale = float(size[free].mean())
     turnable = bool(free.all() and (search.alignment == 1).all())
-    length = LEGS if legs is None else min(LEGS, legs)
+    length = tuning.annealing.cooling if legs is None else min(tuning.annealing.cooling, legs)
     # A near target gets further in the end, a far one sooner: it suits runs of a few calls.
     leg, step = 0, max(1, (peak - target) // 2)
     search.state[ENERGY] = 0
@@ -133,29 +110,37 @@ def improve(
             _from_above(search)
         if vain or search.state[ENERGY] == 0:
             if legs is None:
-                step = max(1, (peak - target) // STEPS)
+                step = max(1, (peak - target) // tuning.annealing.target_steps)
             elif vain:
                 step = max(1, step // 2)
             search.state[TARGET] = max(target, peak - step)
             search.state[ENERGY] = REORDERED if leg == 0 else RETARGETED
         leg %= length
-        left = anneal(search, scale * HOT * math.pow(COLD / HOT, leg / length), BUDGET)
-        each = STEP if len(search.bits) else HEAPED
-        effort.spend(effort.LOOK + each * (BUDGET - left))
+        left = anneal(
+            search,
+            scale
+            * tuning.annealing.hottest
+            * math.pow(tuning.annealing.coldest / tuning.annealing.hottest, leg / length),
+            tuning.annealing.budget,
+        )
+        each = tuning.annealing.step if len(search.bits) else tuning.annealing.heap_step
+        effort.spend(tuning.prices.call + each * (tuning.annealing.budget - left))
         leg += 1
         legs = None if legs is None else legs - 1
 
 
-def _search(blocks: Blocks, offsets: Array, free: Array, unit: int, seed: int) -> Annealing:
+def _search(
+    blocks: Blocks, offsets: Array, free: Array, unit: int, seed: int, *, tuning: PackingTuning
+) -> Annealing:
     """Return a search, in units, that starts with the free blocks in the order of offsets."""
-    ptr, other = _rows(blocks, free)
-    effort.spend(MADE + effort.ITEM * blocks.b)
+    ptr, other = _rows(blocks, free, tuning=tuning)
+    effort.spend(tuning.annealing.made + tuning.prices.item * blocks.b)
     order = np.flatnonzero(free)
     order = order[np.argsort(offsets[order], kind="stable")]
     place = np.full(blocks.b, -1, dtype=np.int64)
     place[order] = np.arange(len(order))
     room = int(np.diff(ptr).max(initial=0)) + 1  # an interval for each of the longest row
-    small = int((offsets + blocks.size).max()) <= 64 * WORDS * unit
+    small = int((offsets + blocks.size).max()) <= 64 * tuning.annealing.marks * unit
     return Annealing(
         ptr=ptr,
         other=other,
@@ -173,21 +158,21 @@ def _search(blocks: Blocks, offsets: Array, free: Array, unit: int, seed: int) -
         undo_offset=np.empty(blocks.b, dtype=np.int64),
         heap_low=np.empty(room, dtype=np.int64),
         heap_high=np.empty(room, dtype=np.int64),
-        bits=np.zeros(WORDS if small else 0, dtype=np.uint64),
+        bits=np.zeros(tuning.annealing.marks if small else 0, dtype=np.uint64),
         random=np.random.default_rng(seed).integers(1, 1 << 63, size=1, dtype=np.uint64),
         state=np.zeros(3, dtype=np.int64),
     )
 
 
-def _rows(blocks: Blocks, free: Array) -> tuple[Array, Array]:
+def _rows(blocks: Blocks, free: Array, *, tuning: PackingTuning) -> tuple[Array, Array]:
     """Return the blocks that meet each free one, as rows."""
     if not blocks.linear or len(blocks.first) != blocks.b:
         ptr, other = blocks.neighbours()
-        effort.spend(ENTRY * len(other))
+        effort.spend(tuning.annealing.shaped_entry * len(other))
         return ptr, other
     order = np.argsort(blocks.first, kind="stable")
     ptr, other = meetings(np.array(blocks.first), np.array(blocks.end), order, free)
-    effort.spend(PAIR * (blocks.pairs + len(other)))
+    effort.spend(tuning.annealing.entry * (blocks.pairs + len(other)))
     return ptr, other
 
 

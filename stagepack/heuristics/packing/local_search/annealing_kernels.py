@@ -101,11 +101,13 @@ def meetings(first: Array, end: Array, order: Array, wanted: Array) -> tuple[Arr
     b = len(first)
     ptr = np.zeros(b + 1, dtype=np.int64)
     other = np.empty(0, dtype=np.int64)
+    # Only a stand-in of the right type until rows are written.
     used = ptr
     for writing in range(2):
         for p in range(b):
             i = order[p]
             q = p + 1
+            # All that begin while i is alive: each pair once, from the one that begins first.
             while q < b and first[order[q]] < end[i]:
                 j = order[q]
                 if writing:
@@ -122,6 +124,7 @@ def meetings(first: Array, end: Array, order: Array, wanted: Array) -> tuple[Arr
         if not writing:
             for i in range(b):
                 ptr[i + 1] += ptr[i]
+            # As many entries as were counted.
             other = np.empty(ptr[b], dtype=np.int64)
             used = ptr[:-1].copy()
     return ptr, other
@@ -132,6 +135,7 @@ def _trailing_zeros(x: Any) -> int:
     """Return the number of zeros below the lowest one of a word that is not 0."""
     count, width = 0, 32
     while width > 0:
+        # The lower half of what is left holds no one.
         if x << np.uint64(64 - width) == 0:
             count += width
             x >>= np.uint64(width)
@@ -143,6 +147,7 @@ def _trailing_zeros(x: Any) -> int:
 def _next(bits: Array, at: int, end: int, flip: Any) -> int:
     """Return the first bit from `at` on that differs from those of `flip`, at most `end`."""
     word = at >> 6
+    # With `flip` all ones the first free unit is found, with 0 the first taken one.
     x = (bits[word] ^ flip) >> np.uint64(at & 63)
     if x != 0:
         return min(at + _trailing_zeros(x), end)
@@ -173,6 +178,7 @@ def _fit_bits(i: int, search: Annealing) -> tuple[int, int]:
     cleared, top, words = 0, 0, 0
     for r in range(ptr[i], ptr[i + 1]):
         j = other[r]
+        # It is placed later; one of place -1 stays where it is and always counts.
         if place[j] >= at:
             continue
         low = offsets[j]
@@ -181,11 +187,14 @@ def _fit_bits(i: int, search: Annealing) -> tuple[int, int]:
             top = high
             if top > 64 * len(bits):
                 break
+            # Words are cleared when a block first reaches them, so that short packings touch few.
+            # Words are cleared when a block first reaches them, so that short packings touch few.
             while cleared << 6 < high:
                 bits[cleared] = 0
                 cleared += 1
         left, right = low >> 6, (high - 1) >> 6
         words += right - left
+        # Ones from the first unit on in the first word, and up to the last unit in the last.
         head = full << np.uint64(low & 63)
         tail = full >> np.uint64(63 - ((high - 1) & 63))
         if left == right:
@@ -208,6 +217,7 @@ def _fit_bits(i: int, search: Annealing) -> tuple[int, int]:
         lowest = (lowest + step - 1) // step * step
         if lowest >= top:
             break
+        # The gap ends at the next unit that is taken.
         taken = _next(bits, lowest, top, np.uint64(0))
         if taken >= top or taken - lowest >= size:
             break
@@ -225,6 +235,7 @@ def _fit_heap(i: int, search: Annealing) -> int:
     for r in range(ptr[i], ptr[i + 1]):
         j = other[r]
         if place[j] < at:
+            # Offsets at which i would meet j: then the lowest offset outside of all is sought.
             low, high = offsets[j] - size + 1, offsets[j] + search.size[j]
             filled = push_interval(low, high, filled, heap_low, heap_high)
     lowest = 0
@@ -248,15 +259,18 @@ def _raise(i: int, cost: int, peak: int, search: Annealing) -> tuple[int, int, i
     """
     excess, sections = search.excess, 0
     height = search.offsets[i] + search.size[i] - search.state[TARGET]
+    # Most blocks lie below the target.
     if height <= 0:
         return cost, peak, sections
     for p in range(search.piece_ptr[i], search.piece_ptr[i + 1]):
         sections += PIECE + search.end[p] - search.first[p]
         for s in range(search.first[p], search.end[p]):
+            # Only what sticks out higher than before counts anew: the sum is over sections.
             if excess[s] < height:
                 cost += height - excess[s]
                 excess[s] = height
     if height > peak:
+        # The peak alone decides in the end, so that it weighs as much as three sections.
         cost += 3 * (height - peak)
         peak = height
     return cost, peak, sections
@@ -282,9 +296,11 @@ def _replace(begin: int, limit: int, search: Annealing) -> tuple[int, int, int]:
         search.mark,
     )
     trial = search.state[TRIALS]
+    # Filled anew by every trial; eight of it a step.
     search.excess[:] = 0
     marked = len(search.bits) > 0
     cost, peak, moved, work = 0, 0, 0, len(search.excess) // 8
+    # All of the order, as the energy is that of all; only marked blocks are placed again.
     for at in range(len(order)):
         i = order[at]
         if at >= begin and mark[i] == trial:
@@ -296,6 +312,7 @@ def _replace(begin: int, limit: int, search: Annealing) -> tuple[int, int, int]:
                 work += HEAP * (ptr[i + 1] - ptr[i])
             before = offsets[i]
             if offset != before:
+                # A trial may be given up: then all of it is taken back.
                 search.undo_block[moved] = i
                 search.undo_offset[moved] = before
                 moved += 1
@@ -309,6 +326,7 @@ def _replace(begin: int, limit: int, search: Annealing) -> tuple[int, int, int]:
                         mark[j] = trial
         cost, peak, sections = _raise(i, cost, peak, search)
         work += 1 + sections // 4
+        # Energy only grows along the order: it will not be accepted.
         if cost > limit:
             break
     return cost, moved, work
@@ -338,13 +356,16 @@ def _choose(search: Annealing) -> int:
     at = draw(search.random, len(order))
     i = order[at]
     kind = draw(search.random, 4)
+    # One in four moves takes any block.
     if kind == 3:
         return int(i)
     for _ in range(len(order)):
         i = order[at]
         if offsets[i] + search.size[i] > search.state[TARGET]:
             break
+        # From a random place on, so that not always the first is taken.
         at = at + 1 if at + 1 < len(order) else 0
+    # Two in four take something that meets what sticks out.
     if kind > 0 and ptr[i + 1] > ptr[i]:
         j = other[ptr[i] + draw(search.random, ptr[i + 1] - ptr[i])]
         if search.place[j] >= 0:
@@ -377,8 +398,10 @@ def anneal(search: Annealing, temperature: float, budget: int) -> int:
     order, place, state = search.order, search.place, search.state
     while state[ENERGY] != 0 and budget > 0:
         state[TRIALS] += 1
+        # Whatever comes out is taken where the energy has to be found.
         begin, last, source, target, limit = 0, 0, 0, 0, 1 << 62
         if state[ENERGY] == REORDERED:
+            # Everything is placed again.
             for i in order:
                 mark[i] = state[TRIALS]
         elif state[ENERGY] == RETARGETED:
@@ -389,14 +412,18 @@ def anneal(search: Annealing, temperature: float, budget: int) -> int:
             source = place[i]
             if meets > 0:
                 beside = other[ptr[i] + draw(search.random, meets)]
+                # One that stays where it is has no place in the order: to the front then.
                 target = max(place[beside], 0)
             begin, last = min(source, target), max(source, target)
             _shift(source, target, search)
+            # It is placed again in any case.
             mark[i] = state[TRIALS]
             for r in range(ptr[i], ptr[i + 1]):
                 j = other[r]
+                # It was placed before them, and now comes later: they may fall to where it was.
                 if source <= place[j] < target and offsets[i] < offsets[j]:
                     mark[j] = state[TRIALS]
+            # Drawn before the trial, so that it can be given up early (Metropolis).
             luck = (draw(search.random, 1 << 30) + 1.0) / (1 << 30)
             limit = state[ENERGY] + np.int64(-temperature * np.log(luck))
         cost, moved, work = _replace(begin, limit, search)
@@ -404,6 +431,7 @@ def anneal(search: Annealing, temperature: float, budget: int) -> int:
         if cost <= limit:
             state[ENERGY] = cost
         else:
+            # Backwards, though each block is there once: as any undo.
             for k in range(moved - 1, -1, -1):
                 offsets[search.undo_block[k]] = search.undo_offset[k]
             _shift(target, source, search)

@@ -16,47 +16,16 @@ import numpy as np
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive import valleys
 from stagepack.heuristics.packing.constructive.dive import ORDERS, place
-from stagepack.heuristics.packing.constructive.greedy import LARGE, KeepGoing, place_in_order
+from stagepack.heuristics.packing.constructive.greedy import KeepGoing, place_in_order
 from stagepack.heuristics.packing.constructive.rules import RULES, Measures
 from stagepack.heuristics.packing.local_search import annealing, repair
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 
-CORE, LEVELS = 0.9, (0.8, 0.7)
-"""Blocks belong to the core, or to the levels around it, by the heaviest load they live under, as
-a part of the greatest load."""
-
 COMPLETING = ("best-fit-lifetime", "classes", "best-fit-heaviest")
 """Rules that place the other blocks around a core."""
-
-LARGEST_DIVE = 20_000
-"""Blocks in a core that is packed by dives, or around which a few are placed again; with more, only
-rules."""
-
-MANY_MEETINGS, MOST_MEETINGS = 1_000_000, 10_000_000
-"""Pairs of blocks, in either order, in a core that valleys are filled with again and again, and at
-most in one that is annealed."""
-
-ROUNDS = 24
-"""Times that a core grows."""
-
-HASTY = 3
-"""After the first round, which is to give something soon, so many end as soon as a block is to
-join, before the rest is placed."""
-
-LASTING = 4
-"""A core in which many meet is filled anew at least so many times as long as placing the others
-takes, which a better one spares."""
-
-MOST_LEGS = 96
-"""Kernel calls of annealing in a round: twice as many as before when nothing joined."""
-
-CLEAR = 2
-"""So few blocks that stick out are clearly those that must join: no other rule is asked."""
-
-FEW = 20
-"""Blocks that stick out and may join the core after one round."""
 
 
 def best(
@@ -67,6 +36,7 @@ def best(
     seed: int = 0,
     keep_going: KeepGoing | None = None,
     on_solution: Callable[[Array, str], None] | None = None,
+    tuning: PackingTuning = TUNING,
 ) -> Array | None:
     """Return the lowest packing found by rules, cores and repair.
 
@@ -79,6 +49,7 @@ def best(
     target : int, optional
         Stop at this peak; by default at the load bound.
     seed : int
+        Of random numbers.
     keep_going : callable, optional
         Asked several times a second.
     on_solution : callable, optional
@@ -95,14 +66,16 @@ def best(
     found.report = on_solution
     goal = bound if target is None else max(target, bound)
     measures = Measures(blocks)
-    if found.offsets is None and blocks.b <= LARGE:
+    if found.offsets is None and blocks.b <= tuning.greedy.scalable_from:
         # Something soon; the first core of more blocks takes hardly longer than this.
         rule = RULES[COMPLETING[0]]
         order = rule.order(measures)
-        packed = place_in_order(blocks, order, policy=rule.policy, keep_going=keep_going)
+        packed = place_in_order(
+            blocks, order, policy=rule.policy, keep_going=keep_going, tuning=tuning
+        )
         found.offer(packed, rule.name)
     if found.peak > goal:
-        _Cores(blocks, measures, goal, keep_going or (lambda: True), found).run(seed)
+        _Cores(blocks, measures, goal, keep_going or (lambda: True), found, tuning=tuning).run(seed)
     if found.offsets is not None and found.peak > goal and keep_going is not None:
         repair.improve(
             blocks,
@@ -111,6 +84,7 @@ def best(
             seed=seed,
             keep_going=keep_going,
             on_solution=lambda offsets: found.offer(offsets, "repair"),
+            tuning=tuning,
         )
     return found.offsets
 
@@ -125,6 +99,7 @@ class _Found:
     peak: int = field(default=1 << 62)
 
     def offer(self, offsets: Array | None, source: str) -> None:
+        """Keep a packing if it is lower than all before, and report it."""
         if offsets is None:
             return
         peak = int((offsets + self.blocks.size).max(initial=0))
@@ -154,18 +129,21 @@ class _Cores:
         target: int,
         keep_going: KeepGoing,
         found: _Found,
+        *,
+        tuning: PackingTuning,
     ) -> None:
+        self.tuning = tuning
         self.blocks, self.measures, self.target = blocks, measures, target
         self.keep_going, self.found = keep_going, found
         self.greatest = int(blocks.load.max())
-        self.core = measures.heaviest_load >= CORE * self.greatest
+        self.core = measures.heaviest_load >= tuning.cores.heavy * self.greatest
         self.offsets = np.full(blocks.b, -1, dtype=np.int64)
         self.completing = 0.0
 
     def run(self, seed: int) -> None:
         """Go on until the target is met, time is over, or rounds are."""
         legs, filling, last = 6, 0.0, None
-        for turn in range(ROUNDS):
+        for turn in range(self.tuning.cores.rounds):
             if turn and not self.keep_going():
                 return
             members = np.flatnonzero(self.core)
@@ -175,14 +153,17 @@ class _Cores:
                 self.target,
                 seed + turn,
                 legs if turn else 2,
-                min(filling, MOST_LEGS * annealing.LEG),
+                min(filling, self.tuning.cores.most_calls * self.tuning.annealing.leg),
                 self.keep_going,
+                tuning=self.tuning,
             )
             if packed is None:
                 return
             peak = int((packed + self.blocks.size[members]).max())
             if last == (len(members), peak) and peak > self.target:
-                legs = min(2 * legs, MOST_LEGS)  # the others would be placed as before
+                legs = min(
+                    2 * legs, self.tuning.cores.most_calls
+                )  # the others would be placed as before
                 continue
             last = len(members), peak
             self.offsets[:] = -1
@@ -193,8 +174,8 @@ class _Cores:
             self.core[joining] = True
             if not len(joining):
                 legs *= 2
-            legs = min(legs, MOST_LEGS)
-            filling = max(filling, LASTING * self.completing)
+            legs = min(legs, self.tuning.cores.most_calls)
+            filling = max(filling, self.tuning.cores.refill_share * self.completing)
 
     def _place_others(self, goal: int, turn: int) -> Array | None:
         """Place the others, level by level, the heavy ones first; return what should join the core.
@@ -204,14 +185,16 @@ class _Cores:
         """
         others, began = np.count_nonzero(~self.core), effort.spent()
         joining = np.empty(0, dtype=np.int64)
-        for level in (*LEVELS, 0.0):
+        for level in (*self.tuning.cores.levels, 0.0):
             heavy = self.measures.heaviest_load >= level * self.greatest
             members = np.flatnonzero(self.core | heavy)
             # The last level is everything; it is not cut out again.
             whole = len(members) == self.blocks.b
             part = self.blocks if whole else _part(self.blocks, members)
             shape = self.measures if whole else Measures(part)
-            tries = _complete(part, shape, self.offsets[members], goal, self.keep_going)
+            tries = _complete(
+                part, shape, self.offsets[members], goal, self.keep_going, tuning=self.tuning
+            )
             if not tries:
                 return None
             over, peak, chosen = min(tries, key=lambda item: item[:2])
@@ -219,7 +202,11 @@ class _Cores:
             if over:
                 # What sticks out in the packings that are nearly as good joins as well.
                 similar = [option for count, _, option in tries if count <= 2 * over + 2]
-                high = [part.size + option > goal for option in similar if over <= FEW]
+                high = [
+                    part.size + option > goal
+                    for option in similar
+                    if over <= self.tuning.cores.joining
+                ]
                 joining = members[np.logical_or.reduce(high)] if high else members[:0]
                 joining = joining[~self.core[joining]]
                 goal = max(goal, peak)
@@ -228,7 +215,9 @@ class _Cores:
             if whole:
                 self.found.offer(self.offsets.copy(), "core")
                 return None if self.found.peak <= self.target else joining
-            if len(joining) and (0 < turn <= HASTY or goal >= self.found.peak):
+            if len(joining) and (
+                0 < turn <= self.tuning.cores.hasty_rounds or goal >= self.found.peak
+            ):
                 break
         return joining
 
@@ -253,6 +242,8 @@ def _pack_core(
     legs: int,
     filling: float,
     keep_going: KeepGoing,
+    *,
+    tuning: PackingTuning,
 ) -> Array | None:
     """Return the lowest packing of the core by dives, rules and, failing these, local search.
 
@@ -263,59 +254,102 @@ def _pack_core(
     found = _Found(core, None)
     if (before >= 0).all():  # what was built would be built again
         found.offer(before, "last round")
-        _lower(core, measures, target, keep_going, found)
+        _lower(core, measures, target, keep_going, found, tuning=tuning)
     else:
-        _build(core, measures, target, keep_going, found)
+        _build(core, measures, target, keep_going, found, tuning=tuning)
     meetings = int(measures.meetings.sum())
-    if found.offsets is not None and found.peak > target and meetings > MANY_MEETINGS:
-        _fill_anew(core, target, max(filling, annealing.LEG * legs), keep_going, found)
-    if found.offsets is None or found.peak <= target or meetings > MOST_MEETINGS:
+    if (
+        found.offsets is not None
+        and found.peak > target
+        and meetings > tuning.cores.refilled_meetings
+    ):
+        _fill_anew(
+            core,
+            target,
+            max(filling, tuning.annealing.leg * legs),
+            keep_going,
+            found,
+            tuning=tuning,
+        )
+    if found.offsets is None or found.peak <= target or meetings > tuning.cores.annealed_meetings:
         return found.offsets
     return annealing.improve(
-        core, found.offsets, target=target, seed=seed, legs=legs, keep_going=keep_going
+        core,
+        found.offsets,
+        target=target,
+        seed=seed,
+        legs=legs,
+        keep_going=keep_going,
+        tuning=tuning,
     )
 
 
 def _lower(
-    core: Blocks, measures: Measures, target: int, keep_going: KeepGoing, found: _Found
+    core: Blocks,
+    measures: Measures,
+    target: int,
+    keep_going: KeepGoing,
+    found: _Found,
+    *,
+    tuning: PackingTuning,
 ) -> None:
     """Place the few blocks that stick out around the others, which costs least where it does."""
     assert found.offsets is not None
     high = found.offsets + core.size > target
-    if core.b <= LARGEST_DIVE and 0 < np.count_nonzero(high) <= FEW:
+    if core.b <= tuning.cores.dived_blocks and 0 < np.count_nonzero(high) <= tuning.cores.joining:
         placed = np.where(high, -1, found.offsets)
-        for over, _, offsets in _complete(core, measures, placed, target, keep_going):
+        for over, _, offsets in _complete(
+            core, measures, placed, target, keep_going, tuning=tuning
+        ):
             if not over:  # or else local search goes further from where the others were
                 found.offer(offsets, "lowered")
 
 
 def _build(
-    core: Blocks, measures: Measures, target: int, keep_going: KeepGoing, found: _Found
+    core: Blocks,
+    measures: Measures,
+    target: int,
+    keep_going: KeepGoing,
+    found: _Found,
+    *,
+    tuning: PackingTuning,
 ) -> None:
     """Pack the core by dives and rules; by one rule where many meet, as valleys are filled then."""
-    crowded = int(measures.meetings.sum()) > MANY_MEETINGS
-    for keys in ORDERS.values() if core.b <= LARGEST_DIVE and not crowded else ():
+    crowded = int(measures.meetings.sum()) > tuning.cores.refilled_meetings
+    for keys in ORDERS.values() if core.b <= tuning.cores.dived_blocks and not crowded else ():
         if found.peak > target:
             found.offer(
-                place(core, np.lexsort(keys(measures)[::-1]), keep_going=keep_going), "dive"
+                place(core, np.lexsort(keys(measures)[::-1]), keep_going=keep_going, tuning=tuning),
+                "dive",
             )
     for name in COMPLETING[:1] if crowded else COMPLETING:
         rule = RULES[name]
-        if found.peak > target and (core.b <= LARGE or rule.scalable):
+        if found.peak > target and (core.b <= tuning.greedy.scalable_from or rule.scalable):
             order = rule.order(measures)
             found.offer(
-                place_in_order(core, order, policy=rule.policy, keep_going=keep_going), name
+                place_in_order(
+                    core, order, policy=rule.policy, keep_going=keep_going, tuning=tuning
+                ),
+                name,
             )
 
 
 def _fill_anew(
-    core: Blocks, target: int, seconds: float, keep_going: KeepGoing, found: _Found
+    core: Blocks,
+    target: int,
+    seconds: float,
+    keep_going: KeepGoing,
+    found: _Found,
+    *,
+    tuning: PackingTuning,
 ) -> None:
     """Fill valleys by all classes, then again and again by the best ones, for so much work."""
-    spans, until = valleys.Spans(core), effort.spent() + seconds
+    spans, until = valleys.Spans(core, tuning=tuning), effort.spent() + seconds
     tries = []
     for key in valleys.KEYS:
-        offsets = valleys.place(spans, valleys.classes_by(key, spans), keep_going=keep_going)
+        offsets = valleys.place(
+            spans, valleys.classes_by(key, spans), keep_going=keep_going, tuning=tuning
+        )
         if offsets is not None:
             tries.append((int((offsets + core.size).max()), key, offsets))
             found.offer(offsets, key)
@@ -329,11 +363,18 @@ def _fill_anew(
             known=found.peak,
             keep_going=lambda: effort.spent() < until and keep_going(),
             on_solution=lambda better: found.offer(better, "valleys, anew"),
+            tuning=tuning,
         )
 
 
 def _complete(
-    part: Blocks, measures: Measures, placed: Array, goal: int, keep_going: KeepGoing
+    part: Blocks,
+    measures: Measures,
+    placed: Array,
+    goal: int,
+    keep_going: KeepGoing,
+    *,
+    tuning: PackingTuning,
 ) -> list[tuple[int, int, Array]]:
     """Place what is not placed, by several rules until one stays within the goal.
 
@@ -345,15 +386,20 @@ def _complete(
     tries = []
     for name in COMPLETING:
         rule = RULES[name]
-        if part.b > LARGE and not rule.scalable:
+        if part.b > tuning.greedy.scalable_from and not rule.scalable:
             continue
         offsets = place_in_order(
-            part, rule.order(measures), policy=rule.policy, keep_going=keep_going, placed=placed
+            part,
+            rule.order(measures),
+            policy=rule.policy,
+            keep_going=keep_going,
+            placed=placed,
+            tuning=tuning,
         )
         if offsets is None:
             break
         top = offsets + part.size
         tries.append((int((top > goal).sum()), int(top.max()), offsets))
-        if tries[-1][1] <= goal or tries[-1][0] <= CLEAR:
+        if tries[-1][1] <= goal or tries[-1][0] <= tuning.cores.clear:
             break
     return tries

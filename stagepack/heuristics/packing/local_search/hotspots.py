@@ -18,29 +18,10 @@ import numpy as np
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.constructive.rules import BEST, Measures
-from stagepack.heuristics.packing.local_search.repair import CUT, MEMBER, clipped
+from stagepack.heuristics.packing.local_search.repair import clipped
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
-
-FEWEST = 500
-"""Blocks in a first window."""
-
-MOST_PAIRS, LONGEST_FIRST = 20_000_000, 100_000_000
-"""Pairs of a block that is placed again and another that it meets, those under the heaviest load
-first, and the longest first: part of a second to place."""
-
-MARGIN, NARROWED = 8, 4
-"""Sections around a block at least, and by how much a window becomes narrower at a time."""
-
-GROWING = 5
-"""Times that a window is doubled at most."""
-
-NOISE = 0.1
-"""How much the order is disturbed after that, as a part of lifetimes."""
-
-WORTH = 300
-"""A peak is reported once it has fallen by this part of itself: to check it takes as long as some
-windows."""
 
 
 def improve(
@@ -52,6 +33,7 @@ def improve(
     keep_going: Callable[[], bool],
     on_solution: Callable[[Array], None],
     patience: int | None = None,
+    tuning: PackingTuning = TUNING,
 ) -> Array:
     """Lower the peak of a packing window by window.
 
@@ -64,6 +46,7 @@ def improve(
     target : int
         Stop at this peak: the best bound known.
     seed : int
+        Of random numbers.
     keep_going : callable
         Asked several times a second.
     on_solution : callable
@@ -82,7 +65,7 @@ def improve(
     tries = np.zeros(blocks.sections, dtype=np.int64)
     random = np.random.default_rng(seed)
     while peak > target and keep_going():
-        if reported - peak > reported // WORTH:
+        if reported - peak > reported // tuning.hot_spots.report_part:
             reported = peak
             on_solution(offsets.copy())
         worst = int(np.argmax(top))
@@ -91,10 +74,17 @@ def improve(
         if attempt == patience:
             break
         tries[here] += 1
-        members, begin, stop = _window(blocks, here, FEWEST << min(attempt, GROWING))
+        members, begin, stop = _window(
+            blocks,
+            here,
+            tuning.hot_spots.first_window << min(attempt, tuning.hot_spots.doublings),
+            tuning=tuning,
+        )
         window, inside = clipped(blocks, members, begin, stop)
-        effort.spend(CUT + MEMBER * len(members))
-        found = _fitted(window, inside, offsets[members], attempt, random, keep_going)
+        effort.spend(tuning.repair.cut + tuning.repair.cut_block * len(members))
+        found = _fitted(
+            window, inside, offsets[members], attempt, random, keep_going, tuning=tuning
+        )
         if found is None:
             break
         if (found + window.size)[inside].max(initial=0) < peak:
@@ -107,25 +97,31 @@ def improve(
     return offsets
 
 
-def _window(blocks: Blocks, here: slice, fewest: int) -> tuple[Array, int, int]:
+def _window(
+    blocks: Blocks, here: slice, fewest: int, *, tuning: PackingTuning
+) -> tuple[Array, int, int]:
     """Return the blocks alive around some sections, and a window in which enough of them live.
 
     It stops growing before what would be placed again meets too much; around what is alive for so
     long that this is so at once, it is narrower.
     """
-    margin, found = MARGIN + here.stop - here.start, None
+    margin, found = tuning.hot_spots.margin + here.stop - here.start, None
     while True:
         begin, stop = max(0, here.start - margin), min(blocks.sections, here.stop + margin)
-        effort.spend(effort.ITEM * blocks.b / 10)
+        effort.spend(tuning.prices.item * blocks.b / 10)
         members = np.flatnonzero((blocks.first < stop) & (blocks.end > begin))
         inside = (blocks.first[members] >= begin) & (blocks.end[members] <= stop)
         number = int(inside.sum())
         # What is alive at once is about what reaches beyond.
         pairs = number * (len(members) - number + 1)
-        if found is not None and pairs > MOST_PAIRS:
+        if found is not None and pairs > tuning.hot_spots.pair_limit:
             return found
-        if found is None and pairs > LONGEST_FIRST and margin > MARGIN:
-            margin = max(MARGIN, margin // NARROWED)
+        if (
+            found is None
+            and pairs > tuning.hot_spots.longest_pair_limit
+            and margin > tuning.hot_spots.margin
+        ):
+            margin = max(tuning.hot_spots.margin, margin // tuning.hot_spots.narrowed)
             continue
         found = members, begin, stop
         if number >= fewest or stop - begin == blocks.sections:
@@ -140,15 +136,22 @@ def _fitted(
     attempt: int,
     random: np.random.Generator,
     keep_going: Callable[[], bool],
+    *,
+    tuning: PackingTuning,
 ) -> Array | None:
     """Return all blocks of a window with those inside placed again; None when time is over."""
     measures, number = Measures(window), int(inside.sum())
-    sections, many = measures.sections, number * (window.b - number + 1) > MOST_PAIRS
-    if attempt >= (1 if many else GROWING):
-        sections = sections * random.lognormal(0, NOISE, window.b)
+    sections, many = (
+        measures.sections,
+        number * (window.b - number + 1) > tuning.hot_spots.pair_limit,
+    )
+    if attempt >= (1 if many else tuning.hot_spots.doublings):
+        sections = sections * random.lognormal(0, tuning.hot_spots.noise, window.b)
     if many:
         order = np.lexsort((-measures.size, -sections, -measures.length_class))
     else:
         order = np.lexsort((-measures.area, -sections, -measures.heaviest_load))
     placed = np.where(inside, -1, offsets)
-    return greedy.place_in_order(window, order, policy=BEST, placed=placed, keep_going=keep_going)
+    return greedy.place_in_order(
+        window, order, policy=BEST, placed=placed, keep_going=keep_going, tuning=tuning
+    )

@@ -22,19 +22,10 @@ import numpy as np
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive.greedy import KeepGoing
 from stagepack.heuristics.packing.local_search.overlaps_kernels import Overlaps, begin, separate
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
-
-BUDGET = 4_000_000
-"""Steps of a kernel call: less than a tenth of a second."""
-
-STEP, ENTRY = 4e-9, 3e-8
-"""Seconds of a step, and of an entry of the rows each time that what overlaps is listed."""
-
-TRY, NEAREST = 0.25, 1 / 500
-"""Seconds of work for a ceiling at first, and the least part of the way to the target by which one
-is lowered; then it all begins again, with twice the time."""
 
 
 def unsupported(blocks: Blocks) -> str:
@@ -56,6 +47,7 @@ def improve(
     seed: int = 0,
     keep_going: KeepGoing,
     on_solution: Callable[[Array], None] | None = None,
+    tuning: PackingTuning = TUNING,
 ) -> Array:
     """Lower the peak of a packing.
 
@@ -68,6 +60,7 @@ def improve(
     target : int
         Stop at this peak: the best bound known, or any that will do.
     seed : int
+        Of random numbers.
     keep_going : callable
         Asked several times a second; without a no there is no end but the target.
     on_solution : callable, optional
@@ -84,28 +77,33 @@ def improve(
     if peak <= target or (unit % blocks.alignment).any():
         return best
     try:
-        search = _search(blocks, unit, seed, keep_going)
+        search = _search(blocks, unit, seed, keep_going, tuning=tuning)
     except Stopped:
         return best
-    part, seconds = 0.5, TRY
+    part, seconds = 0.5, tuning.overlaps.first_try
     while peak > target:
         ceiling = peak - max(1, int((peak - target) * part))
         search.offsets[:] = np.minimum(best // unit, ceiling - search.size)
         search.weight[:] = 1.0
         begin(search)
-        effort.spend(effort.LOOK + ENTRY * len(search.other))
+        effort.spend(tuning.prices.call + tuning.overlaps.entry * len(search.other))
         until = effort.spent() + seconds
         while search.many[0] > 0 and effort.spent() < until:
             if not keep_going():
                 return best
-            steps = min(BUDGET, int((until - effort.spent()) / STEP) + 1)
-            effort.spend(effort.LOOK + STEP * (steps - separate(ceiling, steps, search)))
+            steps = min(
+                tuning.overlaps.budget, int((until - effort.spent()) / tuning.overlaps.step) + 1
+            )
+            effort.spend(
+                tuning.prices.call
+                + tuning.overlaps.step * (steps - separate(ceiling, steps, search))
+            )
         if search.many[0] == 0:
             best = search.offsets * unit
             peak = int((search.offsets + search.size).max(initial=0))
             if on_solution is not None:
                 on_solution(best)
-        elif part > NEAREST and peak - ceiling > 1:
+        elif part > tuning.overlaps.nearest and peak - ceiling > 1:
             part /= 2
         else:
             part, seconds = 0.5, 2 * seconds
@@ -114,10 +112,12 @@ def improve(
     return best
 
 
-def _search(blocks: Blocks, unit: int, seed: int, keep_going: KeepGoing) -> Overlaps:
+def _search(
+    blocks: Blocks, unit: int, seed: int, keep_going: KeepGoing, *, tuning: PackingTuning
+) -> Overlaps:
     """Return a search, in units, that has not begun."""
     ptr, other = blocks.neighbours(effort.pausing(keep_going))
-    effort.spend(ENTRY * len(other))
+    effort.spend(tuning.overlaps.entry * len(other))
     room = 4 * int(np.diff(ptr).max(initial=0)) + 2  # bends: four a neighbour, and both ends
     return Overlaps(
         ptr=ptr,

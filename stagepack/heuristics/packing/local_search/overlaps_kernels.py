@@ -68,8 +68,10 @@ def separate(ceiling: int, steps: int, search: Overlaps) -> int:
     while steps > 0 and search.many[0] > 0:
         i = search.listed[draw(search.random, search.many[0])]
         now, at, least = _cheapest(i, ceiling, search)
+        # A local minimum of this block: what it overlaps becomes dearer, until it moves.
         if least == now:
             _weigh(i, search)
+        # Equal places may differ: then it wanders, at the same cost.
         if at != search.offsets[i]:
             _recount(i, at, search)
             search.offsets[i] = at
@@ -112,6 +114,7 @@ def _cheapest(i: int, ceiling: int, search: Overlaps) -> tuple[float, int, float
     k = 2
     for r in range(search.ptr[i], search.ptr[i + 1]):
         j, weight = search.other[r], search.weight[r]
+        # Overlap grows from `low`, is `both` for a while, and falls to 0 at `high`.
         low, high, both = offsets[j] - size[i], offsets[j] + size[j], min(size[i], size[j])
         bend[k], slope[k] = low, weight
         bend[k + 1], slope[k + 1] = low + both, -weight
@@ -120,6 +123,8 @@ def _cheapest(i: int, ceiling: int, search: Overlaps) -> tuple[float, int, float
         k += 4
         now += weight * max(0, _overlap(i, offsets[i], j, search))
     _sort(bend, slope, k)
+    # Swept from the lowest bend; before the first nothing overlaps... nor counts: places below 0
+    # are no places.
     cost, rising, ties = 0.0, 0.0, 1
     best, least, before = offsets[i], now, bend[0]
     for r in range(k):
@@ -127,12 +132,15 @@ def _cheapest(i: int, ceiling: int, search: Overlaps) -> tuple[float, int, float
         cost += rising * (here - before)
         rising += slope[r]
         before = here
+        # Above it would stick out of the ceiling.
         if here > end:
             break
+        # Its own place has a cost of its own, `now`, that all others are held against.
         if here < 0 or here == offsets[i]:
             continue
         if cost < least:
             best, least, ties = here, cost, 1
+        # Each of several equal places is as likely, without a list of them.
         elif cost == least:
             ties += 1
             if draw(search.random, ties) == 0:
@@ -164,6 +172,7 @@ def _weigh(i: int, search: Overlaps) -> None:
         if _overlap(i, search.offsets[i], j, search) > 0:
             search.weight[r] += 1.0
             q = search.ptr[j]
+            # The same pair in the other row.
             while search.other[q] != i:
                 q += 1
             search.weight[q] += 1.0
@@ -186,11 +195,13 @@ def _recount(i: int, at: int, search: Overlaps) -> None:
 def _count(i: int, change: int, search: Overlaps) -> None:
     """Change how many others block i overlaps; keep the list of those that overlap any."""
     listed, place, many = search.listed, search.place, search.many
+    # It overlaps its first one.
     if search.clashes[i] == 0:
         place[i], listed[many[0]] = many[0], i
         many[0] += 1
     search.clashes[i] += change
     if search.clashes[i] == 0:
         many[0] -= 1
+        # The last of the list takes its place.
         last = listed[many[0]]
         listed[place[i]], place[last] = last, place[i]

@@ -16,27 +16,10 @@ from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive.greedy import KeepGoing
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import annealing
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
-
-SEARCHED, NODES = 600, 5_000
-"""Blocks of a window up to which it is first searched exhaustively, and nodes of the first try."""
-
-LARGEST_CUT = 30_000
-"""Blocks alive in a window that is wider than the first at its place."""
-
-LARGEST_WINDOW = 4000
-"""Blocks that are placed again; with more, first-fit orders change too slowly."""
-
-MOST_PAIRS = 4_000_000
-"""Pairs of one that is placed again and another that it meets: memory of 8 bytes each."""
-
-CUT, MEMBER = 1e-3, 2e-6
-"""Seconds of cutting a window out: each, and each of its blocks."""
-
-LEGS = 2
-"""Kernel calls of annealing in the first window at a place; doubled as it grows."""
 
 
 def unsupported(blocks: Blocks) -> str:
@@ -54,6 +37,7 @@ def improve(
     seed: int = 0,
     keep_going: KeepGoing | None = None,
     on_solution: Callable[[Array], None] | None = None,
+    tuning: PackingTuning = TUNING,
 ) -> Array:
     """Lower the peak of a packing window by window.
 
@@ -66,6 +50,7 @@ def improve(
     target : int
         Stop at this peak: the best bound known.
     seed : int
+        Of random numbers.
     keep_going : callable, optional
         Asked several times a second.
     on_solution : callable, optional
@@ -88,17 +73,19 @@ def improve(
                 on_solution(offsets.copy())
         if keep_going is not None and not keep_going():
             return offsets
-        effort.spend(effort.ITEM * blocks.b)
+        effort.spend(tuning.prices.item * blocks.b)
         worst = int(np.argmax(top))
         first, end = int(blocks.first[worst]), int(blocks.end[worst])
         attempt = int(tries[first:end].max())
         tries[first:end] += 1
-        members, begin, stop = _window(blocks, first, end, attempt)
+        members, begin, stop = _window(blocks, first, end, attempt, tuning=tuning)
         window, inside = clipped(blocks, members, begin, stop)
-        effort.spend(CUT + MEMBER * len(members))
-        if inside.sum() > LARGEST_WINDOW or window.pairs > MOST_PAIRS:
-            inside = _chosen(window, inside, members == worst, random)
-        found = _searched(window, inside, offsets[members], target, attempt, keep_going)
+        effort.spend(tuning.repair.cut + tuning.repair.cut_block * len(members))
+        if inside.sum() > tuning.repair.movable_blocks or window.pairs > tuning.repair.pair_limit:
+            inside = _chosen(window, inside, members == worst, random, tuning=tuning)
+        found = _searched(
+            window, inside, offsets[members], target, attempt, keep_going, tuning=tuning
+        )
         if found is None:
             found = annealing.improve(
                 window,
@@ -106,8 +93,9 @@ def improve(
                 target=target,
                 seed=seed + attempt,
                 movable=inside,
-                legs=LEGS << min(attempt, 8),
+                legs=tuning.repair.calls << min(attempt, 8),
                 keep_going=keep_going,
+                tuning=tuning,
             )
         offsets[members] = found
         top[members] = found + blocks.size[members]
@@ -123,11 +111,13 @@ def _searched(
     target: int,
     attempt: int,
     keep_going: KeepGoing | None,
+    *,
+    tuning: PackingTuning,
 ) -> Array | None:
     """Return the offsets of a small window packed as low as its surroundings allow, or None."""
-    if len(inside) > SEARCHED or not inside.any():
+    if len(inside) > tuning.repair.searched_blocks or not inside.any():
         return None
-    effort.spend(CUT + 2 * effort.ROW * len(inside))
+    effort.spend(tuning.repair.cut + 2 * tuning.prices.row * len(inside))
     around = LmemPacking.from_arrays(
         window.size,
         window.time[window.first],
@@ -145,24 +135,34 @@ def _searched(
         Blocks.of(around),
         capacity,
         keep_going=keep_going,
-        node_limit=NODES << min(attempt, 8),
+        node_limit=tuning.repair.nodes << min(attempt, 8),
         warm=offsets,
+        tuning=tuning,
     )
     return decision.offsets
 
 
-def _window(blocks: Blocks, first: int, end: int, attempt: int) -> tuple[Array, int, int]:
+def _window(
+    blocks: Blocks, first: int, end: int, attempt: int, *, tuning: PackingTuning
+) -> tuple[Array, int, int]:
     """Return the blocks alive around [first, end), the more the later the attempt, and where."""
     while True:
         margin = (end - first + 8) << min(attempt, 20)
         begin, stop = max(0, first - margin), min(blocks.sections, end + margin)
         members = np.flatnonzero((blocks.first < stop) & (blocks.end > begin))
-        if len(members) <= LARGEST_CUT or attempt == 0:
+        if len(members) <= tuning.repair.cut_blocks or attempt == 0:
             return members, begin, stop
         attempt -= 1
 
 
-def _chosen(window: Blocks, inside: Array, worst: Array, random: np.random.Generator) -> Array:
+def _chosen(
+    window: Blocks,
+    inside: Array,
+    worst: Array,
+    random: np.random.Generator,
+    *,
+    tuning: PackingTuning,
+) -> Array:
     """Return a mask of some blocks out of those inside: the worst one, and any that it meets.
 
     As many as have no more pairs, all together, than a search may hold.
@@ -170,11 +170,11 @@ def _chosen(window: Blocks, inside: Array, worst: Array, random: np.random.Gener
     at = int(np.flatnonzero(worst)[0])
     meets = (window.first < window.end[at]) & (window.end > window.first[at])
     order = random.permutation(np.flatnonzero(inside & meets & ~worst))
-    order = np.concatenate([[at], order])[:LARGEST_WINDOW]
+    order = np.concatenate([[at], order])[: tuning.repair.movable_blocks]
     begun = np.searchsorted(np.sort(window.first), window.end[order], side="left")
     over = np.searchsorted(np.sort(window.end), window.first[order], side="right")
     chosen = np.zeros(window.b, dtype=bool)
-    chosen[order[np.cumsum(begun - over) <= MOST_PAIRS]] = True
+    chosen[order[np.cumsum(begun - over) <= tuning.repair.pair_limit]] = True
     return chosen
 
 

@@ -16,13 +16,8 @@ import numpy as np
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.refutation import refuting_kernels as kernels
 from stagepack.heuristics.packing.refutation.refuting_kernels import Tree
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.profile import Array
-
-WORK = 4_000_000
-"""Elementary steps of the kernel between two looks at the clock: under 0.1 s."""
-
-STEP = 5e-9
-"""Seconds of one."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,6 @@ class Refutation:
 
     Parameters
     ----------
-    window : Window
     order : ndarray of float, shape (n,)
         Blocks of higher values are preferred.
     lowest_section : bool
@@ -64,7 +58,15 @@ class Refutation:
         Of the search so far.
     """
 
-    def __init__(self, window: Window, order: Array, *, lowest_section: bool = False) -> None:
+    def __init__(
+        self,
+        window: Window,
+        order: Array,
+        *,
+        lowest_section: bool = False,
+        tuning: PackingTuning = TUNING,
+    ) -> None:
+        self.tuning = tuning
         near = (window.alive.astype(np.float32) @ window.alive.T.astype(np.float32)) > 0
         bottom = near.sum(axis=1) == len(near)
         self._left = left = np.flatnonzero(~bottom)
@@ -109,8 +111,11 @@ class Refutation:
     def run(self, node_limit: int, keep_going: Callable[[], bool]) -> int:
         """Return FITS, REFUTED, LIMIT, or RUNNING once told to stop."""
         while True:
-            outcome = kernels.refute(node_limit, WORK, self._tree)
-            effort.spend(effort.LOOK + STEP * int(self._tree.control[kernels.SPENT]))
+            outcome = kernels.refute(node_limit, self.tuning.windows.log_budget, self._tree)
+            effort.spend(
+                self.tuning.prices.call
+                + self.tuning.windows.log_step * int(self._tree.control[kernels.SPENT])
+            )
             if outcome == kernels.LONG:
                 tree = self._tree
                 past, steps = (
@@ -133,6 +138,7 @@ class Refutation:
 
 
 def _rows(owner: Array, count: int) -> Array:
+    """Return where rows begin, from the row of each entry."""
     return np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))]).astype(np.int64)
 
 

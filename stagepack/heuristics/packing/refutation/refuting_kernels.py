@@ -85,12 +85,14 @@ class Tree(NamedTuple):
 
 @step
 def _write(rule: int, which: int, tree: Tree) -> None:
+    """Write a step of the proof."""
     tree.steps[tree.control[STEPS]] = 6 * which + rule
     tree.control[STEPS] += 1
 
 
 @step
 def _change(i: int, low: int, base: int, tree: Tree) -> None:
+    """Change what is known of a block, and note what it was."""
     row = tree.control[PAST]
     tree.past[row, 0], tree.past[row, 1], tree.past[row, 2] = i, tree.low[i], tree.base[i]
     tree.control[PAST] = row + 1
@@ -99,6 +101,7 @@ def _change(i: int, low: int, base: int, tree: Tree) -> None:
 
 @step
 def _undo(rows: int, tree: Tree) -> None:
+    """Take back all changes since the past had `rows` rows."""
     for row in range(tree.control[PAST] - 1, rows - 1, -1):
         i = tree.past[row, 0]
         tree.low[i], tree.base[i] = tree.past[row, 1], tree.past[row, 2]
@@ -116,20 +119,25 @@ def _raise_all(depth: int, tree: Tree) -> None:
     for _ in range(ROUNDS):
         changed = False
         for i in range(len(size)):
+            # Of another part, or placed.
             if not active[depth, i] or at[i] >= 0:
                 continue
             k = tree.before[i]
+            # Identical blocks are placed in order of index: each lies above the one before.
             if k >= 0 and at[k] < 0 and low[k] + size[k] > low[i]:
                 _change(i, low[k] + size[k], base[i], tree)
                 _write(QUEUE, i, tree)
                 changed = True
+            # `_ends` writes down which section that overfills.
             if low[i] + size[i] > tree.capacity:
                 return
+            # Only what is kept above its base must lie on something unplaced.
             if low[i] <= base[i]:
                 continue
             least = tree.capacity + 1
             for r in range(tree.near_ptr[i], tree.near_ptr[i + 1]):
                 k = tree.near[r]
+                # What is placed ends at the base or below.
                 if at[k] >= 0 or low[k] + size[k] >= least:
                     continue
                 alike = tree.life[k] == tree.life[i]
@@ -159,6 +167,7 @@ def _ends(depth: int, tree: Tree) -> bool:
                 floor = min(floor, low[i])
                 total += size[i]
                 high = max(high, low[i] + size[i])
+        # The checker adds up what is unplaced above the least of its floors.
         if total > 0 and max(floor + total, high) > tree.capacity:
             _write(FULL, t, tree)
             return True
@@ -168,9 +177,11 @@ def _ends(depth: int, tree: Tree) -> bool:
         free = True
         for r in range(tree.near_ptr[i], tree.near_ptr[i + 1]):
             k = tree.near[r]
+            # It may come in the way of the base after all.
             if at[k] < 0 and low[k] < tree.base[i] + size[i]:
                 free = False
                 break
+        # Nothing will ever keep the block from its base, which it was excluded from.
         if free:
             _write(DROP, i, tree)
             return True
@@ -202,6 +213,7 @@ def _chosen(depth: int, tree: Tree) -> int:
                 if active[depth, i] and at[i] < 0:
                     floor = min(floor, low[i])
                     total += tree.size[i]
+            # As in the exact search; of equal floors the section that has most to hold.
             if floor < least or (floor == least and total > most):
                 least, most = floor, total
                 begin, end = tree.member_ptr[t], tree.member_ptr[t + 1]
@@ -211,6 +223,7 @@ def _chosen(depth: int, tree: Tree) -> int:
         best = -1
         for r in range(begin, end):
             i = tree.members[r] if inside else r
+            # Excluded blocks wait for what they are to lie on.
             if not active[depth, i] or at[i] >= 0 or low[i] > tree.base[i]:
                 continue
             if best >= 0 and (low[i], tree.rank[i]) >= (low[best], tree.rank[best]):
@@ -219,6 +232,7 @@ def _chosen(depth: int, tree: Tree) -> int:
                 best = i
         if best >= 0 or not inside:
             return best
+        # No member may come next: any block of the part, then.
         inside, begin, end = False, 0, len(tree.size)
 
 
@@ -231,8 +245,10 @@ def _place(i: int, tree: Tree) -> bool:
     for r in range(tree.near_ptr[i], tree.near_ptr[i + 1]):
         k = tree.near[r]
         if at[k] < 0:
+            # Base and least offset rise together; how much of it was proved is not asked again.
             if base[k] < top:
                 _change(k, max(low[k], top), top, tree)
+        # Swapping the two would come before this packing: the checker knows the rule.
         elif at[k] + size[k] == low[i] and tree.life[k] == tree.life[i] and size[k] < size[i]:
             swapped = True
     return swapped
@@ -274,6 +290,7 @@ def _enter(depth: int, tree: Tree) -> None:
     frames = tree.frames
     frames[depth, INSIDE] = tree.control[STEPS]
     for i in range(len(tree.size)):
+        # A frame looks at its part only; the others are as they were.
         tree.active[depth + 1, i] = tree.part[depth, i] == frames[depth, PART]
     frames[depth + 1, PHASE] = SELECT
     tree.control[DEPTH] = depth + 1
@@ -284,10 +301,12 @@ def _exclude(depth: int, tree: Tree) -> None:
     """Take back what was placed, now that it is refuted: the block lies higher."""
     i = tree.frames[depth, CHOICE]
     for k in range(len(tree.size)):
+        # All that parts of this frame had placed.
         if tree.part[depth, k] >= 0:
             tree.at[k] = -1
     tree.at[i] = -1
     _undo(tree.frames[depth, ROWS], tree)
+    # Above its base by a unit; `_raise_all` finds out how much higher.
     _change(i, tree.low[i] + 1, tree.base[i], tree)
     tree.frames[depth, PHASE] = SELECT
 
@@ -322,6 +341,7 @@ def refute(node_limit: int, work: int, tree: Tree) -> int:
             if control[ANSWER] == REFUTED:
                 # Of the parts only this one is needed; what was written of those before goes.
                 kept = control[STEPS] - frame[INSIDE]
+                # Steps of parts that fit prove nothing: those of the one that does not move up.
                 if frame[INSIDE] > frame[WRITTEN]:
                     for s in range(kept):
                         tree.steps[frame[WRITTEN] + s] = tree.steps[frame[INSIDE] + s]
@@ -336,6 +356,7 @@ def refute(node_limit: int, work: int, tree: Tree) -> int:
             continue
         if control[NODES] >= node_limit:
             return LIMIT
+        # Why so much is enough is said at `Tree`.
         most = (2 * ROUNDS + 1) * n + 8
         if control[STEPS] + most > len(tree.steps) or control[PAST] + most > len(tree.past):
             return LONG
@@ -352,8 +373,10 @@ def refute(node_limit: int, work: int, tree: Tree) -> int:
             continue
         frame[CHOICE], frame[ROWS] = i, control[PAST]
         _write(PLACE, i, tree)
+        # The placement itself stays written: the checker undoes it once it is refuted.
         frame[WRITTEN] = control[STEPS]
         swapped = _place(i, tree)
+        # Before a swap is looked at, as excluding takes back by parts.
         frame[COUNT] = _divide(depth, tree)
         if swapped:
             _write(SWAP, i, tree)

@@ -13,10 +13,9 @@ from stagepack.instances.answer import require_instance, valid_solution
 from stagepack.instances.arrays import distinct
 from stagepack.instances.graph.check import Load, loads, plain, stage_order
 from stagepack.instances.graph.components import numbered
-from stagepack.instances.graph.data import GraphData
+from stagepack.instances.graph.data import GraphData, GraphSolution
 from stagepack.instances.graph.instance import GraphPartition
 from stagepack.instances.graph.problem import KIND, Objective
-from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.data import GraphOrder
 from stagepack.instances.profile import Array, Cluster, Device

@@ -15,8 +15,8 @@ import numpy as np
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.graph.components import numbered
+from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.graph.instance import GraphPartition
-from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import Array
 

@@ -115,6 +115,7 @@ class Replay:
                 if tensor not in self._own:
                     self.loaded.setdefault(tensor, position)
         self.stored = [at for at in self.operators if self._leaves(at)]
+        self._largest: dict[int, Shape] = {}
 
     def _leaves(self, at: int) -> bool:
         """Whether what an operator writes is a result, or read by other groups."""
@@ -148,8 +149,11 @@ class Replay:
 
     def largest(self, tensor: int) -> Shape:
         """Return the longest range of a tensor on every axis."""
-        n, c, d, h, w = (max(end - first for first, end in held[tensor]) for held in self.ranges)
-        return n, c, d, h, w
+        if tensor not in self._largest:
+            along = (held[tensor] for held in self.ranges)
+            n, c, d, h, w = (max(end - first for first, end in held) for held in along)
+            self._largest[tensor] = n, c, d, h, w
+        return self._largest[tensor]
 
     def alike(self, tensor: int, axes: str = AXES) -> bool:
         """Whether all slices hold the same ranges of a tensor."""

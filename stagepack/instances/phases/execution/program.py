@@ -41,9 +41,8 @@ from stagepack.instances.phases.rows import Buffer, buffers
 from stagepack.instances.phases.traffic import Tensor, shard
 
 if TYPE_CHECKING:
-    from stagepack.instances.phases.data import Figures
+    from stagepack.instances.phases.data import Figures, Phase, PhaseSolution
     from stagepack.instances.phases.instance import PhaseSchedule
-    from stagepack.instances.phases.solution import Phase, PhaseSolution
     from stagepack.result import Result
 
 Op = JsonObject

@@ -16,8 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stagepack.instances.phases import traffic
-from stagepack.instances.phases.data import PhaseData
-from stagepack.instances.phases.solution import PhaseSolution
+from stagepack.instances.phases.data import PhaseData, PhaseSolution
 
 COMPUTE, IO = "compute", "io"
 

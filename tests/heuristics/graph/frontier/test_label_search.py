@@ -17,6 +17,7 @@ from stagepack.heuristics.graph.frontier.label_search import Decision
 from stagepack.heuristics.graph.frontier.model import Model, unsupported
 from stagepack.heuristics.graph.frontier.plan import reduced
 from stagepack.heuristics.graph.frontier.sweeps import Sweeps
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph import Compact, GraphPartition
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
@@ -179,7 +180,8 @@ def test_limits_may_fall_while_they_are_decided() -> None:
 def test_little_room_for_labels_weakens_but_never_breaks_bounds() -> None:
     compact = Compact.of(branchy(np.random.default_rng(2), 12, 3))
     ample = Sweeps(Model.all_of(compact), lambda: None, 0)
-    scarce = Sweeps(Model.all_of(compact), lambda: None, 0, memory=2**20)
+    tuning = TUNING.labels.changed({"sweeps": {"memory": 2**20}})
+    scarce = Sweeps(Model.all_of(compact), lambda: None, 0, tuning)
     loads = compact.loads(np.zeros(compact.blocks, dtype=np.int64), ample.models[0].classes)
     for limit in range(int(loads.max()) // 3, int(loads.max()), 40):
         guide = ample.guide(limit)
@@ -294,7 +296,7 @@ def test_auto_proves_towers_before_it_anneals() -> None:
     assert "local-search" not in {event.source for event in result.trace.events}
 
 
-@pytest.mark.parametrize("close", [label_search.CLOSE, 1.0])
+@pytest.mark.parametrize("close", [TUNING.labels.close, 1.0])
 def test_a_limit_that_was_not_decided_is_gone_on_with(
     monkeypatch: pytest.MonkeyPatch, close: float
 ) -> None:
@@ -314,11 +316,9 @@ def test_a_limit_that_was_not_decided_is_gone_on_with(
             raise TimeoutError
 
     monkeypatch.setattr(label_search, "Decision", Recorded)
-    monkeypatch.setattr(label_search, "ROUND", 1e-4)
-    monkeypatch.setattr(label_search, "SHARES", (0.5,))
-    monkeypatch.setattr(label_search, "CLOSE", close)
+    tuning = TUNING.labels.changed({"round_seconds": 1e-4, "between": [0.5], "close": close})
     with effort.counting(), contextlib.suppress(TimeoutError):
-        sweeps = Sweeps(Model.all_of(compact), pause, 0)
+        sweeps = Sweeps(Model.all_of(compact), pause, 0, tuning)
         search = label_search.LabelSearch(sweeps, 1, value, lambda bound: None)
         search.take(np.zeros(compact.blocks, dtype=np.int64), search.model)
         search.run()
@@ -329,7 +329,7 @@ def test_a_limit_that_was_not_decided_is_gone_on_with(
         assert len(tried) == 1
 
 
-def test_what_is_found_aside_is_what_labels_go_on_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_found_aside_is_what_labels_go_on_from() -> None:
     compact = Compact.of(branchy(np.random.default_rng(1), 20, 4))
     given: list[float] = []
     known: list[int] = []
@@ -345,9 +345,9 @@ def test_what_is_found_aside_is_what_labels_go_on_from(monkeypatch: pytest.Monke
         if len(given) == 3:
             raise TimeoutError
 
-    monkeypatch.setattr(label_search, "ROUND", 1e-6)
+    tuning = TUNING.labels.changed({"round_seconds": 1e-6})
     with effort.counting(), contextlib.suppress(TimeoutError):
-        sweeps = Sweeps(Model.all_of(compact), lambda: None, 0)
+        sweeps = Sweeps(Model.all_of(compact), lambda: None, 0, tuning)
         search = label_search.LabelSearch(sweeps, 1, value, lambda bound: None, aside)
         search.take(np.zeros(compact.blocks, dtype=np.int64), search.model)
         whole = search.value

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.graph.frontier import label_state as state
-from stagepack.heuristics.graph.frontier import sweeps
 from stagepack.heuristics.graph.frontier.model import Model, unsupported
 from stagepack.heuristics.graph.frontier.sweeps import Sweeps
+from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph import Compact, GraphPartition
 from tests.heuristics.graph.structured import structured
 from tests.random_graphs import random_instance
@@ -23,10 +23,11 @@ def instances() -> Iterator[GraphPartition]:
     yield from (instance for instance in every if not unsupported(instance))
 
 
-def swept(share: float, delta: int) -> Iterator[list[object]]:
+def swept(share: float, delta: int, **changes: int) -> Iterator[list[object]]:
     """Yield what sweeps to and fro, and beams after each, come to within a limit of each graph."""
+    tuning = TUNING.labels.changed({"sweeps": changes})
     for instance in instances():
-        graph = Sweeps(Model.all_of(Compact.of(instance)), lambda: None, 0)
+        graph = Sweeps(Model.all_of(Compact.of(instance)), lambda: None, 0, tuning)
         limit = int(share * graph.most)
         guide, found = graph.guide(limit), list[object]()
         for reverse in (False, True, False):
@@ -43,20 +44,15 @@ def swept(share: float, delta: int) -> Iterator[list[object]]:
 
 
 @pytest.mark.parametrize(("share", "delta"), [(0.5, 0), (0.7, 3)])
-def test_pauses_change_nothing(share: float, delta: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_change_nothing(share: float, delta: int) -> None:
     expected = list(swept(share, delta))
     assert any(state.DONE in found for found in expected)
     for limit in range(1, 5):
-        monkeypatch.setattr(sweeps, "TRIED", limit)
-        monkeypatch.setattr(sweeps, "PAIRS", limit)
-        assert list(swept(share, delta)) == expected, limit
+        assert list(swept(share, delta, tried=limit, pairs=limit)) == expected, limit
 
 
 @pytest.mark.parametrize(("share", "delta"), [(0.5, 0), (0.7, 3)])
-def test_room_for_labels_and_logs_grows(
-    share: float, delta: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_room_for_labels_and_logs_grows(share: float, delta: int) -> None:
     expected = list(swept(share, delta))
     for first in (1, 2):
-        monkeypatch.setattr(sweeps, "FIRST", first)
-        assert list(swept(share, delta)) == expected, first
+        assert list(swept(share, delta, first_room=first)) == expected, first

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from stagepack.heuristics.packing.beam_search import beam_state as state
 from stagepack.heuristics.packing.constructive.stack import stack
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -96,13 +99,13 @@ def test_what_states_leave_is_packed_part_by_part() -> None:
     assert sum(found[True]) > sum(found[False])
 
 
-def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_change_nothing() -> None:
     component = Packing(Blocks.of(planted(np.random.default_rng(3), 40, 64, 60))).components[0]
     capacity = component.capacity(64)
     reached = []
-    for work in (beam.WORK, 1):
-        monkeypatch.setattr(beam, "WORK", work)
-        search = beam.BeamSearch(component)
+    for work in (TUNING.beams.budget, 1):
+        tuning = TUNING.changed({"beams": {"budget": work}})
+        search = beam.BeamSearch(component, tuning=tuning)
         for setting in beam.FIRST:
             search.start(capacity, setting, 3)
             while (outcome := search.run()) == state.RUNNING:
@@ -113,14 +116,14 @@ def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("width", [1, 2, 5])
-def test_pauses_after_any_work_change_nothing(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_after_any_work_change_nothing(width: int) -> None:
     for instance in structured().values():
         for component in Packing(Blocks.of(instance)).components:
             capacity = component.capacity(component.bound)
             expected = None
-            for work in (beam.WORK, *range(2, 30, 3), 100, 1000):
-                monkeypatch.setattr(beam, "WORK", work)
-                search = beam.BeamSearch(component)
+            for work in (TUNING.beams.budget, *range(2, 30, 3), 100, 1000):
+                tuning = TUNING.changed({"beams": {"budget": work}})
+                search = beam.BeamSearch(component, tuning=tuning)
                 search.start(capacity, beam.FIRST[0], width)
                 while (outcome := search.run()) == state.RUNNING:
                     pass
@@ -130,12 +133,12 @@ def test_pauses_after_any_work_change_nothing(width: int, monkeypatch: pytest.Mo
                 assert found == expected, work
 
 
-def test_states_that_leave_the_cache_count_as_longer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_that_leave_the_cache_count_as_longer_steps() -> None:
     component = Packing(Blocks.of(planted(np.random.default_rng(3), 40, 64, 60))).components[0]
     counted, reached = [], []
-    for cached in (beam.CACHED_STATE, 0):
-        monkeypatch.setattr(beam, "CACHED_STATE", cached)
-        search = beam.BeamSearch(component)
+    for cached in (TUNING.beams.cached_state, 0):
+        tuning = TUNING.changed({"beams": {"cached_state": cached}})
+        search = beam.BeamSearch(component, tuning=tuning)
         search.start(component.capacity(64), beam.FIRST[0], 3)
         with effort.counting():
             while (outcome := search.run()) == state.RUNNING:
@@ -143,14 +146,17 @@ def test_states_that_leave_the_cache_count_as_longer_steps(monkeypatch: pytest.M
             counted.append(effort.spent())
         reached.append((outcome, search.reached, search.steps))
     assert reached[0] == reached[1]
-    assert counted[1] - counted[0] >= (beam.SPILLED - 1) * beam.STEP * search.steps * 0.999
+    assert (
+        counted[1] - counted[0]
+        >= (TUNING.beams.uncached_slowness - 1) * TUNING.beams.step * search.steps * 0.999
+    )
 
 
 @pytest.mark.parametrize("states", [1, 40, 400])
-def test_little_memory_narrows_the_beam(states: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_little_memory_narrows_the_beam(states: int) -> None:
     component = Packing(Blocks.of(planted(np.random.default_rng(1), 30, 64, 30))).components[0]
-    search = beam.BeamSearch(component)
-    monkeypatch.setattr(beam, "MEMORY", states * search.bytes)
+    memory = states * beam.BeamSearch(component).bytes
+    search = beam.BeamSearch(component, tuning=TUNING.changed({"beams": {"memory": memory}}))
     assert search.widest == max(1, states // 3)
     search.start(component.capacity(1000), beam.FIRST[0], 100)
     while (outcome := search.run()) == state.RUNNING:
@@ -162,7 +168,7 @@ def test_little_memory_narrows_the_beam(states: int, monkeypatch: pytest.MonkeyP
 def test_few_blocks_need_no_wide_beam() -> None:
     three = LmemPacking.from_arrays([3, 5, 7], [0] * 3, [2] * 3, alignment=[7, 11, 13])
     search = beam.BeamSearch(Packing(Blocks.of(three)).components[0])
-    assert search.widest == beam.ORDERS * 6
+    assert search.widest == TUNING.beams.states_an_order * 6
 
 
 def test_draws_widen_the_beam_in_turns_and_start_where_they_were() -> None:
@@ -171,7 +177,7 @@ def test_draws_widen_the_beam_in_turns_and_start_where_they_were() -> None:
     too_low = component.capacity(64) - 1
     for _ in range(len(beam.FIRST) + 7):
         assert beams.run(too_low, draws=1) == state.DEAD
-        widths.append(beams.search.width // beam.NARROW)
+        widths.append(beams.search.width // TUNING.beams.narrowest)
     assert widths == [1, 2] * (len(beam.FIRST) // 2) + [1, 1, 2, 1, 1, 2, 4]
     assert beams.run(too_low + 1) == state.FOUND
 
@@ -190,9 +196,9 @@ def test_searches_are_made_once_and_gone_on_with(monkeypatch: pytest.MonkeyPatch
     made, turns = [], iter(range(6))
 
     class Told(beam.Beams):
-        def __init__(self, component: Component, seed: int = 0) -> None:
+        def __init__(self, component: Component, seed: int, **options: Any) -> None:
             made.append(component)
-            super().__init__(component, seed)
+            super().__init__(component, seed, **options)
 
         def run(self, *_: object) -> int:
             return state.DEAD if next(turns, None) is not None else state.RUNNING
@@ -224,7 +230,7 @@ def test_sections_of_states_count_and_pieces_of_time_do_not() -> None:
         states = int(search._beam.control[state.NODES]) if search._beam is not None else 0
         sections = len(component.sections)
         assert search.steps >= states * beam_kernels.SECTION * sections
-        assert spent() < 2 * beam.STEP * search.steps
+        assert spent() < 2 * TUNING.beams.step * search.steps
 
 
 def test_arrays_for_another_width_count_as_work() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive import conflicts, conflicts_kernels
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.profile import Array
 from tests.heuristics.packing.structured import structured
@@ -66,12 +67,10 @@ def test_first_fit_as_listed_is_that_from_the_last_buffer_on(seed: int, alignmen
 
 
 @pytest.mark.parametrize("turns", range(8))
-def test_what_first_fit_does_not_reach_lies_on_top(
-    turns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conflicts, "STEPS", 30)
+def test_what_first_fit_does_not_reach_lies_on_top(turns: int) -> None:
+    tuning = TUNING.changed({"conflicts": {"budget": 30}})
     instance, asked = drawn(3, alignment=4), iter([True] * turns)
-    found = conflicts.listed_fit(instance, lambda: next(asked, False))
+    found = conflicts.listed_fit(instance, lambda: next(asked, False), tuning=tuning)
     assert found is not None
     assert instance.check(PackingSolution.of(instance, found)) == ()
 
@@ -89,7 +88,8 @@ def test_placements_are_valid_and_upside_down_none_is_higher(seed: int) -> None:
     assert placed is not None
     peak = int((placed + size).max())
     for found, source in itertools.islice(
-        conflicts.placements(graph, np.arange(instance.n), placed, going), 3 * conflicts.TURN
+        conflicts.placements(graph, np.arange(instance.n), placed, going),
+        3 * TUNING.conflicts.sweeps,
     ):
         assert instance.check(PackingSolution.of(instance, found)) == ()
         if source == "first fit, upside down":
@@ -146,14 +146,16 @@ def test_an_odd_cycle_has_no_two_sides() -> None:
     assert conflicts.sides(conflicts.rows(cycle, going), going) is None
 
 
-def test_parts_of_the_work_make_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_the_work_make_the_same() -> None:
     instance = drawn(1)
 
-    def made(instance: LmemPacking) -> list[list[int] | None]:
-        graph = conflicts.rows(instance, going)
-        around, *_ = conflicts.weigh(graph, going)
-        found = conflicts.first_fit(graph, np.arange(instance.n), going)
-        listed, sides = conflicts.listed_fit(instance, going), conflicts.sides(graph, going)
+    def made(instance: LmemPacking, steps: int) -> list[list[int] | None]:
+        tuning = TUNING.changed({"conflicts": {"budget": steps}})
+        graph = conflicts.rows(instance, going, tuning=tuning)
+        around, *_ = conflicts.weigh(graph, going, tuning=tuning)
+        found = conflicts.first_fit(graph, np.arange(instance.n), going, tuning=tuning)
+        listed = conflicts.listed_fit(instance, going, tuning=tuning)
+        sides = conflicts.sides(graph, going, tuning=tuning)
         assert found is not None
         assert listed is not None
         parts = graph.other, around, found, listed
@@ -161,32 +163,35 @@ def test_parts_of_the_work_make_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
 
     every = [one for one in structured().values() if not conflicts.unsupported(one)]
     for one in (instance, *every):
-        monkeypatch.setattr(conflicts, "STEPS", 10**6)
-        at_once = made(one)
+        at_once = made(one, 10**6)
         for steps in range(1, 12):
-            monkeypatch.setattr(conflicts, "STEPS", steps)
-            assert made(one) == at_once
+            assert made(one, steps) == at_once
 
 
-def test_cliques_grow_in_any_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cliques_grow_in_any_parts() -> None:
     for one in (drawn(3), *structured().values()):
         if conflicts.unsupported(one):
             continue
         graph, found = conflicts.rows(one, going), []
         around, *_ = conflicts.weigh(graph, going)
-        monkeypatch.setattr(conflicts, "CLIQUES", 10**6)
         for steps in (10**6, *range(1, 12)):
-            monkeypatch.setattr(conflicts, "STEPS", steps)
-            weight, members = conflicts.heavy_clique(graph, around, going)
+            tuning = TUNING.changed({"conflicts": {"budget": steps, "clique_passes": 10**6}})
+            weight, members = conflicts.heavy_clique(graph, around, going, tuning=tuning)
             found.append((weight, members.tolist()))
         assert found == found[:1] * len(found)
 
 
-def test_asks_several_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conflicts, "STEPS", conflicts_kernels.ROW)
-    graph, looks, none = conflicts.rows(drawn(2), going), iter([True] * 5), np.zeros(14, np.int64)
-    assert conflicts.first_fit(graph, np.arange(14), lambda: next(looks, False)) is None
-    assert not list(conflicts.placements(graph, np.arange(14), none, lambda: False))
+def test_asks_several_times_a_second() -> None:
+    tuning = TUNING.changed({"conflicts": {"budget": conflicts_kernels.ROW}})
+    graph, looks, none = (
+        conflicts.rows(drawn(2), going, tuning=tuning),
+        iter([True] * 5),
+        np.zeros(14, np.int64),
+    )
+    assert (
+        conflicts.first_fit(graph, np.arange(14), lambda: next(looks, False), tuning=tuning) is None
+    )
+    assert not list(conflicts.placements(graph, np.arange(14), none, lambda: False, tuning=tuning))
 
 
 def test_first_fit_is_counted_by_neighbours_where_these_are_few() -> None:
@@ -196,4 +201,4 @@ def test_first_fit_is_counted_by_neighbours_where_these_are_few() -> None:
     graph = conflicts.rows(LmemPacking.from_arrays(np.ones(n), conflicts=pairs), lambda: True)
     before = effort.spent()
     conflicts.first_fit(graph, np.arange(n), lambda: True)
-    assert effort.spent() - before < 2 * conflicts.PLACED * len(graph.other)
+    assert effort.spent() - before < 2 * TUNING.conflicts.placed * len(graph.other)

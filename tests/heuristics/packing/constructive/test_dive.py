@@ -5,6 +5,7 @@ import pytest
 
 from stagepack.heuristics.packing.constructive import dive
 from stagepack.heuristics.packing.constructive.rules import Measures
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -39,24 +40,24 @@ def test_dive_does_what_the_definition_says(name: str) -> None:
         assert offsets.tolist() == skyline(blocks, order)
 
 
-def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_change_nothing() -> None:
     for instance in structured().values():
         blocks = Blocks.of(instance)
         if dive.unsupported(blocks):
             continue
         found = []
-        for steps in (dive.STEPS, *range(1, 8)):
-            monkeypatch.setattr(dive, "STEPS", steps)
-            offsets = dive.place(blocks, np.arange(blocks.b))
+        for steps in (TUNING.dive.budget, *range(1, 8)):
+            tuning = TUNING.changed({"dive": {"budget": steps}})
+            offsets = dive.place(blocks, np.arange(blocks.b), tuning=tuning)
             assert offsets is not None
             found.append(offsets.tolist())
         assert found == found[:1] * len(found)
 
 
-def test_dive_returns_none_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dive, "STEPS", 10)
+def test_dive_returns_none_when_time_is_over() -> None:
+    tuning = TUNING.changed({"dive": {"budget": 10}})
     blocks = Blocks.of(random_plain(np.random.default_rng(2), 100))
-    assert dive.place(blocks, np.arange(blocks.b), keep_going=lambda: False) is None
+    assert dive.place(blocks, np.arange(blocks.b), keep_going=lambda: False, tuning=tuning) is None
 
 
 def test_unsupported_names_what_is_in_the_way() -> None:

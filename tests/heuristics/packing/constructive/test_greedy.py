@@ -8,6 +8,7 @@ import pytest
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.constructive.greedy import BankPairs
 from stagepack.heuristics.packing.constructive.rules import BEST, FIRST, RULES, Measures, Rule
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -99,7 +100,7 @@ def test_slabs_and_lists_do_what_the_definition_says(rule: str, tightest: bool) 
         assert offsets.tolist() == expected
 
 
-def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_change_nothing() -> None:
     instances = list(structured().values())
     random = np.random.default_rng(4)
     instances += [random_packing(random, features=[feature], n=9) for feature in FEATURES]
@@ -107,9 +108,9 @@ def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         blocks = Blocks.of(instance)
         for rule in PLAIN_RULES:
             found = []
-            for budget in (greedy.STEP_BUDGET, *range(8), 20, 50):
-                monkeypatch.setattr(greedy, "STEP_BUDGET", budget)
-                offsets = greedy.place(blocks, rule)
+            for budget in (TUNING.greedy.budget, *range(8), 20, 50):
+                tuning = TUNING.changed({"greedy": {"budget": budget}})
+                offsets = greedy.place(blocks, rule, tuning=tuning)
                 found.append(None if offsets is None else offsets.tolist())
             assert found == found[:1] * len(found)
 
@@ -205,7 +206,7 @@ def test_heaviest_load_is_the_greatest_below() -> None:
     assert Measures(blocks).heaviest_load.tolist() == expected
 
 
-def test_heaps_of_what_is_forbidden_count_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heaps_of_what_is_forbidden_count_as_work() -> None:
     n = 300
     rng = np.random.default_rng(0)
     instance = LmemPacking.from_arrays(
@@ -216,8 +217,10 @@ def test_heaps_of_what_is_forbidden_count_as_work(monkeypatch: pytest.MonkeyPatc
         gaps=[(int(i), 2, 3) for i in rng.choice(n, 5, replace=False)],
     )
     blocks, asked = Blocks.of(instance), itertools.count()
-    monkeypatch.setattr(greedy, "STEP_BUDGET", 1_000_000)
-    greedy.place_in_order(blocks, np.arange(blocks.b), keep_going=lambda: next(asked) >= 0)
+    tuning = TUNING.changed({"greedy": {"budget": 1_000_000}})
+    greedy.place_in_order(
+        blocks, np.arange(blocks.b), keep_going=lambda: next(asked) >= 0, tuning=tuning
+    )
     # Looks alone: 4 * sum of i for i below 2 n are less than a budget.
     assert next(asked) > 3
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.packing.constructive import valleys
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import Gap, LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -69,14 +70,14 @@ def test_valleys_take_buffers_of_every_kind(features: tuple[str, ...]) -> None:
     assert placed
 
 
-def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_change_nothing() -> None:
     for instance in structured().values():
         spans = valleys.Spans(Blocks.of(instance))
         for key in valleys.KEYS:
             found = []
-            for steps in (valleys.STEPS, *range(1, 8)):
-                monkeypatch.setattr(valleys, "STEPS", steps)
-                offsets = valleys.place(spans, valleys.classes_by(key, spans))
+            for steps in (TUNING.valleys.budget, *range(1, 8)):
+                tuning = TUNING.changed({"valleys": {"budget": steps}})
+                offsets = valleys.place(spans, valleys.classes_by(key, spans), tuning=tuning)
                 found.append(None if offsets is None else offsets.tolist())
             assert found == found[:1] * len(found)
 
@@ -161,18 +162,16 @@ def test_there_is_no_ring_for_one_long_lifetime() -> None:
     assert valleys.on_ring(valleys.Spans(Blocks.of(instance))) is None
 
 
-def test_valleys_end_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(valleys, "STEPS", 10)
-    spans = valleys.Spans(Blocks.of(random_plain(np.random.default_rng(2), 100)))
+def test_valleys_end_when_time_is_over() -> None:
+    tuning = TUNING.changed({"valleys": {"budget": 10}})
+    spans = valleys.Spans(Blocks.of(random_plain(np.random.default_rng(2), 100)), tuning=tuning)
     classes = valleys.classes_by("length", spans)
-    assert valleys.place(spans, classes, keep_going=lambda: False) is None
+    assert valleys.place(spans, classes, keep_going=lambda: False, tuning=tuning) is None
 
 
-def test_the_first_placement_asks_for_the_time_and_is_completed_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(valleys, "STEPS", 10)
-    spans = valleys.Spans(Blocks.of(random_plain(np.random.default_rng(2), 100)))
+def test_the_first_placement_asks_for_the_time_and_is_completed_all_the_same() -> None:
+    tuning = TUNING.changed({"valleys": {"budget": 10}})
+    spans = valleys.Spans(Blocks.of(random_plain(np.random.default_rng(2), 100)), tuning=tuning)
     asked: list[bool] = []
 
     def keep_going() -> bool:
@@ -180,7 +179,10 @@ def test_the_first_placement_asks_for_the_time_and_is_completed_all_the_same(
         return False
 
     classes = valleys.classes_by("length", spans)
-    assert valleys.place(spans, classes, keep_going=keep_going, complete=True) is not None
+    assert (
+        valleys.place(spans, classes, keep_going=keep_going, complete=True, tuning=tuning)
+        is not None
+    )
     assert len(asked) > 10
 
 

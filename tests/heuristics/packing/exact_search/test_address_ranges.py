@@ -9,8 +9,9 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from stagepack.heuristics.packing.exact_search import address_ranges, exact
+from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.exact_search.components import Component, movable
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, meetings
 from stagepack.instances.packing.blocks import Blocks
 
@@ -78,12 +79,10 @@ def test_places_are_the_offsets_that_nothing_forbids(seed: int) -> None:
 
 @pytest.mark.parametrize("most", [0, 10**6])
 @pytest.mark.parametrize("seed", range(15))
-def test_holes_are_addresses_that_no_member_of_a_section_can_use(
-    seed: int, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("stagepack.heuristics.packing.exact_search.components.MOST_SPANS", most)
+def test_holes_are_addresses_that_no_member_of_a_section_can_use(seed: int, most: int) -> None:
     instance = drawn(seed)
-    packing = exact.prepared(Blocks.of(instance))
+    tuning = TUNING.changed({"places": {"span_limit": most}})
+    packing = exact.prepared(Blocks.of(instance), tuning=tuning)
     for component in packing.components:
         assert isinstance(component, Component)
         places = component.group.places
@@ -115,7 +114,7 @@ def test_the_clock_is_asked_again_and_again_whatever_there_is_to_look_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(meetings, "AT_ONCE", 500)
-    monkeypatch.setattr(address_ranges, "AT_ONCE", 500)
+    tuning = TUNING.changed({"places": {"budget": 500}})
     n = 100
     reserved = LmemPacking.from_arrays(
         np.arange(n) % 7 + 1, [0] * n, [1] * n, reserved=[(9 * g, 9 * g + 1) for g in range(n)]
@@ -123,5 +122,5 @@ def test_the_clock_is_asked_again_and_again_whatever_there_is_to_look_at(
     turns = LmemPacking.from_arrays([3] * n, np.arange(n), np.arange(n) + n, period=n + 9)
     for instance, work in ((reserved, 2 * n * n), (turns, n * n // 2)):
         asked = Mock(return_value=True)
-        exact.prepared(Blocks.of(instance), keep_going=asked)
+        exact.prepared(Blocks.of(instance), keep_going=asked, tuning=tuning)
         assert asked.call_count >= work // 600

@@ -14,7 +14,6 @@ import pytest
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.beam_search import beam, beam_state
 from stagepack.heuristics.packing.exact_search import (
-    canonical,
     components,
     exact,
     exact_state,
@@ -22,6 +21,7 @@ from stagepack.heuristics.packing.exact_search import (
     zero_slack,
 )
 from stagepack.heuristics.packing.exact_search.canonical import CanonicalSearch
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.result import Status
@@ -51,15 +51,17 @@ def test_beams_find_what_the_orders_do_not(seed: int, monkeypatch: pytest.Monkey
     instance = planted(np.random.default_rng(seed), 30, 64, 40)
     blocks = Blocks.of(instance)
     high = exact.decide(blocks, 1_000).offsets
-    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_: 1)
+    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_, **__: 1)
     assert exact.decide(blocks, 64, node_limit=1_000).status is Status.UNKNOWN
-    monkeypatch.setattr(exact, "LATE", 0)
-    monkeypatch.setattr(exact, "EARLY", 0)
-    decision = exact.decide(blocks, 64)
+    tuning = TUNING.changed({"exact": {"beams_late": 0, "beams_early": 0}})
+    decision = exact.decide(blocks, 64, tuning=tuning)
     assert decision.status is Status.FEASIBLE
     assert peak_of(instance, blocks, decision.offsets) == 64
     found: list[Any] = []
-    assert exact.minimise(blocks, upper=high, on_solution=found.append) is Status.OPTIMAL
+    assert (
+        exact.minimise(blocks, upper=high, on_solution=found.append, tuning=tuning)
+        is Status.OPTIMAL
+    )
     assert peak_of(instance, blocks, found[-1] if found else high) == 64
 
 
@@ -73,14 +75,14 @@ def test_searches_that_are_handed_on_go_on(monkeypatch: pytest.MonkeyPatch) -> N
         return 1
 
     monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", limit)
-    monkeypatch.setattr(zero_slack, "applies", lambda *_: False)
+    monkeypatch.setattr(zero_slack, "applies", lambda *_, **__: False)
     searches = exact.Searches(exact.prepared(blocks))
     ends = []
     for _ in range(2):
         decision = exact.decide(blocks, load, node_limit=40, searches=searches)
         assert decision.status is Status.UNKNOWN
         ends.append(rounds[-1])
-    monkeypatch.setattr(exact._Descent, "_lower_peak", lambda *_: None)
+    monkeypatch.setattr(exact._Descent, "_lower_peak", lambda *_, **__: None)
     exact.minimise(blocks, upper=high, lower=load, node_limit=40, searches=searches)
     assert 0 < ends[0] < ends[1] < rounds[-1]
     assert rounds == sorted(rounds)  # only what was interrupted is begun again
@@ -89,7 +91,7 @@ def test_searches_that_are_handed_on_go_on(monkeypatch: pytest.MonkeyPatch) -> N
 def test_rounds_go_on_where_they_were_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns shorter than a round began it again and again, and learned nothing more."""
     (component,) = components.Packing(Blocks.of(above_load(ABOVE_LOAD[0]))).components
-    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_: 1)
+    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_, **__: 1)
     load, turns = component.capacity(component.bound), 0
     whole, stopped = (portfolio.CanonicalPortfolio(component) for _ in range(2))
     assert whole.round(load, 0, lambda: True) == exact_state.LIMIT
@@ -105,8 +107,8 @@ def test_rounds_go_on_where_they_were_stopped(monkeypatch: pytest.MonkeyPatch) -
 def test_searches_go_on_in_the_midst(between: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless another one began in between: then the round goes on with those to come."""
     (component,) = components.Packing(Blocks.of(above_load(ABOVE_LOAD[0]))).components
-    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_: 8)
-    monkeypatch.setattr(zero_slack, "applies", lambda *_: False)
+    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_, **__: 8)
+    monkeypatch.setattr(zero_slack, "applies", lambda *_, **__: False)
     load = component.capacity(component.bound)
     whole, stopped = (portfolio.CanonicalPortfolio(component) for _ in range(2))
     assert whole.round(load, 0, lambda: True) == exact_state.LIMIT
@@ -134,7 +136,7 @@ def test_beams_take_blocks_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = Blocks.of(planted(np.random.default_rng(0), 30, 64, 40))
     component = max(components.Packing(blocks).components, key=lambda component: component.b)
     searches, load = portfolio.CanonicalPortfolio(component), component.capacity(component.bound)
-    monkeypatch.setattr(CanonicalSearch, "run", lambda *_: exact_state.RUNNING)
+    monkeypatch.setattr(CanonicalSearch, "run", lambda *_, **__: exact_state.RUNNING)
     assert searches.round(load, 0, _asked(1_000)) == exact_state.RUNNING
     assert searches._merged[load] is not None
     searched: list[components.Component] = []
@@ -153,9 +155,8 @@ def test_beams_take_blocks_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_beams_that_are_handed_on_try_other_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = Blocks.of(above_load(ABOVE_LOAD[0]))
     load = int(blocks.load.max())
-    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_: 1)
-    monkeypatch.setattr(exact, "LATE", 0)
-    monkeypatch.setattr(exact, "EARLY", 0)
+    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_, **__: 1)
+    tuning = TUNING.changed({"exact": {"beams_late": 0, "beams_early": 0}})
     tried: list[tuple[object, int]] = []
     start = beam.BeamSearch.start
 
@@ -164,41 +165,48 @@ def test_beams_that_are_handed_on_try_other_settings(monkeypatch: pytest.MonkeyP
         start(search, capacity, setting, width)
 
     monkeypatch.setattr(beam.BeamSearch, "start", started)
-    searches = exact.Searches(exact.prepared(blocks))
+    searches = exact.Searches(exact.prepared(blocks, tuning=tuning), tuning=tuning)
     for turn in range(2):
-        exact.decide(blocks, load, keep_going=_asked(60 * (turn + 1)), searches=searches)
+        exact.decide(
+            blocks, load, keep_going=_asked(60 * (turn + 1)), searches=searches, tuning=tuning
+        )
     assert len(tried) > len(beam.FIRST)
     assert [setting for setting, _ in tried[: len(beam.FIRST)]] == list(beam.FIRST)
     assert tried[0] not in tried[1:]  # nothing begins anew
 
 
-def test_rounds_are_of_orders_in_turn_then_of_drawn_ones_with_equal_work_for_each_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(portfolio, "SHORTEST", 0)
-    (component,) = components.Packing(Blocks.of(above_load(ABOVE_LOAD[0]))).components
-    searches, random = portfolio.CanonicalPortfolio(component), np.random.default_rng(0)
+def test_rounds_are_of_orders_in_turn_then_of_drawn_ones_with_equal_work_for_each_limit() -> None:
+    tuning = TUNING.changed({"exact": {"shortest": 0}})
+    (component,) = components.Packing(
+        Blocks.of(above_load(ABOVE_LOAD[0])), tuning=tuning
+    ).components
+    searches, random = (
+        portfolio.CanonicalPortfolio(component, tuning=tuning),
+        np.random.default_rng(0),
+    )
     first, second, tenth = (list(searches._plan(number, random)) for number in (0, 1, 10))
-    assert len(set(first + second)) == 2 * (portfolio.ALWAYS + portfolio.IN_TURN)
+    assert len(set(first + second)) == 2 * (
+        TUNING.exact.steady_orders + TUNING.exact.turning_orders
+    )
     assert not any(noise for _, _, noise in first + second)
     short = {order for level, order, _ in tenth if level == 1}
     assert short == set(portfolio.ORDERS[: portfolio.LOWEST])
     limits = [searches._limit(level) for level, _, _ in tenth]
     works = {limit: limits.count(limit) * limit for limit in limits}
-    assert len(works) == len(portfolio.LEVELS) + 1
-    assert set(works.values()) == {portfolio.DRAWN * component.b << 10}
+    assert len(works) == len(TUNING.exact.short_levels) + 1
+    assert set(works.values()) == {TUNING.exact.drawn * component.b << 10}
 
 
 def test_hardly_any_drawn_orders_are_alike() -> None:
     blocks = Blocks.of(planted(np.random.default_rng(0), 30, 64, 40))
     component = max(components.Packing(blocks).components, key=lambda component: component.b)
-    searches, number = portfolio.CanonicalPortfolio(component), portfolio.QUICK + 1
+    searches, number = portfolio.CanonicalPortfolio(component), TUNING.exact.first_rounds + 1
     ranks = [
         tuple(searches.search._state.blocks["rank"])
         for at in range(number, number + 4)
         for _ in searches._starts(64, at)
     ]
-    assert len(ranks) > 4 * portfolio.DRAWN
+    assert len(ranks) > 4 * TUNING.exact.drawn
     assert len(set(ranks)) > 0.9 * len(ranks)
 
 
@@ -241,29 +249,32 @@ def test_what_is_found_at_the_load_is_proved_by_it() -> None:
 def test_agrees_with_trying_everything(
     kind: str, order: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tuning = TUNING
     if order is not None:
         monkeypatch.setattr(portfolio, "ORDERS", portfolio.ORDERS[order : order + 1])
-        monkeypatch.setattr(canonical, "WORK", 1)  # pause after every node
+        tuning = TUNING.changed({"exact": {"budget": 1}})  # pause after every node
     rng = np.random.default_rng(
         [KINDS.index(kind), len(portfolio.ORDERS) if order is None else order]
     )
     for _ in range(5):
         instance = random_instance(rng, kind)
         blocks = Blocks.of(instance)
-        assert not exact.unsupported(blocks)
+        assert not exact.unsupported(blocks, tuning=tuning)
         best = least_peak(instance, CEILING)
         found: list[Any] = []
         bounds: list[int] = []
-        status = exact.minimise(blocks, on_solution=found.append, on_bound=bounds.append)
+        status = exact.minimise(
+            blocks, on_solution=found.append, on_bound=bounds.append, tuning=tuning
+        )
         if best is None:
-            assert exact.decide(blocks, CEILING).status is Status.INFEASIBLE
+            assert exact.decide(blocks, CEILING, tuning=tuning).status is Status.INFEASIBLE
             assert status is Status.INFEASIBLE or bounds[-1] > CEILING
             continue
         assert status is Status.OPTIMAL
         assert peak_of(instance, blocks, found[-1]) == best == bounds[-1]
         assert bounds == sorted(set(bounds))
         for capacity in (best - 1, best, best + 3):
-            decision = exact.decide(blocks, capacity)
+            decision = exact.decide(blocks, capacity, tuning=tuning)
             assert (decision.status is Status.FEASIBLE) == (capacity >= best)
             assert decision.bound <= best
             if decision.offsets is not None:
@@ -325,8 +336,8 @@ def test_arrays_grow_when_they_are_too_short(monkeypatch: pytest.MonkeyPatch) ->
     expected = exact.decide(blocks, 20, node_limit=50_000)
     whole = CanonicalSearch.__init__
 
-    def short(self: CanonicalSearch, component: components.Component) -> None:
-        whole(self, component)
+    def short(self: CanonicalSearch, *args: Any, **options: Any) -> None:
+        whole(self, *args, **options)
         now = self._state
         self._state = now._replace(trail=now.trail[:1], parts=now.parts[:1])
 
@@ -461,9 +472,7 @@ def test_the_clock_is_asked_while_components_are_made() -> None:
         assert found.status is Status.UNKNOWN
 
 
-def test_steps_count_every_section_that_a_placement_looks_at(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_steps_count_every_section_that_a_placement_looks_at() -> None:
     random = np.random.default_rng(5)
     n = 200
     pairs = np.sort(random.integers(0, n, (5 * n, 2)), axis=1)
@@ -472,8 +481,8 @@ def test_steps_count_every_section_that_a_placement_looks_at(
     component = exact.prepared(blocks).components[0]
     assert isinstance(component, components.Component)
     sections = len(component.sections)
-    monkeypatch.setattr(canonical, "WORK", 10 * sections)
-    search = CanonicalSearch(component)
+    tuning = TUNING.changed({"exact": {"budget": 10 * sections}})
+    search = CanonicalSearch(component, tuning=tuning)
     search.start(10**6, np.arange(component.b), np.zeros(component.b), 0)
     searched = [0]
     while search.run(10**6) == exact_state.RUNNING:

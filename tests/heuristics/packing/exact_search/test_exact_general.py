@@ -14,6 +14,7 @@ from stagepack.heuristics.packing import effort, iis, window_bounds
 from stagepack.heuristics.packing.exact_search import canonical, exact, exact_general
 from stagepack.heuristics.packing.exact_search.components import Packing
 from stagepack.heuristics.packing.exact_search.exact_general import ShapedPacking
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.result import Status
@@ -42,7 +43,7 @@ def peak_of(instance: LmemPacking, blocks: Blocks, offsets: Any) -> int:
     return int((blocks.expand(offsets) + instance.size).max())
 
 
-def agrees(instance: LmemPacking) -> None:
+def agrees(instance: LmemPacking, tuning: PackingTuning = TUNING) -> None:
     """See that the least peak is that of trying everything, and a unit below it nothing fits."""
     instance = instance.replace(objective="peak")
     blocks = Blocks.of(instance)
@@ -50,7 +51,7 @@ def agrees(instance: LmemPacking) -> None:
     best = brute_force(instance)
     found: list[Any] = []
     bounds: list[int] = []
-    status = exact.minimise(blocks, on_solution=found.append, on_bound=bounds.append)
+    status = exact.minimise(blocks, on_solution=found.append, on_bound=bounds.append, tuning=tuning)
     if best is None:
         assert status is Status.INFEASIBLE
         return
@@ -58,7 +59,7 @@ def agrees(instance: LmemPacking) -> None:
     assert status is Status.OPTIMAL
     assert peak_of(instance, blocks, found[-1]) == least == bounds[-1]
     for capacity in (least - 1, least, least + 2):
-        decision = exact.decide(blocks, capacity)
+        decision = exact.decide(blocks, capacity, tuning=tuning)
         assert (decision.status is Status.FEASIBLE) == (capacity >= least)
         assert decision.bound <= least
         if decision.offsets is None:
@@ -82,10 +83,10 @@ def test_every_order_agrees_even_when_paused_all_the_time(
     order: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exact_general, "ORDERS", exact_general.ORDERS[order : order + 1])
-    monkeypatch.setattr(exact_general, "WORK", 1)
+    tuning = TUNING.changed({"general": {"budget": 1}})
     for seed in range(8):
         rng = np.random.default_rng([order, seed])
-        agrees(random_packing(rng, features=RULES[seed % len(RULES)]))
+        agrees(random_packing(rng, features=RULES[seed % len(RULES)]), tuning)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -195,8 +196,8 @@ def test_arrays_grow_when_they_are_too_short(monkeypatch: pytest.MonkeyPatch) ->
     expected = exact.decide(blocks, 10)
     whole = exact_general.GeneralSearch.__init__
 
-    def short(self: exact_general.GeneralSearch, component: exact_general.Component) -> None:
-        whole(self, component)
+    def short(self: exact_general.GeneralSearch, *args: Any, **options: Any) -> None:
+        whole(self, *args, **options)
         self._trail = self._trail[:1]
         self._parts = self._parts[:1]
 
@@ -224,13 +225,13 @@ def test_arrays_do_not_grow_twice_without_a_question(monkeypatch: pytest.MonkeyP
     events: list[str] = []
     whole = exact_general.GeneralSearch.__init__
 
-    def short(self: exact_general.GeneralSearch, component: exact_general.Component) -> None:
-        whole(self, component)
+    def short(self: exact_general.GeneralSearch, *args: Any, **options: Any) -> None:
+        whole(self, *args, **options)
         self._trail = self._trail[:1]
 
-    def grow(array: Any) -> Any:
+    def grow(array: Any, **options: Any) -> Any:
         events.append("grow")
-        return canonical.longer(array)
+        return canonical.longer(array, **options)
 
     def ask() -> bool:
         events.append("ask")

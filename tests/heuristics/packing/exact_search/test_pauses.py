@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.packing.exact_search import (
-    address_ranges,
-    canonical,
     exact,
-    exact_general,
     exact_state,
 )
 from stagepack.heuristics.packing.exact_search.canonical import CanonicalSearch, PausedSearch
 from stagepack.heuristics.packing.exact_search.components import Component
 from stagepack.heuristics.packing.exact_search.exact_general import GeneralSearch, ShapedPacking
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, meetings
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -99,25 +97,24 @@ def ended(search: PausedSearch, limit: int) -> Found:
 
 
 SEARCHES = {
-    "canonical": (canonical, canonical_searches),
-    "general": (exact_general, general_searches),
+    "canonical": ("exact", canonical_searches),
+    "general": ("general", general_searches),
 }
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_pauses_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, searches = SEARCHES[name]
+def test_pauses_change_nothing(name: str) -> None:
+    part, searches = SEARCHES[name]
     paused = 0
     for search, begin in searches(False):
-        with monkeypatch.context() as patch:
+        begin()
+        expected = ended(search, 40)
+        for work in (*range(1, 24), 50, 100, 250):
+            search.tuning = TUNING.changed({part: {"budget": work}})
             begin()
-            expected = ended(search, 40)
-            for work in (*range(1, 24), 50, 100, 250):
-                patch.setattr(module, "WORK", work)
-                begin()
-                found = ended(search, 40)
-                assert found[:3] == expected[:3], work
-                paused += found[3] > 1
+            found = ended(search, 40)
+            assert found[:3] == expected[:3], work
+            paused += found[3] > 1
     assert paused > 500
 
 
@@ -148,8 +145,8 @@ def test_arrays_grow_to_what_a_search_needs(name: str) -> None:
 
 
 def test_ranges_are_found_in_any_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def parts(instance: LmemPacking) -> list[list[Any]]:
-        packing = exact.prepared(Blocks.of(instance))
+    def parts(instance: LmemPacking, tuning: PackingTuning = TUNING) -> list[list[Any]]:
+        packing = exact.prepared(Blocks.of(instance), tuning=tuning)
         columns = ("spans", "holes", "neighbours", "neighbour_ptr")
         return [
             [getattr(component, column).tolist() for column in columns]
@@ -162,5 +159,5 @@ def test_ranges_are_found_in_any_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         for at_once in range(1, 8):
             with monkeypatch.context() as patch:
                 patch.setattr(meetings, "AT_ONCE", at_once)
-                patch.setattr(address_ranges, "AT_ONCE", at_once)
-                assert parts(instance) == expected
+                tuning = TUNING.changed({"places": {"budget": at_once}})
+                assert parts(instance, tuning) == expected

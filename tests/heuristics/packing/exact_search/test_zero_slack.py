@@ -58,7 +58,7 @@ def test_merging_asks_whether_to_go_on() -> None:
 def _decided(instance: LmemPacking, *, merging: bool, monkeypatch: pytest.MonkeyPatch) -> Status:
     with monkeypatch.context() as patch:
         if not merging:
-            patch.setattr(zero_slack, "applies", lambda *_: False)
+            patch.setattr(zero_slack, "applies", lambda *_, **__: False)
         blocks = Blocks.of(instance)
         decision = exact.decide(blocks, int(blocks.load.max()))
     if decision.offsets is not None:
@@ -71,7 +71,7 @@ def _decided(instance: LmemPacking, *, merging: bool, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("seed", range(60))
 def test_merging_changes_no_answer(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # What is merged is searched alone, to the end.
-    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_: 10**6)
+    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_, **__: 10**6)
     instance = constant_load(int(np.random.default_rng(seed).integers(8, 30)), seed)
     both = [_decided(instance, merging=on, monkeypatch=monkeypatch) for on in (True, False)]
     assert both[0] is both[1]

@@ -16,16 +16,15 @@ from stagepack.heuristics.packing.local_search.annealing_kernels import (
     Annealing,
     anneal,
 )
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from tests.heuristics.packing.constructive.test_greedy import random_plain, stack_one_by_one
 from tests.heuristics.packing.structured import structured
 from tests.packing_cases import random_packing, tight
 
-
-@pytest.fixture(autouse=True)
-def short_legs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(annealing, "BUDGET", 100_000)
+SHORT = TUNING.changed({"annealing": {"budget": 100_000}})
+"""Calls of the kernel are short, so that few of them are a run."""
 
 
 def poor(blocks: Blocks) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -40,18 +39,18 @@ def test_peak_falls_for_any_unit(scale: int) -> None:
     instance = instance.replace(size=instance.size * scale)
     blocks = Blocks.of(instance)
     start = poor(blocks)
-    offsets = annealing.improve(blocks, start, target=int(blocks.load.max()), legs=40)
+    offsets = annealing.improve(blocks, start, target=int(blocks.load.max()), legs=40, tuning=SHORT)
     assert instance.check(PackingSolution(offsets)) == ()
     assert blocks.load.max() <= (offsets + blocks.size).max() < (start + blocks.size).max()
 
 
 @pytest.mark.parametrize("words", [1, 512])
-def test_marks_and_heap_place_alike(monkeypatch: pytest.MonkeyPatch, words: int) -> None:
-    monkeypatch.setattr(annealing, "WORDS", words)
+def test_marks_and_heap_place_alike(words: int) -> None:
+    tuning = SHORT.changed({"annealing": {"marks": words}})
     instance = random_plain(np.random.default_rng(2), 120, longest=60)
     blocks = Blocks.of(instance)
     start = poor(blocks)
-    search = annealing._search(blocks, start, np.ones(blocks.b, dtype=bool), 1, 0)
+    search = annealing._search(blocks, start, np.ones(blocks.b, dtype=bool), 1, 0, tuning=tuning)
     assert (len(search.bits) == 0) == (words == 1)
     rng = np.random.default_rng(3)
     search.order[:] = rng.permutation(blocks.b)
@@ -69,9 +68,9 @@ def test_marks_and_heap_place_alike(monkeypatch: pytest.MonkeyPatch, words: int)
 
 
 @pytest.mark.parametrize("words", [1, 512])
-def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch, words: int) -> None:
+def test_pauses_change_nothing(words: int) -> None:
     """Where a search pauses after every move, it has made the same moves in the end."""
-    monkeypatch.setattr(annealing, "WORDS", words)
+    tuning = SHORT.changed({"annealing": {"marks": words}})
     for instance in structured().values():
         blocks = Blocks.of(instance)
         if annealing.unsupported(blocks):
@@ -82,7 +81,7 @@ def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch, words: int) -> N
         start = np.where(free, stacked, blocks.fixed)
         states: list[tuple[int, list[int], int]] = []
         for budget in (5_000, *range(1, 12)):
-            search = annealing._search(blocks, start, free, 1, 0)
+            search = annealing._search(blocks, start, free, 1, 0, tuning=tuning)
             search.state[:] = int(blocks.load.max()) - 1, REORDERED, 0
             while search.state[TRIALS] < (states[0][0] if states else 1):
                 anneal(search, 1.0, budget)
@@ -96,7 +95,9 @@ def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch, words: int) -> N
 def test_a_new_target_alone_moves_nothing_but_the_energy() -> None:
     instance = random_plain(np.random.default_rng(9), 120, longest=60)
     blocks = Blocks.of(instance)
-    search = annealing._search(blocks, poor(blocks), np.ones(blocks.b, dtype=bool), 1, 0)
+    search = annealing._search(
+        blocks, poor(blocks), np.ones(blocks.b, dtype=bool), 1, 0, tuning=SHORT
+    )
     annealing.place_all(search)
     before = search.offsets.copy()
     for target in (int(blocks.load.max()), int((before + blocks.size).max()) - 1):
@@ -113,7 +114,7 @@ def test_the_target_is_a_unit_below_the_peak(monkeypatch: pytest.MonkeyPatch) ->
     blocks = Blocks.of(random_plain(np.random.default_rng(10), 80, longest=60))
     start, bound = poor(blocks), int(blocks.load.max())
     peak = int((start + blocks.size).max())
-    assert peak - bound < annealing.STEPS
+    assert peak - bound < TUNING.annealing.target_steps
     targets = []
 
     def watched(search: Annealing, temperature: float, budget: int) -> int:
@@ -129,6 +130,7 @@ def test_the_target_is_a_unit_below_the_peak(monkeypatch: pytest.MonkeyPatch) ->
         target=bound,
         keep_going=lambda: next(looks, None) is not None,
         on_solution=lambda found: reports.append(int((found + blocks.size).max())),
+        tuning=SHORT,
     )
     assert len(reports) > 2
     assert {target for _, target in targets} <= {max(bound, value - 1) for value in reports}
@@ -138,7 +140,8 @@ def test_same_seed_same_answer() -> None:
     blocks = Blocks.of(random_plain(np.random.default_rng(4), 100, longest=60))
     bound = int(blocks.load.max())
     one, two = (
-        annealing.improve(blocks, poor(blocks), target=bound, seed=7, legs=15) for _ in range(2)
+        annealing.improve(blocks, poor(blocks), target=bound, seed=7, legs=15, tuning=SHORT)
+        for _ in range(2)
     )
     assert np.array_equal(one, two)
 
@@ -149,7 +152,7 @@ def test_what_may_not_move_stays() -> None:
     start = poor(blocks)
     movable = start + blocks.size > blocks.load.max() * 3 // 4
     offsets = annealing.improve(
-        blocks, start, target=int(blocks.load.max()), movable=movable, legs=10
+        blocks, start, target=int(blocks.load.max()), movable=movable, legs=10, tuning=SHORT
     )
     assert np.array_equal(offsets[~movable], start[~movable])
     assert instance.check(PackingSolution(offsets)) == ()
@@ -169,7 +172,9 @@ def test_valid_with_circular_time_graphs_alignment_and_fixed_offsets() -> None:
         start = greedy.place(blocks, RULES["first-fit-start"])
         if start is None or annealing.unsupported(blocks):
             continue
-        offsets = annealing.improve(blocks, start, target=int(blocks.load.max()), legs=3)
+        offsets = annealing.improve(
+            blocks, start, target=int(blocks.load.max()), legs=3, tuning=SHORT
+        )
         assert instance.check(PackingSolution(blocks.expand(offsets))) == ()
         assert (offsets + blocks.size).max() <= (start + blocks.size).max()
         moved += not np.array_equal(offsets, start)
@@ -177,13 +182,15 @@ def test_valid_with_circular_time_graphs_alignment_and_fixed_offsets() -> None:
 
 
 @pytest.mark.parametrize("alive", [10, 60])
-def test_a_heap_counts_more_than_marks(monkeypatch: pytest.MonkeyPatch, alive: int) -> None:
+def test_a_heap_counts_more_than_marks(alive: int) -> None:
     def trials(words: int) -> int:
-        monkeypatch.setattr(annealing, "WORDS", words)
+        tuning = SHORT.changed({"annealing": {"marks": words}})
         n, start = 400, np.arange(400)
         size = np.random.default_rng(4).integers(1, 9, n)
         blocks = Blocks.of(LmemPacking.from_arrays(size, start, start + alive))
-        search = annealing._search(blocks, poor(blocks), np.ones(n, dtype=bool), 1, 0)
+        search = annealing._search(
+            blocks, poor(blocks), np.ones(n, dtype=bool), 1, 0, tuning=tuning
+        )
         search.state[TARGET], search.state[ENERGY] = blocks.load.max() - 1, RETARGETED
         anneal(search, 1e-9, 400_000)
         return int(search.state[TRIALS])
@@ -198,7 +205,7 @@ def test_long_marks_count_more_than_short_ones() -> None:
         n, start = 100, np.arange(100)
         size = scale * np.random.default_rng(4).integers(1, 9, n) + 1
         blocks = Blocks.of(LmemPacking.from_arrays(size, start, start + 10))
-        search = annealing._search(blocks, poor(blocks), np.ones(n, dtype=bool), 1, 0)
+        search = annealing._search(blocks, poor(blocks), np.ones(n, dtype=bool), 1, 0, tuning=SHORT)
         assert len(search.bits)
         search.state[TARGET], search.state[ENERGY] = blocks.load.max() - 1, RETARGETED
         anneal(search, 1e-9, 400_000)
@@ -216,6 +223,7 @@ def test_finds_the_optimum_above_the_load() -> None:
         target=17,
         legs=20,
         on_solution=lambda found: reports.append(int((found + blocks.size).max())),
+        tuning=SHORT,
     )
     assert (offsets + blocks.size).max() == 17
     assert reports == sorted(set(reports), reverse=True)
@@ -225,7 +233,7 @@ def test_stops_when_told() -> None:
     blocks = Blocks.of(random_plain(np.random.default_rng(8), 100, longest=60))
     start = poor(blocks)
     found = annealing.improve(
-        blocks, start, target=int(blocks.load.max()), keep_going=lambda: False
+        blocks, start, target=int(blocks.load.max()), keep_going=lambda: False, tuning=SHORT
     )
     assert (found + blocks.size).max() <= (start + blocks.size).max()
 

@@ -9,6 +9,7 @@ from stagepack import catalog
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.heuristics.packing.local_search import cores
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from tests.heuristics.packing.constructive.test_greedy import random_plain
@@ -16,20 +17,21 @@ from tests.packing_cases import tight
 
 
 @pytest.mark.parametrize("large", [10, 60_000])
-def test_best_is_valid_repeats_and_reports(monkeypatch: pytest.MonkeyPatch, large: int) -> None:
-    monkeypatch.setattr(cores, "LARGE", large)
-    monkeypatch.setattr(cores, "ROUNDS", 3)
+def test_best_is_valid_repeats_and_reports(large: int) -> None:
+    tuning = TUNING.changed({"greedy": {"scalable_from": large}, "cores": {"rounds": 3}})
     instance = random_plain(np.random.default_rng(3), 600, longest=100)
     blocks = Blocks.of(instance)
     peaks: list[int] = []
     offsets = cores.best(
-        blocks, on_solution=lambda found, _: peaks.append(int((found + blocks.size).max()))
+        blocks,
+        on_solution=lambda found, _: peaks.append(int((found + blocks.size).max())),
+        tuning=tuning,
     )
     assert offsets is not None
     assert instance.check(PackingSolution(offsets)) == ()
     assert peaks == sorted(set(peaks), reverse=True)
     assert peaks[-1] == (offsets + blocks.size).max() >= blocks.load.max()
-    again = cores.best(blocks)
+    again = cores.best(blocks, tuning=tuning)
     assert again is not None
     assert np.array_equal(offsets, again)
 
@@ -44,7 +46,7 @@ def test_best_reaches_the_optimum_of_a_tight_instance() -> None:
 def test_what_sticks_out_is_placed_around_the_others() -> None:
     core = Blocks.of(LmemPacking.from_arrays([2, 2, 2, 2], [0, 0, 2, 1], [1, 3, 3, 2]))
     high = np.array([0, 2, 0, 4])  # there is room for the last one at 0
-    packed = cores._pack_core(core, high, 4, 0, 0, 0.0, lambda: True)
+    packed = cores._pack_core(core, high, 4, 0, 0, 0.0, lambda: True, tuning=TUNING)
     assert packed is not None
     assert packed.tolist() == [0, 2, 0, 0]
 
@@ -55,7 +57,7 @@ def dense_core() -> Blocks:
     assert isinstance(instance, LmemPacking)
     blocks = Blocks.of(instance).rounded
     heaviest = Measures(blocks).heaviest_load
-    return cores._part(blocks, np.flatnonzero(heaviest >= cores.CORE * blocks.load.max()))
+    return cores._part(blocks, np.flatnonzero(heaviest >= TUNING.cores.heavy * blocks.load.max()))
 
 
 def test_a_core_in_which_many_meet_is_filled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,10 +66,11 @@ def test_a_core_in_which_many_meet_is_filled_anew(monkeypatch: pytest.MonkeyPatc
     nothing = np.full(core.b, -1, dtype=np.int64)
 
     def peak(many: int) -> int:
-        monkeypatch.setattr(cores, "MANY_MEETINGS", many)
-        monkeypatch.setattr(cores, "MOST_MEETINGS", 0)
+        tuning = TUNING.changed({"cores": {"refilled_meetings": many, "annealed_meetings": 0}})
         with effort.counting():
-            packed = cores._pack_core(core, nothing, target, 0, 12, 0.0, lambda: True)
+            packed = cores._pack_core(
+                core, nothing, target, 0, 12, 0.0, lambda: True, tuning=tuning
+            )
         assert packed is not None
         assert (packed >= 0).all()
         return int((packed + core.size).max()) - target
@@ -81,10 +84,10 @@ def test_what_was_built_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> N
     core = dense_core()
     target = int(core.load.max())
     nothing = np.full(core.b, -1, dtype=np.int64)
-    before = cores._pack_core(core, nothing, target, 0, 2, 0.0, lambda: True)
+    before = cores._pack_core(core, nothing, target, 0, 2, 0.0, lambda: True, tuning=TUNING)
     assert before is not None
     monkeypatch.setattr(cores, "place", lambda *_, **__: pytest.fail("built again"))
-    after = cores._pack_core(core, before, target, 1, 2, 0.0, lambda: True)
+    after = cores._pack_core(core, before, target, 1, 2, 0.0, lambda: True, tuning=TUNING)
     assert after is not None
     assert (after + core.size).max() <= (before + core.size).max()
 
@@ -99,14 +102,14 @@ def test_what_is_no_lower_than_what_is_known_is_not_placed_to_the_end(
     placed: list[tuple[int, bool]] = []
     complete = cores._complete
 
-    def told(part: Blocks, *rest: Any) -> list[tuple[int, int, Any]]:
-        tries = complete(part, *rest)
+    def told(part: Blocks, *rest: Any, **options: Any) -> list[tuple[int, int, Any]]:
+        tries = complete(part, *rest, **options)
         placed.append((part.b, min(peak for _, peak, _ in tries) >= (known + blocks.size).max()))
         return tries
 
     monkeypatch.setattr(cores, "_complete", told)
-    monkeypatch.setattr(cores, "ROUNDS", 1)
-    cores.best(blocks, offsets=known)
+    tuning = TUNING.changed({"cores": {"rounds": 1}})
+    cores.best(blocks, offsets=known, tuning=tuning)
     assert any(too_high for _, too_high in placed)
     assert max(size for size, _ in placed) < blocks.b
 

@@ -9,6 +9,7 @@ import pytest
 
 from stagepack.heuristics.packing.constructive import greedy, valleys
 from stagepack.heuristics.packing.local_search import hotspots
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -67,21 +68,20 @@ def test_a_place_that_resists_is_given_up() -> None:
     assert next(looks) > 3  # it ended before these were over
 
 
-def test_windows_stop_growing_before_they_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_stop_growing_before_they_take_long() -> None:
     blocks, _ = in_valleys(memoryless(3000, 1))
-    _, begin, stop = hotspots._window(blocks, slice(1000, 1040), 10**9)
+    _, begin, stop = hotspots._window(blocks, slice(1000, 1040), 10**9, tuning=TUNING)
     assert stop - begin == blocks.sections
-    monkeypatch.setattr(hotspots, "MOST_PAIRS", 1)
-    _, begin, stop = hotspots._window(blocks, slice(1000, 1040), 10**9)
+    tuning = TUNING.changed({"hot_spots": {"pair_limit": 1}})
+    _, begin, stop = hotspots._window(blocks, slice(1000, 1040), 10**9, tuning=tuning)
     assert stop - begin == 3 * 40 + 2 * 8
 
 
-def test_windows_around_what_lives_long_are_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_around_what_lives_long_are_narrow() -> None:
     """A single one took most of ten seconds, where a few blocks of a million live that long."""
     blocks, _ = in_valleys(memoryless(3000, 1))
-    monkeypatch.setattr(hotspots, "MOST_PAIRS", 1)
-    monkeypatch.setattr(hotspots, "LONGEST_FIRST", 1)
-    _, begin, stop = hotspots._window(blocks, slice(900, 1200), 10**9)
+    tuning = TUNING.changed({"hot_spots": {"pair_limit": 1, "longest_pair_limit": 1}})
+    _, begin, stop = hotspots._window(blocks, slice(900, 1200), 10**9, tuning=tuning)
     assert (begin, stop) == (900 - 8, 1200 + 8)
 
 
@@ -93,14 +93,14 @@ def test_large_windows_are_placed_longest_first(monkeypatch: pytest.MonkeyPatch)
         orders.append((window.end - window.first)[order])
         return place(window, order, **options)
 
-    monkeypatch.setattr(hotspots, "MOST_PAIRS", 1)
+    tuning = TUNING.changed({"hot_spots": {"pair_limit": 1}})
     monkeypatch.setattr(greedy, "place_in_order", noted)
     instance = memoryless(2000, 1)
     blocks, start = in_valleys(instance)
     looks = iter([True] * 40)
     found = hotspots.improve(
         blocks, start, target=0, seed=0, keep_going=lambda: next(looks, False),
-        on_solution=lambda _: None, patience=4,
+        on_solution=lambda _: None, patience=4, tuning=tuning,
     )  # fmt: skip
     assert instance.check(PackingSolution(found)) == ()
     assert (found + blocks.size).max() <= (start + blocks.size).max()

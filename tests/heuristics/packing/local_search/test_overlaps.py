@@ -11,6 +11,7 @@ from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.local_search import overlaps
 from stagepack.heuristics.packing.local_search.overlaps_kernels import begin, separate
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -38,7 +39,7 @@ def cost(blocks: Blocks, offsets: Array, meet: Array, i: int, at: int) -> int:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_block_goes_where_it_costs_least(seed: int) -> None:
     ceiling, blocks = 25, Blocks.of(some(24, seed))
-    search = overlaps._search(blocks, 1, seed, lambda: True)
+    search = overlaps._search(blocks, 1, seed, lambda: True, tuning=TUNING)
     before = np.random.default_rng(seed).integers(0, ceiling - blocks.size + 1)
     search.offsets[:], search.weight[:] = before, 1.0
     begin(search)
@@ -53,7 +54,7 @@ def test_a_block_goes_where_it_costs_least(seed: int) -> None:
 
 def test_counts_and_list_stay_true() -> None:
     blocks = Blocks.of(some(60, 1))
-    search = overlaps._search(blocks, 1, 0, lambda: True)
+    search = overlaps._search(blocks, 1, 0, lambda: True, tuning=TUNING)
     search.offsets[:], search.weight[:] = 0, 1.0
     begin(search)
     for _ in range(200):
@@ -72,7 +73,7 @@ def test_pauses_change_nothing() -> None:
             continue
         ceiling, states = int(blocks.load.max()), []
         for steps in (3_000, *range(1, 20)):
-            search = overlaps._search(blocks, 1, 0, lambda: True)
+            search = overlaps._search(blocks, 1, 0, lambda: True, tuning=TUNING)
             search.offsets[:], search.weight[:] = 0, 1.0
             begin(search)
             left = 3_000

@@ -5,7 +5,8 @@ import pytest
 
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.constructive.rules import RULES
-from stagepack.heuristics.packing.local_search import annealing, repair
+from stagepack.heuristics.packing.local_search import repair
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from tests.heuristics.packing.constructive.test_greedy import random_plain
@@ -23,12 +24,13 @@ class Turns:
 
 
 @pytest.mark.parametrize("window", [200, 4000])
-def test_repair_lowers_the_peak(monkeypatch: pytest.MonkeyPatch, window: int) -> None:
-    monkeypatch.setattr(annealing, "BUDGET", 100_000)
-    monkeypatch.setattr(repair, "LARGEST_WINDOW", window)
+def test_repair_lowers_the_peak(window: int) -> None:
+    tuning = TUNING.changed(
+        {"annealing": {"budget": 100_000}, "repair": {"movable_blocks": window}}
+    )
     instance = random_plain(np.random.default_rng(1), 500, longest=40)
     blocks = Blocks.of(instance)
-    start = greedy.place(blocks, RULES["first-fit-start"])
+    start = greedy.place(blocks, RULES["first-fit-start"], tuning=tuning)
     assert start is not None
     before = start.copy()
     bound = int(blocks.load.max())
@@ -39,6 +41,7 @@ def test_repair_lowers_the_peak(monkeypatch: pytest.MonkeyPatch, window: int) ->
         target=bound,
         keep_going=Turns(400),
         on_solution=lambda found: peaks.append(int((found + blocks.size).max())),
+        tuning=tuning,
     )
     assert np.array_equal(start, before)
     assert instance.check(PackingSolution(offsets)) == ()

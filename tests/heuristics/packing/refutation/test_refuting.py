@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import pytest
 
-from stagepack.heuristics.packing.refutation import refuting
 from stagepack.heuristics.packing.refutation.refuting import Refutation, Window
 from stagepack.heuristics.packing.refutation.refuting_kernels import LIMIT, REFUTED, RUNNING
+from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
 from tests.heuristics.packing.oracle import ABOVE_LOAD, above_load
@@ -18,7 +17,7 @@ from tests.heuristics.packing.structured import structured
 NODES = 60
 
 
-def searches() -> Iterator[Refutation]:
+def searches(tuning: PackingTuning = TUNING) -> Iterator[Refutation]:
     """Yield searches that are to refute a capacity at the load, or to find out that it fits."""
     instances: list[LmemPacking] = [*structured().values(), *map(above_load, ABOVE_LOAD)]
     for instance in instances:
@@ -29,7 +28,8 @@ def searches() -> Iterator[Refutation]:
             alive[i, first:end] = True
         window = Window(blocks.size, alive, int((blocks.size @ alive).max()))
         for lowest_section in (False, True):
-            yield Refutation(window, blocks.size.astype(float), lowest_section=lowest_section)
+            order = blocks.size.astype(float)
+            yield Refutation(window, order, lowest_section=lowest_section, tuning=tuning)
 
 
 def ended(search: Refutation, limit: int = NODES) -> tuple[int, int, list[int]]:
@@ -39,12 +39,12 @@ def ended(search: Refutation, limit: int = NODES) -> tuple[int, int, list[int]]:
     return outcome, search.nodes, search.steps() if outcome == REFUTED else []
 
 
-def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_change_nothing() -> None:
     expected = [ended(search) for search in searches()]
     assert sum(outcome == REFUTED for outcome, _, _ in expected) > 10
     for work in (*range(1, 12), 30, 100, 300):
-        monkeypatch.setattr(refuting, "WORK", work)
-        assert [ended(search) for search in searches()] == expected, work
+        tuning = TUNING.changed({"windows": {"log_budget": work}})
+        assert [ended(search) for search in searches(tuning)] == expected, work
 
 
 def test_limits_of_nodes_and_short_arrays_count_none_twice() -> None:

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagepack.claims.every.phases import plans
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.phases.execution.execute import execute
 from stagepack.instances.phases.execution.program import program
 from stagepack.instances.phases.execution.simulate import simulate
 from stagepack.instances.phases.plan import plan
 from tests.instances.phases.examples import two_groups, two_layers
-from tests.random_phases import plans, random_phases, random_plan
+from tests.random_phases import random_phases, random_plan
 
 SPACE = ("memory", "io-memory")  # plans may be too large here
 

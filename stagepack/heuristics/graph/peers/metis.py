@@ -19,15 +19,12 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics import effort
+from stagepack.heuristics.graph.tuning import TUNING, PeersTuning
 from stagepack.instances.graph.compact import FORBIDDEN, Compact
 from stagepack.instances.profile import Array
 
 LARGEST_WEIGHT = 2**24
 """Weights of METIS are 32-bit integers, and so are their sums."""
-LARGEST = 2**17
-"""Blocks that METIS is given; of more, neighbours in the order of the graph go together."""
-STEP = 2e-7
-"""Seconds of work of METIS for a block or one end of an edge."""
 MISSING = "pymetis is not installed: pip install 'stagepack[metis]'"
 
 
@@ -36,7 +33,13 @@ def unavailable() -> str:
     return "" if importlib.util.find_spec("pymetis") else MISSING
 
 
-def parts(compact: Compact, count: int, seed: int, pause: Callable[[], object]) -> Array:
+def parts(
+    compact: Compact,
+    count: int,
+    seed: int,
+    pause: Callable[[], object],
+    tuning: PeersTuning = TUNING.peers,
+) -> Array:
     """Return the part of each block, shape (blocks,).
 
     METIS bisects, and each half again.  It would do so by itself, but prints to stdout wherever
@@ -45,13 +48,17 @@ def parts(compact: Compact, count: int, seed: int, pause: Callable[[], object]) 
     Parameters
     ----------
     compact : Compact
+        The instance in blocks and ticks.
     count : int
         Number of parts.
     seed : int
+        Of all that is drawn.
     pause : callable
         Called between bisections; what it raises ends the search.
+    tuning : PeersTuning
+        What steers it: prices, shares and limits.
     """
-    together = np.arange(compact.blocks) // -(-compact.blocks // LARGEST)
+    together = np.arange(compact.blocks) // -(-compact.blocks // tuning.metis_blocks)
     whole = _Graph.of(compact, together)
     part = np.zeros(len(whole.work), dtype=np.int64)
     left = [(np.arange(len(part)), whole, 0, count)]
@@ -62,6 +69,7 @@ def parts(compact: Compact, count: int, seed: int, pause: Callable[[], object]) 
             continue
         pause()
         half = count // 2
+        effort.spend(tuning.metis_price * (len(blocks) + len(graph.source)))
         later = graph.bisected(half / count, seed)
         left.append((blocks[~later], graph.among(~later), first, half))
         left.append((blocks[later], graph.among(later), first + half, count - half))
@@ -113,7 +121,6 @@ class _Graph(NamedTuple):
 
         n = len(self.work)
         work = self.work if self.work.any() else np.ones(n)  # METIS needs some to balance
-        effort.spend(STEP * (n + len(self.source)))
         _, found = pymetis.part_graph(
             2,
             adjacency=pymetis.CSRAdjacency(

@@ -30,18 +30,13 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics import effort
+from stagepack.heuristics.graph.tuning import TUNING, PeersTuning
 from stagepack.instances.graph.compact import FORBIDDEN, UNLIMITED, Compact
 from stagepack.instances.graph.levels import Level, levels_of
 from stagepack.instances.profile import Array
 
-MOST_STATES = 4_000
-"""Beyond, the recurrence takes minutes: it looks at every pair of states."""
-MOST_RANGES = 2**23
-"""Pairs of states and numbers of units, of a level within another one."""
 FAR = 2.0**62
-BIT, TRIED, STEP, PAIR = 2.5e-7, 9e-8, 6e-5, 4e-9
-"""Seconds of work: a block before another one, one tried next to a state, a step of the recurrence,
-and a pair of states in it."""
+"""Ticks of what does not fit."""
 
 
 class TooManyStatesError(Exception):
@@ -54,6 +49,7 @@ class Plan(NamedTuple):
     Attributes
     ----------
     stage : ndarray of int64, shape (blocks,)
+        Of each block.
     first, replicas : list of int
         Of each stage: the first device, and on how many it runs.
     value : float
@@ -113,15 +109,22 @@ class Recurrence:
         levels.
     pause : callable
         Called now and then; what it raises ends the search.
+    tuning : PeersTuning
+        What steers it: prices, shares and limits.
 
     Raises
     ------
     TooManyStatesError
     """
 
-    def __init__(self, compact: Compact, pause: Callable[[], object] = lambda: None) -> None:
-        self.compact, self._pause = compact, pause
-        if compact.blocks > MOST_STATES:  # a state each, or longer sets
+    def __init__(
+        self,
+        compact: Compact,
+        pause: Callable[[], object] = lambda: None,
+        tuning: PeersTuning = TUNING.peers,
+    ) -> None:
+        self.compact, self._pause, self.tuning = compact, pause, tuning
+        if compact.blocks > tuning.pipedream_states:  # a state each, or longer sets
             raise TooManyStatesError
         self._set_ancestors()
         antichains = self._states()
@@ -153,7 +156,7 @@ class Recurrence:
         if compact.level is not None:
             self.levels = levels_of(compact.level)
         ranges = [(level.units + 1) * len(self.states) ** 2 for level in self.levels[:-1]]
-        if max(ranges, default=0) > MOST_RANGES:
+        if max(ranges, default=0) > self.tuning.pipedream_ranges:
             raise TooManyStatesError
 
     def _produced(self, level: Level) -> Array:
@@ -198,7 +201,7 @@ class Recurrence:
         self._extra = [0] * self.compact.blocks
         for v in self._reached:
             before = self._before[v]
-            effort.spend(BIT * before.bit_count())
+            effort.spend(self.tuning.before_price * before.bit_count())
             self._pause()
             known = before | 1 << v
             self._extra[v] = sum(1 << u for u in _bits(before) if self._after[u] & ~known)
@@ -229,12 +232,12 @@ class Recurrence:
         while level:
             following = set()
             for state in level:
-                effort.spend(TRIED * len(self._reached))
+                effort.spend(self.tuning.trial_price * len(self._reached))
                 self._pause()
                 for v in self._reached:
                     if not state >> v & 1 and self._before[v] & near & ~state == 0:
                         following.add(state | 1 << v)
-                if len(found) + len(following) > MOST_STATES:
+                if len(found) + len(following) > self.tuning.pipedream_states:
                     raise TooManyStatesError
             found += sorted(following)
             level = following
@@ -269,11 +272,13 @@ class Recurrence:
         Parameters
         ----------
         at : int
+            Its number, 0 the innermost.
         inner : list of _Table
             Those of the levels within.
         replicated : bool
+            Whether stages may run on several units.
         """
-        units, count = self.levels[at].units, len(self.states)
+        units, count, tuning = self.levels[at].units, len(self.states), self.tuning
         outermost = at == len(self.levels) - 1
         table = _Table.empty((units + 1, 1 if outermost else count, count))
         most = units if replicated else 1
@@ -288,7 +293,8 @@ class Recurrence:
             for used in range(1, units + 1):
                 self._pause()
                 for m in range(1, min(most, used) + 1):
-                    effort.spend(STEP + PAIR * table.value.shape[1] * len(earlier))
+                    pairs = table.value.shape[1] * len(earlier)
+                    effort.spend(tuning.step_price + tuning.pair_price * pairs)
                     alone = (time + exchanged * (m - 1) / m) / m
                     alone[held * -(-(units - used) // m) > self._room] = FAR
                     if m == used:  # the whole range, which nothing comes into

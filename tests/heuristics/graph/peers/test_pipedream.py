@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.heuristics.graph.pipedream import Recurrence
+from stagepack.heuristics.graph.peers.pipedream import Recurrence
 from stagepack.instances.graph import Compact, GraphPartition
 from stagepack.instances.graph.levels import levels_of, table_of
 

@@ -1,0 +1,1 @@
+"""What others do with graphs: METIS, and the recurrence of PipeDream."""
