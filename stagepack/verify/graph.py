@@ -82,19 +82,21 @@ class Form:
             raise UnprovedError(f"the objective {objective} is not looked at")
         self.added, self.by_memory = objective == "sum", objective == "memory"
         # A stage of whatever place keeps one stash or more.
-        columns = instance.memory, instance.stash, instance.time, instance.cpu_time
-        rows = zip(*(column.tolist() for column in columns), strict=True)
+        held = instance.memory, instance.stash, instance.time, instance.cpu_time
+        rows = zip(*(column.tolist() for column in held), strict=True)
         light = 0 if self.by_memory else light
         self.size = self._sums(a + b if any(t) or a + b > light else 0 for a, b, *t in rows)
         speeds, capacity = instance.speeds.tolist(), instance.capacity
         rooms = [math.inf] * len(speeds) if capacity is None else capacity.tolist()
         ends = zip(speeds, rooms, strict=True)
-        devices = [_Kind(True, Fraction(str(speed)), room) for speed, room in ends]
+        devices = [_Kind(True, Fraction(1 if self.by_memory else str(v)), room) for v, room in ends]
         devices += [_Kind(False, Fraction(1), math.inf)] * instance.cpus
         self.kinds = list(dict.fromkeys(devices))
         self.kind = [self.kinds.index(kind) for kind in devices]
-        self.room = sum(kind.room for kind in devices)
-        works, costs = [self._times(kind) for kind in self.kinds], self._traffic()
+        columns = [self._sums(c.tolist()) for c in (instance.cpu_time, instance.time)]
+        columns = [self.size] * 2 if self.by_memory else columns
+        works = [[Fraction(t) / kind.speed for t in columns[kind.pays]] for kind in self.kinds]
+        costs = self._traffic()
         figures = [figure for row in [*works, costs.values()] for figure in row]
         scale = math.lcm(*{figure.denominator for figure in figures})
         barred = [self._sums((~may).tolist()) for may in (instance.cpu, instance.accelerator)]
@@ -115,12 +117,6 @@ class Form:
         for b, value in zip(self.block, values, strict=True):
             found[b] += value if isinstance(value, int) else Fraction(value)
         return found
-
-    def _times(self, kind: _Kind) -> list[Fraction]:
-        if self.by_memory:
-            return [Fraction(size) for size in self.size]
-        column = self.instance.time if kind.pays else self.instance.cpu_time
-        return [Fraction(total) / kind.speed for total in self._sums(column.tolist())]
 
     def _traffic(self) -> dict[tuple[int, frozenset[int]], Fraction]:
         """Return the times of tensors by the block of their producer and those that read them."""
@@ -170,7 +166,7 @@ def settled(instance: GraphData, claimed: Claimed, light: float = 0) -> Form:
     form = coloured(instance, claimed, light)
     if form.n > MOST:
         raise UnprovedError("there are too many nodes")
-    names: list[Any] = [a & b for a, b in zip(*_orders(form, claimed), strict=True)]  # circles
+    names = _reached(form, claimed)  # those of a circle are the same
     while names != list(range(form.n)):
         form = Form(instance, claimed, _numbered([names[b] for b in form.block]), light)
         names = _hosts(form)
@@ -200,8 +196,9 @@ def _hosts(form: Form) -> list[int]:
 def work(instance: GraphData, evidence: _Given, claimed: Claimed) -> None:
     """Show that all devices together cannot hold all blocks, or no device one of them."""
     form = coloured(instance, claimed)
-    crowded = not instance.empty_devices and instance.devices > form.n
-    if crowded or sum(form.size) > form.room or math.inf in form.least:
+    crowded = instance.devices > form.n and not instance.empty_devices
+    room = sum(form.kinds[c].room for c in form.kind)
+    if crowded or sum(form.size) > room or math.inf in form.least:
         return
     handed: list[Any] = [0] * form.n
     for (producer, readers, cost), given in zip(form.nets, evidence.get("flow", ()), strict=False):
@@ -225,13 +222,14 @@ def places(form: Form, claimed: Claimed) -> tuple[list[int], list[int]]:
 
     All work before a block, with itself, is on its slot and those before, each below the limit.
     """
-    k, most = form.instance.devices, max(1, form.limit - 1)
+    k, nets, most = form.instance.devices, len(form.nets), max(1, form.limit - 1)
+    leads = [[mask >> b & 1 for b in range(form.n)] for mask in _reached(form, claimed)]
     after, before = (
-        [int(-(-sum(compress(form.least, map(int, bin(mask)[:1:-1]))) // most)) for mask in masks]
-        for masks in _orders(form, claimed)
+        [int(-(-sum(compress(form.least, row)) // most)) for row in side]
+        for side in (leads, zip(*leads, strict=True))
     )
-    nets, last = len(form.nets), [min(k - 1, k - count) for count in after]
-    return [max(0, count - 1) for count in before] + [0] * nets, last + [k] * nets
+    first, last = [max(0, c - 1) for c in before], [min(k - 1, k - c) for c in after]
+    return first + [0] * nets, last + [k] * nets
 
 
 def rows(form: Form) -> Iterator[Row]:
@@ -369,19 +367,17 @@ def _crossing(net: _Net, stage: int) -> tuple[int, int]:
     return (cost, 0) if producer & stage else (0, cost)
 
 
-def _orders(form: Form, claimed: Claimed) -> tuple[list[int], ...]:
-    """Return for each block those that it leads to, and those that lead to it, as bits."""
-    ways, steps = [[1 << b for b in range(form.n)] for _ in range(2)], 0
-    pairs = sorted(form.pairs)
-    for found, ends in zip(ways, (pairs[::-1], [(v, u) for u, v in pairs]), strict=True):
-        grown = True
-        while grown:
-            grown = False
-            for u, v in ends:
-                claimed.step(steps := steps + 1)
-                grown |= bool(found[v] & ~found[u])
-                found[u] |= found[v]
-    return tuple(ways)
+def _reached(form: Form, claimed: Claimed) -> list[int]:
+    """Return for each block those that it leads to, itself included, as bits."""
+    found, steps, grown = [1 << b for b in range(form.n)], 0, True
+    pairs = sorted(form.pairs, reverse=True)
+    while grown:
+        grown = False
+        for u, v in pairs:
+            claimed.step(steps := steps + 1)
+            grown |= bool(found[v] & ~found[u])
+            found[u] |= found[v]
+    return found
 
 
 def ideals(instance: GraphData, evidence: _Given, claimed: Claimed, most: int = MANY) -> None:
