@@ -87,9 +87,8 @@ def chain(seed: int, p: int, m: int, fit: int, *, split: bool, **more: Any) -> P
     """Return stages on a device each, which hold so many microbatches."""
     times = np.random.default_rng(seed).integers(5, 61, (2 + split, p))
     memory: dict[str, Any] = {"memory_backward": split - 2, "memory_weight": -int(split)}
-    return PipelineSchedule.from_arrays(
-        *times, microbatches=m, memory_forward=2, limit=2 * fit, **memory, **more
-    )
+    memory |= {"memory_forward": 2, "limit": 2 * fit, "microbatches": m}
+    return PipelineSchedule.from_arrays(*times, **memory, **more)
 
 
 @pytest.mark.parametrize("objective", ["makespan", "span"])

@@ -27,7 +27,10 @@ from stagepack.methods.evidence import take
 from stagepack.progress import Progress
 from stagepack.solvers import Limits
 from stagepack.verify import Claimed, UnprovedError, graph
-from stagepack.verify.graph import Form, Row
+from stagepack.verify.graph import Form
+
+Row = tuple[dict[tuple[int, int], int], float]
+"""Factors of variables, and what their sum is at most."""
 
 FINE = 2**40
 """Parts of one in which multipliers are counted where they have no small common denominator,"""
@@ -265,10 +268,11 @@ class Relaxed:
         claim = _claim(instance, bound)
         try:
             form = graph.settled(instance, claim)
-            rows = list(graph.rows(form, claim))
+            if math.inf in form.least or not 1 < form.limit < math.inf:
+                return None
+            first, last = graph.places(form, claim)
+            rows = [_settled(row, first, last) for row in graph.rows(form)]
         except UnprovedError:
-            return None
-        if math.inf in form.least or not 1 < form.limit < math.inf:
             return None
         return cls(bound, form, rows)
 
@@ -344,12 +348,21 @@ def raise_by_rows(
             return
 
 
-def _loads(form: Form, rows: list[Row]) -> Iterator[int]:
-    """Yield the numbers of the rows that limit the load of a slot."""
-    first = len(rows) - 4 * len(form.kind)
-    for s in range(len(form.kind)):
-        yield first + 4 * s + 2
-        yield first + 4 * s + 3
+def _settled(row: graph.Row, first: list[int], last: list[int]) -> Row:
+    """Return the factors of the variables of a row that are not known, and what is left to them."""
+    found: dict[tuple[int, int], int] = {}
+    terms, most = row
+    for v, s, factor in terms:
+        if s >= last[v]:
+            most -= factor
+        elif s >= first[v]:
+            found[v, s] = found.get((v, s), 0) + factor
+    return found, most
+
+
+def _loads(form: Form, rows: list[Row]) -> range:
+    """Return the numbers of the rows that limit the load of a slot."""
+    return range(len(rows) - len(form.kind), len(rows))
 
 
 def _program(form: Form, rows: list[Row]) -> Linear:
