@@ -85,10 +85,11 @@ def test_orders_show_what_waiting_for_memory_costs() -> None:
 
 def chain(seed: int, p: int, m: int, fit: int, *, split: bool, **more: Any) -> PipelineSchedule:
     """Return stages on a device each, which hold so many microbatches."""
-    times = np.random.default_rng(seed).integers(5, 61, (2 + split, p))
+    times: Any = np.random.default_rng(seed).integers(5, 61, (2 + split, p))
+    given = dict(zip(("forward", "backward", "weight"), times, strict=False))
     memory: dict[str, Any] = {"memory_backward": split - 2, "memory_weight": -int(split)}
     memory |= {"memory_forward": 2, "limit": 2 * fit, "microbatches": m}
-    return PipelineSchedule.from_arrays(*times, **memory, **more)
+    return PipelineSchedule.from_arrays(**given, **memory, **more)
 
 
 @pytest.mark.parametrize("objective", ["makespan", "span"])
