@@ -86,24 +86,24 @@ def methods(instance: Instance | str) -> MethodList:
         ("lmem-packing", "packing"); then nothing is unavailable.
     """
     kind = kinds.kind_of(instance) if isinstance(instance, str) else _kind(instance)
-    found = MethodList()
-    for method in REGISTRY[kind]:
-        named = isinstance(instance, str)
-        reason = "" if named else method.unsupported(instance) or method.declines(instance)
-        unproved = "" if named or reason else method.unproved(instance)
-        found.append(
-            MethodInfo(
-                name=method.name,
-                kind=method.kind,
-                exact=method.exact and not unproved,
-                default=method.default,
-                description=method.description + (unproved and f" (only bounds: {unproved})"),
-                engines=method.engines,
-                available=not reason,
-                reason=reason,
-            )
-        )
-    return found
+    return MethodList(seen_from(instance, method) for method in REGISTRY[kind])
+
+
+def seen_from(instance: Instance | str, method: AnyMethod) -> MethodInfo:
+    """Return what :func:`methods` says of one of them."""
+    named = isinstance(instance, str)
+    reason = "" if named else method.unsupported(instance) or method.declines(instance)
+    unproved = "" if named or reason else method.unproved(instance)
+    return MethodInfo(
+        name=method.name,
+        kind=method.kind,
+        exact=method.exact and not unproved,
+        default=method.default,
+        description=method.description + (unproved and f" (only bounds: {unproved})"),
+        engines=method.engines,
+        available=not reason,
+        reason=reason,
+    )
 
 
 def solve(

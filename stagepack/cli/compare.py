@@ -26,7 +26,6 @@ from stagepack.cli.options import (
     option,
 )
 from stagepack.cli.output import Rescue, require_writable
-from stagepack.cli.picture import require_pages
 from stagepack.cli.terminal.live import Cells
 from stagepack.cli.terminal.screen import (
     command_line,
@@ -183,16 +182,17 @@ def _executor(
     stack: contextlib.ExitStack, address: str | None, folder: Path | None, jobs: int | None
 ) -> Executor | None:
     """Return the cluster that was named, until the stack is left; None for this machine."""
-    from stagepack.compare import clusters
-
     if address is not None and folder is not None:
         raise InputError(
             "cannot be used together with --dask", field="--slurm", remedy="leave out --dask"
         )
+    if address is None and folder is None:
+        return None
+    from stagepack.compare import clusters
+
     if address is not None:
         return stack.enter_context(clusters.dask(address))
-    if folder is None:
-        return None
+    assert folder is not None
     files.require_directory(folder)
     most: JsonObject = {} if jobs is None else {"slurm_array_parallelism": jobs}
     executor = clusters.Slurm(folder, timeout_min=SLURM_MINUTES, **most)
@@ -317,6 +317,8 @@ def _page(directory: Path | None) -> Path | None:
         When a page that was asked for could not be made or written.
     """
     try:
+        from stagepack.cli.picture import require_pages
+
         require_pages()
     except InputError as error:
         if directory is not None:

@@ -340,9 +340,9 @@ def _plan(
     seeds: Sequence[int],
 ) -> tuple[list[Cell], dict[Cell, Failure], set[str]]:
     """Return all cells in order, those that cannot be run, and the engines of the others."""
-    from stagepack.solve import methods as methods_of
+    from stagepack.solve import REGISTRY, seen_from
 
-    known = {label: {m.name: m for m in methods_of(i)} for label, i in instances.items()}
+    known = {label: {m.name: m for m in REGISTRY[i.kind]} for label, i in instances.items()}
     everyone = list(dict.fromkeys(name for of in known.values() for name in of))
     named = (name for names in wanted.values() for name in names or ())
     for name in dict.fromkeys(named):
@@ -356,18 +356,20 @@ def _plan(
     failures: dict[Cell, Failure] = {}
     engines: set[str] = set()
     for label, of in known.items():
-        names = wanted[label]
+        names, instance = wanted[label], instances[label]
         if names is None:
-            chosen = [name for name, method in of.items() if method.default and method.available]
+            chosen = [name for name, method in of.items() if method.default]
         else:  # the methods of its own kind, as far as any are named
             chosen = [name for name in names if name in of] or names
         for name in chosen:
-            method = of.get(name)
+            method = seen_from(instance, of[name]) if name in of else None
+            if names is None and method is not None and not method.available:
+                continue
             for seed in seeds:
                 cell = Cell(label, name, seed)
                 cells.append(cell)
                 if method is None:
-                    kind = getattr(instances[label], "kind", "this kind")
+                    kind = instance.kind
                     failures[cell] = Failure("n/a", f"not a method for {kind}")
                 elif not method.available:
                     failures[cell] = Failure("n/a", method.reason)
