@@ -55,6 +55,8 @@ def sets(family: str) -> dict[str, Any]:
         found["large"] = lambda: ((name, make(name, 20_000)) for name in LARGE)
     if family == "schedule":
         found["layouts"] = _layouts
+    if family == "graph":
+        found["open"] = _open_graphs
     return found
 
 
@@ -82,6 +84,21 @@ def _options() -> Iterator[tuple[str, Any]]:
         if found is not None:
             kept = np.random.default_rng(7).random(len(found.offset)) < 0.1
             yield f"{name} fixed", instance.replace(offset=np.where(kept, found.offset, -1))
+
+
+def _open_graphs() -> Iterator[tuple[str, Any]]:
+    """Yield generated graphs that stay open for some seconds, some with little memory."""
+    shapes = ((60, 8), (100, 8), (200, 4), (300, 8), (100, 16), (1_000, 16))
+    for kind, (n, k) in itertools.product(("branchy", "layered"), shapes):
+        yield f"{kind} {n} {k}", sp.load(f"graph/random/{kind}", operators=n, devices=k)
+    for kind, seed in itertools.product(("branchy", "layered"), (1, 2)):
+        one = f"graph/random/{kind}"
+        yield f"{kind} 150 8 s{seed}", sp.load(one, operators=150, devices=8, seed=seed)
+        few = sp.load(one, operators=80, devices=6, seed=seed)
+        memory = np.random.default_rng(0).integers(5, 50, few.n)
+        capacity = int(memory.sum() * 1.15 / few.devices)
+        yield f"{kind} tight s{seed}", few.replace(memory=memory, capacity=capacity)
+        yield f"{kind} free s{seed}", few.replace(contiguous=False)
 
 
 def _layouts() -> Iterator[tuple[str, Any]]:

@@ -11,29 +11,38 @@ first of some rows of a device starts at or after the least of their heads, the 
 the least of their tails before Z, and between these the device does them all, one at a time.  For
 spans a way begins, and ends, with an operation of the device.
 
-**ramps**: where every stage has a device to itself, see :func:`ramps`.
+**counting**: the same of single operations.  Before one starts on its device, what it waits for in
+its stage has run, and all earlier ones of its row; and of what comes later in the stage, as many as
+must have made room: what has not run a kind holds at least the least that it can before that, all
+else the least that it can.  So it starts after the head of any of these, and all those that have
+this head or a later one have run between, one at a time; tails likewise.
 
-**memory**: when an operation of the last microbatch of a stage runs, all earlier ones of the stage
-have run this kind, and hold at least the least they can from then on; so do other stages.
+**memory**: when an operation of the last microbatch of a stage runs, it lacks room, though all
+others of its device hold the least they can.
+
+**ramps**: where every stage has a device to itself, see :func:`ramps`.
 
 **orders**: all ways to start one operation after the other are followed, each as early as what it
 waits for, its device and the start before it allow; starts any later help nothing, for memory
-depends on the order of a device alone.  For spans, a view for each device counts from its first
-start; given these starts, all else is as early as the latest view says, and they can be chosen if
-no circle of them is too long.  What is to come depends on how many operations of each row have
-started and on moments, which count as no earlier than what waits for them could be: of two labels
-of a state the one that is nowhere earlier is left out, and so is one whose rest takes too long.
-Nor does an operation start after another one could have ended that takes no memory: put first, this
-delays nothing (for spans, if its device has begun).  Without a value to show, all times are 0.
+depends on the order of a device alone.  For spans this is so in a view for each device, which
+counts from its first start; whether the first starts of all fit together is not asked.  What is to
+come depends on how many operations of each row have started and on moments, which count as no
+earlier than what waits for them could be: of two labels of a state the one that is nowhere earlier
+is left out, and so is one whose rest takes too long.  Nor does an operation start after another one
+could have ended that takes no memory: put first, this delays nothing (for spans, if its device has
+begun).  Without a value to show, all times are 0.
 """
 
 from __future__ import annotations
 
-import functools
 import graphlib
 import itertools
 import math
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import partial
 from operator import le
 from typing import Any
 
@@ -46,14 +55,21 @@ PAIRS, FEW, MANY = 50_000, 250_000, 20_000_000
 where no evidence speaks of them, in some tenths of a second, and where some does, in a quarter of a
 minute."""
 
+COUNTED = 1_000_000
+"""Pairs of operations up to which they are counted, for each device where these are alike."""
+
 Row = tuple[int, int]
 """Stage and kind, 0 (F), 1 (B), 2 (W): its operations of all microbatches, one after the other."""
+Operation = tuple[Row, int]
+"""Row and microbatch."""
+Waits = list[tuple[Operation, int]]
 Arcs = dict[Row, list[tuple[Row, int]]]
 """Rows that wait for a row, microbatch by microbatch, and how long after its end."""
 Ints = Sequence[int]
 Hops = Sequence[Sequence[tuple[int, int]]]
 Counts = tuple[int, ...]
 Label = tuple[float, ...]
+Ready = dict[int, tuple[bool, list[int]]]
 
 
 class _Rows:
@@ -89,9 +105,13 @@ class _Rows:
         needs = {row: [other for other, _ in self.before[row]] for row in rows}
         self.order = list(graphlib.TopologicalSorter(needs).static_order())
         self.work = {(s, k): self.m[s] * self.duration[k][s] for s, k in rows}
-        self.busy = [0] * self.d
-        for (s, _), time in self.work.items():
+        self.home = {(s, k): self.device[s] for s, k in rows}
+        # Of a microbatch, before its first operation and after each.
+        self.held = [[0, *itertools.accumulate(d[s] for d in self.delta)] for s in range(self.p)]
+        self.busy, self._room = [0] * self.d, list(self.limit)
+        for (s, k), time in self.work.items():
             self.busy[self.device[s]] += time
+            self._room[self.device[s]] -= self.m[s] * min(self.held[s]) * (k == 0)
 
     def ways(self, begin: dict[Row, float], backward: bool = False) -> dict[Row, float]:
         """Return the longest way to each row, from those where they begin; -inf: there is none.
@@ -104,6 +124,22 @@ class _Rows:
             for then, lag in arcs[row]:
                 end = found[row] + self.duration[row[1]][row[0]] + lag
                 found[then] = max(found[then], end)
+        return found
+
+    def needs(self, s: int, k: int, i: int) -> list[int]:
+        """Return how many operations of each kind of a stage must end before one of them starts.
+
+        That one is among them where memory is short.
+        """
+        held, m = self.held[s], self.m[s]
+        room = self._room[self.device[s]] + m * min(held)  # for all of the stage
+        room -= max(held[k : k + 2]) + (m - 1 - i) * min(held[: k + 1])
+        least = [min(held[k + 1 : x + 2]) for x in range(k, self.kinds)]  # of each before it
+        found = [i + 1] * k + [i + (i * least[-1] > room)]
+        for more in least[:-1]:  # of each that has not run the next kind
+            over = i * more - room
+            each = more - least[-1]
+            found.append(min(i, int(-(-over // each))) if over > 0 and each > 0 else 0)
         return found
 
 
@@ -119,20 +155,67 @@ def machine(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claime
         return
     if rows.spans and len(rows.order) * rows.d > PAIRS:
         raise UnprovedError("there are too many devices")
+    _require_time(rows, rows, claimed.bound)
+
+
+def _require_time(rows: _Rows, jobs: Any, bound: Fraction) -> None:
+    """Raise an error unless some device cannot do all jobs between heads and tails."""
     for d in range(rows.d) if rows.spans else [-1]:
-        begin = {row: 0 if d in (-1, rows.device[row[0]]) else -math.inf for row in rows.order}
-        end = {row: x + rows.after[rows.device[row[0]]] for row, x in begin.items()}
-        head, tail = rows.ways(begin), rows.ways(end, backward=True)
-        jobs = [row for row in rows.order if head[row] > -math.inf < tail[row]]
+        begin = {job: 0 if d in (-1, e) else -math.inf for job, e in jobs.home.items()}
+        end = {job: x + rows.after[jobs.home[job]] for job, x in begin.items()}
+        head, tail = jobs.ways(begin), jobs.ways(end, backward=True)
         for side in (head, tail):
             work, other = [0] * rows.d, [math.inf] * rows.d
-            for row in sorted(jobs, key=side.__getitem__, reverse=True):
-                e = rows.device[row[0]]
-                work[e] += rows.work[row]
-                other[e] = min(other[e], head[row] + tail[row] - side[row])
-                if side[row] + work[e] + other[e] >= claimed.bound:
-                    return
+            for job in sorted(head, key=side.__getitem__, reverse=True):
+                if head[job] > -math.inf < tail[job]:
+                    e = jobs.home[job]
+                    work[e] += jobs.work[job]
+                    other[e] = min(other[e], head[job] + tail[job] - side[job])
+                    if side[job] + work[e] + other[e] >= bound:
+                        return
     raise UnprovedError("every device has the time for its operations")
+
+
+# ---------------------------------------------------------------------- counting
+
+
+class _Counted:
+    """Operations, each a job of its own, and what ends before they start."""
+
+    def __init__(self, rows: _Rows) -> None:
+        self.home, self.work = dict[Operation, int](), dict[Operation, int]()
+        self._waits = (defaultdict[Operation, Waits](list), defaultdict[Operation, Waits](list))
+        for i, (s, k) in itertools.product(range(max(rows.m)), rows.order):
+            if i < rows.m[s]:
+                job = (s, k), i
+                self.home[job], self.work[job] = rows.device[s], rows.duration[k][s]
+                arcs = [((x, i), lag) for x, lag in rows.before[s, k] if x[0] != s]
+                for x, n in enumerate(rows.needs(s, k, i)):
+                    arcs += [(((s, x), j), -1) for j in range(n)]
+                for other, lag in arcs:
+                    self._waits[0][job].append((other, lag))
+                    self._waits[1][other].append((job, lag))
+
+    def ways(self, begin: dict[Operation, float], backward: bool = False) -> dict[Operation, float]:
+        """Return how long it takes to each operation at least, as for rows."""
+        waits, found = self._waits[backward], dict(begin)
+        for job in reversed(self.home) if backward else self.home:
+            work = 0
+            for other, lag in sorted(waits[job], key=lambda one: -found[one[0]]):
+                work += self.work[other] * (lag < 0)  # of the stage: one after the other
+                way = work if lag < 0 else self.work[other] + lag
+                found[job] = max(found[job], found[other] + way)
+        return found
+
+
+def counting(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+    """Show the same by single operations, some of which memory keeps in order."""
+    rows = _Rows(instance)
+    if (rows.kinds * sum(rows.m)) ** 2 > COUNTED * (1 if rows.spans else rows.d):
+        raise UnprovedError("there are too many operations")
+    if claimed.bound is None:
+        raise UnprovedError("is about values")
+    _require_time(rows, _Counted(rows), claimed.bound)
 
 
 # ---------------------------------------------------------------------- ramps
@@ -166,24 +249,16 @@ def ramps(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed)
         up[t].append((s, b[t] + c + later))
         down[s].append((t, b[s] + c + later + after[s] - after[t]))
     order = [s for s, k in rows.order if k == 0]
-    ahead, behind = zip(*(_held(rows, s) for s in range(rows.p)), strict=True)
+    ahead = [
+        bisect_left(range(m), 1, key=partial(lambda s, i: rows.needs(s, 0, i)[1], s))
+        for s, m in enumerate(rows.m)
+    ]
+    behind = [m - rows.needs(s, 1, m - 1)[-1] for s, m in enumerate(rows.m)]
     least = [e + x for e, x in zip(entry, f, strict=True)]
     first = _idle(order[::-1], up, least, f, ahead, entry, budget)
     last = _idle(order, down, w[:], w, behind, [0] * rows.p, budget)
     if all(x + y <= z for x, y, z in zip(first, last, budget, strict=True)):
         raise UnprovedError("the ramps leave every stage the time for its operations")
-
-
-def _held(rows: _Rows, s: int) -> tuple[int, int]:
-    """Return how many F's memory holds before the first B, and W's for after the last one."""
-    m, (taken, given, rest) = rows.m[s], (*(column[s] for column in rows.delta), 0)[:3]
-    room, ahead, behind = rows.limit[rows.device[s]] - max(given, 0), rows.m[s], rows.m[s]
-    if taken > 0 and room < math.inf:
-        ahead = max(0, min(m, int(room) // taken))
-    if rest < 0 and room < math.inf:
-        # The last B runs while all others wait for W, or have run it.
-        behind = max(0, min(m, (int(room) + given - m * (taken + given + rest)) // -rest))
-    return ahead, behind
 
 
 def _idle(
@@ -210,17 +285,8 @@ def _idle(
 def memory(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show that some operation of the last microbatch of its stage needs too much memory."""
     rows = _Rows(instance)
-    room = list(rows.limit)
-    # Of a microbatch, before its first operation and after each.
-    held = [[0, *itertools.accumulate(d[s] for d in rows.delta)] for s in range(rows.p)]
-    for d, m, part in zip(rows.device, rows.m, held, strict=True):
-        room[d] -= m * min(part)
-    for d, m, part in zip(rows.device, rows.m, held, strict=True):
-        for k in range(rows.kinds):
-            need = max(part[k : k + 2]) + (m - 1) * min(part[k + 1 :])
-            if need - m * min(part) > room[d]:
-                return
-    raise UnprovedError("every device has the memory for its operations one by one")
+    if all(rows.needs(s, k, rows.m[s] - 1)[k] < rows.m[s] for s, k in rows.order):
+        raise UnprovedError("every device has the memory for its operations one by one")
 
 
 # ---------------------------------------------------------------------- all orders
@@ -243,15 +309,16 @@ class _Orders:
         self._delta = [rows.delta[k][s] for s, k in number]
         self._arcs = [(number[x], number[y], c * timed) for x in number for y, c in rows.then[x]]
         self._sent = [a for a in self._arcs if self._device[a[0]] != self._device[a[1]]]
-        self._spans, d = rows.spans and timed, range(rows.d)
-        views = [[view in (e, -1) for e in d] for view in (d if self._spans else [-1])]
-        self._after = [[rows.after[e] if v[e] else -math.inf for e in d] for v in views]
+        self._spans = rows.spans and timed
+        views, d = range(rows.d) if self._spans else [-1], range(-1, rows.d)
+        self.start: Label = tuple(0 if view in (e, -1) else -math.inf for view in views for e in d)
+        self._after = [
+            [a if v in (e, -1) else -math.inf for e, a in enumerate(rows.after)] for v in views
+        ]
         ends = [{row: after[rows.device[row[0]]] for row in number} for after in self._after]
         self._tail = [[*map(rows.ways(end, backward=True).__getitem__, number)] for end in ends]
-        begin = [[0 if all(v) else -math.inf, *(0 if x else -math.inf for x in v)] for v in views]
-        self.start: Label = tuple(itertools.chain(*begin))
 
-    def ready(self, state: Counts) -> dict[int, tuple[bool, list[int]]]:
+    def ready(self, state: Counts) -> Ready:
         """Return rows whose next operation has what it waits for, and memory.
 
         Of each, whether it must not come before others at no cost, and its moments in a view.
@@ -271,16 +338,14 @@ class _Orders:
             size += state[x] - state[y]
         return found
 
-    def starts(
-        self, ready: dict[int, tuple[bool, list[int]]], label: Label
-    ) -> Iterator[tuple[int, list[float]]]:
+    def starts(self, ready: Ready, label: Label) -> Iterator[tuple[int, list[float]]]:
         """Yield which rows may go on, and when in each view."""
-        views = range(0, len(label), len(label) // len(self._tail))
-        ends = list[list[float]]()
-        for begins, fixed, r in sorted(
-            ([max(label[view + at] for at in places) for view in views], fixed, r)
+        views, ends = range(0, len(label), len(label) // len(self._tail)), list[list[float]]()
+        found = [
+            ([max(label[v + at] for at in places) for v in views], fixed, r)
             for r, (fixed, places) in ready.items()
-        ):
+        ]
+        for begins, fixed, r in sorted(found):
             if not any(all(map(le, end, begins)) for end in ends):
                 yield r, begins
                 ends += [] if fixed else [[begin + self._time[r] for begin in begins]]
@@ -320,17 +385,6 @@ class _Orders:
                     found.append(self._until - more * self._time[y] - tail[y])
         return tuple(found)
 
-    def fits(self, last: Label) -> bool:
-        """Whether the first starts of devices can be chosen so that no value is too large."""
-        size = len(last) // len(self._tail)
-        way = [
-            [last[at + 1 + e] + self._rows.after[e] - self._until for e in range(self._rows.d)]
-            for at in range(0, len(last), size)
-        ]
-        for k, i in itertools.product(range(len(way)), repeat=2) if self._spans else ():
-            way[i] = [max(x, way[i][k] + y) for x, y in zip(way[i], way[k], strict=True)]
-        return all(way[i][i] <= 0 for i in range(len(way)))
-
 
 def orders(
     instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed, most: int
@@ -359,17 +413,18 @@ def orders(
                     ):
                         others[:] = [o for o in others if not all(map(le, more, o))] + [more]
         layer = then
-    if any(build.fits(label) for _, labels in layer.values() for label in labels):
+    if any(labels for _, labels in layer.values()):
         raise UnprovedError("some schedule is shorter, or fits")
 
 
 RULES: Rules = {
     "machine": (Proof.WITNESS, machine),
+    "counting": (Proof.WITNESS, counting),
     "ramps": (Proof.WITNESS, ramps),
     "memory": (Proof.WITNESS, memory),
-    "orders": (Proof.LOG, functools.partial(orders, most=MANY)),
-    "few-orders": (Proof.LOG, functools.partial(orders, most=FEW)),
+    "orders": (Proof.LOG, partial(orders, most=MANY)),
+    "few-orders": (Proof.LOG, partial(orders, most=FEW)),
 }
 
-UNAIDED = ("machine", "ramps", "memory", "few-orders")
+UNAIDED = ("machine", "ramps", "memory", "counting", "few-orders")
 """Rules that need no evidence, in the order in which they are tried."""

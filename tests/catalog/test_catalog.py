@@ -10,11 +10,12 @@ from stagepack.errors import InputError
 from stagepack.formats import door
 from stagepack.instances import clusters
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.pipeline import Objective, PipelinePartition
+from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.problem import coerce
 from stagepack.instances.profile import Link
 from stagepack.kinds import KINDS
+from stagepack.methods.pipeline import SEARCHED
 from stagepack.solve import methods
 from tests.catalog.exact import optimum
 
@@ -176,7 +177,7 @@ def test_the_suite_covers_the_ground() -> None:
     assert all(packing.n < 200 for packing in packings)
     instances: list[PipelinePartition] = catalog.suite("pipeline-partition")
     assert 8 <= len(instances) <= 10
-    assert {instance.objective for instance in instances} == set(Objective)
+    assert {instance.objective for instance in instances} >= set(SEARCHED)
     assert {instance.training for instance in instances} == {True, False}
     assert len({instance.name for instance in instances}) == len(instances)
     assert all(instance.n <= 62 and instance.k <= 8 for instance in instances)

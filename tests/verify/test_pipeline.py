@@ -17,7 +17,7 @@ from stagepack.instances.pipeline import Objective, PipelinePartition
 from stagepack.instances.pipeline.check import host_cycles, recv_cycles, send_cycles
 from stagepack.instances.pipeline.data import PartitionData
 from stagepack.verify import verify
-from tests.random_pipelines import optimum, random_instance, solutions
+from tests.random_pipelines import OBJECTIVES, optimum, random_instance, solutions
 from tests.verify.mutations import mutated
 
 KNOWN = """backward backward_transfers carry cluster compute_table exclusive fewer_stages fixed_cuts
@@ -141,7 +141,7 @@ STRUCTURED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("objective", list(Objective))
+@pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("name", STRUCTURED)
 def test_structured_chains(name: str, objective: Objective) -> None:
     n = len(STRUCTURED[name]["forward"])

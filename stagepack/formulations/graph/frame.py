@@ -25,12 +25,8 @@ from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.graph.problem import Objective
 from stagepack.instances.profile import Array
 
-MOST_PARTS = 100
-"""Parts of the least figure that may be the unit of all,"""
 NEARLY = 1e-10
-"""where each is so near to a multiple of it, in units."""
-MOST_SHARES = 12
-"""Replicas that may share what is a multiple of a unit."""
+"""Part of a unit by which figures may miss a multiple of it: their last bits."""
 
 
 class Frame:
@@ -173,10 +169,10 @@ class Frame:
             Ticks, not negative.
         """
         found = figures[figures > 0]
-        if not len(found) or (self.shared and self.slots > MOST_SHARES):
+        if not len(found) or (self.shared and self.slots > self.tuning.unit_shares):
             return 0
         shares = math.lcm(*range(1, self.slots + 1)) ** 2 if self.shared else 1
-        for parts in range(1, MOST_PARTS + 1):
+        for parts in range(1, self.tuning.unit_parts + 1):
             ratios = found * (parts / int(found.min()))
             multiples = np.rint(ratios).astype(np.int64)
             if float(np.abs(ratios - multiples).max()) <= NEARLY:

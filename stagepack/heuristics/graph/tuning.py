@@ -326,6 +326,12 @@ class ModelsTuning(Tuning):
     most_places: int = 2_000_000
     """Blocks times slots, and blocks in nets times slots, of the largest model."""
 
+    unit_parts: int = 100
+    """Parts of the least figure that are tried as the unit of all; by trial."""
+
+    unit_shares: int = 12
+    """Replicas that may share what is a multiple of a unit; by trial."""
+
     most_ancestors: int = 4_000
     """Blocks up to which all ancestors of each are looked at."""
 

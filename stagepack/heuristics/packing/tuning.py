@@ -144,8 +144,7 @@ class AutoTuning(Tuning):
     """Seconds of work that a search is cut to at least."""
 
     asked_capacity: float = 4.0
-    """Seconds of work for a capacity alone, before the best placement is lowered towards it as
-    well; by trial."""
+    """Seconds of work for a capacity before windows of time are looked at; by trial."""
 
     asked_bound: float = 0.3
     """Seconds of work for the bound alone, before the best placement is lowered towards it as well;

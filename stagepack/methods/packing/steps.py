@@ -68,22 +68,17 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
     if not progress.keep_going():
         return
     keep_going = attempt.for_a_while(seconds)
-    fit = instance.objective is Objective.FIT
-    left = min(seconds, effort.left())
-    asked = (
-        min(tuning.auto.asked_capacity, tuning.auto.asked_capacity_share * left)
-        if fit
-        else min(tuning.auto.asked_bound, tuning.auto.asked_bound_share * left)
-    )
-    if _ask(attempt, low, _both(keep_going, attempt.for_a_while(asked))) or not keep_going():
-        return
-    if fit:
+    if instance.objective is Objective.FIT:
         # Without `seconds` no other step follows, which would look at windows.
         if seconds == math.inf and not heuristics.window_bounds.unsupported(blocks):
-            narrow = min(tuning.auto.windows_after, effort.left() / 2)
-            raise_by_windows(attempt, 1, attempt.for_a_while(narrow))
+            _ask_then_look_at_windows(attempt, low)
         if keep_going():
-            _approach(attempt, keep_going)
+            _ask(attempt, attempt.best, keep_going)
+        return
+    asked = min(
+        tuning.auto.asked_bound, tuning.auto.asked_bound_share * min(seconds, effort.left())
+    )
+    if _ask(attempt, low, _both(keep_going, attempt.for_a_while(asked))) or not keep_going():
         return
     status = exact_search.exact.minimise(
         blocks,
@@ -98,6 +93,16 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
     beyond = status is Status.OPTIMAL and progress.solution is None  # all end above the last bank
     if status is Status.INFEASIBLE or beyond:
         methods.explain.conclude_infeasible(attempt, low, "exhausted search")
+
+
+def _ask_then_look_at_windows(attempt: Attempt, low: Array | None) -> None:
+    """Ask for the capacity; where it resists, look for windows of time that are too full."""
+    auto = attempt.tuning.auto
+    asked = min(auto.asked_capacity, auto.asked_capacity_share * effort.left())
+    known = _ask(attempt, low, attempt.for_a_while(asked))
+    if not known and attempt.keep_going():
+        narrow = min(auto.windows_after, effort.left() / 2)
+        raise_by_windows(attempt, 1, attempt.for_a_while(narrow))
 
 
 def glance(attempt: Attempt) -> None:
@@ -135,25 +140,6 @@ def _ask(attempt: Attempt, low: Array | None, keep_going: Callable[[], bool]) ->
     if found.status is Status.INFEASIBLE:
         progress.raise_bound(found.bound, "exhausted search")
     return False
-
-
-def _approach(attempt: Attempt, keep_going: Callable[[], bool]) -> None:
-    """Decide a capacity that resists: lower the best placement towards it, as well as ask anew."""
-    low, ceiling = attempt.best, attempt.instance.ceiling
-    assert ceiling is not None
-    proved = [ceiling]
-    exact_search.exact.minimise(
-        attempt.blocks,
-        upper=low,
-        lower=ceiling,
-        on_solution=lambda offsets: attempt.offer(offsets, "exact"),
-        on_bound=proved.append,
-        keep_going=lambda: max(proved) <= ceiling and keep_going(),
-        searches=attempt.searches(keep_going),
-        tuning=attempt.tuning,
-    )
-    if max(proved) > ceiling and attempt.progress.solution is None:
-        methods.explain.conclude_infeasible(attempt, low, "exhausted search")
 
 
 def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = None) -> Array | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stagepack.formulations import pipeline as formulations
 from stagepack.heuristics import pipeline as heuristics
-from stagepack.instances.pipeline import KIND, PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline import KIND, Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.order import StageOrder
 from stagepack.kinds import on_demand
 from stagepack.methods import Method, Settings, Table
@@ -23,9 +23,23 @@ else:
 TABLE: Table[PipelinePartition, PipelineSolution] = Table(KIND, __name__)
 
 
+SEARCHED = (
+    Objective.BOTTLENECK,
+    Objective.TRANSFER_BOUNDED,
+    Objective.SUM,
+    Objective.OVERLAP,
+)
+"""Objectives that the exact searches know."""
+
+
+def _known(instance: PipelinePartition) -> str:
+    """Return why an exact search does not know the objective, or ""."""
+    return "" if instance.objective in SEARCHED else f"knows no objective {instance.objective}"
+
+
 def _searchable(instance: PipelinePartition) -> str:
     refusal = StageOrder.refusal(instance)
-    return "" if refusal is None else str(refusal)
+    return _known(instance) or ("" if refusal is None else str(refusal))
 
 
 METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
@@ -67,7 +81,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="the recurrence of Auto Pipeline over every transfer threshold",
         limited_by_work=True,
-        unsupported=lambda instance: heuristics.reference.unsupported(instance),
+        unsupported=lambda instance: _known(instance) or heuristics.reference.unsupported(instance),
         default=False,
     ),
     TABLE.method(

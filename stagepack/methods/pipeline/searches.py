@@ -234,6 +234,8 @@ def _auto(instance: PipelinePartition, progress: PipelineProgress, settings: Set
         if not unsupported[name](instance):
             _PARTS[name](instance, progress, settings)
             return
+    _start(instance, progress, settings)
+    progress.reason = f"no exact method knows the objective {instance.objective}"
 
 
 _PARTS: dict[str, Run] = {

@@ -95,8 +95,8 @@ def test_whoever_is_called_is_handed_the_numbers() -> None:
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
                 continue
-            module, _, name = ast.unparse(node.func).rpartition(".")
-            home = imported.get(module, "") if module else imported.get(name, "").rpartition(".")[0]
+            first, *rest = ast.unparse(node.func).split(".")
+            home, _, name = ".".join((imported.get(first, first), *rest)).rpartition(".")
             if name in takes.get(home, ()):
                 handed = any(keyword.arg == "tuning" for keyword in node.keywords)
                 assert handed, f"{path}:{node.lineno}: {name}"

@@ -31,6 +31,7 @@ from stagepack.instances.profile import Cluster
 from stagepack.kernels import compiled
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Status, Termination
+from tests.random_pipelines import OBJECTIVES
 from tests.strategies import brute_force, pipelines
 
 
@@ -99,7 +100,7 @@ def test_a_search_in_the_smallest_steps_comes_to_the_same(instance: PipelinePart
 
 def test_long_chains_agree_with_the_recurrence() -> None:
     rng = np.random.default_rng(1)
-    for objective in Objective:
+    for objective in OBJECTIVES:
         for n in (25, 60):
             nbytes = rng.integers(10**6, 10**8, n)
             instance = PipelinePartition.from_arrays(

@@ -167,7 +167,8 @@ class LabelsTuning(Tuning):
     """Windows around the best partition."""
 
     use_limits_between: bool = True
-    """Switch: limits between the bound and the best partition are decided, too."""
+    """Switch: limits between the bound and the best partition are decided, too.  Without them
+    bounds of 3 of 4 open graphs of 100 to 200 operators were 3.6 to 4.5 % lower after 4 s."""
 
     use_reach: bool = True
     """Switch: bounds by how far the first and the last stages reach."""

@@ -17,6 +17,8 @@ from __future__ import annotations
 from stagepack.heuristics.packing.exact_search.exact_state import (
     AGENDA,
     DEPTH,
+    EXPLAINED,
+    NOTED,
     NOWHERE,
     REASONS,
     SPENT,
@@ -26,12 +28,6 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     SearchState,
 )
 from stagepack.kernels.compiled import step
-
-LONG = 1_000_000
-"""Steps that an explanation may take; after these all placements are blamed."""
-
-MOST = 1_000
-"""So many placements are noted as the reason of an exclusion; of more, all are blamed."""
 
 REASON = 3
 """Entries of a reason before its placements: how many these are (-1: all before), what the excluded
@@ -90,11 +86,11 @@ def note_reason(state: SearchState) -> None:
     for d in range(control[DEPTH]):
         if blamed[d]:
             # Counted further all the same: more than can be noted are told by -1.
-            if count < MOST:
+            if count < control[NOTED]:
                 reasons[start + REASON + count] = d
             count += 1
     control[SPENT] += control[DEPTH] // 4
-    reasons[start] = count if count <= MOST else -1
+    reasons[start] = count if count <= control[NOTED] else -1
     reasons[start + 2] = control[DEPTH]
 
 
@@ -287,7 +283,7 @@ def _need_height(at: int, count: int, state: SearchState) -> None:
 def explain(state: SearchState) -> None:
     """Blame all placements that what is on the agenda rests on."""
     blocks, trail, control = state.blocks, state.trail, state.control
-    until = control[SPENT] + LONG
+    until = control[SPENT] + control[EXPLAINED]
     while control[AGENDA] > 0:
         if control[SPENT] > until:
             blame_all(state)

@@ -15,7 +15,7 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     Record,
     SearchState,
 )
-from stagepack.kernels.compiled import inlined, step
+from stagepack.kernels.compiled import step
 
 
 @step
@@ -92,76 +92,6 @@ def in_lowest_section(frame: Record, otherwise: int, state: SearchState) -> int:
         if lists[q] == choice:
             return q
     return otherwise
-
-
-@step
-def in_hardest_section(frame: Record, otherwise: int, state: SearchState) -> int:
-    """Return where in the part's list the block to branch on is, `otherwise` if there is none.
-
-    It is the lowest member of the section that failed most (of several: the fullest), or what has
-    to be decided before: whatever fits below it, and below that, until nothing does.
-
-    Parameters
-    ----------
-    frame : FRAME
-        Of the part.
-    otherwise : int
-        Where the block of least base is.
-    state : SearchState
-        Its class says the shapes and meaning of its arrays; steps are counted.
-    """
-    blocks, sections, lists, members = state.blocks, state.sections, state.lists, state.members
-    failures, control = state.failures, state.control
-    control[SPENT] += frame.section_end - frame.section
-    # All sections of a part have an unplaced member, or are empty and left out.
-    where, most, fullest = -1, -1.0, 0
-    for q in range(frame.section, frame.section_end):
-        section = sections[lists[q]]
-        top, failed = section.floor + section.total, failures[lists[q]]
-        if section.total > 0 and (failed > most or (failed == most and top > fullest)):
-            where, most, fullest = lists[q], failed, top
-    choice = -1
-    control[SPENT] += sections[where].member_end - sections[where].member
-    for r in range(sections[where].member, sections[where].member_end):
-        i = members[r]
-        if blocks[i].offset < 0 and (choice < 0 or _lower(blocks[i], blocks[choice])):
-            choice = i
-    # Each one found lies lower than the one before, so that this ends.
-    under = _beneath(choice, state)
-    while under >= 0:
-        # Equal ones would go round in a circle.
-        if blocks[under].effective >= blocks[choice].effective:
-            return otherwise
-        choice = under
-        under = _beneath(choice, state)
-    for q in range(frame.begin, frame.begin + frame.count):
-        if lists[q] == choice:
-            return q
-    return otherwise
-
-
-@inlined
-def _lower(one: Record, other: Record) -> bool:
-    """Return whether a block comes before another one: the lower, then the preferred one."""
-    if one.effective != other.effective:
-        return bool(one.effective < other.effective)
-    if one.base != other.base:
-        return bool(one.base < other.base)
-    return bool(one.rank < other.rank)
-
-
-@step
-def _beneath(i: int, state: SearchState) -> int:
-    """Return the unplaced neighbour of least top that fits below a block or holds it; -1: none."""
-    blocks, neighbours, block = state.blocks, state.neighbours, state.blocks[i]
-    state.control[SPENT] += block.neighbour_end - block.neighbour
-    least, under = NOWHERE, -1
-    for r in range(block.neighbour, block.neighbour_end):
-        other = blocks[neighbours[r]]
-        if other.offset < 0 and other.effective + other.size < least:
-            least, under = other.effective + other.size, neighbours[r]
-    # An excluded block stands on one of them; another one has it below only where that fits.
-    return under if block.effective > block.base or least <= block.base else -1
 
 
 @step

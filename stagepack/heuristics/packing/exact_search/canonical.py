@@ -114,14 +114,13 @@ class CanonicalSearch(PausedSearch):
             lists=np.zeros(64 * (b + sections), dtype=np.int64),
             parts=np.zeros((16 * b, 4), dtype=np.int64),
             queue=np.zeros(b + 1, dtype=np.int64),
-            failures=np.zeros(sections),
             latest=np.full(b, -1, dtype=np.int64),
             row=np.full(b, -1, dtype=np.int64),
             depth=np.zeros(b, dtype=np.int64),
             blamed=np.zeros(b + 3, dtype=np.bool_),
             reasons=np.zeros(64 * b + 64, dtype=np.int64),
             agenda=np.zeros(64 * (b + sections) + 256, dtype=np.int64),
-            control=np.zeros(11, dtype=np.int64),
+            control=np.zeros(state.ENTRIES, dtype=np.int64),
         )
         ptr, section_of = component.section_ptr, component.section_of
         self._first, self._last = section_of[ptr[:-1]], section_of[ptr[1:] - 1]
@@ -154,7 +153,7 @@ class CanonicalSearch(PausedSearch):
         weight : ndarray of float, shape (b,)
             What loads are multiplied by when they outrank `rank`; 0: they do not.
         focus : int
-            LOWEST_BLOCK, LOWEST_SECTION or HARDEST_SECTION.
+            LOWEST_BLOCK or LOWEST_SECTION.
         """
         component, now = self.component, self._state
         b, sections = component.b, len(component.sections)
@@ -218,6 +217,8 @@ class CanonicalSearch(PausedSearch):
         stamp = now.control[state.STAMP]
         now.control[:] = 0
         now.control[state.STAMP] = stamp
+        now.control[state.EXPLAINED] = self.tuning.exact.explained_steps
+        now.control[state.NOTED] = self.tuning.exact.explained_placements
         now.latest[:] = -1
         now.row[:] = -1
         now.control[state.LISTS], now.control[state.FOCUS] = end, focus
@@ -226,13 +227,6 @@ class CanonicalSearch(PausedSearch):
         frame["begin"], frame["count"] = 0, b
         frame["section"], frame["section_end"] = b, end
         frame["level"] = 0
-
-    def fade(self, random: np.random.Generator) -> None:
-        """Let go of some of what is known about failures, so that the next search differs."""
-        failures = self._state.failures
-        failures *= self.tuning.exact.fading * random.lognormal(
-            0.0, self.tuning.exact.fading_noise, len(failures)
-        )
 
     def _proceed(self, node_limit: int) -> tuple[int, int]:
         """Call the kernel: a few steps first, as small searches end within these."""

@@ -304,7 +304,7 @@ class GeneralSearch(PausedSearch):
         self._trail = np.zeros((16 * b + 64, 3), dtype=np.int64)
         self._lists = np.zeros(8 * b, dtype=np.int64)
         self._parts = np.zeros((4 * b, 2), dtype=np.int64)
-        self._control = np.zeros(12, dtype=np.int64)
+        self._control = np.zeros(general.ENTRIES, dtype=np.int64)
         self._capacity = 0
 
     @property
@@ -360,7 +360,10 @@ class GeneralSearch(PausedSearch):
         shapes.sections["stamp"], shapes.sections["top"] = 1, 0
         shapes.queue[:] = self._lists[: len(rank)] = np.arange(len(rank))
         shapes.touched[:] = np.arange(len(shapes.touched))
+        tuning = self.tuning.general
         control[:] = 0
+        control[general.RAISES], control[general.STEPS] = tuning.raises, tuning.deduction_steps
+        control[general.SMALL], control[general.SOMETIMES] = tuning.divided, tuning.divided_seldom
         control[general.LEAST], control[general.FOCUS] = NOWHERE, focus
         control[general.WAITING] = control[general.LISTS] = b
         control[general.TOUCHED], control[general.STAMP] = len(shapes.touched), 1

@@ -289,7 +289,7 @@ def _top(s: int, shapes: Shapes, control: Array) -> int:
 def _deduce(count: int, capacity: int, shapes: Shapes, trail: Array, control: Array) -> bool:
     """Raise lowest places until they hold, then look at the sections touched; False: failure."""
     # After a failure the queue is emptied all the same: nothing may wait in the next turn.
-    raises, fits, until = 0, True, control[WORK] + STEPS
+    raises, fits, until = 0, True, control[WORK] + control[STEPS]
     while control[WAITING] > 0:
         control[WAITING] -= 1
         i = shapes.queue[control[WAITING]]
@@ -313,7 +313,7 @@ def _deduce(count: int, capacity: int, shapes: Shapes, trail: Array, control: Ar
                 fits = False
             raises += 1
             # Beyond that raising is cut off: places stay lower bounds, only weaker ones.
-            if fits and raises <= RAISES * count and control[WORK] < until:
+            if fits and raises <= control[RAISES] * count and control[WORK] < until:
                 _touch(block, shapes, control)
     for k in range(control[TOUCHED]):
         if not fits:
@@ -437,7 +437,7 @@ def _divide(frame: Array, shapes: Shapes, lists: Array, parts: Array, control: A
     blocks = shapes.blocks
     first, end = frame[BEGIN], frame[BEGIN] + frame[COUNT]
     # Large parts seldom fall apart, and to find out costs as much as a node.
-    together = frame[COUNT] > SMALL and frame[COUNT] % SOMETIMES != 0
+    together = frame[COUNT] > control[SMALL] and frame[COUNT] % control[SOMETIMES] != 0
     for at in range(first, end):
         blocks[lists[at]].label = 0
     frame[PART] = control[PARTS]
@@ -505,7 +505,7 @@ def search(
     lists : ndarray of int64
     parts : ndarray of int64, shape (rows, 2)
         See :func:`_divide`.
-    control : ndarray of int64, shape (12,)
+    control : ndarray of int64, shape (16,)
 
     Returns
     -------
@@ -521,7 +521,7 @@ def search(
         frame = frames[depth]
         count = frame[COUNT]
         if (
-            control[TRAIL] + (RAISES + 2) * (count + 2) + len(blocks) > len(trail)
+            control[TRAIL] + (control[RAISES] + 2) * (count + 2) + len(blocks) > len(trail)
             or control[LISTS] + count > len(lists)
             or control[PARTS] + count > len(parts)
         ):

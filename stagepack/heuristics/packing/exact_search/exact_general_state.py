@@ -15,6 +15,10 @@ DEPTH, TRAIL, LISTS, PARTS, NODES, ANSWER, LEAST, WORK, WAITING, TOUCHED, STAMP,
 which the tree was cut; steps; used rows of `queue` and `touched`; mark of the sections in it; where
 to branch."""
 
+RAISES, STEPS, SMALL, SOMETIMES, ENTRIES = range(12, 17)
+"""Entries of `control` that are given (`GeneralTuning`): raises a block and steps of a deduction;
+blocks above which parts are divided only sometimes, and how seldom; how many entries there are."""
+
 STATE, BEGIN, COUNT, CHOICE, MARK, LISTED, PART, PART_END, NEXT = range(9)
 """Entries of a frame: what it does next; its unplaced blocks lists[begin : begin + count]; the
 block chosen, and the tops of trail and lists before; its parts, and which is next."""
@@ -24,13 +28,6 @@ BEGUN = EXCLUDE + 1
 
 LOWEST, OFFSET, HOLE = range(3)
 """What a change on the trail was of."""
-
-RAISES, STEPS = 4, 1_000_000
-"""Raised places a block, and steps, after which no more follows from a raise: blocks that rest on
-each other only may rise for long."""
-
-SMALL, SOMETIMES = 64, 16
-"""Parts of more blocks than this are divided only as often, because that takes a look at all."""
 
 
 BLOCK = record(

@@ -5,8 +5,7 @@ least sum(size^2 * offset), with identical blocks in index order.  In it no bloc
 lower place.  A block that is not at the lowest place above all placed neighbours (its *base*)
 therefore stands on a neighbour that is still unplaced.  The search places blocks in ascending order
 of offset.  It branches on the block with the least base among those not excluded from their base,
-or on any block below which no unplaced neighbour fits any more, preferring those at which the
-search failed most:
+or on any block below which no unplaced neighbour fits any more:
 
 - PLACE it at its base, or
 - EXCLUDE it from its base: its offset is at least ``min over unplaced neighbours j of
@@ -47,7 +46,6 @@ from stagepack.heuristics.packing.exact_search.blame_kernels import (
     note_reason,
 )
 from stagepack.heuristics.packing.exact_search.branching_kernels import (
-    in_hardest_section,
     in_lowest_section,
     of_least_base,
 )
@@ -65,7 +63,6 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     FOCUS,
     FOUND,
     FULL,
-    HARDEST_SECTION,
     LIMIT,
     LISTS,
     LOWEST_BLOCK,
@@ -229,19 +226,9 @@ def _fits(frame: Record, low: int, high: int, capacity: int, state: SearchState)
         # Nothing of this part lies below the block that was placed last, where that is the order.
         floor = max(section.floor, level)
         if topped(section, floor, holes, control) > capacity:
-            state.failures[s] += 1
             explain_section(s, frame, capacity, state)
             return False
     return True
-
-
-@step
-def _blame(i: int, state: SearchState) -> None:
-    """Note that a block has no place, in all of its sections."""
-    block = state.blocks[i]
-    state.control[SPENT] += block.section_end - block.section
-    for r in range(block.section, block.section_end):
-        state.failures[state.section_of[r]] += 1
 
 
 # ---------------------------------------------------------------------- placing and excluding
@@ -337,7 +324,6 @@ def _lift_neighbours(i: int, capacity: int, state: SearchState) -> tuple[int, in
             low = min(low, section_of[other.section])
             high = max(high, section_of[other.section_end - 1])
             if _raise(j, base, i, state) > capacity:
-                _blame(j, state)
                 explain_top(j, capacity, state)
                 return 0, -1
         # What is proved about the offset has its row above; this row only restores base and
@@ -367,7 +353,6 @@ def _still_excluded(i: int, state: SearchState) -> bool:
             q += 1
         state.control[SPENT] += q - other.neighbour
         if free:
-            _blame(neighbours[r], state)
             explain_drop(neighbours[r], state)
             return False
     return True
@@ -409,7 +394,6 @@ def _exclude(frame: Record, capacity: int, state: SearchState) -> bool:
     # The reason was written when the search retreated (`note_reason`); from now on it is kept.
     state.control[REASONS] += REASON + max(0, state.reasons[start])
     if _raise(i, effective, -1 - start, state) > capacity:
-        _blame(i, state)
         explain_top(i, capacity, state)
         return False
     low, high = state.section_of[block.section], state.section_of[block.section_end - 1]
@@ -524,8 +508,6 @@ def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int
             at = of_least_base(frame, state)
             if at >= 0 and control[FOCUS] == LOWEST_SECTION:
                 at = in_lowest_section(frame, at, state)
-            elif at >= 0 and control[FOCUS] == HARDEST_SECTION:
-                at = in_hardest_section(frame, at, state)
             if at < 0:
                 explain_deadlock(frame, state)
                 _retreat(state)

@@ -23,9 +23,12 @@ DEPTH, TRAIL, LISTS, PARTS, NODES, ANSWER, FOCUS, SPENT, REASONS, AGENDA, STAMP 
 to branch, steps of the last call; used entries of `reasons` and `agenda`; how many failures were
 explained."""
 
-LOWEST_BLOCK, LOWEST_SECTION, HARDEST_SECTION = range(3)
-"""Where to branch: at the block of least base, in the section of least floor, or below what lies
-in the section that failed most."""
+EXPLAINED, NOTED, ENTRIES = range(11, 14)
+"""Entries of `control` that are given: steps that an explanation may take, placements that a reason
+may name (`SearchTuning`); how many entries there are."""
+
+LOWEST_BLOCK, LOWEST_SECTION = range(2)
+"""Where to branch: at the block of least base, or in the section of least floor."""
 
 SELECT, PLACED, EXCLUDE = range(3)
 """What a frame does next: choose a block, hear how its parts went, exclude it from its base."""
@@ -149,8 +152,6 @@ class SearchState(NamedTuple):
         Where in `lists` the blocks and the sections of each part are.
     queue : ndarray of int64, shape (b + 1,)
         Scratch: each block of a part once, when it is labelled.
-    failures : ndarray of float64, shape (sections,)
-        How often something had no place there, in this search and those before, which fade.
     latest : ndarray of int64, shape (b,)
         The last row of the trail that raised the effective offset of each block, or -1.
     row, depth : ndarray of int64, shape (b,)
@@ -162,7 +163,7 @@ class SearchState(NamedTuple):
         What failed where an exclusion was made: see :mod:`.blame_kernels`.
     agenda : ndarray of int64, as long as the trail
         Rows of the trail that are still to be explained: each once, as its stamp tells.
-    control : ndarray of int64, shape (11,)
+    control : ndarray of int64, shape (13,)
     """
 
     linear: bool
@@ -178,7 +179,6 @@ class SearchState(NamedTuple):
     lists: Array
     parts: Array
     queue: Array
-    failures: Array
     latest: Array
     row: Array
     depth: Array

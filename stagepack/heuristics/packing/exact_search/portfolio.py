@@ -50,12 +50,6 @@ ORDERS = (
     (state.LOWEST_SECTION, "TDA"),
     (state.LOWEST_BLOCK, "TSA"),
     (state.LOWEST_SECTION, "TWA"),
-    (state.HARDEST_SECTION, "TWA"),
-    (state.HARDEST_SECTION, "TAW"),
-    (state.HARDEST_SECTION, "WAT"),
-    (state.HARDEST_SECTION, "AWT"),
-    (state.HARDEST_SECTION, "TSA"),
-    (state.HARDEST_SECTION, "TDA"),
 )
 """Where to branch, and which block is preferred there among equal bases.
 
@@ -63,9 +57,6 @@ By descending largest load in a section (T), duration (W), number of sections (S
 (Z), number of conflicts (D).  Where the load comes first, ranks are computed anew whenever a
 component falls apart.
 """
-
-LOWEST = sum(focus != state.HARDEST_SECTION for focus, _ in ORDERS)
-"""So many of the orders, the first, find packings; the others are for proofs."""
 
 
 class Searchable(Protocol):
@@ -387,8 +378,6 @@ class CanonicalPortfolio(Portfolio):
             keys = [-self._keys[key] for key in order if key != order[0] or key != "T"]
             if noise:  # blocks of the same sections get the same: the larger of them lies below
                 keys[0] = keys[0] * random.lognormal(0.0, noise, component.b)[component.life]
-            if focus == state.HARDEST_SECTION:
-                self.search.fade(random)
             weight = np.full(component.b, float(order[0] == "T"))
             self.search.start(capacity, ranks(keys[::-1]), weight, focus)
             yield self._limit(level)
@@ -412,7 +401,6 @@ class CanonicalPortfolio(Portfolio):
         for level in sorted({*tuning.short_levels, number}):
             long_enough = level < number and self.component.b << level >= tuning.shortest
             if level == number or long_enough:
-                of = len(ORDERS) if level == number and tuning.hardest else LOWEST
                 for _ in range(tuning.drawn << number - level):
-                    at, drawn = random.integers(of), random.integers(len(tuning.noise))
+                    at, drawn = random.integers(len(ORDERS)), random.integers(len(tuning.noise))
                     yield level, ORDERS[at], tuning.noise[drawn]

@@ -66,9 +66,6 @@ class SearchTuning(Tuning):
     """Deviation of the logarithm of a factor of the first key in the last of the first rounds: near
     ties break anew."""
 
-    hardest: bool = True
-    """Whether orders are tried that branch at the hardest section, which proofs take."""
-
     noise: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.3)
     """Deviations out of which one is drawn for an order that is drawn; by trial."""
 
@@ -82,12 +79,6 @@ class SearchTuning(Tuning):
     shortest: int = 512
     """Nodes of the least node limit that is taken again; by trial."""
 
-    fading: float = 0.7
-    """What is left of failures of sections when another search begins; by trial."""
-
-    fading_noise: float = 0.3
-    """Deviation of the logarithm of what is left of the failures of a section; by trial."""
-
     budget: int = 6_000_000
     """Steps of the kernel between two looks at the clock: well under 0.2 s."""
 
@@ -99,6 +90,12 @@ class SearchTuning(Tuning):
 
     start_part: float = 3e-5
     """Seconds of beginning a part of what is left; measured."""
+
+    explained_steps: int = 1_000_000
+    """Steps that the explanation of a failure may take; then all placements are blamed."""
+
+    explained_placements: int = 1_000
+    """Placements that are noted as the reason of an exclusion; of more, all are blamed."""
 
     byte: float = 5e-10
     """Seconds of a byte of new memory; measured."""
@@ -141,6 +138,19 @@ class GeneralTuning(Tuning):
     first_limit: int = 4
     """Nodes a block in the first round, doubled from round to round; by trial."""
 
+    raises: int = 4
+    """Raised places a block after which no more follows from a raise in a node: blocks that rest on
+    each other only may rise for long; by trial."""
+
+    deduction_steps: int = 1_000_000
+    """Steps of a node after which no more follows from a raise."""
+
+    divided: int = 64
+    """Blocks up to which a part is divided at every node; by trial."""
+
+    divided_seldom: int = 16
+    """Larger parts are divided once in so many nodes: that takes a look at all blocks; by trial."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceTuning(Tuning):
@@ -180,6 +190,10 @@ class WindowTuning(Tuning):
 
     log_budget: int = 4_000_000
     """Steps of the kernel that writes a proof between two looks at the clock: under 0.1 s."""
+
+    log_rounds: int = 16
+    """Rounds in which raises are passed on at a node that is written: some go on for long, by
+    little."""
 
     log_step: float = 5e-9
     """Seconds of a step of the kernel that writes a proof; measured."""

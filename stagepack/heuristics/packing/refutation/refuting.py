@@ -81,6 +81,7 @@ class Refutation:
         near_of, member_of = np.nonzero(near), np.nonzero(alive.T)
         self._tree = Tree(
             capacity=capacity // unit,
+            rounds=tuning.windows.log_rounds,
             size=size,
             rank=rank,
             life=life.reshape(-1).astype(np.int64),

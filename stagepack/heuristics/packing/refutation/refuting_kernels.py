@@ -36,6 +36,8 @@ class Tree(NamedTuple):
     Attributes
     ----------
     capacity : int
+    rounds : int
+        How often raises are passed on at a node.
     size, rank, life, before : ndarray of int64, shape (n,)
         Of blocks; those of equal `life` are of the same sections; `before` is the identical block
         before each, or -1.
@@ -49,7 +51,7 @@ class Tree(NamedTuple):
         Blocks that were changed, with what they had.
     steps : ndarray of int64
         What is proved so far.  Of either there is room for a node (`most` in :func:`refute`) before
-        it begins: in each of `ROUNDS` a block is queued and lifted at most once, which takes two
+        it begins: in each of `rounds` a block is queued and lifted at most once, which takes two
         rows and steps; then come fewer than n + 8 rows, of neighbours and the choice, and 3 steps.
     frames : ndarray of int64, shape (n + 2, 7)
         One for each block placed on the way to a node, and the one at work.
@@ -63,6 +65,7 @@ class Tree(NamedTuple):
     """
 
     capacity: int
+    rounds: int
     size: Array
     rank: Array
     life: Array
@@ -108,15 +111,11 @@ def _undo(rows: int, tree: Tree) -> None:
     tree.control[PAST] = rows
 
 
-ROUNDS = 16
-"""How often raises are passed on at a node: some go on for very long, by little."""
-
-
 @step
 def _raise_all(depth: int, tree: Tree) -> None:
     """Lift and queue blocks of a frame until nothing changes, or one is too high."""
     low, base, size, at, active = tree.low, tree.base, tree.size, tree.at, tree.active
-    for _ in range(ROUNDS):
+    for _ in range(tree.rounds):
         changed = False
         for i in range(len(size)):
             # Of another part, or placed.
@@ -357,7 +356,7 @@ def refute(node_limit: int, work: int, tree: Tree) -> int:
         if control[NODES] >= node_limit:
             return LIMIT
         # Why so much is enough is said at `Tree`.
-        most = (2 * ROUNDS + 1) * n + 8
+        most = (2 * tree.rounds + 1) * n + 8
         if control[STEPS] + most > len(tree.steps) or control[PAST] + most > len(tree.past):
             return LONG
         control[NODES] += 1
