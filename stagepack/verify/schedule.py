@@ -52,7 +52,7 @@ from stagepack.verify.rules import Claimed, Rules, UnprovedError
 PAIRS, EACH = 1_000_000, 20
 """Pairs of operations of a device up to which they are looked at, and as how many a row counts."""
 
-FEW, MANY = 250_000, 20_000_000
+FEW, MANY = 300_000, 20_000_000
 """Moments at which orders are given up: where no evidence speaks of them, in some tenths of a
 second, and where some does, in a quarter of a minute."""
 
@@ -378,10 +378,13 @@ def orders(
     instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed, most: int
 ) -> None:
     """Show by all orders that no value is less, or that no order keeps within the memory."""
-    rows, steps = _Rows(instance), 0
+    rows = _Rows(instance)
+    steps = len(rows.home) * (rows.d if rows.spans else 1)  # of setting up
+    if steps > most:
+        raise UnprovedError("there are too many stages")
     build = _Orders(rows, math.inf if claimed.bound is None else math.ceil(claimed.bound) - 1)
     layer: dict[Counts, tuple[Label, list[Label]]] = {(0,) * len(build.count): ((), [build.start])}
-    for _ in range(sum(build.count)):
+    while layer and tuple(build.count) not in layer:
         then = dict[Counts, tuple[Label, list[Label]]]()
         for state, (_, labels) in layer.items():
             ready = build.ready(state)
@@ -390,6 +393,7 @@ def orders(
                     after = (*state[:r], state[r] + 1, *state[r + 1 :])
                     if after not in then:
                         then[after] = build.latest(after), []
+                        steps += 3 * len(after)
                     latest, others = then[after]
                     more = build.then(state, r, label, begins)
                     steps += len(more) + len(others)
