@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+SHORTEST = 1e-9
+"""Seconds of a time limit."""
+
+
 class Status(StrEnum):
     """What a run has proved about an instance."""
 

@@ -24,7 +24,7 @@ from stagepack.instances.problem import PROBLEMS
 from stagepack.interrupts import Interruptible
 from stagepack.methods import AnyMethod, Settings
 from stagepack.progress import Progress, Stopped
-from stagepack.result import Result, Status, Termination
+from stagepack.result import SHORTEST, Result, Status, Termination
 from stagepack.shown import Shown, dataframe, some
 
 if TYPE_CHECKING:
@@ -44,8 +44,6 @@ REGISTRY: kinds.ByKind[tuple[AnyMethod, ...]] = kinds.ByKind(
 )
 LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
 OPTIONS = {"deterministic": False, "proof": False, "tuning": None}
-SHORTEST = 1e-9
-"""Seconds of a time limit."""
 NOTHING = {
     Termination.TIME_LIMIT: "time was over before anything that fits was found",
     Termination.INTERRUPTED: "it was interrupted before anything that fits was found",

@@ -422,7 +422,7 @@ def test_heuristics_and_formulations_say_idea_cost_and_source() -> None:
 
 def test_kernels_are_compiled_from_files_that_the_cache_knows() -> None:
     """What a kernel imports is compiled into it, so that the cache must ask about its source."""
-    from stagepack.kernels.dispatchers import KERNELS
+    from stagepack.kernels.cache import KERNELS
 
     compiled = [
         p

@@ -17,8 +17,7 @@ from stagepack.claims.every import Tried, tried
 from stagepack.claims.rules import Again, Case
 from stagepack.contracts import JsonObject, Number, Solution
 from stagepack.evidence import Proof
-from stagepack.result import Result, Status, Termination
-from stagepack.solve import SHORTEST
+from stagepack.result import SHORTEST, Result, Status, Termination
 from stagepack.verify import verify
 
 ENDLESS = (Proof.SEARCH, Proof.ENGINE)

@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 
 from stagepack.cli import completion
 from stagepack.errors import InputError
-from stagepack.result import Result, Status, Termination
+from stagepack.result import SHORTEST, Result, Status, Termination
 
 EXIT_NOTHING, EXIT_INPUT, EXIT_INFEASIBLE, EXIT_VIOLATIONS = 1, 2, 3, 4
 EXIT_UNVERIFIED, EXIT_STOPPED = 5, 6
@@ -90,8 +90,9 @@ def limit_option(about: str, panel: str = LIMITS) -> Any:
 
 
 def _seconds(value: float | None) -> float | None:
-    if value is not None and not 0 <= value < math.inf:
-        raise InputError(f"{value:g}", field="-t", remedy="give seconds, or 0 for no limit")
+    if value is not None and not (value == 0 or SHORTEST <= value < math.inf):
+        least = f", at least {SHORTEST:g}" if 0 < value < SHORTEST else ""
+        raise InputError(f"{value:g}", field="-t", remedy=f"give seconds{least}, or 0 for no limit")
     return value
 
 

@@ -7,11 +7,7 @@ Only what numba offers to everybody is used: ``njit``, ``numba.extending.overloa
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
-import hashlib
-import os
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -22,12 +18,9 @@ import numba
 from numba.core import event
 from numba.extending import overload
 
+from stagepack.kernels.cache import folder_of
 from stagepack.progress import compilation
 
-KERNELS = ("*kernels.py", "*_state.py", "rules.py", "sweep.py")
-"""Files that hold kernels, or constants that are compiled into them; they import no others."""
-COMPILERS = ("compiled.py", "dispatchers.py")
-"""Files that say how these are compiled."""
 PATIENCE = 30.0
 """Seconds that a process waits for another one to compile the kernel that it needs."""
 LOOKS = 0.02
@@ -42,10 +35,10 @@ What is interpreted is checked by NumPy.  Indices from -n to -1 count from the e
 either: they are no error.
 """
 _PART: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""Options of what only other kernels call: ways in from elsewhere would take a quarter more.
-
-Functions that make no arrays are compiled without counting who holds those that they are given
-(``_nrt``, as the help of ``numba.extending.register_jitable`` has it).
+"""Options of what only other kernels call: ways in from elsewhere would take a quarter more."""
+_STEP: dict[str, Any] = {**_PART, "_nrt": False, "no_rewrites": True}
+"""Those of what makes no arrays: nobody counts who holds the arrays that it is given, and no loops
+over whole arrays are joined (``_nrt`` as the help of ``numba.extending.register_jitable`` has it).
 """
 
 
@@ -59,7 +52,7 @@ def whole(call: Any, function: Callable[..., object]) -> Any:
     function : callable
     """
     own = _settings.CACHE_DIR
-    folder = _folder(own)
+    folder = folder_of(own, CHECKED)
     # No other language calls them: a way in for it would take a tenth of the time.
     kept = _njit(nogil=True, no_cfunc_wrapper=True, cache=folder is not None)
     compilation.kept &= folder is not None
@@ -79,12 +72,12 @@ def inner(call: Any, function: Callable[..., object]) -> Any:
 
 def step(call: Any, function: Callable[..., object]) -> Any:
     """Do the same for a function that neither makes nor returns arrays."""
-    return _offer(call, function, {**_PART, "_nrt": False})
+    return _offer(call, function, _STEP)
 
 
 def inlined(call: Any, function: Callable[..., object]) -> Any:
     """Do the same for what LLVM is to put into every function that calls it."""
-    return _offer(call, function, {**_PART, "_nrt": False, "forceinline": True})
+    return _offer(call, function, {**_STEP, "forceinline": True})
 
 
 def _offer(call: Any, function: Callable[..., object], options: dict[str, Any]) -> Any:
@@ -168,54 +161,3 @@ class _Listener(event.Listener):
 
 event.register("numba:compiler_lock", _Pause())
 event.register("numba:compile", _Listener())
-
-
-@functools.cache
-def _folder(own: str) -> Path | None:
-    """Return where machine code of these sources is kept; None where nothing can be written.
-
-    Numba looks at the function's own file only to tell whether what it has kept is of this source;
-    constants and kernels of other files are compiled into it.  So each state of all sources, and
-    each version of numba, has a folder of its own.  That of another state goes.
-
-    Parameters
-    ----------
-    own : str
-        The folder that a user names (NUMBA_CACHE_DIR), or "".
-    """
-    package = Path(__file__).parents[1]
-    place = hashlib.sha256(str(package).encode()).hexdigest()[:8]
-    checked = "-checked" if CHECKED else ""
-    for root in [Path(own)] if own else [package / "__pycache__", _user_cache()]:
-        folder = root / f"stagepack-kernels-{place}{checked}" / sources()
-        with contextlib.suppress(OSError):
-            new = not folder.is_dir()
-            folder.mkdir(parents=True, exist_ok=True)
-            if not os.access(folder, os.W_OK):
-                continue
-            for other in folder.parent.iterdir() if new else ():
-                if other != folder:
-                    shutil.rmtree(other, ignore_errors=True)
-            return folder
-    return None
-
-
-def _user_cache() -> Path:
-    """Return the folder for what programs keep for a user."""
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-
-
-@functools.cache
-def sources() -> str:
-    """Return a fingerprint of the sources of all kernels, and of what compiles these, and how."""
-    package = Path(__file__).parents[1]
-    files = {path for pattern in KERNELS for path in package.rglob(pattern)}
-    files |= {Path(__file__).parent / name for name in COMPILERS}
-    whole = hashlib.sha256(numba.__version__.encode())
-    for path in sorted(files):
-        whole.update(path.read_bytes())
-    return whole.hexdigest()[:16]

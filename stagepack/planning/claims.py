@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +23,7 @@ from stagepack.planning.model_plan import NETWORKS, ModelPlan
 from stagepack.planning.stages import ticks
 from stagepack.planning.tuned import Tuning
 from stagepack.result import Status
-from stagepack.verify.steps import least_graph_step, shortest_step_is
+from stagepack.verify.steps import shortest_step_is
 
 FIGURES = ("objective", "gap", "seconds", "throughput", "bubble", "memory", "binds", "inside")
 """What follows from the levels of a plan."""
@@ -176,13 +177,29 @@ def _shown(plan: ModelPlan, bound: int, levels: Sequence[Claim]) -> tuple[Verdic
         if bound <= _least_of_networks(plan, levels):
             return Verdict.CONFIRMED, "verified: the groups of the whole network"
     elif isinstance(whole, GraphPartition):
-        if bound <= math.ceil(least_graph_step(whole, plan.microbatches) * ticks(whole)):
+        if bound <= math.ceil(_least_of_graph(whole, plan.microbatches) * ticks(whole)):
             return Verdict.CONFIRMED, "verified: witness, work of the graph"
     elif isinstance(whole, PipelinePartition) and shortest_step_is(
         whole, plan.microbatches, bound, split=plan.schedule.split, resident=not plan.on_chip
     ):
         return Verdict.CONFIRMED, "verified: log, labels of all stages"
     return Verdict.UNVERIFIED, OPEN
+
+
+def _least_of_graph(instance: GraphPartition, microbatches: int) -> Fraction:
+    """Return units of time that every step of a graph takes.
+
+    Some device does its share of the work of all microbatches, and some all of any node.
+    """
+    fastest = max(map(Fraction, map(str, instance.speeds.tolist())), default=Fraction(1))
+    columns = (instance.time, instance.accelerator, instance.cpu_time, instance.cpu)
+    least = [
+        min(
+            [Fraction(t) / fastest] * may + [Fraction(c)] * (other and instance.cpus > 0), default=0
+        )
+        for t, may, c, other in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+    return max(Fraction(sum(least)) / instance.devices, *map(Fraction, least)) * microbatches
 
 
 def _least_of_networks(plan: ModelPlan, levels: Sequence[Claim]) -> int:

@@ -45,7 +45,7 @@ Solver = Any
 Command = Any
 Results = Any
 
-NO_PYOMO = "Pyomo is not installed; run: pip install 'pyomo>=6.10'"
+NO_PYOMO = "Pyomo is not installed; run: pip install 'pyomo>=6.10.1'"
 
 
 class PyomoHighsEngine(HighsEngine):

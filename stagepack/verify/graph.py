@@ -44,8 +44,11 @@ FEW, MANY = 30_000, 2_000_000
 MOST = 2_000
 """Blocks up to which ideals are looked at."""
 OBJECTIVES = ("sum", "overlap", "memory")
-Row = tuple[dict[tuple[int, int], int], float]
-"""Factors of variables, and what their sum is at most."""
+Row = tuple[list[tuple[int, int, int]], float]
+"""Variables with their factors, and what the sum is at most."""
+
+
+_Given = Mapping[str, Any]
 
 
 class _Kind(NamedTuple):
@@ -56,12 +59,8 @@ class _Kind(NamedTuple):
     room: float
 
 
-class _Net(NamedTuple):
-    """A tensor: the block of its producer and all that share it, as bits, and its ticks."""
-
-    producer: int
-    members: int
-    cost: int
+_Net = tuple[int, int, int]
+"""A tensor: the block of its producer and all that share it, as bits, and its ticks."""
 
 
 class Form:
@@ -76,49 +75,41 @@ class Form:
         Nodes that take no time, and no more bytes than this, count as if they had none.
     """
 
-    def __init__(
-        self, instance: GraphData, claimed: Claimed, block: list[int], light: float = 0
-    ) -> None:
+    def __init__(self, instance: GraphData, claimed: Claimed, block: list[int], light: float = 0):
         self.instance, self.block, self.n = instance, block, max(block) + 1
         objective = instance.objective.value
         if objective not in OBJECTIVES:
             raise UnprovedError(f"the objective {objective} is not looked at")
         self.added, self.by_memory = objective == "sum", objective == "memory"
         # A stage of whatever place keeps one stash or more.
-        columns = instance.memory, instance.stash, instance.time, instance.cpu_time
-        rows = zip(*(column.tolist() for column in columns), strict=True)
+        held = instance.memory, instance.stash, instance.time, instance.cpu_time
+        rows = zip(*(column.tolist() for column in held), strict=True)
         light = 0 if self.by_memory else light
         self.size = self._sums(a + b if any(t) or a + b > light else 0 for a, b, *t in rows)
-        rooms: list[float] = [math.inf] * instance.accelerators
-        if instance.capacity is not None:
-            rooms = instance.capacity.tolist()
-        devices = [
-            _Kind(True, Fraction(str(speed)), room)
-            for speed, room in zip(instance.speeds.tolist(), rooms, strict=True)
-        ] + [_Kind(False, Fraction(1), math.inf)] * instance.cpus
+        speeds, capacity = instance.speeds.tolist(), instance.capacity
+        rooms = [math.inf] * len(speeds) if capacity is None else capacity.tolist()
+        ends = zip(speeds, rooms, strict=True)
+        devices = [_Kind(True, Fraction(1 if self.by_memory else str(v)), room) for v, room in ends]
+        devices += [_Kind(False, Fraction(1), math.inf)] * instance.cpus
         self.kinds = list(dict.fromkeys(devices))
         self.kind = [self.kinds.index(kind) for kind in devices]
-        self.room = sum(kind.room for kind in devices)
-        works, costs = [self._times(kind) for kind in self.kinds], self._traffic()
+        columns = [self._sums(c.tolist()) for c in (instance.cpu_time, instance.time)]
+        columns = [self.size] * 2 if self.by_memory else columns
+        works = [[Fraction(t) / kind.speed for t in columns[kind.pays]] for kind in self.kinds]
+        costs = self._traffic()
         figures = [figure for row in [*works, costs.values()] for figure in row]
         scale = math.lcm(*{figure.denominator for figure in figures})
-        barred = [
-            {b for b, may in zip(block, mays.tolist(), strict=True) if not may}
-            for mays in (instance.cpu, instance.accelerator)
-        ]
-        self.time: list[list[int | None]] = [
+        barred = [self._sums((~may).tolist()) for may in (instance.cpu, instance.accelerator)]
+        self.time: list[list[Any]] = [
             [
-                None if b in barred[kind.pays] or self.size[b] > kind.room else int(figure * scale)
-                for b, figure in enumerate(row)
+                math.inf if barred[kind.pays][b] or self.size[b] > kind.room else int(f * scale)
+                for b, f in enumerate(row)
             ]
             for kind, row in zip(self.kinds, works, strict=True)
         ]
         self.nets = [(*key, int(cost * scale)) for key, cost in costs.items()]
         self.limit = math.inf if claimed.bound is None else _least_ticks(claimed.bound, scale)
-        self.least = [
-            min((t for t in column if t is not None), default=math.inf)
-            for column in zip(*self.time, strict=True)
-        ]
+        self.least = [min(column) for column in zip(*self.time, strict=True)]
 
     def _sums(self, values: Iterable[Any]) -> list[Any]:
         """Return the exact sum of each block."""
@@ -126,12 +117,6 @@ class Form:
         for b, value in zip(self.block, values, strict=True):
             found[b] += value if isinstance(value, int) else Fraction(value)
         return found
-
-    def _times(self, kind: _Kind) -> list[Fraction]:
-        if self.by_memory:
-            return [Fraction(size) for size in self.size]
-        column = self.instance.time if kind.pays else self.instance.cpu_time
-        return [Fraction(total) / kind.speed for total in self._sums(column.tolist())]
 
     def _traffic(self) -> dict[tuple[int, frozenset[int]], Fraction]:
         """Return the times of tensors by the block of their producer and those that read them."""
@@ -150,9 +135,8 @@ class Form:
     @property
     def pairs(self) -> set[tuple[int, int]]:
         """Blocks (u, v) of which the stage of u must not be after that of v."""
-        if not self.instance.contiguous:
-            return set()
-        ends = [[self.block[v] for v in pair] for pair in self.instance.precedence.tolist()]
+        rows = self.instance.precedence.tolist() if self.instance.contiguous else []
+        ends = {(self.block[u], self.block[v]) for u, v in rows}
         return {(u, v) for u, v in ends if u != v}
 
 
@@ -182,12 +166,11 @@ def settled(instance: GraphData, claimed: Claimed, light: float = 0) -> Form:
     form = coloured(instance, claimed, light)
     if form.n > MOST:
         raise UnprovedError("there are too many nodes")
-    names: list[Any] = [a & b for a, b in zip(*_orders(form, claimed), strict=True)]  # circles
-    while True:
+    names = _reached(form, claimed)  # those of a circle are the same
+    while names != list(range(form.n)):
         form = Form(instance, claimed, _numbered([names[b] for b in form.block]), light)
         names = _hosts(form)
-        if names == list(range(form.n)):
-            return form
+    return form
 
 
 def _hosts(form: Form) -> list[int]:
@@ -195,40 +178,38 @@ def _hosts(form: Form) -> list[int]:
 
     A block v of no time and no bytes may follow u, its only neighbour before or after it, that
     shares all tensors of v.  Take any partition and move v to where u is: the order of stages stays
-    right, no device works longer, and no tensor is where it was not; what is sent counts by itself
-    where sending and receiving are not added up, so that v may then send to u alone.
+    right, no device works longer, and no tensor is where it was not.  Where sending and receiving
+    are not added up, v must have no tensors: u might send what it received.
     """
     pairs, host = form.pairs, list(range(form.n))
     for v in host[:]:
-        if form.size[v] or any(row[v] != 0 for row in form.time) or host.count(v) > 1:
+        if form.size[v] or any(row[v] for row in form.time) or host.count(v) > 1:
             continue
-        nets = [(p, {p, *readers}) for p, readers, _ in form.nets if v == p or v in readers]
+        nets = [{p, *readers} for p, readers, _ in form.nets if v == p or v in readers]
         sides = {u for u, w in pairs if w == v}, {w for u, w in pairs if u == v}
-        if form.added or all(p != v or len(members) == 2 for p, members in nets):
-            for u in (min(side) for side in sides if len(side) == 1):
-                if host[u] == u and all(u in members for _, members in nets):
-                    host[v] = u
+        for u in (min(side) for side in sides if len(side) == 1 and (form.added or not nets)):
+            if host[u] == u and all(u in members for members in nets):
+                host[v] = u
     return host
 
 
-def work(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+def work(instance: GraphData, evidence: _Given, claimed: Claimed) -> None:
     """Show that all devices together cannot hold all blocks, or no device one of them."""
     form = coloured(instance, claimed)
-    crowded = not instance.empty_devices and instance.devices > form.n
-    if crowded or sum(form.size) > form.room or math.inf in form.least:
+    crowded = instance.devices > form.n and not instance.empty_devices
+    room = sum(form.kinds[c].room for c in form.kind)
+    if crowded or sum(form.size) > room or math.inf in form.least:
         return
     handed: list[Any] = [0] * form.n
     for (producer, readers, cost), given in zip(form.nets, evidence.get("flow", ()), strict=False):
         amounts = [exact(amount) for amount in given]
-        if not form.added or sum(amounts) != 0 or sum(a for a in amounts if a > 0) > cost:
+        if not form.added or sum(amounts) != 0 or sum(map(abs, amounts)) > 2 * cost:
             raise UnprovedError("a tensor hands out more than it costs, or than it takes")
         for b, amount in zip(sorted({producer, *readers}), amounts, strict=bool(amounts)):
             handed[b] += amount
-    rows = zip(handed, zip(*form.time, strict=True), strict=True)
-    busy = [
-        min(t + more * kind.pays for kind, t in zip(form.kinds, row, strict=True) if t is not None)
-        for more, row in rows
-    ]
+    rows = zip(form.kinds, form.time, strict=True)
+    each = [[row[b] + a * kind.pays for b, a in enumerate(handed)] for kind, row in rows]
+    busy = [min(column) for column in zip(*each, strict=True)]
     if min(busy) < 0 or max(*busy, -(-sum(form.least) // instance.devices)) < form.limit:
         raise UnprovedError("devices may hold their share of the work")
 
@@ -236,73 +217,63 @@ def work(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> 
 # ---------------------------------------------------------------------- linear rows
 
 
-def rows(form: Form, claimed: Claimed) -> Iterator[Row]:
-    """Yield rows that partitions below the limit keep to.
+def places(form: Form, claimed: Claimed) -> tuple[list[int], list[int]]:
+    """Return the first and the last slot of each block, for the work before and after it.
 
-    Slots are devices: in the order of stages, where devices are alike or their order is fixed, else
-    in any.  A variable (v, s) says whether block v is on slot s or an earlier one.  Where slots are
-    in order and the work before a block, with itself, needs several of them, it is on the last of
-    these or later; likewise for the work after it.  Variables (n + j, s) say whether slot s has
-    some block of tensor j and not all: it sends it, or receives it.
+    All work before a block, with itself, is on its slot and those before, each below the limit.
     """
-    instance, k, n, most = form.instance, form.instance.devices, form.n, form.limit - 1
-    first, last, pairs = [0] * n, [k - 1] * n, list[tuple[int, int]]()
-    if len(form.kinds) == 1 or instance.device_order.value == "fixed":
-        pairs, least = sorted(form.pairs), form.least
-        after, before = (
-            [-(-sum(compress(least, map(int, bin(mask)[:1:-1]))) // max(1, most)) for mask in masks]
-            for masks in _orders(form, claimed)
-        )
-        first = [max(0, int(count) - 1) for count in before]
-        last = [min(k - 1, k - int(count)) for count in after]
-    first += [0] * len(form.nets)
-    last += [k] * len(form.nets)
+    k, nets, most = form.instance.devices, len(form.nets), max(1, form.limit - 1)
+    leads = [[mask >> b & 1 for b in range(form.n)] for mask in _reached(form, claimed)]
+    after, before = (
+        [int(-(-sum(compress(form.least, row)) // most)) for row in side]
+        for side in (leads, zip(*leads, strict=True))
+    )
+    first, last = [max(0, c - 1) for c in before], [min(k - 1, k - c) for c in after]
+    return first + [0] * nets, last + [k] * nets
 
-    def row(terms: Iterable[tuple[int, int, int]], most: float) -> Row:
-        found = Counter[tuple[int, int]]()
-        for v, s, factor in terms:
-            if s >= last[v]:
-                most -= factor
-            elif s >= first[v]:
-                found[v, s] += factor
-        return found, most
 
+def rows(form: Form) -> Iterator[Row]:
+    """Yield linear rows that partitions below the limit keep to.
+
+    Slots are devices in the order of stages; they are alike, or their order is fixed.  A variable
+    (v, s) says whether block v is on slot s or an earlier one; it is 0 before the first of
+    :func:`places`, and 1 from the last one on.  Variables (n + j, s) say whether slot s has some
+    block of tensor j and not all: it sends it, or receives it.
+    """
+    k, n, most = form.instance.devices, form.n, form.limit - 1
+    if len(form.kinds) > 1 and form.instance.device_order.value != "fixed":
+        raise UnprovedError("devices have no order")
     for v, s in product(range(n), range(k)):
-        yield row([(v, s - 1, 1), (v, s, -1)], 0)
-    for (u, v), s in product(pairs, range(k)):
-        yield row([(v, s, 1), (u, s, -1)], 0)
+        yield [(v, s - 1, 1), (v, s, -1)], 0
+    for (u, v), s in product(sorted(form.pairs), range(k)):
+        yield [(v, s, 1), (u, s, -1)], 0
     for j, (producer, readers, _) in enumerate(form.nets, n):
         for b, s in product(sorted(readers), range(k)):
             for u, v in ((producer, b), (b, producer)):
-                yield row([(u, s, 1), (u, s - 1, -1), (v, s, -1), (v, s - 1, 1), (j, s, -1)], 0)
+                yield [(u, s, 1), (u, s - 1, -1), (v, s, -1), (v, s - 1, 1), (j, s, -1)], 0
     for s, c in enumerate(form.kind):
-        columns = form.size, form.time[c], [t is None for t in form.time[c]]
-        size, time, barred = (
-            [(v, s - i, a - 2 * i * a) for v, a in enumerate(c) if a for i in (0, 1)]
-            for c in columns
-        )
-        yield row(size, form.kinds[c].room)
-        yield row(barred, 0)
-        paid = [(j, s, cost * form.kinds[c].pays) for j, (*_, cost) in enumerate(form.nets, n)]
-        yield row([*time, *paid] if form.added else time, most)
-        yield row(paid, 2 * most)
+        times = [(v, t) for v, t in enumerate(form.time[c]) if t < math.inf]
+        time = [(v, s - i, t - 2 * i * t) for v, t in times for i in (0, 1)]
+        cost = form.added and form.kinds[c].pays
+        yield time + [(j, s, net[2] * cost) for j, net in enumerate(form.nets, n)], most
 
 
-def dual(instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+def dual(instance: GraphData, evidence: _Given, claimed: Claimed) -> None:
     """Show that a sum of rows cannot be kept to by values between 0 and 1."""
-    form, given = settled(instance, claimed), dict(evidence["times"])
+    form, total, left = settled(instance, claimed), Counter[tuple[int, int]](), Fraction(0)
     if math.inf in form.least:
         return
-    total, left = Counter[tuple[int, int]](), Fraction(0)
-    for at, (factors, most) in enumerate(rows(form, claimed)):
+    first, last = places(form, claimed)
+    given = {at: times for at, times in evidence["times"] if isinstance(times, int) and times > 0}
+    for at, (terms, most) in enumerate(rows(form)):
         claimed.step(at)
         times = given.get(at, 0)
-        if not isinstance(times, int) or times < 0:
-            raise UnprovedError("multipliers are whole, and not negative")
-        if times:
-            left += times * exact(most)
-            for key, factor in factors.items():
-                total[key] += times * factor
+        left += times and times * exact(most)
+        for v, s, factor in terms if times else ():
+            if s >= last[v]:
+                left -= times * factor
+            elif s >= first[v]:
+                total[v, s] += times * factor
     if sum(min(0, factor) for factor in total.values()) <= left:
         raise UnprovedError("the rows can be kept to")
 
@@ -321,7 +292,7 @@ class _Ideals:
             self._needs[u] |= 1 << v
         self._of = [list[_Net]() for _ in range(form.n)]
         for producer, readers, cost in form.nets:
-            net = _Net(1 << producer, sum(1 << b for b in {producer, *readers}), cost)
+            net = 1 << producer, sum(1 << b for b in {producer, *readers}), cost
             for b in {producer, *readers}:
                 self._of[b].append(net)
         self._known: dict[int, tuple[list[int], float]] = {}
@@ -360,7 +331,7 @@ class _Ideals:
         while stack:
             held, b, time, size, sent, received = stack.pop()
             more, taken = held | 1 << b, row[b]
-            if more in seen or taken is None:
+            if more in seen:
                 continue
             seen.add(more)
             self._steps += 1
@@ -390,14 +361,16 @@ class _Ideals:
 
 def _crossing(net: _Net, stage: int) -> tuple[int, int]:
     """Return for how long a stage sends a tensor, and receives it."""
-    if not net.members & stage or not net.members & ~stage:
+    producer, members, cost = net
+    if not members & stage or not members & ~stage:
         return 0, 0
-    return (net.cost, 0) if net.producer & stage else (0, net.cost)
+    return (cost, 0) if producer & stage else (0, cost)
 
 
-def _reached(n: int, pairs: list[tuple[int, int]], claimed: Claimed) -> list[int]:
-    """Return for each of n blocks those that it leads to, itself included, as bits."""
-    found, steps, grown = [1 << b for b in range(n)], 0, True
+def _reached(form: Form, claimed: Claimed) -> list[int]:
+    """Return for each block those that it leads to, itself included, as bits."""
+    found, steps, grown = [1 << b for b in range(form.n)], 0, True
+    pairs = sorted(form.pairs, reverse=True)
     while grown:
         grown = False
         for u, v in pairs:
@@ -407,16 +380,7 @@ def _reached(n: int, pairs: list[tuple[int, int]], claimed: Claimed) -> list[int
     return found
 
 
-def _orders(form: Form, claimed: Claimed) -> tuple[list[int], list[int]]:
-    """Return for each block those that it leads to, and those that lead to it."""
-    pairs = sorted(form.pairs)
-    turned = [(v, u) for u, v in pairs]
-    return _reached(form.n, pairs[::-1], claimed), _reached(form.n, turned, claimed)
-
-
-def ideals(
-    instance: GraphData, evidence: Mapping[str, Any], claimed: Claimed, most: int = MANY
-) -> None:
+def ideals(instance: GraphData, evidence: _Given, claimed: Claimed, most: int = MANY) -> None:
     """Show by all ideals that no partition is better, or that there is none."""
     form = settled(instance, claimed, evidence.get("light", 0))
     if math.inf not in form.least and not _Ideals(form, claimed, most).refuted():

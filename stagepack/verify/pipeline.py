@@ -160,7 +160,8 @@ class _Chain:
                 above = 0 if self._tabular else cheap[-1][1]
                 cheap.append((sent, end))
                 row = tried[device, stages, end]
-                self._try(row, limits, device, stages, end, above)
+                while len(row) < end - above and row[-1:] != [None]:
+                    row.append(self._may(limits, device, stages, end - 1 - len(row), end))
                 found.update(end - 1 - at for at, may in enumerate(row[: end - above]) if may)
             return found
 
@@ -192,25 +193,15 @@ class _Chain:
         fits = partial(self._fits, limits, device, stages, end=end)
         return low + bisect_left(range(low, end), True, key=fits)
 
-    def _try(
-        self,
-        row: list[bool | None],
-        limits: Limits,
-        device: int,
-        stages: int,
-        end: int,
-        above: int,
-    ) -> None:
-        """Note for the cuts before an end, down to one, whether a stage may begin there."""
-        while len(row) < end - above and row[-1:] != [None]:
-            self._looks += 1
-            self.claimed.step(self._looks)
-            if self._looks > MOST_STAGES:
-                raise UnprovedError("too many stages would have to be tried")
-            first = end - 1 - len(row)
-            fits = self._fits(limits, device, stages, first, end)
-            moves = fits and self._moves(limits, device, first, end)
-            row.append(moves if fits or self._tabular else None)  # nor does a longer one fit
+    def _may(self, limits: Limits, device: int, stages: int, first: int, end: int) -> bool | None:
+        """Whether a stage is within limits; None: nor is any longer one that ends there."""
+        self._looks += 1
+        self.claimed.step(self._looks)
+        if self._looks > MOST_STAGES:
+            raise UnprovedError("too many stages would have to be tried")
+        if self._fits(limits, device, stages, first, end):
+            return self._moves(limits, device, first, end)
+        return False if self._tabular else None
 
     def _fits(self, limits: Limits, device: int, stages: int, first: int, end: int) -> bool:
         """Whether no fixed cut is inside a stage, and its compute and memory are within limits."""

@@ -14,8 +14,6 @@ largest w (inference; 0 in training, where each stage is compared with the bound
 two labels of one cut the one that is larger in neither says all.  Where no label reaches the end,
 no stages stay below the bound.  Devices count as the largest and the fastest of them, cuts as
 crossed by the fastest links: both only make steps shorter.
-
-Of a graph, some device does its share of the work of all microbatches, and some all of any node.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ from fractions import Fraction
 from itertools import accumulate
 
 from stagepack.contracts import Number
-from stagepack.instances.graph.data import GraphData
 from stagepack.instances.pipeline.check import stage_memory
 from stagepack.instances.pipeline.data import PartitionData
 from stagepack.instances.profile import Link
@@ -93,19 +90,6 @@ def shortest_step_is(
             return False
         labels = {at: _least(some) for at, some in found.items()}
     return not labels.get(last)
-
-
-def least_graph_step(instance: GraphData, microbatches: int) -> Fraction:
-    """Return units of time that every step of a graph takes."""
-    fastest = max(map(Fraction, map(str, instance.speeds.tolist())), default=Fraction(1))
-    columns = (instance.time, instance.accelerator, instance.cpu_time, instance.cpu)
-    least = [
-        min(
-            [Fraction(t) / fastest] * may + [Fraction(c)] * (other and instance.cpus > 0), default=0
-        )
-        for t, may, c, other in zip(*(column.tolist() for column in columns), strict=True)
-    ]
-    return max(Fraction(sum(least)) / instance.devices, *map(Fraction, least)) * microbatches
 
 
 def _idle(

@@ -151,6 +151,7 @@ def test_more_ways_to_go_wrong(chain: Path, tmp_path: Path) -> None:
         (("solve", chain, "-m", "cp-sat", "-e", "highs"), "engine"),
         (("solve", chain, "-m", "milp-interval", "-e", "pyomo:nonsense"), "nonsense"),
         (("solve", chain, "-t", "-1"), "error: -t: -1; give seconds, or 0 for no limit"),
+        (("check", chain, "-t", "1e-10"), "-t: 1e-10; give seconds, at least 1e-09, or 0 for no"),
         (("check", chain, other, "--time-limit", "nan"), "error: -t: nan"),
         (("solve", chain, "--threads", "0"), "error: --threads: 0"),
         (("solve", chain, "--warm-start", "best"), "error: --warm-start: unknown"),

@@ -17,7 +17,7 @@ import numba
 import numpy as np
 import pytest
 
-from stagepack.kernels import compiled, dispatchers
+from stagepack.kernels import cache, compiled, dispatchers
 from stagepack.kernels.compiled import entries, inlined, inner, record, step, tiered
 from stagepack.progress import Compilation, Progress, clock, compilation
 
@@ -231,12 +231,13 @@ def test_a_kernel_is_interpreted_until_its_calls_are_long_or_many(
     assert len(hot.dispatcher.overloads) == 1
 
 
-def test_what_is_interpreted_at_first_is_compiled_into_others() -> None:
-    add: Any = tiered(entries)(_added)
+ADD: Any = tiered(entries)(_added)
 
+
+def test_what_is_interpreted_at_first_is_compiled_into_others() -> None:
     @compiled.compiled
     def twice(rows: Any) -> Any:
-        return add(rows, 1)[0] + add(rows, 1)[0]
+        return ADD(rows, 1)[0] + ADD(rows, 1)[0]
 
     assert twice(_rows()) == 1 + 2
 
@@ -375,20 +376,20 @@ def test_code_of_other_kernels_or_compiled_otherwise_is_not_used(
 ) -> None:
     home = tmp_path / "stagepack" / "kernels"
     home.mkdir(parents=True)
-    for file in (*dispatchers.COMPILERS, "kernels.py"):
+    for file in (*cache.COMPILERS, "kernels.py"):
         (home / file).write_text("")
-    monkeypatch.setattr(dispatchers, "__file__", str(home / "dispatchers.py"))
-    monkeypatch.setattr(dispatchers, "sources", dispatchers.sources.__wrapped__)
-    find: Any = dispatchers._folder.__wrapped__
-    before = find("")
-    assert before == find("")
+    monkeypatch.setattr(cache, "__file__", str(home / "cache.py"))
+    monkeypatch.setattr(cache, "sources", cache.sources.__wrapped__)
+    find: Any = cache.folder_of.__wrapped__
+    before = find("", False)
+    assert before == find("", False)
     assert before.is_relative_to(home.parent)
     (home / name).write_text("OTHER = 1\n")
-    after = find("")
+    after = find("", False)
     assert after != before
     assert after.is_dir()
     assert not before.exists()
-    assert find(str(tmp_path / "own")).is_relative_to(tmp_path / "own")
+    assert find(str(tmp_path / "own"), False).is_relative_to(tmp_path / "own")
 
 
 def test_kernels_are_kept_for_a_user_where_the_package_cannot_be_written(
@@ -396,13 +397,13 @@ def test_kernels_are_kept_for_a_user_where_the_package_cannot_be_written(
 ) -> None:
     home = tmp_path / "stagepack" / "kernels"
     home.mkdir(parents=True)
-    for file in dispatchers.COMPILERS:
+    for file in cache.COMPILERS:
         (home / file).write_text("")
     (home.parent / "__pycache__").write_text("no folder")
-    monkeypatch.setattr(dispatchers, "__file__", str(home / "dispatchers.py"))
-    monkeypatch.setattr(dispatchers, "_user_cache", lambda: tmp_path / "user")
-    find: Any = dispatchers._folder.__wrapped__
-    assert find("").is_relative_to(tmp_path / "user")
+    monkeypatch.setattr(cache, "__file__", str(home / "cache.py"))
+    monkeypatch.setattr(cache, "_user_cache", lambda: tmp_path / "user")
+    find: Any = cache.folder_of.__wrapped__
+    assert find("", False).is_relative_to(tmp_path / "user")
     (tmp_path / "user").rename(tmp_path / "moved")
     (tmp_path / "user").write_text("no folder either")
-    assert find("") is None
+    assert find("", False) is None

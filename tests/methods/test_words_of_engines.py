@@ -88,6 +88,38 @@ def test_unlike_links_of_highs_lose_no_solution() -> None:
     assert result.bound <= 575_000_000
 
 
+@pytest.mark.parametrize(
+    ("size", "start", "end", "peak"),
+    [
+        (
+            [41964, 52333, 63462, 64242, 26022, 92286, 60161, 52648, 7283, 58463, 80444, 50934,
+             39815, 28493],
+            [2, 8, 5, 3, 7, 3, 7, 8, 4, 3, 5, 3, 4, 9],
+            [9, 10, 11, 8, 10, 4, 12, 11, 8, 8, 11, 10, 7, 12],
+            452_975,
+        ),
+        (
+            [20290, 33727, 61550, 70438, 923, 53442, 15972, 54169, 91217, 47042, 84296, 75297],
+            [8, 1, 8, 9, 0, 8, 1, 7, 3, 4, 4, 0],
+            [12, 2, 10, 14, 6, 14, 2, 10, 9, 10, 11, 4],
+            412_006,
+        ),
+    ],
+)  # fmt: skip
+def test_no_packing_is_lost_to_a_fine_tolerance(
+    size: list[int], start: list[int], end: list[int], peak: int
+) -> None:
+    """HiGHS called peaks of 452,976 and 608,375 optimal."""
+    instance = sp.LmemPacking.from_arrays(size, start, end)
+    model, engine = packing.Milp(instance), solvers.engine("highs")
+    outcome = engine.solve(model.model, parameters=model.parameters)
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.bound is not None
+    assert outcome.values is not None
+    assert model.lower_bound(outcome.bound, engine.tolerance) * model.frame.unit == peak
+    assert instance.evaluate(model.decode(outcome.values)) == peak
+
+
 def nine_decimals() -> GraphPartition:
     """Six nodes of three colours, of which all are in one cycle."""
     return GraphPartition.from_arrays(

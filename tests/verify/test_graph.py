@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import random
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +14,14 @@ import pytest
 import stagepack as sp
 from stagepack.evidence import VERIFIABLE, Proof
 from stagepack.instances.graph import GraphPartition
+from stagepack.methods.graph import evidence
+from stagepack.progress import Progress
 from stagepack.result import Status
+from stagepack.solvers import Limits
 from stagepack.verify import verify
 from stagepack.verify.graph import OBJECTIVES, RULES
 from tests.random_graphs import brute_force, random_instance
+from tests.verify.mutations import mutated
 
 
 def drawn(seed: int, most: int = 5, **options: Any) -> GraphPartition:
@@ -47,8 +52,13 @@ def beyond(instance: GraphPartition, value: float | int) -> float:
     return math.nextafter(value, math.inf)
 
 
-def shows(instance: GraphPartition, bound: Any, rule: str, **evidence: Any) -> bool:
-    return verify(instance, bound, RULES[rule][0], {"rule": rule, **evidence}).shown
+def shows(instance: GraphPartition, bound: Any, rule: str, **given: Any) -> bool:
+    return verify(instance, bound, RULES[rule][0], {"rule": rule, **given}).shown
+
+
+def rests(instance: GraphPartition, bound: Any, rule: str, **given: Any) -> bool:
+    """Whether a bound is shown by what is given, and not by rules that need nothing."""
+    return verify(instance, bound, RULES[rule][0], {"rule": rule, **given}).detail == rule
 
 
 @pytest.mark.parametrize("first", range(0, 120, 30))
@@ -62,6 +72,139 @@ def test_proofs_of_solves_are_verified(first: int) -> None:
         assert found.shown == (result.proof in VERIFIABLE), (seed, found)
         proofs += [result.proof] * (seed % 2)
     assert sum(proof in VERIFIABLE for proof in proofs) >= 14
+
+
+def placed(seed: int) -> tuple[GraphPartition, float | int] | None:
+    """Return a graph and its optimum where linear rows, or a flow, may show a bound."""
+    rng = np.random.default_rng(seed)
+    nodes = int(rng.integers(3, 7))
+    after = [(u, v) for v in range(1, nodes) for u in range(v) if rng.random() < 0.4]
+    instance = GraphPartition.from_edges(
+        nodes, after, time=rng.integers(1, 12, nodes).tolist(),
+        edge_traffic=rng.integers(0, 9, len(after)).tolist(),
+        accelerators=2 if nodes > 4 else int(rng.integers(2, 4)),
+        objective="overlap" if seed % 5 == 0 else "sum",
+        speeds=[1, 2] if seed % 7 == 0 and nodes > 4 else 1,
+        device_order="fixed" if seed % 2 else "any",
+        capacity=int(rng.integers(9, 30)) if seed % 3 == 0 else None,
+        memory=rng.integers(0, 9, nodes).tolist(),
+    )  # fmt: skip
+    value = optimum(instance)
+    return None if value is None else (instance, value)
+
+
+def relaxed(instance: GraphPartition, bound: float | int) -> dict[str, Any]:
+    """Return multipliers of linear rows that may show a bound."""
+    rows = evidence.Relaxed.of(instance, bound)
+    solved = None if rows is None else rows.solved()
+    shown = None if solved is None else solved.evidence()
+    return {} if shown is None else shown.data
+
+
+@pytest.mark.parametrize("rule", ["cut", "dual"])
+def test_mutated_flows_and_multipliers_show_nothing_untrue(rule: str) -> None:
+    """Evidence of true bounds, changed, for claims that are barely false."""
+    draw, shown, tried, kept = random.Random(0), 0, 0, dict[str, Any]()
+    for seed in range(140):
+        known = placed(seed)
+        if known is None:
+            continue
+        instance, value = known
+        for bound in (value, math.floor(value * 0.9)):
+            flow = evidence.around(instance, bound) if rule == "cut" else None
+            given = {"rule": rule, "flow": flow} if flow else {}
+            given = relaxed(instance, bound) if rule == "dual" else given
+            if given:
+                assert verify(instance, bound, RULES[rule][0], given).proof is RULES[rule][0]
+                shown, kept = shown + 1, given
+        for _ in range(10 if kept else 0):
+            changed = mutated(kept, draw)
+            claim = draw.choice([beyond(instance, value), value + 1, 2 * value, None])
+            tried += 1
+            assert not verify(instance, claim, RULES[rule][0], changed).shown, (seed, changed)
+    assert shown >= 40
+    assert tried >= 1_000
+
+
+def test_multipliers_of_another_claim_or_kind_are_refused() -> None:
+    """A line of four: each of two devices holds two, and pays for the tensor between these."""
+    line = GraphPartition.from_edges(
+        4, [(0, 1), (1, 2), (2, 3)], time=[4] * 4, edge_traffic=[3] * 3, accelerators=2
+    )
+    assert optimum(line) == 11
+    given = relaxed(line, 11)
+    assert rests(line, 11, **given)
+    times = given["times"]
+    odd: tuple[Any, ...] = (
+        [[at, -count] for at, count in times],
+        [[at, float(count)] for at, count in times],
+        [[at, math.nan] for at, _ in times],
+        [[str(at), count] for at, count in times],
+        times[1:],
+        [],
+        None,
+        {},
+    )
+    for wrong in odd:
+        assert not rests(line, 11, "dual", times=wrong), wrong
+    assert not shows(line, 12, **given)
+
+
+def test_a_tensor_hands_out_no_more_than_it_costs() -> None:
+    """Node 1 is busy for 4, and for 3 with either neighbour or the tensor between."""
+    line = GraphPartition.from_edges(
+        3, [(0, 1), (1, 2)], time=[3, 4, 3], edge_traffic=[3, 3], accelerators=3
+    )
+    assert optimum(line) == 10 == shown_around(line, 10)
+    for wrong in ([[-3, 4], [3, -3]], [[-4, 4], [3, -3]], [[-3, 3, 0], [3, -3]], [[-3, 3.5]]):
+        assert not rests(line, 10, "cut", flow=wrong), wrong
+
+
+def shown_around(instance: GraphPartition, bound: int) -> int | None:
+    """Return a bound if a flow shows it."""
+    flow = evidence.around(instance, bound)
+    return bound if flow and rests(instance, bound, "cut", flow=flow) else None
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_blocks_without_time_follow_neighbours_and_nothing_changes(part: int) -> None:
+    """Half of the nodes take no time, and some no bytes."""
+    for seed in range(100 * part, 100 * part + 60):
+        rng = np.random.default_rng(seed)
+        nodes = int(rng.integers(2, 7))
+        idle = rng.random(nodes) < 0.6
+        instance = drawn(
+            seed, objective=OBJECTIVES[seed % 3], device_order="any", empty_devices=True,
+            bandwidth=2, microbatches=1,
+        )  # fmt: skip
+        idle = np.resize(idle, instance.n)
+        instance = dataclasses.replace(
+            instance,
+            time=np.where(idle, 0, instance.time),
+            cpu_time=np.where(idle, 0, instance.cpu_time),
+            memory=np.where(idle & (rng.random(instance.n) < 0.7), 0, instance.memory),
+        )
+        value = optimum(instance)
+        for light in (0, 5, 10**9):
+            if value is not None:
+                assert not shows(instance, beyond(instance, value), "ideals", light=light), seed
+        assert shows(instance, value, "ideals"), seed
+
+
+def test_bounds_of_large_graphs_are_raised_by_linear_rows() -> None:
+    """More ideals than can be listed in a moment, and devices that are far from equal shares."""
+    instance = sp.load("graph/random/layered", operators=120, devices=8)
+    result = sp.solve(instance, "equal-work")
+    progress: Progress[Any] = Progress(instance.evaluate, instance.check)
+    progress.offer(result.solution, "known")
+    evidence.raise_by_rows(instance, progress, 2, Limits)
+    assert progress.bound is not None
+    assert progress.bound > 1.03 * float(instance.time.sum()) / instance.devices
+    assert progress.evidence is not None
+    assert progress.evidence.proof is Proof.DUAL
+    found = verify(instance, progress.bound, "dual", progress.evidence.data)
+    assert found.shown
+    assert found.detail == "dual"
 
 
 def mutations(rng: np.random.Generator) -> dict[str, dict[str, Any]]:
@@ -82,8 +225,8 @@ def test_no_claim_above_the_optimum_is_shown(part: int) -> None:
             continue
         for times in range(5):
             claim = [beyond(instance, value), value + 1, None][times % 3]
-            for rule, evidence in mutations(rng).items():
-                assert not shows(instance, claim, rule, **evidence), (seed, rule, evidence)
+            for rule, given in mutations(rng).items():
+                assert not shows(instance, claim, rule, **given), (seed, rule, given)
 
 
 @pytest.mark.parametrize("part", range(3))
@@ -124,4 +267,4 @@ def test_unknown_objectives_are_refused() -> None:
 
 
 def test_kinds_of_proof_are_what_their_rules_are() -> None:
-    assert {kind for kind, _ in RULES.values()} == {Proof.WITNESS, Proof.LOG}
+    assert {kind for kind, _ in RULES.values()} == {Proof.WITNESS, Proof.DUAL, Proof.LOG}

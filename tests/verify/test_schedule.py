@@ -83,6 +83,59 @@ def test_orders_show_what_waiting_for_memory_costs() -> None:
     assert not any(shows(line, result.objective + 1, rule) for rule in RULES)
 
 
+def chain(seed: int, p: int, m: int, fit: int, *, split: bool, **more: Any) -> PipelineSchedule:
+    """Return stages on a device each, which hold so many microbatches."""
+    times: Any = np.random.default_rng(seed).integers(5, 61, (2 + split, p))
+    given = dict(zip(("forward", "backward", "weight"), times, strict=False))
+    memory: dict[str, Any] = {"memory_backward": split - 2, "memory_weight": -int(split)}
+    memory |= {"memory_forward": 2, "limit": 2 * fit, "microbatches": m}
+    return PipelineSchedule.from_arrays(**given, **memory, **more)
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+def test_counting_shows_what_waits_for_memory_take(objective: str) -> None:
+    """A stage holds three microbatches: every F waits for the B of the third one before it."""
+    line = chain(0, 4, 10, 3, split=False, objective=objective)
+    result = sp.solve(line, time_limit=20)
+    assert result.objective is not None
+    assert result.objective == result.bound
+    assert result.evidence == {"rule": "counting"}
+    assert not shows(line, result.bound, "machine")
+    assert not shows(line, result.objective + 1, "counting")
+
+
+def test_memory_is_short_where_a_w_takes_it() -> None:
+    line = PipelineSchedule.from_arrays(
+        [1], [1], [1], microbatches=3, memory_forward=1, memory_backward=0, memory_weight=1, limit=5
+    )
+    assert shows(line, None, "memory")
+    assert not shows(line.replace(limit=6), None, "memory")
+    assert not shows(line.replace(limit=6), 10, "counting")
+
+
+def test_orders_show_spans_of_devices_with_several_stages() -> None:
+    """Engines prove the optimum of two devices in the shape of a V; it is shown by all orders."""
+    v = chain(0, 4, 3, 4, split=True, devices=[0, 1, 1, 0], objective="span")
+    result = sp.solve(v, "cp-sat", time_limit=20)
+    assert result.objective is not None
+    assert result.objective == result.bound
+    assert shows(v, result.bound, "few-orders")
+    assert not shows(v, result.objective + 1, "orders")
+
+
+def test_more_orders_are_followed_where_a_proof_is_asked_for() -> None:
+    """The search is made anew: few orders do not reach, and evidence names the rule that does."""
+    line = chain(7, 5, 6, 4, split=True)
+    plain, asked = (sp.solve(line, time_limit=60, options={"proof": p}) for p in (False, True))
+    assert asked.bound is not None
+    assert plain.bound == asked.bound == plain.objective
+    assert plain.proof == "search"
+    assert (asked.proof, asked.evidence) == ("log", {"rule": "orders"})
+    assert verify(line, asked.bound, asked.proof, asked.evidence).shown
+    more = verify(line, asked.bound + 1, asked.proof, asked.evidence, time_limit=1)
+    assert not more.shown
+
+
 def test_what_needs_too_much_memory_is_named() -> None:
     line = PipelineSchedule.from_arrays(
         [3, 3], [3, 3], microbatches=3, memory_forward=4, memory_backward=-3, limit=11

@@ -109,9 +109,17 @@ def _cuts(instance: GroupingData, members: tuple[int, ...]) -> Iterator[tuple[in
             sizes = list(map(min, sizes, shape))
     if instance.slicing == "n-then-h":
         sizes[1] = sizes[3] = 1
-    for counts in itertools.product(*(range(1, size + 1) for size in sizes)):
-        if math.prod(counts) <= instance.max_slices:
-            yield counts
+    yield from _factors(sizes, instance.max_slices)
+
+
+def _factors(sizes: list[int], most: int) -> Iterator[tuple[int, ...]]:
+    """Yield a number up to each size, whose product is at most so much."""
+    if not sizes:
+        yield ()
+        return
+    for count in range(1, min(sizes[0], most) + 1):
+        for others in _factors(sizes[1:], most // count):
+            yield (count, *others)
 
 
 def _addresses(played: Replay) -> tuple[int, ...] | None:

@@ -5,11 +5,11 @@ Cost: O(n (devices + edges of a stage)).  Source: see :mod:`.sequences`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import compiled, step
+from stagepack.kernels.compiled import step, tiered
 
 F, B, W = range(3)
 
@@ -110,7 +110,12 @@ def _choice(
     return FAR, -1, F
 
 
-@compiled
+def _steps(_: Graph, state: Merging, *rest: Any) -> int:
+    """Return about how many steps :func:`merge` takes: all devices, for each operation."""
+    return 5 * min(int(rest[-1]), len(state.order)) * len(state.counts)
+
+
+@tiered(_steps)
 def merge(
     graph: Graph, state: Merging, ahead: Array, patience: float, first: int, pay: int, most: int
 ) -> int:

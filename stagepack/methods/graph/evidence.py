@@ -6,7 +6,9 @@ flow, O(nets * members) for each path; of multipliers, a linear program of `veri
 
 from __future__ import annotations
 
+import contextlib
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -21,11 +23,14 @@ from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.linear import Array, Linear
 from stagepack.methods import Settings
-from stagepack.methods.evidence import strengthened
+from stagepack.methods.evidence import take
 from stagepack.progress import Progress
 from stagepack.solvers import Limits
 from stagepack.verify import Claimed, UnprovedError, graph
-from stagepack.verify.graph import Form, Row
+from stagepack.verify.graph import Form
+
+Row = tuple[dict[tuple[int, int], int], float]
+"""Factors of variables, and what their sum is at most."""
 
 FINE = 2**40
 """Parts of one in which multipliers are counted where they have no small common denominator,"""
@@ -45,40 +50,77 @@ def strengthen(
     most = settings.tuned(TUNING).evidence_size
     if not settings.proof and instance.n + len(instance.consumers) > most:
         return
-    limit = progress.remaining if settings.proof else math.inf
-    for given in _tries(instance, progress, settings.proof):
-        if not keep_going() or strengthened(instance, progress, limit, given):
+    bound = None if progress.infeasible_reason is not None else progress.bound
+    if bound is None and progress.infeasible_reason is None:
+        return
+    until = math.inf
+    if settings.proof and progress.by_clock and math.isfinite(progress.remaining):
+        until = time.monotonic() + progress.remaining
+    claim = _claim(instance, bound, until)
+    for given in _tries(instance, bound, settings.proof, until):
+        if not keep_going():
+            return
+        with contextlib.suppress(UnprovedError):
+            graph.RULES[given.data["rule"]][1](instance, given.data, claim)
+            take(progress, given)
             return
 
 
 def _tries(
-    instance: GraphPartition, progress: Progress[GraphSolution], thorough: bool
+    instance: GraphPartition, bound: Number | None, thorough: bool, until: float
 ) -> Iterator[Evidence]:
     """Yield evidence that may show what is known, the cheapest to verify first."""
-    bound = None if progress.infeasible_reason is not None else progress.bound
+    yield witness("work")
     if bound is not None:
         flow = around(instance, bound)
         if flow is not None:
             yield witness("cut", flow=flow)
-    light = instance.memory + instance.stash
-    light = np.unique(light[(instance.time == 0) & (light > 0)])
-    levels = sorted({int(light[at]) for at in (-1, len(light) // 2, 0)} if len(light) else ())
-    for level in (*reversed(levels), 0):
-        yield Evidence(Proof.LOG, {"rule": "few-ideals", "light": level})
-    if thorough and bound is not None:
-        rows = Relaxed.of(instance, bound)
-        solved = None if rows is None else rows.solved(Limits(time_limit=progress.remaining))
-        shown = None if solved is None else solved.evidence()
-        if shown is not None:
-            yield shown
-    for level in (*reversed(levels), 0) if thorough else ():
-        yield Evidence(Proof.LOG, {"rule": "ideals", "light": level})
+    lined = in_line(instance)
+    if thorough and bound is not None and lined:
+        yield from _multiplied(instance, bound, until)
+    for level in _levels(instance):
+        yield Evidence(Proof.LOG, {"rule": "ideals" if thorough else "few-ideals", "light": level})
+    if thorough and bound is not None and not lined:
+        yield from _multiplied(instance, bound, until)
 
 
-def _claim(instance: GraphPartition, bound: Number) -> Claimed:
-    """Return what a bound says, as the verifier takes it."""
+def in_line(instance: GraphPartition) -> bool:
+    """Whether linear rows know the order of devices: without it they say little of traffic."""
+    room = () if instance.capacity is None else instance.capacity.tolist()
+    alike = len(set(instance.speeds.tolist())) == 1 and len(set(room)) <= 1 and not instance.cpus
+    return instance.contiguous and (alike or instance.device_order.value == "fixed")
+
+
+def _multiplied(instance: GraphPartition, bound: Number, until: float) -> Iterator[Evidence]:
+    """Yield multipliers of linear rows, if these show a bound."""
+    rows = Relaxed.of(instance, bound)
+    left = None if math.isinf(until) else max(0.0, until - time.monotonic())
+    solved = None if rows is None else rows.solved(Limits(time_limit=left))
+    shown = None if solved is None else solved.evidence()
+    if shown is not None:
+        yield shown
+
+
+def _levels(instance: GraphPartition) -> list[int]:
+    """Return bytes up to which nodes that take no time may count as having none: the fewest last.
+
+    The more do, the fewer ideals there are, but the more partitions.
+    """
+    held = instance.memory + instance.stash
+    sizes = np.unique(held[(instance.time == 0) & (held > 0)])
+    if not len(sizes) or instance.objective.value == "memory":
+        return [0]
+    every = [int(sizes[-1])]
+    some = [int(sizes[at]) for at in (len(sizes) // 2, 0)]
+    return every if instance.capacity is None else sorted({*every, *some, 0}, reverse=True)
+
+
+def _claim(instance: GraphPartition, bound: Number | None, until: float = math.inf) -> Claimed:
+    """Return what a bound says, None: that nothing is feasible, as the verifier takes it."""
+    if bound is None:
+        return Claimed(None, until)
     least = Fraction(bound)
-    return Claimed(least - Fraction(instance.tolerance) * abs(least), math.inf)
+    return Claimed(least - Fraction(instance.tolerance) * abs(least), until)
 
 
 # ---------------------------------------------------------------------- flows
@@ -226,10 +268,11 @@ class Relaxed:
         claim = _claim(instance, bound)
         try:
             form = graph.settled(instance, claim)
-            rows = list(graph.rows(form, claim))
+            if math.inf in form.least or not 1 < form.limit < math.inf:
+                return None
+            first, last = graph.places(form, claim)
+            rows = [_settled(row, first, last) for row in graph.rows(form)]
         except UnprovedError:
-            return None
-        if math.inf in form.least or not 1 < form.limit < math.inf:
             return None
         return cls(bound, form, rows)
 
@@ -295,9 +338,8 @@ def raise_by_rows(
         value = min(value, known)
         if value > low:
             lower = Relaxed.of(instance, value)
-            if lower is None:
-                return
-            shown = replace(solved, form=lower.form, rows=lower.rows).evidence()
+            tighter = lower and replace(solved, form=lower.form, rows=lower.rows)
+            shown = None if tighter is None else tighter.evidence()
             if shown is not None:
                 progress.raise_bound(value, "linear program", shown)
                 low = value
@@ -306,12 +348,21 @@ def raise_by_rows(
             return
 
 
-def _loads(form: Form, rows: list[Row]) -> Iterator[int]:
-    """Yield the numbers of the rows that limit the load of a slot."""
-    first = len(rows) - 4 * len(form.kind)
-    for s in range(len(form.kind)):
-        yield first + 4 * s + 2
-        yield first + 4 * s + 3
+def _settled(row: graph.Row, first: list[int], last: list[int]) -> Row:
+    """Return the factors of the variables of a row that are not known, and what is left to them."""
+    found: dict[tuple[int, int], int] = {}
+    terms, most = row
+    for v, s, factor in terms:
+        if s >= last[v]:
+            most -= factor
+        elif s >= first[v]:
+            found[v, s] = found.get((v, s), 0) + factor
+    return found, most
+
+
+def _loads(form: Form, rows: list[Row]) -> range:
+    """Return the numbers of the rows that limit the load of a slot."""
+    return range(len(rows) - len(form.kind), len(rows))
 
 
 def _program(form: Form, rows: list[Row]) -> Linear:

@@ -29,7 +29,7 @@ from stagepack.heuristics.graph.ways import spread, states
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
-from stagepack.methods.graph.evidence import raise_by_rows, row_count
+from stagepack.methods.graph.evidence import in_line, raise_by_rows, row_count
 from stagepack.methods.graph.explain import explain, impossible
 from stagepack.methods.graph.improve import Annealing
 from stagepack.methods.models import load_engine
@@ -314,7 +314,7 @@ class CompactSearch:
         """Raise the bound by a linear program, in a part of what is left, if that will do."""
         seconds = self.tuning.models.row_seconds * row_count(self.compact)
         steps = min(self.tuning.models.row_programs, int(part * self.progress.remaining / seconds))
-        if steps < 1 or self.progress.objective is None:
+        if steps < 1 or self.progress.objective is None or not in_line(self.instance):
             return
         load_engine("highs", self.progress, self.settings)
 

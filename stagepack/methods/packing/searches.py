@@ -37,9 +37,9 @@ from stagepack.result import Termination
 
 @contextlib.contextmanager
 def _annealing_last(attempt: Attempt, seed: int) -> Iterator[None]:
-    """Keep some time back from a block that decides a capacity, and anneal where it does not.
+    """Reserve the end of a run for annealing, for where its body leaves a capacity undecided.
 
-    What is shown then is the best placement above the capacity, which searches hardly lower.
+    The answer is then the best placement above the capacity, which exact searches hardly lower.
 
     Parameters
     ----------

@@ -71,7 +71,10 @@ def test_numbers_are_read_nowhere_but_handed_down() -> None:
 
 
 def test_whoever_is_called_is_handed_the_numbers() -> None:
-    """A forgotten argument would be what is usual, whatever the caller asked for."""
+    """A forgotten argument would be what is usual, whatever the caller asked for.
+
+    `methods/packing/__init__.py` has none to hand down: whoever checks a proof has no settings.
+    """
     takes: dict[str, set[str]] = {}
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
     for path, tree in trees.items():
@@ -93,7 +96,7 @@ def test_whoever_is_called_is_handed_the_numbers() -> None:
             for alias in node.names
         }
         for node in ast.walk(tree):
-            if not isinstance(node, ast.Call):
+            if not isinstance(node, ast.Call) or path.name == "__init__.py":
                 continue
             first, *rest = ast.unparse(node.func).split(".")
             home, _, name = ".".join((imported.get(first, first), *rest)).rpartition(".")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import compiled, step
+from stagepack.kernels.compiled import entries, step, tiered
 
 NEVER = (1 << 31) - 1
 HERE, PLACED = range(2)
@@ -79,7 +79,7 @@ class Skyline(NamedTuple):
     state: Array
 
 
-@compiled
+@tiered(entries)
 def plant(classes: Classes) -> None:
     """Fill the trees and the shortest lengths; O(entries)."""
     for k in range(len(classes.ptr) - 1):
@@ -100,7 +100,7 @@ def plant(classes: Classes) -> None:
         classes.finger[k] = begin
 
 
-@compiled
+@tiered(entries)
 def outline(ground: Array, circular: bool) -> Skyline:
     """Return the skyline of some heights; O(sections).
 
@@ -244,7 +244,13 @@ def _settled(x: int, h: int, classes: Classes) -> int:
     return int(at)
 
 
-@compiled
+def _steps(classes: Classes, skyline: Skyline, _: Array, steps: int) -> int:
+    """Return about how many elementary steps :func:`fill` takes: some for each block and class."""
+    many = 4 * (len(classes.first) + len(skyline.height))
+    return 4 * len(classes.shortest) * min(steps, many)
+
+
+@tiered(_steps)
 def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> int:
     """Fill valleys until all blocks are placed or `steps` are done.
 
@@ -346,7 +352,7 @@ def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> int:
     return steps - left_over if state[PLACED] == blocks else 0
 
 
-@compiled
+@tiered(entries)
 def around(
     order: Array,
     first: Array,
@@ -396,7 +402,7 @@ def around(
     return True
 
 
-@compiled
+@tiered(entries)
 def span(ptr: Array, piece: tuple[Array, Array], turn: int, found: tuple[Array, Array]) -> None:
     """Find the shortest run of sections around a circle that spans all pieces of each block.
 

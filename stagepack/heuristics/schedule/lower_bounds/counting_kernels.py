@@ -11,7 +11,7 @@ import numpy as np
 
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import compiled, step
+from stagepack.kernels.compiled import step, tiered
 
 
 class Side(NamedTuple):
@@ -84,7 +84,13 @@ def _given_back(
     return total
 
 
-@compiled
+def _pairs(_: Graph, __: object, own: Array, *rest: object) -> int:
+    """Return about how many steps :func:`tighten` takes: each pair of operations is looked at."""
+    del rest
+    return len(own) ** 2
+
+
+@tiered(_pairs)
 def tighten(
     graph: Graph, side: Side, own: Array, place: Array, head: Array, found: Array, limit: int
 ) -> bool:
@@ -163,7 +169,13 @@ def _sink(heap: Array, key: Array, size: int, at: int) -> None:
         at = child
 
 
-@compiled
+def _pairs_of_idle(_: Graph, __: Array, ___: int, own: Array, *rest: object) -> int:
+    """Return about how many steps :func:`idle` takes."""
+    del rest
+    return len(own) ** 2
+
+
+@tiered(_pairs_of_idle)
 def idle(
     graph: Graph, delta: Array, limit: int, own: Array, head: Array, moment: Array, least: Array
 ) -> int:
