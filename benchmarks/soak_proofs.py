@@ -74,7 +74,11 @@ def forged(kind: str, instance: Any, draw: random.Random) -> Iterator[tuple[str,
         case "pipeline":
             yield "witness", {"rule": "fill", "transfers": draw.sample(range(99), 5)}
         case "graph":
-            yield "log", {"rule": "ideals"}
+            yield "log", {"rule": "ideals", "light": draw.choice([0, 5, 10**9])}
+            handed = [draw.randrange(12) for _ in instance.producer.tolist()]
+            yield "witness", {"rule": "cut", "flow": [[a, -a] for a in handed]}
+            times = [[at, draw.randrange(9)] for at in range(300) if draw.random() < 0.4]
+            yield "dual", {"rule": "dual", "times": times}
         case "groups":
             levels: list[Any] = sorted(draw.choice([0, 50, 200, 999]) for _ in range(instance.n))
             levels[draw.randrange(instance.n)] = draw.choice([None, levels[-1]])

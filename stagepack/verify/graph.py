@@ -136,8 +136,7 @@ class Form:
     def pairs(self) -> set[tuple[int, int]]:
         """Blocks (u, v) of which the stage of u must not be after that of v."""
         rows = self.instance.precedence.tolist() if self.instance.contiguous else []
-        ends = {(self.block[u], self.block[v]) for u, v in rows}
-        return {(u, v) for u, v in ends if u != v}
+        return {(self.block[u], self.block[v]) for u, v in rows if self.block[u] != self.block[v]}
 
 
 def _least_ticks(bound: Fraction, scale: int) -> int:
@@ -300,10 +299,9 @@ class _Ideals:
     def refuted(self) -> bool:
         """Whether no partition is better."""
         form, every = self._form, (1 << self._form.n) - 1
-        start = (0,) * len(form.kinds)
         # How many devices of each kind the last stages took, for each ideal.
-        listed: dict[int, list[tuple[int, ...]]] = {0: [start]}
-        layer = [(0, start)]
+        layer: list[tuple[int, tuple[int, ...]]] = [(0, (0,) * len(form.kinds))]
+        listed = {0: [used for _, used in layer]}
         for left in reversed(range(form.instance.devices)):
             then = []
             for ideal, used in layer:
@@ -352,8 +350,7 @@ class _Ideals:
     def _seen(self, held: int) -> tuple[list[int], float]:
         """Return which blocks may follow a set next, and the least time of all outside it."""
         if held not in self._known:
-            needs = enumerate(self._needs)
-            rest = [(b, need) for b, need in needs if not held >> b & 1]
+            rest = [(b, need) for b, need in enumerate(self._needs) if not held >> b & 1]
             ready = [b for b, need in rest if not need & ~held]
             self._known[held] = ready, sum(self._form.least[b] for b, _ in rest)
         return self._known[held]
@@ -362,8 +359,7 @@ class _Ideals:
 def _crossing(net: _Net, stage: int) -> tuple[int, int]:
     """Return for how long a stage sends a tensor, and receives it."""
     producer, members, cost = net
-    if not members & stage or not members & ~stage:
-        return 0, 0
+    cost *= bool(members & stage and members & ~stage)
     return (cost, 0) if producer & stage else (0, cost)
 
 
