@@ -136,7 +136,7 @@ def test_the_verifier_is_small_plain_and_alone() -> None:
     home = PACKAGE / "verify"
     code = sum(counted(path)["code"] for path in home.glob("*.py"))
     assert code <= 1500
-    for path in home.glob("*.py"):
+    for path in (*home.glob("*.py"), PACKAGE / "planning/steps.py"):  # of plans, likewise
         for node in ast.walk(ast.parse(path.read_text())):
             named = node.module if isinstance(node, ast.ImportFrom) else ""
             named = node.names[0].name if isinstance(node, ast.Import) else named
@@ -243,7 +243,7 @@ def test_nobody_else_names_a_problem() -> None:
         "planning/tuning.py",
         "plots/__init__.py",  # public pictures
         "solve.py",  # `pack`, which makes an instance of arrays
-        "verify/steps.py",  # of training, whose parts are of several kinds
+        "planning/steps.py",  # of training, whose parts are of several kinds
     }
     tools = re.compile(r"stagepack/formats/(\w+/|layer_table|c_header|roles)")  # forms of others
     found = {

@@ -21,9 +21,9 @@ from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.violation import Violation
 from stagepack.planning.model_plan import NETWORKS, ModelPlan
 from stagepack.planning.stages import ticks
+from stagepack.planning.steps import shortest_step_is
 from stagepack.planning.tuned import Tuning
 from stagepack.result import Status
-from stagepack.verify.steps import shortest_step_is
 
 FIGURES = ("objective", "gap", "seconds", "throughput", "bubble", "memory", "binds", "inside")
 """What follows from the levels of a plan."""
@@ -85,7 +85,7 @@ def check_plan(
         What is wrong are its violations.  Bounds and statuses of the levels are verified by the
         evidence of their results.  That of the whole speaks of all stages and schedules: it is
         verified as far as the work of a chain or a graph shows it, see
-        :mod:`stagepack.verify.steps`, or the verified bounds of whole networks in groups.
+        :mod:`stagepack.planning.steps`, or the verified bounds of whole networks in groups.
 
     Raises
     ------

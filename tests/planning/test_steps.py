@@ -8,7 +8,7 @@ import random
 import pytest
 
 import stagepack as sp
-from stagepack.verify.steps import shortest_step_is
+from stagepack.planning.steps import shortest_step_is
 
 
 def drawn(seed: int) -> sp.PipelinePartition:
