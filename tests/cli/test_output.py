@@ -253,7 +253,7 @@ def test_libraries_that_get_no_memory_end_in_one_line(
     monkeypatch.setattr(cli, "app", starve)
     monkeypatch.setattr(sys, "argv", ["stagepack", "list"])
     monkeypatch.setattr(resource, "getrlimit", lambda _: (2**29, 2**29))
-    monkeypatch.setattr(cli, "guarded", lambda _: lambda: None)
+    monkeypatch.setattr("stagepack.cli.guard.guarded", lambda _: lambda: None)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(SystemExit) as end:
         cli.main()
