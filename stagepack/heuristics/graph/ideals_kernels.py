@@ -1,14 +1,11 @@
 """Compiled kernels of the dynamic program over ideals.
 
-An *ideal* is a set of blocks that contains all predecessors of its blocks.  The ideals are the
-leaves of a search tree that includes or excludes one block after another in topological numbering.
-The *last* block of an ideal is its highest one; its *parent* is the ideal without it.  The ideals
-are numbered with "exclude" before "include" (the order of their bit patterns read as numbers, block
-0 first), so each ideal comes after all of its subsets.
-
-:func:`enumerate_ideals` lists the ideals with their possible next blocks and then computes the
-transitions.  Adding a block below the last one leads to the same ideal as adding it to the parent
-and then adding the last block.  So no ideal is looked up, and none is stored as a set.
+An *ideal* is a set of blocks that contains all predecessors of its blocks.  Ideals are the leaves
+of a search tree that includes or excludes one block after another in topological numbering,
+"exclude" first, so that each comes after its subsets.  The *parent* of an ideal is what it is
+without its highest, *last* block.  :func:`enumerate_ideals` lists them with their possible next
+blocks, and where these lead: adding a block below the last one leads where the parent with that
+block and the last one leads, so that no ideal is looked up, and none is stored as a set.
 
 :func:`sweep` processes the ideals.  From each one that some stages can hold it grows the next
 stage, again by including and excluding blocks, so that each larger ideal is visited at most once.
