@@ -5,16 +5,15 @@ of a search tree that includes or excludes one block after another in topologica
 "exclude" first, so that each comes after its subsets.  The *parent* of an ideal is what it is
 without its highest, *last* block.  :func:`enumerate_ideals` lists them with their possible next
 blocks, and where these lead: adding a block below the last one leads where the parent with that
-block and the last one leads, so that no ideal is looked up, and none is stored as a set.
+block and the last one leads: no ideal is looked up, and none is stored as a set.
 
 :func:`sweep` processes the ideals.  From each one that some stages can hold it grows the next
 stage, again by including and excluding blocks, so that each larger ideal is visited at most once.
 An excluded block stays outside; the traffic of nets between it and the stage is then certain.  A
 branch ends when work and certain traffic reach the limit.
 
-Cost: O(possible next blocks) steps and bytes for each ideal, and O(nets of a block + ways of the
-devices) steps for each pair of ideals with a stage under the limit between them.  Source: see
-:mod:`.ideals`.
+Cost: O(possible next blocks) steps and bytes for each ideal, O(nets of a block + ways of devices)
+steps for each pair of ideals with a stage under the limit between them.  Source: :mod:`.ideals`.
 """
 
 from __future__ import annotations
