@@ -16,12 +16,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formulations.base import LARGEST_FACTOR, UNPRESOLVED
+from stagepack.formulations.base import LARGEST_FACTOR, LARGEST_STEPS, LOOSE, UNPRESOLVED
 from stagepack.formulations.program import Program
 from stagepack.linear import Linear
 
@@ -35,7 +36,11 @@ LARGEST_COEFFICIENT = 2**10
 """Rows for HiGHS are scaled down (by powers of two) to coefficients of at most this,"""
 
 LARGEST_SCALED = 2**38
-"""from this: then half a unit of a row is still more than its tolerance of 1e-9."""
+"""from this."""
+
+BY_HIGHS: Mapping[str, object] = MappingProxyType({"tolerance": LOOSE})
+"""Parameters of models for HiGHS, which is asked for its own tolerance: with 1e-9 it called worse
+packings optimal."""
 
 LARGEST_COST = 2**43
 """Costs for HiGHS are below: doubles hold sums of a thousand of them, and its bounds, to a unit."""
@@ -206,6 +211,13 @@ class WholeProgram(Program[int]):
     def slack(self, raw: float, tolerance: float) -> float:
         """Return what a bound of an engine that computes in floats may be too high by.
 
-        That is its tolerance times (1 + the bound + the largest cost), all in units of `gain`.
+        That is its tolerance times (1 + the bound + the largest cost), all in units of `gain`, and
+        at least half a unit, which costs nothing.
         """
-        return max(tolerance, 1e-12) * (1 + abs(raw) + max(self.cost, default=0) / self.gain)
+        largest = max(self.cost, default=0) / self.gain
+        return max(0.5, tolerance * (1 + abs(raw) + largest))
+
+    @property
+    def coarse(self) -> bool:
+        """Whether the tolerance of a binary is worth half a unit of some row, for HiGHS."""
+        return max(map(abs, self._values), default=0) >= LARGEST_STEPS

@@ -57,9 +57,9 @@ COMPLETION_NODES = 500
 COMPLETION_SHARE = 0.2
 """Share of the time limit spent on completing such a hint."""
 
-RELEASES = ("1.12", "1.16")
-"""Releases of highspy that are trusted: 1.13 and 1.14 answer wrongly, 1.15 cannot share a process
-with OR-Tools 9.15; both that are left pass all tests."""
+RELEASES = ("1.16",)
+"""Releases of highspy that are trusted: presolve of 1.12 loses optima of small models with whole and
+other columns, 1.13 and 1.14 answer wrongly, 1.15 cannot share a process with OR-Tools 9.15."""
 
 REMEDY = "run: pip install 'highspy>=1.16,<1.17'"
 
@@ -219,7 +219,7 @@ class _Drive:
         self.program, self.lp = program, native(program)
         self.hint = checked_hint(self.task.hint, program.columns)
         self.is_mip = bool(program.integral.any())
-        # Presolve of HiGHS 1.12 can lose optima of general integers with coefficients above 1.
+        # Presolve has lost optima of general integers with coefficients above 1 (HiGHS 1.12).
         wide = program.upper - program.lower > 1
         presolves = not (program.integral & wide).any()
         for tried in (True, False) if presolves else (False,):

@@ -29,7 +29,7 @@ from itertools import pairwise
 import numpy as np
 
 from stagepack.formulations.base import Formulation, require_objective
-from stagepack.formulations.whole import WholeProgram
+from stagepack.formulations.whole import BY_HIGHS, WholeProgram
 from stagepack.heuristics.groups.dp import Partition
 from stagepack.heuristics.groups.oracle import NONE
 from stagepack.instances.groups.problem import Objective
@@ -79,7 +79,8 @@ class Milp(Formulation[Partition, tuple[int, ...]]):
             self.loading = CLIQUES * len(self.groups) ** 2
         if not self.infeasible:
             self.model = self.program.cp_sat() if cp_sat else self.program.arrays()
-            self.parameters = self.program.settings if cp_sat else {}
+            self.parameters = self.program.settings if cp_sat else BY_HIGHS
+            self.coarse = not cp_sat and self.program.coarse
 
     def _cover(self) -> None:
         """One group begins at operator 0; where groups end, as many begin."""

@@ -273,26 +273,16 @@ class Part:
 
     def decode(self, values: Array, chosen: list[int]) -> PhaseSolution:
         """Return the plan of chosen options, phases loading ahead where it is worth it."""
+        from stagepack.heuristics.phases.options import assemble  # its kernels are loaded by now
+
         options = [self.options[o] for o in chosen]
-        instance = self.instance
-        boundaries = (0, *(option.end for option in options))
-        policy = tuple(p for option in options for p in option.policy)
-        mode = [option.modes[0] for option in options]
         ahead = [self._loads(values, option.end, FORWARD) for option in options[:-1]]
         ahead.append(False)
-        if instance.training:
-            mode += [option.modes[1] for option in reversed(options[:-1])]
+        if self.instance.training:
             ahead = ahead[:-1] + [
                 self._loads(values, option.first, BACKWARD) for option in reversed(options)
             ]
-        return PhaseSolution(
-            boundaries=boundaries,
-            mode=tuple(map(str, mode)),
-            io_tiles=self.table.io_tiles,
-            microbatch=self.table.microbatch,
-            policy=tuple(map(str, policy)),
-            prefetch=tuple(ahead) if any(ahead) else (),
-        )
+        return assemble(self.table, chosen, ahead if any(ahead) else ())
 
     def _loads(self, values: Array, cut: int, direction: int) -> bool:
         column = self.ahead.get((cut, direction))

@@ -6,16 +6,19 @@ Sets, parameters, variables, objective, constraints, size and source are those o
 from __future__ import annotations
 
 from stagepack.formulations.phases.groups import GroupModel
-from stagepack.formulations.whole import WholeProgram
+from stagepack.formulations.whole import BY_HIGHS, WholeProgram
 
 
 class Milp(GroupModel):
     """The program of groups as a `Linear`."""
 
+    parameters = BY_HIGHS
+
     def build(self, program: WholeProgram) -> None:
         """State the memory, too, in rows."""
         for part in self.groups.parts:
             part.memory()
+        self.coarse = program.coarse
         if not program.contradiction:
             self.model = program.arrays()
 

@@ -18,6 +18,7 @@ from stagepack.formulations.phases.remat import Step
 from stagepack.formulations.phases.remat_cost import RematProgram
 from stagepack.formulations.phases.remat_path import RematPath
 from stagepack.formulations.phases.remat_stages import RematStages
+from stagepack.formulations.whole import BY_HIGHS
 from stagepack.instances.phases.data import PhaseSolution
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode
@@ -109,7 +110,10 @@ class _Remat(Formulation[PhaseSchedule, PhaseSolution]):
 class RematMilp(_Remat):
     """Checkmate (Jain et al., MLSys 2020) with paging (POET, Patil et al., ICML 2022); HiGHS."""
 
+    parameters = BY_HIGHS
+
     def _lowered(self) -> Any:
+        self.coarse = self.form.program.coarse
         return self.form.program.arrays()
 
     def slack(self, raw: float, tolerance: float) -> float:
