@@ -58,7 +58,7 @@ COMPLETION_SHARE = 0.2
 """Share of the time limit spent on completing such a hint."""
 
 RELEASES = ("1.16",)
-"""Releases of highspy that are trusted: presolve of 1.12 loses optima of small models, 1.13 and 1.14
+"""Trusted releases of highspy: 1.12 loses optima of small models in presolve, 1.13 and 1.14
 answer wrongly, 1.15 cannot share a process with OR-Tools 9.15."""
 
 REMEDY = "run: pip install 'highspy>=1.16,<1.17'"

@@ -154,14 +154,14 @@ def _numbered(names: list[Any]) -> list[int]:
 
 
 def coloured(instance: GraphData, claimed: Claimed, light: float = 0) -> Form:
-    """Return the form in which all nodes of a colour are a block."""
+    """Return the form in which all nodes of a colour are a block; see :class:`Form` for `light`."""
     colours = enumerate(instance.colour.tolist())
     block = _numbered([(c, -1 if c >= 0 else v) for v, c in colours])
     return Form(instance, claimed, block, light)
 
 
 def settled(instance: GraphData, claimed: Claimed, light: float = 0) -> Form:
-    """Return the form in which all that may as well share a device is a block."""
+    """Return the form in which all that may as well share a device is a block; `light` likewise."""
     form = coloured(instance, claimed, light)
     if form.n > MOST:
         raise UnprovedError("there are too many nodes")
@@ -377,7 +377,7 @@ def _reached(form: Form, claimed: Claimed) -> list[int]:
 
 
 def ideals(instance: GraphData, evidence: _Given, claimed: Claimed, most: int = MANY) -> None:
-    """Show by all ideals that no partition is better, or that there is none."""
+    """Show by all ideals, `most` at most, that no partition is better, or that there is none."""
     form = settled(instance, claimed, evidence.get("light", 0))
     if math.inf not in form.least and not _Ideals(form, claimed, most).refuted():
         raise UnprovedError("some partition is better")

@@ -377,7 +377,7 @@ class _Orders:
 def orders(
     instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed, most: int
 ) -> None:
-    """Show by all orders that no value is less, or that no order keeps within the memory."""
+    """Show by all orders, in `most` moments, that no value is less, or that none has the memory."""
     rows = _Rows(instance)
     steps = len(rows.home) * (rows.d if rows.spans else 1)  # of setting up
     if steps > most:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from stagepack.heuristics.phases import (
 )
 from stagepack.heuristics.pipeline import kernels as pipeline_kernels
 from stagepack.heuristics.pipeline import prober
+from stagepack.heuristics.pipeline.tuning import TUNING
 from stagepack.heuristics.schedule import (
     annealing,
     effort,
@@ -256,11 +258,18 @@ PHASES = {
 # ---------------------------------------------------------------------- chains
 
 
+class Given:
+    """Limits that searches are handed."""
+
+    probes = TUNING.probes.steps_at_once
+
+
 def probed() -> Iterator[object]:
     """Yield what probes find for every objective, with tables and without."""
     for seed in range(8):
         costs = pipeline_ranges.RangeCosts(random_instance(seed, largest_n=4, largest_k=2))
-        search = prober.LeastLimit(costs, 0)
+        tuning = dataclasses.replace(TUNING.probes, steps_at_once=Given.probes)
+        search = prober.LeastLimit(costs, 0, tuning=tuning)
         while not (search.done or search.infeasible):
             search.go_on()
         yield search.infeasible, search.best, search.bound
@@ -278,7 +287,7 @@ def reached() -> object:
 
 CHAINS = {
     "probes": Search(
-        places(prober, "CHUNK"), places(pipeline_kernels, "search"), lambda: [*probed()]
+        places(Given, "probes"), places(pipeline_kernels, "search"), lambda: [*probed()]
     ),
     "reach": Search(
         places(pipeline_ranges, "CHUNK"), places(range_kernels, "furthest_fit"), reached

@@ -14,28 +14,28 @@ from stagepack.kernels.compiled import step
 
 @step
 def anchor(plan: Plan, word: Array, slot: int) -> int:
-    """Return the stage that an anchor's slot holds."""
+    """Return the stage that the `slot` of an anchor holds in the `word` array of a label."""
     field: int = (word[plan.anchor_word[slot]] >> plan.anchor_shift[slot]) & plan.anchor_mask
     return field
 
 
 @step
 def set_anchor(plan: Plan, word: Array, slot: int, stage: int) -> None:
-    """Let an anchor's slot hold a stage."""
+    """Let the `slot` of an anchor hold a `stage` in the `word` array of a label."""
     at, shift = plan.anchor_word[slot], plan.anchor_shift[slot]
     word[at] = (word[at] & ~(plan.anchor_mask << shift)) | (stage << shift)
 
 
 @step
 def net(plan: Plan, word: Array, slot: int) -> int:
-    """Return what a net's slot holds: its stages as bits, and above them whether it is cut."""
+    """Return what the `slot` of a net holds in `word`: stages as bits, above them whether cut."""
     field: int = (word[plan.net_word[slot]] >> plan.net_shift[slot]) & ((2 << plan.stages) - 1)
     return field
 
 
 @step
 def set_net(plan: Plan, word: Array, slot: int, field: int) -> None:
-    """Let a net's slot hold a field."""
+    """Let the `slot` of a net hold a `field` in `word`."""
     at, shift = plan.net_word[slot], plan.net_shift[slot]
     word[at] = (word[at] & ~(((2 << plan.stages) - 1) << shift)) | (field << shift)
 
