@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from stagepack import kinds
 from stagepack.errors import InputError, suggest
@@ -22,6 +22,9 @@ TuningT = TypeVar("TuningT", bound="Tuning")
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
     """Numbers that steer the searches of a family, or of a part of it."""
+
+    not_zero: ClassVar[tuple[str, ...]] = ()
+    """Fields that are divided by, stepped by or made room for."""
 
     def changed(self: TuningT, changes: object, field: str = "options.tuning") -> TuningT:
         """Return these numbers with some of them changed.
@@ -48,6 +51,9 @@ class Tuning:
                     f"unknown name {name!r}", field=field, remedy=suggest(str(name), known)
                 )
             new[name] = _like(getattr(self, name), value, f"{field}.{name}")
+            least = min(new[name]) if isinstance(new[name], tuple) else new[name]
+            if name in self.not_zero and not least:
+                raise InputError(f"{value!r}", field=f"{field}.{name}", remedy="give more than 0")
         return dataclasses.replace(self, **new)
 
 
@@ -55,7 +61,7 @@ def _like(now: Any, value: Any, field: str) -> Any:
     """Return `value` as the type of what it replaces; refuse what is none."""
     if isinstance(now, Tuning):
         return now.changed(value, field)
-    if isinstance(now, tuple) and isinstance(value, list | tuple) and value:
+    if isinstance(now, tuple) and isinstance(value, list | tuple) and len(value) == len(now):
         return tuple(_like(now[0], one, f"{field}[{at}]") for at, one in enumerate(value))
     if isinstance(now, bool):
         kind, fits = "true or false", isinstance(value, bool)
@@ -63,9 +69,11 @@ def _like(now: Any, value: Any, field: str) -> Any:
         kind, fits = "an integer >= 0", type(value) is int and 0 <= value < 2**62
     elif isinstance(now, float):
         kind = "a number >= 0"
-        fits = type(value) in (int, float) and value >= 0 and not math.isnan(value)
+        fits = type(value) in (int, float) and value >= 0
+        fits = fits and (math.isfinite(value) or value == now)
     else:
-        kind, fits = f"a {type(now).__name__}", isinstance(value, type(now))
+        kind = f"{len(now)} numbers" if isinstance(now, tuple) else f"a {type(now).__name__}"
+        fits = isinstance(value, type(now)) and not isinstance(now, tuple)
     if not fits:
         raise InputError(f"{value!r}", field=field, remedy=f"give {kind}; now it is {now!r}")
     return float(value) if isinstance(now, float) else value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import pickle
 import sys
 import time
 from collections.abc import Callable
@@ -93,15 +94,20 @@ def ready(kernel: Any, arguments: tuple[Any, ...]) -> None:
     """
     if not hasattr(kernel, "compile"):  # under NUMBA_DISABLE_JIT
         return
+    path, given = Path(kernel.stats.cache_path or ""), tuple(map(numba.typeof, arguments))
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):
-            path = Path(kernel.stats.cache_path or "")
             if path.is_dir():
                 lock = path / f"{kernel.__module__}.{kernel.__qualname__}.lock"
                 file = held.enter_context(lock.open("ab"))
                 if not _locked(file):
                     _wait(file)
-        kernel.compile(tuple(map(numba.typeof, arguments)))
+        try:
+            kernel.compile(given)
+        except (EOFError, pickle.UnpicklingError):  # what is kept was cut off, as by a full disk
+            for damaged in path.glob(f"*{kernel.__qualname__}-*.nb[ci]"):
+                damaged.unlink(missing_ok=True)
+            kernel.compile(given)
 
 
 def _wait(file: IO[bytes]) -> None:

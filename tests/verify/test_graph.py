@@ -268,3 +268,18 @@ def test_unknown_objectives_are_refused() -> None:
 
 def test_kinds_of_proof_are_what_their_rules_are() -> None:
     assert {kind for kind, _ in RULES.values()} == {Proof.WITNESS, Proof.DUAL, Proof.LOG}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_witness_of_decimals_is_one(seed: int) -> None:
+    """Times in tenths were rounded up to ticks that the rule does not know."""
+    rng = np.random.default_rng(seed)
+    times = rng.integers(1, 40, int(rng.integers(2, 7))) * 0.1
+    instance = GraphPartition.from_arrays(times, accelerators=2, empty_devices=True)
+    result = sp.solve(instance)
+    assert result.proof not in ("witness", "dual", "log") or shown(instance, result)
+
+
+def shown(instance: GraphPartition, result: Any) -> bool:
+    """Return whether a bound is verified by its evidence."""
+    return verify(instance, result.bound, result.proof, result.evidence).shown

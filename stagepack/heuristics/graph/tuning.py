@@ -115,6 +115,8 @@ class AutoTuning(Tuning):
 class OrdersTuning(Tuning):
     """Cuts along topological orders."""
 
+    not_zero = ("scored", "fine", "rows", "first_limits")
+
     orders: int = 12
     """Orders drawn at a start; by trial."""
 
@@ -177,6 +179,8 @@ class OrdersTuning(Tuning):
 @dataclass(frozen=True, kw_only=True)
 class IdealsTuning(Tuning):
     """The dynamic program over ideals."""
+
+    not_zero = ("first_room",)
 
     most_states: int = 4_096
     """Sets of devices in use up to which all are told apart; with more, only linear orders look for

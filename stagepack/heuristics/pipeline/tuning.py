@@ -11,6 +11,8 @@ from stagepack.heuristics.tuning import Tuning
 class ProbeTuning(Tuning):
     """What steers probes: searches for a partition within limits."""
 
+    not_zero = ("steps_at_once", "cuts_sampled")
+
     step_seconds: float = 5e-9
     """Seconds of work of an elementary step; measured on bert-large."""
 
@@ -43,6 +45,8 @@ class ProbeTuning(Tuning):
 class RecurrenceTuning(Tuning):
     """What steers the reference recurrence, and what its work costs."""
 
+    not_zero = ("entries_at_once", "block")
+
     table_limit: int = 2**25
     """Entries of all tables (stage, first, end); more is refused."""
 
@@ -68,6 +72,8 @@ class RecurrenceTuning(Tuning):
 @dataclass(frozen=True, kw_only=True)
 class PipelineTuning(Tuning):
     """What steers the searches of pipeline partitions."""
+
+    not_zero = ("stages_at_once",)
 
     probes: ProbeTuning = ProbeTuning()
     """Searches for a partition within limits."""

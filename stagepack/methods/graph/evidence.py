@@ -18,7 +18,7 @@ import numpy as np
 
 from stagepack import solvers
 from stagepack.contracts import Number
-from stagepack.evidence import Evidence, Proof, witness
+from stagepack.evidence import SEARCHED, Evidence, Proof, witness
 from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.linear import Array, Linear
@@ -84,6 +84,21 @@ def _tries(
         yield from _multiplied(instance, bound, until)
 
 
+def by_work(instance: GraphPartition, bound: Number | None) -> Evidence:
+    """Return the witness of a bound by work, or that nothing fits (None), if the rule shows it.
+
+    Of whole figures it does; others are rounded up to ticks by the compact form, not by the rule.
+    """
+    evidence = witness("work")
+    if bound is not None and not (instance.time % 1).any() and not (instance.traffic % 1).any():
+        return evidence
+    try:
+        graph.RULES["work"][1](instance, evidence.data, _claim(instance, bound))
+    except UnprovedError:
+        return SEARCHED
+    return evidence
+
+
 def in_line(instance: GraphPartition) -> bool:
     """Whether linear rows know the order of devices: without it they say little of traffic."""
     room = () if instance.capacity is None else instance.capacity.tolist()
@@ -139,7 +154,7 @@ def around(instance: GraphPartition, bound: Number) -> list[list[int]] | None:
         form = graph.coloured(instance, _claim(instance, bound))
     except UnprovedError:
         return None
-    if not form.added or math.inf in form.least or math.isinf(form.limit):
+    if not form.added or math.inf in form.least or form.limit in (math.inf, -math.inf):
         return None
     of: list[list[int]] = [[] for _ in range(form.n)]
     for j, (producer, readers, _) in enumerate(form.nets):

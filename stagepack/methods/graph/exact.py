@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from stagepack.evidence import SEARCHED, witness
+from stagepack.evidence import SEARCHED
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph import dp as ideal_dp
 from stagepack.heuristics.graph.baselines import equal_work, work_bound
@@ -29,7 +29,7 @@ from stagepack.heuristics.graph.ways import spread, states
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
-from stagepack.methods.graph.evidence import in_line, raise_by_rows, row_count
+from stagepack.methods.graph.evidence import by_work, in_line, raise_by_rows, row_count
 from stagepack.methods.graph.explain import explain, impossible
 from stagepack.methods.graph.improve import Annealing
 from stagepack.methods.models import load_engine
@@ -82,11 +82,11 @@ class CompactSearch:
         colours = np.unique(instance.colour[instance.colour >= 0])
         plain = len(self.compact.size) == len(colours) + int((instance.colour < 0).sum())
         plain &= instance.objective.value in OBJECTIVES
-        evidence = witness("work") if plain else SEARCHED
-        if reason:
+        least = None if reason else self.compact.bound(work_bound(self.compact))
+        evidence = by_work(instance, least) if plain else SEARCHED
+        if least is None:
             progress.prove_infeasible(reason, evidence)
         else:
-            least = self.compact.bound(work_bound(self.compact))
             progress.raise_bound(least, "work bound", evidence)
 
     @functools.cached_property

@@ -11,6 +11,8 @@ from stagepack.heuristics.tuning import Tuning
 class SearchTuning(Tuning):
     """The exact search of a capacity, and the portfolio of its orders."""
 
+    not_zero = ("pause_steps",)
+
     pair_limit: int = 10_000_000
     """Pairs of blocks alive together that a search holds in memory: 16 bytes each."""
 
