@@ -38,9 +38,10 @@ def solve_lp(program: Linear, *, fixed: Array | None = None, relaxed: bool = Fal
     """Solve a program without any gap; `relaxed` drops integrality."""
     import highspy
 
+    highspy.Highs.resetGlobalScheduler(True)  # others may have run with more threads
     highs = highspy.Highs()
     highs.silent()
-    # As our engine does: presolve of HiGHS 1.12 can lose optima of general integers.
+    # As our engine does: presolve may lose optima of general integers.
     for option, value in (("mip_rel_gap", 0.0), ("mip_abs_gap", 0.0), ("presolve", "off")):
         highs.setOptionValue(option, value)
     highs.setOptionValue("threads", 1)
