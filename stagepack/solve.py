@@ -521,18 +521,18 @@ def deterministic(options: Mapping[str, object] | None) -> bool:
     """Return whether `options` of :func:`solve` limit a run by work; refuse any other ones."""
     if options is None:
         return False
+    unknown = sorted(map(str, set(options) - set(OPTIONS))) if isinstance(options, Mapping) else ()
+    if unknown:
+        raise InputError(
+            f"unknown option {unknown[0]!r}", field="options", remedy="known: " + ", ".join(OPTIONS)
+        )
     if not isinstance(options, Mapping) or not all(
         isinstance(value, bool) for name, value in options.items() if name != "tuning"
     ):
         raise InputError(
             f"{options!r}",
             field="options",
-            remedy='write {"deterministic": True}, {"proof": True} or None',
-        )
-    unknown = sorted(set(options) - set(OPTIONS))
-    if unknown:
-        raise InputError(
-            f"unknown option {unknown[0]!r}", field="options", remedy="known: " + ", ".join(OPTIONS)
+            remedy='write {"deterministic": True}, {"proof": True}, {"tuning": {...}} or None',
         )
     return bool(options.get("deterministic", False))
 

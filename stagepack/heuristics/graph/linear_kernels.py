@@ -176,6 +176,7 @@ def cut_order(state: Array, budget: int, order: Array, line: Segments, table: Ta
     """Go on placing segments of `order`; return whether all are placed, else call again.
 
     A call ends between two begins of segments, where the cut is that of the blocks before.
+    `line.live` has an entry a state of the table, each of which is entered once a begin.
 
     Parameters
     ----------

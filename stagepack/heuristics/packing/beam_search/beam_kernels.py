@@ -210,7 +210,10 @@ def _place(parent: int, i: int, slot: int, capacity: int, beam: Beam) -> bool:
 
 @step
 def _bound(slot: int, beam: Beam) -> int:
-    """Note which blocks cannot lie at their bases any more; return how many they are."""
+    """Note which blocks cannot lie at their bases any more; return how many they are.
+
+    `beam.excluded` has an entry a block, each of which is entered once at most.
+    """
     given, pool = beam.given, beam.pool
     base, effective, facts = pool.base, pool.effective, pool.facts[slot]
     offset, rank, count = facts.offset, facts.rank, 0
@@ -358,7 +361,10 @@ def _estimate(slot: int, i: int, at: int, capacity: int, beam: Beam) -> float:
 
 @step
 def _candidates(slot: int, beam: Beam) -> int:
-    """List blocks that no other fits below and that are not kept from their bases: how many."""
+    """List blocks that no other fits below and that are not kept from their bases: how many.
+
+    `beam.candidates` has an entry a block, each of which is entered once at most.
+    """
     base, effective, size = beam.pool.base, beam.pool.effective, beam.given.size
     lowest, count = NOWHERE, 0
     for i in range(base.shape[1]):

@@ -178,6 +178,8 @@ def explain_top(i: int, capacity: int, state: SearchState) -> None:
 def explain_section(s: int, frame: Record, capacity: int, state: SearchState) -> None:
     """Blame what makes a section overflow above its floor, or above what a part lies above.
 
+    The queue has an entry a block and one more; a block enters it once, as it is then labelled.
+
     Parameters
     ----------
     s : int
