@@ -61,7 +61,7 @@ def _like(now: Any, value: Any, field: str) -> Any:
     """Return `value` as the type of what it replaces; refuse what is none."""
     if isinstance(now, Tuning):
         return now.changed(value, field)
-    if isinstance(now, tuple) and isinstance(value, list | tuple) and len(value) == len(now):
+    if isinstance(now, tuple) and isinstance(value, list | tuple) and value:
         return tuple(_like(now[0], one, f"{field}[{at}]") for at, one in enumerate(value))
     if isinstance(now, bool):
         kind, fits = "true or false", isinstance(value, bool)
@@ -69,10 +69,9 @@ def _like(now: Any, value: Any, field: str) -> Any:
         kind, fits = "an integer >= 0", type(value) is int and 0 <= value < 2**62
     elif isinstance(now, float):
         kind = "a number >= 0"
-        fits = type(value) in (int, float) and value >= 0
-        fits = fits and (math.isfinite(value) or value == now)
+        fits = type(value) in (int, float) and value >= 0 and not math.isnan(value)
     else:
-        kind = f"{len(now)} numbers" if isinstance(now, tuple) else f"a {type(now).__name__}"
+        kind = "numbers" if isinstance(now, tuple) else f"a {type(now).__name__}"
         fits = isinstance(value, type(now)) and not isinstance(now, tuple)
     if not fits:
         raise InputError(f"{value!r}", field=field, remedy=f"give {kind}; now it is {now!r}")

@@ -28,9 +28,8 @@ def test_a_change_keeps_the_others() -> None:
         ({"pace": "3"}, "number"),
         ({"pace": -1}, "number"),
         ({"pace": float("nan")}, "number"),
-        ({"pace": float("inf")}, "number"),
         ({"stages_at_once": 0}, "more than 0"),
-        ({"repair_limits": [2.0]}, "3 numbers"),
+        ({"repair_limits": []}, "numbers"),
         (3, "mapping"),
     ],
 )
