@@ -325,6 +325,23 @@ def test_bounds_are_checked_in_a_cache_of_its_own(tmp_path: Path) -> None:
     assert told == [["2", "0"], ["10", "0"], ["2", "1"], ["10", "1"]]
 
 
+@pytest.mark.parametrize("left", [0, 40])
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+def test_what_is_cut_off_in_the_cache_is_made_anew(tmp_path: Path, kind: str, left: int) -> None:
+    """As a full disk leaves it: a run ended with 130 and no word, or with an internal error."""
+    (tmp_path / "some_kernels.py").write_text(KERNELS)
+    root, cache = str(Path(__file__).parents[2]), tmp_path / "cache"
+    own = {"PYTHONPATH": os.pathsep.join((root, str(tmp_path))), "NUMBA_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-c", READING]
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **own})
+        assert done.returncode == 0, done.stderr
+        kept = [*cache.rglob(f"*.{kind}")]
+        assert kept
+        for path in kept:
+            path.write_bytes(path.read_bytes()[:left])
+
+
 def test_arrays_that_kernels_make_are_freed_and_those_given_are_kept() -> None:
     @inner
     def twice(values: Any) -> Any:

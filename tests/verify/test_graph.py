@@ -280,6 +280,38 @@ def test_a_witness_of_decimals_is_one(seed: int) -> None:
     assert result.proof not in ("witness", "dual", "log") or shown(instance, result)
 
 
+def test_a_witness_that_nothing_fits_is_one() -> None:
+    """One node fits the accelerator, but all together do not: more than the rule can tell."""
+    instance = GraphPartition.from_arrays(
+        [0.0, 4.67, 17.77],
+        accelerators=1,
+        cpus=1,
+        cpu_time=[24.85, 0, 0],
+        cpu=[True, False, False],
+        memory=[16, 19, 7],
+        stash=[6, 7, 5],
+        colour=[0, -1, 0],
+        backward=[False, True, True],
+        capacity=40,
+        microbatches=2,
+        objective="sum",
+        empty_devices=False,
+        producer=[1, 0],
+        consumers=[[0, 2], [2]],
+        traffic=[26.0, 7.0],
+    )
+    result = sp.solve(instance)
+    assert result.status is Status.INFEASIBLE
+    assert result.proof not in VERIFIABLE or shown(instance, result)
+
+
+def test_times_beyond_ticks_end_no_run() -> None:
+    """In ticks of 1e-300 other times are larger than any float."""
+    instance = GraphPartition.from_edges(3, [(0, 1), (1, 2)], time=[1e-300, 5, 7], accelerators=2)
+    result = sp.solve(instance, options={"proof": True}, time_limit=5)
+    assert result.objective == 7
+
+
 def shown(instance: GraphPartition, result: Any) -> bool:
     """Return whether a bound is verified by its evidence."""
     return verify(instance, result.bound, result.proof, result.evidence).shown

@@ -369,12 +369,14 @@ def bandwidth(
         given = table_of(levels, devices)
     elif given is None:
         return 1
-    if _depth(given) == 0:
+    # Of rows of unlike lengths NumPy makes no array.
+    single = not isinstance(given, list | tuple) and np.ndim(given) == 0
+    if single:
         pace: Number = arrays.numbers(np.reshape(given, 1), "bandwidth").item()
         table = np.array([[pace]])
     else:
         table = np.array(arrays.numbers(given, "bandwidth", (devices, devices)))
-    between = ~np.eye(devices, dtype=bool) if _depth(given) else np.ones((1, 1), dtype=bool)
+    between = ~np.eye(devices, dtype=bool) if not single else np.ones((1, 1), dtype=bool)
     paces = distinct(table[between])
     if len(paces) and not (paces[0] >= 1e-18 and paces[-1] <= 1e18):
         raise InputError(
@@ -518,8 +520,3 @@ def _acyclic(given: GraphData) -> None:
         field="edges",
         remedy="leave one of these out",
     )
-
-
-def _depth(given: object) -> int:
-    """Return 0 for a number, more for what holds several: rows of unlike lengths, too."""
-    return len(given) if isinstance(given, list | tuple) else np.ndim(given)  # type: ignore[arg-type]

@@ -59,6 +59,7 @@ def made(**changes: Any) -> sp.GraphPartition:
         ({"bandwidth": 0}, "bandwidth", "is 0"),
         ({"bandwidth": [[0, 1]]}, "bandwidth", "shape"),
         ({"bandwidth": [[0, 0], [1, 0]]}, "bandwidth", "is 0"),
+        ({"bandwidth": [[0, 1], [1]]}, "bandwidth", "no array of numbers"),
         (
             {"accelerators": 2100, "bandwidth": 1 + np.arange(4_410_000).reshape(2100, 2100)},
             "bandwidth",
