@@ -83,7 +83,7 @@ class CompactSearch:
         plain = len(self.compact.size) == len(colours) + int((instance.colour < 0).sum())
         plain &= instance.objective.value in OBJECTIVES
         least = None if reason else self.compact.bound(work_bound(self.compact))
-        evidence = by_work(instance, least) if plain else SEARCHED
+        evidence = by_work(instance, least, self.tuning.evidence_size) if plain else SEARCHED
         if least is None:
             progress.prove_infeasible(reason, evidence)
         else:
