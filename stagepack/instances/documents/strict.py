@@ -84,7 +84,7 @@ def decode(data: bytes, shape: type[T]) -> T:
 
 
 def decode_file(path: str, shape: type[T], field: str) -> T:
-    """Return what a JSON file holds whose name stands in a field, decoded as `shape`.
+    """Return what the JSON file `path`, which is named in `field`, holds, decoded as `shape`.
 
     Raises
     ------

@@ -88,7 +88,7 @@ def by_work(instance: GraphPartition, bound: Number | None, most: int) -> Eviden
     """Return the witness of a bound by work, or that nothing fits (None), if the rule shows it.
 
     Of whole figures it does; others are rounded up to ticks by the compact form, not by the rule,
-    which is asked of graphs of at most so many nodes and readers: it takes 20 us for each.
+    which is asked of graphs of at most `most` nodes and readers: it takes 20 us for each.
     """
     evidence = witness("work")
     if bound is not None and not (instance.time % 1).any() and not (instance.traffic % 1).any():

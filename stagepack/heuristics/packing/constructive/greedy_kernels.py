@@ -77,8 +77,13 @@ def make_slabs(placed: Array, todo: Array, blocks: Whole, offsets: Array, shift:
     placed : ndarray of int64
         Blocks that have offsets, ascending in offset.
     todo : ndarray of int64
+        Blocks that will be entered later.
+    blocks : Whole
+        All blocks.
     offsets : ndarray of int64, shape (b,)
+        Of those in `placed`; others are not read.
     shift : int
+        A slab is 2**shift sections long.
     """
     first, end = blocks.first, blocks.end
     # Only as many slabs as something touches: long sections without blocks cost nothing.
@@ -197,6 +202,8 @@ def fill_slabs(
         FIRST, BEST or TOP.
     ceiling : int
         Address that no block may exceed.
+    blocks : Whole
+        All blocks.
     slabs : Slabs
         What is placed, by slab; with room for `todo`, see :func:`make_slabs`.
     offsets : ndarray of int64, shape (b,)

@@ -27,8 +27,9 @@ def place(
 ) -> tuple[Array, Array] | None:
     """Return offsets and memories, shape (n,), or None when the rest does not fit anywhere.
 
-    O(memories * rounds) greedy packings.  When time is over, what has no memory yet goes to the
-    last one, if it is found a place there at once.
+    O(memories * rounds) greedy packings, ``tuning.spill.rounds`` at most a memory.  When
+    `keep_going` says no, what has no memory yet goes to the last one, if it is found a place there
+    at once.
     """
     blocks = Blocks.of(instance)
     offsets = np.zeros(instance.n, dtype=np.int64)

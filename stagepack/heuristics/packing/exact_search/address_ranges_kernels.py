@@ -157,6 +157,8 @@ def common_holes(
     ----------
     work : int
         Return to the caller after about this many spans and holes.
+    given : Spans
+        Groups of blocks, and where these may lie.
     control : ndarray of int64, shape (3,)
         Where the last call ended, between two members; zero at first.
     hole_ptr : ndarray of int64, shape (groups + 1,)

@@ -170,7 +170,11 @@ class Merged:
 
 
 def applies(component: Component, capacity: int, *, tuning: PackingTuning = TUNING) -> bool:
-    """Return whether blocks may be merged: in a line, free to lie anywhere, without any room."""
+    """Return whether the blocks of `component` may be merged.
+
+    They lie in a line, each may lie anywhere, and some moment fills `capacity`, which is at most
+    ``tuning.exact.merged_capacity``.
+    """
     return (
         component.linear
         and capacity <= tuning.exact.merged_capacity
