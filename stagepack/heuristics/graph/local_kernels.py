@@ -136,8 +136,6 @@ def shift(v: int, b: int, blocks: Blocks, placed: Placed) -> None:
     ----------
     v, b : int64
         Block and stage.
-    blocks : Blocks
-        Blocks and nets.
     placed : Placed
         Changed.
     """
@@ -204,8 +202,6 @@ def gather(begin: int, v: int, b: int, heavy: int, blocks: Blocks, placed: Place
         Block and stage.
     heavy : int64
         Ticks.
-    blocks : Blocks
-        Blocks and nets.
     placed : Placed
         `queue` and `mark` are written.
     """
@@ -267,8 +263,6 @@ def bring(v: int, w: int, b: int, heavy: int, keep: bool, blocks: Blocks, placed
         Ticks; see :func:`gather`.
     keep : bool
         No stage may be left empty.
-    blocks : Blocks
-        Blocks and nets.
     placed : Placed
         Changed; `queue` and `origin` tell what was moved.
     """
@@ -310,8 +304,6 @@ def undo(size: int, blocks: Blocks, placed: Placed) -> None:
     ----------
     size : int64
         How many.
-    blocks : Blocks
-        Blocks and nets.
     placed : Placed
         Changed.
     """
@@ -328,8 +320,6 @@ def largest(kind: int, blocks: Blocks, placed: Placed) -> int:
     ----------
     kind : int64
         `SUM`, `OVERLAP` or `MEMORY`.
-    blocks : Blocks
-        Blocks and nets.
     placed : Placed
         Where blocks are, and what follows from that.
     """
@@ -360,8 +350,6 @@ def energy(kind: int, reference: float, blocks: Blocks, placed: Placed) -> float
         `SUM`, `OVERLAP` or `MEMORY`.
     reference : float64
         Ticks.
-    blocks : Blocks
-        Blocks and nets.
     placed : Placed
         Where blocks are, and what follows from that.
     """

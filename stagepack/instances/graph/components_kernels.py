@@ -22,6 +22,7 @@ def strong_components(after_ptr: Array, after: Array) -> Array:
     after_ptr : ndarray of int64, shape (n + 1,)
         Successors of node u are after[after_ptr[u]:after_ptr[u + 1]].
     after : ndarray of int64
+        Targets of the edges of all nodes, node by node.
 
     Returns
     -------

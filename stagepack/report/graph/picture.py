@@ -55,8 +55,6 @@ def partition_chart(
 
     Parameters
     ----------
-    instance : GraphPartition
-        The instance.
     solution : GraphSolution or Result
         What to draw.
     path, title

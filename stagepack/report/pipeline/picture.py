@@ -51,8 +51,6 @@ def stage_map(
 
     Parameters
     ----------
-    instance : PipelinePartition
-        The instance.
     solutions : mapping, or one or several solutions or results
         What to draw; the keys of a mapping are the labels of the rows.
     path, ax, title
@@ -132,8 +130,6 @@ def device_bars(
 
     Parameters
     ----------
-    instance : PipelinePartition
-        The instance.
     solution : PipelineSolution or Result
         What to draw.
     path, ax, title

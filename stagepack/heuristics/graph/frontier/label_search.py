@@ -35,8 +35,6 @@ class Decision:
 
     Parameters
     ----------
-    sweeps : Sweeps
-        Over the blocks of the graph.
     limit : int
         Ticks.
     take : callable
@@ -134,8 +132,6 @@ class LabelSearch:
 
     Parameters
     ----------
-    sweeps : Sweeps
-        Over the blocks of the graph.
     bound : int
         Ticks below which nothing is possible.
     offer : callable

@@ -23,13 +23,7 @@ from stagepack.instances.profile import Array
 
 
 def size(sweeps: Sweeps) -> float:
-    """Return of how many thousands of blocks sweeps are taken to be, when their time is planned.
-
-    Parameters
-    ----------
-    sweeps : Sweeps
-        Over the blocks of the graph.
-    """
+    """Return of how many thousands of blocks sweeps are taken to be, when their time is planned."""
     return max(sweeps.tuning.windows.least_size, sweeps.blocks / 1000)
 
 
@@ -38,8 +32,6 @@ def windows(sweeps: Sweeps, stages: Array, part: float, reach: int) -> Windows:
 
     Parameters
     ----------
-    sweeps : Sweeps
-        Over the blocks of the graph.
     stages : ndarray of int64, shape (blocks,)
         The stage of each block.
     part : float
@@ -64,8 +56,6 @@ def improved(
 
     Parameters
     ----------
-    sweeps : Sweeps
-        Over the blocks of the graph.
     model : Model
         Of the order of devices.
     limit : int
@@ -105,8 +95,6 @@ def search(
 
     Parameters
     ----------
-    sweeps : Sweeps
-        Over the blocks of the graph.
     start : ndarray of int64, shape (blocks,)
         The stage of each block of the partition.
     model : Model
