@@ -78,7 +78,7 @@ def clock(given: Number | None, unit: str) -> Number | None:
     Parameters
     ----------
     given : number or None
-        What was given; None: the one that is usual.
+            What was given; None: there is none.
     unit : str
         What times are counted in.
 
