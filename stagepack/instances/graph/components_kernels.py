@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import compiled
+from stagepack.kernels.compiled import entries, tiered
 
 UNSEEN = -1
 
 
-@compiled
+@tiered(entries)
 def strong_components(after_ptr: Array, after: Array) -> Array:
     """Return the strong component of each node; components are numbered topologically.
 
