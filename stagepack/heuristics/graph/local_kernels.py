@@ -195,6 +195,7 @@ def gather(begin: int, v: int, b: int, heavy: int, blocks: Blocks, placed: Place
 
     What comes after a block that moves up must be on b or later, what comes before one that moves
     down on b or earlier; blocks of its stage that share a net of cost `heavy` or more come along.
+    `queue` may be of any length: before each write it is asked whether that is too many.
 
     Parameters
     ----------
@@ -257,7 +258,8 @@ def bring(v: int, w: int, b: int, heavy: int, keep: bool, blocks: Blocks, placed
     """Move block v to stage b and block w, if it is another one, from there to where v was.
 
     Returns how many blocks were moved with that, 0: nothing, as memory, a device or an order of
-    the two forbids it, or they are too many.
+    the two forbids it, or they are too many.  `origin` is as long as `queue`, and is
+    written no further.
 
     Parameters
     ----------
