@@ -255,7 +255,7 @@ def row_count(compact: Compact) -> int:
     """Return about how many rows there are."""
     pins = 2 * (len(compact.net) - compact.nets)
     order = compact.devices * (compact.blocks + len(compact.after) + pins)
-    return order + compact.devices**compact.passes
+    return order + (compact.devices if compact.passes == 1 else compact.devices**2)
 
 
 @dataclass(frozen=True)
