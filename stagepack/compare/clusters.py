@@ -146,7 +146,7 @@ class Slurm(Executor):
         self._watcher.start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Let a job call a function."""
+        """Let a job call ``fn(*args)``; `kwargs` must be empty."""
         if kwargs:
             raise TypeError("arguments by name are not sent")
         future: Future[Any] = Future()

@@ -15,7 +15,7 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
 from stagepack.formats import known as formats
 from stagepack.formats.native import refuse_account
-from stagepack.instances.answer import former_order, require_instance
+from stagepack.instances.answer import require_instance
 from stagepack.instances.documents import keys, strict
 from stagepack.instances.problem import PROBLEMS, Problem, Tool
 from stagepack.result import Result
@@ -181,7 +181,6 @@ def _require_digest(digest: object, instance: Instance) -> None:
         )
 
 
-@former_order("solution", "path", "instance")
 def write_solution(
     instance: Instance | None,
     solution: Solution | Result[Solution],

@@ -85,7 +85,7 @@ def _tries(
 
 
 def by_work(instance: GraphPartition, bound: Number | None, most: int) -> Evidence:
-    """Return the witness of a bound by work, or that nothing fits (None), if the rule shows it.
+    """Return the witness of a `bound` by work, or that nothing fits (None), if the rule shows it.
 
     Of whole figures it does; others are rounded up to ticks by the compact form, not by the rule,
     which is asked of graphs of at most `most` nodes and readers: it takes 20 us for each.
