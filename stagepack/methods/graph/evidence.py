@@ -33,9 +33,9 @@ Row = tuple[dict[tuple[int, int], int], float]
 """Factors of variables, and what their sum is at most."""
 
 FINE = 2**40
-"""Parts of one in which multipliers are counted where they have no small common denominator,"""
+"""Parts of one in which multipliers are counted that have no small common denominator."""
 DENOMINATOR = 1_000
-"""which is looked for up to this one of each."""
+"""Largest denominator of a multiplier with which a common one is looked for."""
 SLACK = 1e-9
 """Part of a value by which a linear program may be off."""
 
