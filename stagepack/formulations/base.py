@@ -38,8 +38,8 @@ LARGEST_STEPS = 2**18
 """Factors in rows for HiGHS are whole numbers of steps; these and their sums are below this."""
 
 LOOSE = 1e-6
-"""The tolerance of HiGHS in models of fewer than `LARGEST_STEPS`, its own default: what may be off by
-so much of the largest is off by a quarter of a step, and half of one is taken off every bound.
+"""The tolerance of HiGHS in such models, its own default: what may be off by so
+much of the largest is off by a quarter of a step, and half of one is taken off every bound.
 
 Doubles hold such sums exactly, and what they lose in quotients is far below the tolerance.  With
 factors 1e9 apart, with such that are no whole numbers, and with tolerances from 1e-7 down, HiGHS

@@ -33,10 +33,10 @@ LARGEST_SUM = 2**60
 """Sums of a row beyond which CP-SAT would not compute exactly."""
 
 LARGEST_COEFFICIENT = 2**10
-"""Largest coefficient of a row for HiGHS; rows with larger ones are scaled down by powers of two."""
+"""Largest coefficient in a row for HiGHS; larger ones are scaled down by powers of two."""
 
 LARGEST_SCALED = 2**38
-"""Largest coefficient that is scaled down to `LARGEST_COEFFICIENT`; beyond, the model is refused."""
+"""Largest coefficient that is scaled down so; models with larger ones are refused."""
 
 BY_HIGHS: Mapping[str, object] = MappingProxyType({"tolerance": LOOSE})
 """Parameters of models for HiGHS, which is asked for its own tolerance: with 1e-9 it called worse

@@ -266,7 +266,7 @@ def _from_what_is_given(run: Run) -> Run:
 
 
 RUNS: dict[str, Run] = {name: counted(_from_what_is_given(run)) for name, run in _PARTS.items()}
-"""What each method does as a run of its own: from the start that the settings give, on one clock."""
+"""What each method does as a run of its own: from the start that is given, on one clock."""
 
 STARTS = ("equal-layers", "greedy", "greedy-repair", "bisect", "dp-reference", "dp")
 """Methods whose answer another one may start from."""
