@@ -151,7 +151,6 @@ def around(instance: GraphPartition, bound: Number) -> list[list[int]] | None:
 
     Parameters
     ----------
-    instance : GraphPartition
     bound : int or float
         For how long.
     """
@@ -183,7 +182,6 @@ class _Flow:
 
     Parameters
     ----------
-    form : Form
     of : list of list of int
         Tensors of each block.
     """
@@ -266,8 +264,8 @@ class Relaxed:
     ----------
     bound : int or float
         The claim.
-    form : Form
     rows : list of Row
+        Those of the verifier, without what is settled.
     excess : float
         By which part of the limit some load exceeds it at least; negative: need not reach it.
     duals : ndarray, shape (rows,)
@@ -338,7 +336,6 @@ def raise_by_rows(
 
     Parameters
     ----------
-    instance : GraphPartition
     progress : Progress
         With a solution.
     steps : int
