@@ -253,7 +253,8 @@ def row_count(compact: Compact) -> int:
     """Return about how many rows there are."""
     pins = 2 * (len(compact.net) - compact.nets)
     order = compact.devices * (compact.blocks + len(compact.after) + pins)
-    return order + compact.devices**compact.passes
+    loads: int = compact.devices**compact.passes
+    return order + loads
 
 
 @dataclass(frozen=True)
