@@ -317,10 +317,6 @@ def require_keywords(
         Options of its own that a remedy names, too.
     without : sequence of str
         Options of :func:`solve` that it sets itself.
-
-    Raises
-    ------
-    InputError
     """
     known = [name for name in KEYWORDS[1:] if name not in without]
     for name in sorted(options):
@@ -565,19 +561,9 @@ def plain(value: T) -> T:
 
 
 def require_number(value: NumberT, name: str, wanted: str, least: float = -math.inf) -> NumberT:
-    """Refuse, by name, what is no number of at least `least`, nor None; return it as Python's own.
+    """Refuse a `value` that is no number of at least `least`, nor None; return it as Python's own.
 
-    Parameters
-    ----------
-    value : object
-    name : str
-    wanted : str
-        What a remedy asks for.
-    least : float
-
-    Raises
-    ------
-    InputError
+    A message calls it `name`, and asks for what is `wanted`.
     """
     own = plain(value)
     real = isinstance(own, int | float) and least <= own < math.inf

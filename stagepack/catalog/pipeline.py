@@ -45,13 +45,7 @@ def parameters(name: str) -> JsonObject:
 
 
 def of_network(name: str, **given: Any) -> PipelinePartition:
-    """Return the instance of a network on a cluster, all its parameters `given`.
-
-    Raises
-    ------
-    InputError
-        Naming the parameter.
-    """
+    """Return the instance of a network on a cluster, all its parameters `given`."""
     profile, cluster = profiled(name, given)
     return PipelinePartition.from_profile(profile, cluster, **{key: given[key] for key in TRAINED})
 
@@ -65,11 +59,6 @@ def profiled(name: str, given: JsonObject) -> tuple[ModelProfile, Cluster]:
         Of :data:`.networks.NETWORKS`.
     given : dict
         The network's shape, ``training``, ``state_bytes``, ``cluster`` and all of :data:`MACHINE`.
-
-    Raises
-    ------
-    InputError
-        Naming the parameter.
     """
     preset = clusters.preset(given["cluster"])
     cluster = clusters.changed(

@@ -89,7 +89,6 @@ class Keeper:
     ----------
     start : callable
         Starts the child.
-    limits : Limits
     """
 
     def __init__(self, start: Start, limits: Limits) -> None:
@@ -238,13 +237,7 @@ _here = threading.local()
 
 
 def run_watched(limits: Limits, payload: bytes) -> Outcome:
-    """Run one pickled cell in a child of this thread, in a worker of somebody else.
-
-    Parameters
-    ----------
-    limits : Limits
-    payload : bytes
-    """
+    """Run one pickled cell in a child of this thread, in a worker of somebody else."""
     if os.name != "posix":
         return run_cell(payload)
     keeper: Keeper | None = getattr(_here, "keeper", None)
@@ -269,7 +262,6 @@ def serve(pipe: Connection, memory: int | None) -> None:
 
     Parameters
     ----------
-    pipe : Connection
     memory : int or None
         Bytes that this process may hold.
     """

@@ -104,22 +104,7 @@ def draw(
     path: str | Path | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw curves by the name of their methods.
-
-    Parameters
-    ----------
-    what : str
-        One of `PICTURES`.
-    curves : mapping
-    path : path-like or matplotlib Axes, optional
-        The file to write: .png, .svg or .pdf.  Or where to draw.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
-    """
+    """Draw `curves` by the names of their methods; `what`, `path`, `ax` as of `plot`."""
     return own_picture(lambda axes: _draw(PICTURES[what], curves, axes), path, ax)
 
 

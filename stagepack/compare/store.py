@@ -33,11 +33,6 @@ class Store:
         The folder; made if it is not there.
     new : bool
         Whether it may be made.
-
-    Raises
-    ------
-    InputError
-        When it cannot be used, is none, or is of a newer version.
     """
 
     def __init__(self, path: str | Path, *, new: bool = True) -> None:
@@ -48,16 +43,10 @@ class Store:
 
         Parameters
         ----------
-        instance : instance
         label : str
             What the comparison calls it; the answer does not depend on that.
         arguments : dict
             Of the solve: method, seed, limits.
-
-        Raises
-        ------
-        InputError
-            For an argument that cannot be written down.
         """
         asked = {key: value for key, value in arguments.items() if value is not None}
         question = {
@@ -89,13 +78,9 @@ class Store:
         files.write(target, json.dumps(files.finite(document)) + "\n")
 
     def note(self, question: JsonObject, status: str, reason: str) -> None:
-        """Keep why a cell has no answer, until it has one: whoever asks again tries again.
+        """Keep why a `question` has no answer, until it has one: whoever asks again tries again.
 
-        Parameters
-        ----------
-        question : dict
-        status, reason : str
-            As :class:`.Failure` has them.
+        `status` and `reason` are those of a :class:`.Failure`.
         """
         target = self.file(question["key"])
         known = self._document(target)

@@ -23,11 +23,6 @@ def to_html(
         One a cell, and one a method.
     draw : callable
         Draws one of `PICTURES`.
-
-    Raises
-    ------
-    InputError
-        When matplotlib or jinja2 is not installed.
     """
     cases = len({(row["digest"], row["seed"]) for row in rows})
     kinds = sorted({row["problem"] for row in rows})

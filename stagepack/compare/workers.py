@@ -140,7 +140,6 @@ class Run:
 
         Parameters
         ----------
-        executor : Executor
         chunk : int
             Cells that it gets at a time.
         """

@@ -33,11 +33,6 @@ def header(instance: LmemPacking, solution: PackingSolution, *, prefix: str = "A
         A valid one.
     prefix : str
         What all names begin with.
-
-    Raises
-    ------
-    InputError
-        For several memories, or a prefix that is no name.
     """
     require_header(instance, prefix=prefix)
     names = _names(instance)

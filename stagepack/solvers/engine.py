@@ -385,13 +385,7 @@ def _unless_abandoned(_: logging.LogRecord) -> bool:
 
 
 def checked_hint(hint: Array | None, columns: int) -> Array | None:
-    """Return `hint` as float64 of shape (columns,), or None when it hints at nothing.
-
-    Raises
-    ------
-    InputError
-        When it has another length, or an infinite value.
-    """
+    """Return `hint` as float64 of shape (columns,), or None when it hints at nothing."""
     if hint is None:
         return None
     values = np.asarray(hint, dtype=np.float64)

@@ -63,7 +63,6 @@ class Staircase:
         Solutions of which none is better in both, rising.
     bounds : dict of int to number
         No solution within the limit is worth less; infinite: there is none.
-    questions : int
     """
 
     ask: Ask
@@ -81,7 +80,6 @@ class Staircase:
 
         Parameters
         ----------
-        most : int
         goes_on : callable
             Whether to ask once more.
         """

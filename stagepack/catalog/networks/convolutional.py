@@ -39,11 +39,6 @@ def resnet50(
         cross cuts.
     training : bool
         Whether labels go in and a loss comes out.
-
-    Raises
-    ------
-    InputError
-        When `image` is not a multiple of 32.
     """
     b, side = batch, _checked(image) // 2
     chain = Chain(bytes_per_value, fine=granularity == "matmul")
@@ -118,11 +113,6 @@ def vgg16(*, batch: int, image: int, bytes_per_value: int, training: bool) -> Ne
         Bytes of a weight and of an activation.
     training : bool
         Whether labels go in and a loss comes out.
-
-    Raises
-    ------
-    InputError
-        When `image` is not a multiple of 32.
     """
     b, side = batch, _checked(image)
     chain = Chain(bytes_per_value)

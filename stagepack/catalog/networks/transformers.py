@@ -81,11 +81,6 @@ def bert(
         "block": attention and feed-forward are a layer each; "matmul": every product is one.
     training : bool
         Whether labels go in and a loss comes out.
-
-    Raises
-    ------
-    InputError
-        When `sequence` exceeds the 512 positions there are.
     """
     of = BERT[size]
     b, s, h = batch, _within(sequence, BERT_POSITIONS), of.width
@@ -155,11 +150,6 @@ def gpt2(
     tied : bool
         The head uses the embedding's weights, as published, which forces the first and the last
         layer, and with them the whole chain, into one stage; otherwise it has a copy of its own.
-
-    Raises
-    ------
-    InputError
-        When `sequence` exceeds the 1024 positions there are.
     """
     of = GPT2[size]
     b, s, h = batch, _within(sequence, GPT2_POSITIONS), of.width
@@ -224,11 +214,6 @@ def vit(
         "block": attention and feed-forward are a layer each; "matmul": every product is one.
     training : bool
         Whether labels go in and a loss comes out.
-
-    Raises
-    ------
-    InputError
-        When `image` is not a multiple of the patch.
     """
     of = VIT[size]
     if image % VIT_PATCH:

@@ -72,9 +72,8 @@ def pipelined(buffers: int, seed: int, banks: int) -> LmemPacking:
     ----------
     buffers : int
         A third of them (rounded up) is the period, in timesteps.
-    seed : int
-    banks : int
-        Number of banks.
+    seed, banks : int
+        Of what is drawn; number of banks.
     """
     rng = np.random.default_rng(seed)
     period = max(2, -(-buffers // 3))

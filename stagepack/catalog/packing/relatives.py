@@ -53,10 +53,8 @@ def relative(instance: LmemPacking, changes: int, random: np.random.Generator) -
 
     Parameters
     ----------
-    instance : LmemPacking
     changes : int
         How many; of which kind each is, is drawn.
-    random : numpy.random.Generator
     """
     size, end = instance.size.copy(), instance.end.copy()
     granule = int(np.gcd.reduce(size))

@@ -35,7 +35,6 @@ def layout(
 
     Parameters
     ----------
-    instance : PipelinePartition
     solution : PipelineSolution
         A valid one; the first stage holds the embedding and the last one the loss also where the
         instance has no such layers.
@@ -46,11 +45,6 @@ def layout(
         See :func:`.roles.stage_letters`.
     skips : bool
         See :func:`.roles.require_adjacent`.
-
-    Raises
-    ------
-    InputError
-        For what Megatron-LM cannot do, by name.
     """
     require_in_order(instance, solution)
     require_adjacent(instance, solution, skips, "Megatron-LM")
@@ -79,7 +73,6 @@ def require_layout(
 
     Parameters
     ----------
-    instance : PipelinePartition
     ranks, letters, skips
         As for :func:`layout`.
     """

@@ -32,6 +32,7 @@ def resized(
     said : mapping
         Attributes of the node.
     opset : int
+        Version of the operators.
     old, new : tuple of int
         Shapes of its input and its output.
     scales : sequence of float, optional

@@ -42,11 +42,6 @@ def followed(proto: ModelProto) -> tuple[ModelProto, list[str]]:
     ----------
     proto : ModelProto
         Its large weights lose their values.
-
-    Raises
-    ------
-    InputError
-        For shapes that contradict each other, circles, and shapes that take too much memory.
     """
     from google.protobuf.message import EncodeError
     from onnx import load_model_from_string
@@ -194,14 +189,7 @@ def _taken(proto: ModelProto) -> list[Any]:
 
 
 def _carry(graph: GraphProto, outer: ChainMap[str, Any]) -> bool:
-    """Give what loops carry the shapes with which they begin; return whether any was not known.
-
-    Parameters
-    ----------
-    graph : GraphProto
-    outer : ChainMap of str to TypeProto
-        What is known around it.
-    """
+    """Give what loops carry the shapes with which they begin; return whether any was not known."""
     from onnx import TensorProto, helper
 
     own = {value.name: value for value in (*graph.input, *graph.output, *graph.value_info)}
@@ -236,13 +224,7 @@ def _is_shaped(value: Any) -> bool:
 
 
 def _in_order(graph: GraphProto) -> list[NodeProto]:
-    """Return the nodes so that each follows those whose results it reads, else as they are.
-
-    Raises
-    ------
-    InputError
-        For a tensor that is written twice, and a circle, naming a node on it.
-    """
+    """Return the nodes so that each follows those whose results it reads, else as they are."""
     nodes = list(graph.node)
     writer: dict[str, int] = {}
     for at, node in enumerate(nodes):

@@ -118,14 +118,7 @@ def written(
 ) -> dict[str, TypeProto]:
     """Return the types that a node writes, where they follow from what it reads alone.
 
-    Parameters
-    ----------
-    node : NodeProto
-    values : mapping of str to ndarray
-        Small tensors by name.
-    found : mapping of str to TypeProto
-        Types of known shape by name.
-    opsets : mapping of str to int
+    By name: `values` of small tensors, types `found` so far, and `opsets` by domain.
     """
     from onnx import defs, helper, numpy_helper, shape_inference
 

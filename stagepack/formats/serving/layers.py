@@ -35,18 +35,12 @@ def environment(
     ----------
     tool : str
         "vLLM" or "SGLang", whose variables are called alike.
-    instance : PipelinePartition
     solution : PipelineSolution
         A valid one.
     letters : str
         See :func:`.roles.stage_letters`.
     skips : bool
         See :func:`.roles.require_adjacent`.
-
-    Raises
-    ------
-    InputError
-        For a stage that has none; for values that skip a stage; as of :func:`require_layers`.
     """
     require_layers(instance, letters=letters, skips=skips)
     require_adjacent(instance, solution, skips, tool)
@@ -70,7 +64,6 @@ def require_layers(
 
     Parameters
     ----------
-    instance : PipelinePartition
     letters, skips
         As for :func:`environment`.
     """

@@ -27,13 +27,7 @@ def with_plan(data: bytes, offsets: Sequence[int], subgraphs: int) -> bytes:
     data : bytes
         The model.
     offsets : sequence of int
-        Of the tensors of all subgraphs; -1 for those that have no place in the arena.
-    subgraphs : int
-
-    Raises
-    ------
-    InputError
-        For a model whose constants are behind the flatbuffer, or that is newer than this.
+        Of the tensors of all `subgraphs`; -1 for those that have no place in the arena.
     """
     old = Bytes(data).root()
     if any(old.place(field) for field in range(FIELDS, old.fields())):

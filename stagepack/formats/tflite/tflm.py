@@ -23,11 +23,6 @@ def planned(instance: LmemPacking, solution: PackingSolution, *, model: str | Pa
         A valid one.
     model : path
         The model itself.
-
-    Raises
-    ------
-    InputError
-        Without a model, or for another one.
     """
     data = require_model(instance, model=model)
     with strict.located(model):
@@ -35,13 +30,7 @@ def planned(instance: LmemPacking, solution: PackingSolution, *, model: str | Pa
 
 
 def require_model(instance: LmemPacking, *, model: str | Path = "") -> bytes:
-    """Return the bytes of the model that an instance was read from.
-
-    Raises
-    ------
-    InputError
-        Without a model, or for another one.
-    """
+    """Return the bytes of the model that an instance was read from."""
     if not isinstance(model, str | Path) or not str(model):
         raise InputError("is missing", field="model", remedy="name the .tflite file")
     with strict.located(model):

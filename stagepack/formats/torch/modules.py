@@ -54,7 +54,6 @@ def torchtitan(
 
     Parameters
     ----------
-    instance : PipelinePartition
     solution : PipelineSolution
         A valid one.
     modules : mapping or iterable of str, or path, optional
@@ -65,12 +64,6 @@ def torchtitan(
         Ranks of the pipeline, each with as many stages; as many as stages, if not said.
     skips : bool
         See :func:`.roles.require_adjacent`.
-
-    Raises
-    ------
-    InputError
-        For a module of two stages, a name that is unknown, or a module of no stage; where some
-        ranks would have more stages than others; for values that skip a stage.
     """
     require_in_order(instance, solution)
     require_adjacent(instance, solution, skips, "torchtitan")
@@ -106,7 +99,6 @@ def require_modules(
 
     Parameters
     ----------
-    instance : PipelinePartition
     modules, ranks, skips
         As for :func:`torchtitan`.
     """
@@ -166,17 +158,11 @@ def accelerate(
 
     Parameters
     ----------
-    instance : PipelinePartition
     solution : PipelineSolution
         A valid one.
     inside : bool
         Whether parts of one item of a list of modules, such as ``layers.3``, may be on different
         devices.
-
-    Raises
-    ------
-    InputError
-        For a module that runs on two devices, or a cut within an item of a list.
     """
     device: dict[str, int] = {}
     within: dict[str, dict[int, str]] = {}
@@ -205,7 +191,6 @@ def require_items(instance: PipelinePartition, *, inside: bool | str = False) ->
 
     Parameters
     ----------
-    instance : PipelinePartition
     inside : bool
         As for :func:`accelerate`.
     """
@@ -256,13 +241,7 @@ def _above(name: str) -> list[str]:
 
 
 def torch(instance: PipelinePartition, solution: PipelineSolution) -> str:
-    """Return Python that defines ``split_spec`` for ``torch.distributed.pipelining.pipeline``.
-
-    Raises
-    ------
-    InputError
-        For a stage that begins with a module which runs elsewhere, too.
-    """
+    """Return Python that defines ``split_spec`` for ``torch.distributed.pipelining.pipeline``."""
     require_in_order(instance, solution)
     skips = skipping(instance, solution)
     if skips is not None:
@@ -294,13 +273,7 @@ def _stages(instance: PipelinePartition, solution: PipelineSolution) -> list[lis
 
 
 def module_names(instance: PipelinePartition) -> list[str]:
-    """Return the names of layers.
-
-    Raises
-    ------
-    InputError
-        For one that can be no module.
-    """
+    """Return the names of layers."""
     names = [instance.layer_name(at) for at in range(instance.n)]
     for at, name in enumerate(names):
         if not NAME.fullmatch(name):

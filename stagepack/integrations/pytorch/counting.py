@@ -80,7 +80,6 @@ def counted(
 
     Parameters
     ----------
-    traced : Traced
     machine : str
         A cluster of the catalog.
     training : bool

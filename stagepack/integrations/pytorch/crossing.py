@@ -32,9 +32,6 @@ class Piece:
 
     Attributes
     ----------
-    name : str
-    shape : tuple of int
-    dtype : torch.dtype
     slopes : bool
         Whether gradients go back through it.
     written : bool
@@ -132,15 +129,8 @@ def cuts(stages: Sequence[fx.GraphModule], layers: Sequence[Sequence[str]]) -> l
 
     Parameters
     ----------
-    stages : sequence of fx.GraphModule
     layers : sequence of sequence of str
         Their names.
-
-    Raises
-    ------
-    InputError
-        For what is no tensor, and for memory that several tensors show and a stage writes into,
-        naming them and the layers around the cut.
     """
     found = []
     slopes: list[bool] = []
@@ -165,12 +155,7 @@ def cuts(stages: Sequence[fx.GraphModule], layers: Sequence[Sequence[str]]) -> l
 
 
 def _require_sendable(base: Mapping[fx.Node, str], written: set[str], between: str) -> None:
-    """Refuse what cannot be sent and give the same results.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse what cannot be sent and give the same results."""
     remedy = "cut elsewhere, or make one layer of both (depth=, basic_blocks=)"
     for node in base:
         if not is_tensor(node):

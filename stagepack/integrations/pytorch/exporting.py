@@ -42,7 +42,6 @@ class Exported(NamedTuple):
 
     Attributes
     ----------
-    graph : fx.GraphModule
     built : tuple
         How inputs and results are put together, as torch tells it.
     slopes : tuple of str
@@ -62,14 +61,8 @@ def exported(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any])
 
     Parameters
     ----------
-    module : nn.Module
     inputs, kwargs : tuple, dict
         Of one call.
-
-    Raises
-    ------
-    InputError
-        Naming the module that was running, and why it could not go on.
     """
     _require_traceable(module)
     before: dict[str, Any] = {}
@@ -97,13 +90,7 @@ def exported(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def _require_traceable(module: nn.Module) -> None:
-    """Refuse what torch.export does not take, and does not say so plainly.
-
-    Raises
-    ------
-    InputError
-        Naming the layer.
-    """
+    """Refuse what torch.export does not take, and does not say so plainly."""
     if not isinstance(module, nn.Module):
         raise InputError(
             f"is a {type(module).__name__}", field="module", remedy="give a torch.nn.Module"

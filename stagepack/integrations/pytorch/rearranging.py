@@ -22,7 +22,6 @@ def rearranged(
 
     Parameters
     ----------
-    traced : Traced
     devices : sequence of int
         Of each layer.
     order : sequence of int
@@ -33,11 +32,6 @@ def rearranged(
     traced : Traced
     boundaries : tuple of int
         Of its layers: 0, where further stages begin, and the number of layers.
-
-    Raises
-    ------
-    InputError
-        For another number of layers; for devices that wait for one another.
     """
     if len(devices) != len(traced.layers):
         raise InputError(

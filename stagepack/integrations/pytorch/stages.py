@@ -131,16 +131,8 @@ def staged(traced: Traced, boundaries: Sequence[int]) -> Stages:
 
     Parameters
     ----------
-    traced : Traced
     boundaries : sequence of int
         0, the layers at which further stages begin, and the number of layers.
-
-    Raises
-    ------
-    InputError
-        For boundaries that do not rise from 0 to the number of layers; by name for a parameter of
-        several stages, or a buffer that one of these writes; for backward passes of the module's
-        own, unless gradients are off, and for numbers that change when it runs.
     """
     if traced.slopes and torch.is_grad_enabled():
         raise InputError(
@@ -217,13 +209,7 @@ def _constants(
 
 
 def _homes(traced: Traced, parts: Sequence[Sequence[Layer]]) -> list[dict[str, torch.Tensor]]:
-    """Return the parameters and buffers of each stage by all their names; unused ones in the first.
-
-    Raises
-    ------
-    InputError
-        For a parameter of several stages, or a buffer that is written, by name.
-    """
+    """Return parameters and buffers of each stage by all their names; unused ones in the first."""
     first: dict[int, tuple[int, str]] = {}
     into = written_into(traced.graph.graph)
     moves = {id(traced.held(node)) for node in into if node.op == "get_attr"}

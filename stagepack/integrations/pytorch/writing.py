@@ -80,7 +80,6 @@ def written(stages: Stages, name: str) -> str:
 
     Parameters
     ----------
-    stages : Stages
     name : str
         Of the module.
     """
@@ -108,13 +107,7 @@ def written(stages: Stages, name: str) -> str:
 
 
 def _constants(stages: Stages) -> str:
-    """Return the constants of stages as the text of a dictionary.
-
-    Raises
-    ------
-    InputError
-        For one of too many values.
-    """
+    """Return the constants of stages as the text of a dictionary."""
     lines = ["{"]
     for name, value in stages.constants.items():
         if value.numel() > MOST:
@@ -137,9 +130,7 @@ def write(stages: Stages, name: str, path: Path) -> None:
 
     Parameters
     ----------
-    stages : Stages
     name : str
         As for :func:`written`.
-    path : Path
     """
     files.write(path, written(stages, name).encode())
