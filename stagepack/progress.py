@@ -372,7 +372,7 @@ class Progress(Generic[SolutionT]):
             self.solution, self._second = solution, second
 
     def raise_bound(self, bound: Number | None, source: str, evidence: Evidence = SEARCHED) -> None:
-        """Record that no solution is better than a bound, if that is news.
+        """Record that no solution is better than a `bound`, if that is news.
 
         An equal bound is news where more can be seen of its evidence: then this is kept.  An engine
         whose word a valid solution contradicts, before or later, is believed no more, and all its

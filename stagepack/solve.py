@@ -305,18 +305,10 @@ KEYWORDS = tuple(inspect.signature(solve).parameters)[1:]
 def require_keywords(
     options: Mapping[str, object], of: str, own: Sequence[str] = (), without: Sequence[str] = ()
 ) -> None:
-    """Refuse, by name, what a function that passes options on to :func:`solve` cannot take.
+    """Refuse, by name, `options` that a function which passes them on to :func:`solve` cannot take.
 
-    Parameters
-    ----------
-    options : mapping
-        What was given by name.
-    of : str
-        The function.
-    own : sequence of str
-        Options of its own that a remedy names, too.
-    without : sequence of str
-        Options of :func:`solve` that it sets itself.
+    A remedy names its `own` options, too; those that it is `without` it sets itself.  Messages are
+    `of` the function.
     """
     known = [name for name in KEYWORDS[1:] if name not in without]
     for name in sorted(options):

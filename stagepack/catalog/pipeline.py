@@ -53,12 +53,7 @@ def of_network(name: str, **given: Any) -> PipelinePartition:
 def profiled(name: str, given: JsonObject) -> tuple[ModelProfile, Cluster]:
     """Return the layers of a network as a cluster runs them, and the cluster.
 
-    Parameters
-    ----------
-    name : str
-        Of :data:`.networks.NETWORKS`.
-    given : dict
-        The network's shape, ``training``, ``state_bytes``, ``cluster`` and all of :data:`MACHINE`.
+    `given` are its shape, ``training``, ``state_bytes``, ``cluster`` and all of :data:`MACHINE`.
     """
     preset = clusters.preset(given["cluster"])
     cluster = clusters.changed(

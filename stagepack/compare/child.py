@@ -83,13 +83,7 @@ Start = Callable[[int | None], tuple[Process, Connection]]
 
 
 class Keeper:
-    """Runs cells in a child process.
-
-    Parameters
-    ----------
-    start : callable
-        Starts the child.
-    """
+    """Runs cells in a child process, which `start` starts."""
 
     def __init__(self, start: Start, limits: Limits) -> None:
         self.start = start
@@ -159,13 +153,9 @@ class Keeper:
 class Forked:
     """Starts children from a fork server with warm imports, where there is one.
 
-    Parameters
-    ----------
-    engines : iterable of str
-        Engines that will be used: children begin with them imported.
-    hide_main : bool
-        Whether children do without the user's script.  They would import it, so that one without an
-        ``if __name__ == "__main__"`` guard would compare again in every child.
+    Children begin with `engines` imported.  With `hide_main` they do without the user's script:
+    they would import it, so that one without an ``if __name__ == "__main__"`` guard would compare
+    again in every child.
     """
 
     def __init__(self, engines: Iterable[str], *, hide_main: bool) -> None:
@@ -214,13 +204,7 @@ class _Spawned(subprocess.Popen[bytes]):
 
 
 def spawned(memory: int | None) -> tuple[Process, Connection]:
-    """Start a child of any process: Dask's are daemons, which multiprocessing lets have none.
-
-    Parameters
-    ----------
-    memory : int or None
-        Bytes that it may hold.
-    """
+    """Start a child of any process: Dask's are daemons, which multiprocessing lets have none."""
     here, there = multiprocessing.Pipe()
     path = os.pathsep.join(filter(None, sys.path))
     process = _Spawned(
@@ -258,13 +242,7 @@ def main() -> None:
 
 
 def serve(pipe: Connection, memory: int | None) -> None:
-    """Run the cells that come through a pipe until it is closed.
-
-    Parameters
-    ----------
-    memory : int or None
-        Bytes that this process may hold.
-    """
+    """Run the cells that come through a pipe until it is closed, in so many bytes of `memory`."""
     start_worker()
     importlib.import_module(PRELOAD[0])
     if memory is not None:

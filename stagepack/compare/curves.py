@@ -24,17 +24,7 @@ SHORT = 3  # times the first place: from there on an axis may be logarithmic
 
 @dataclass(frozen=True)
 class Picture:
-    """What is drawn of a store.
-
-    Attributes
-    ----------
-    title, across, up : str
-        Of the picture and its axes.
-    logarithmic : bool
-        Whether the axis across is.
-    counts : bool
-        Whether what goes up is whole.
-    """
+    """What is drawn of a store; `counts`: what goes up is whole."""
 
     title: str
     across: str
@@ -52,15 +42,7 @@ PICTURES = {
 
 
 def gap_steps(result: JsonObject, goal: float) -> Steps:
-    """Return the gap of a run to a goal as steps that begin at 0 s with 1, no incumbent.
-
-    Parameters
-    ----------
-    result : dict
-        As :meth:`stagepack.Result.to_dict` gives it.
-    goal : float
-        The best objective known.
-    """
+    """Return the gap of a run to the best objective known as steps from 0 s and 1, no incumbent."""
     steps = [(0.0, 1.0)]
     for event in result["trace"]:
         if event["kind"] == EventKind.INCUMBENT:

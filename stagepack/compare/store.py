@@ -25,15 +25,7 @@ VERSION = 1
 
 
 class Store:
-    """A folder of cells.
-
-    Parameters
-    ----------
-    path : path-like
-        The folder; made if it is not there.
-    new : bool
-        Whether it may be made.
-    """
+    """A folder of cells, made if it is not there and may be `new`."""
 
     def __init__(self, path: str | Path, *, new: bool = True) -> None:
         self.path = files.require_store(path, "results", VERSION, new=new)
@@ -41,12 +33,7 @@ class Store:
     def question(self, instance: Instance, label: str, arguments: JsonObject) -> JsonObject:
         """Return what the answer of a cell depends on.
 
-        Parameters
-        ----------
-        label : str
-            What the comparison calls it; the answer does not depend on that.
-        arguments : dict
-            Of the solve: method, seed, limits.
+        That is not its `label`, but all `arguments` of the solve: method, seed, limits.
         """
         asked = {key: value for key, value in arguments.items() if value is not None}
         question = {

@@ -212,15 +212,7 @@ def dump(
     path: str | Path,
     format: str | None = None,
 ) -> bytes:
-    """Return what :func:`write` writes.
-
-    Parameters
-    ----------
-    path : str or Path
-        Its end chooses the format, where that is not given.
-    format : str, optional
-        One of :func:`formats`.
-    """
+    """Return what :func:`write` writes; the end of `path` tells a `format` that is not given."""
     require_instance(instance, remedy="write results and plans with their to_json(path)")
     path = files.require_path(path)
     writers = [one for one in known.FORMATS if one.writes and instance.kind in one.kinds]

@@ -79,13 +79,7 @@ def schema(kind: str) -> JsonObject:
 
 
 def refuse_account(fields: Collection[str]) -> None:
-    """Refuse a document that holds neither an instance nor one solution, but what both led to.
-
-    Parameters
-    ----------
-    fields : collection of str
-        Its own.
-    """
+    """Refuse a document that holds neither an instance nor one solution, but what both led to."""
     for needed, what, command in ACCOUNTS:
         if all(name in fields for name in needed):
             raise InputError(f"holds {what}, no instance and no solution", remedy=command)

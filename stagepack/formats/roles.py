@@ -43,15 +43,11 @@ class Unit:
 def stage_letters(
     instance: PipelinePartition, solution: PipelineSolution, letters: str = ""
 ) -> list[str]:
-    """Return the letters of each stage.
+    """Return the letters of each stage; none begins within a unit.
 
-    Parameters
-    ----------
-    solution : PipelineSolution
-        A valid one.
-    letters : str
-        One a layer, ``t*3`` for three, where names do not tell: those with the same number are one
-        ``t`` (``m``, if they say "mtp"), what comes before is ``E`` and what comes after is ``L``.
+    `letters` are one a layer, ``t*3`` for three, where names do not tell: those with the same
+    number are one ``t`` (``m``, if they say "mtp"), what comes before is ``E`` and what comes after
+    is ``L``.
     """
     units = units_of(instance, letters)
     cuts = set(solution.boundaries)
@@ -178,12 +174,7 @@ def require_adjacent(
 ) -> None:
     """Refuse values that are read further on than in the next stage, or that may be.
 
-    Parameters
-    ----------
-    skips : bool or str
-        Let them pass.
-    tool : str
-        Which sends to the next stage alone.
+    A `tool` sends to the next stage alone; where `skips` is said every rank has them.
     """
     found = skipping(instance, solution)
     if found is not None and not SKIPS.of(skips):

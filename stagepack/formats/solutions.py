@@ -66,7 +66,7 @@ def read_solution(
 def solution_in(
     data: bytes, instance: Instance | None = None, *, any_digest: bool = False
 ) -> Solution:
-    """Return the solution in the bytes of a file, as :func:`read_solution` does.
+    """Return the solution in the `data` of a file, as :func:`read_solution` does.
 
     `any_digest`: that of a result for another instance, too.
     """
@@ -264,14 +264,9 @@ def require_tool(instance: Instance, tool: str, options: Iterable[str] = ()) -> 
 
 
 def require_expressible(instance: Instance, tool: str, options: JsonObject) -> None:
-    """Refuse an instance none of whose solutions a tool could take, before it is solved.
+    """Refuse an instance none of whose solutions a `tool` could take, before it is solved.
 
-    Parameters
-    ----------
-    tool : str
-        See :func:`require_tool`.
-    options : mapping
-        What the tool takes besides.
+    `options` are what the tool takes besides.
     """
     known = require_tool(instance, tool, options)
     if known.requires:
@@ -280,15 +275,7 @@ def require_expressible(instance: Instance, tool: str, options: JsonObject) -> N
 
 
 def written_for(instance: Instance, solution: Solution, tool: str, options: JsonObject) -> bytes:
-    """Return a solution in the form that a tool reads.
-
-    Parameters
-    ----------
-    tool : str
-        See :func:`require_tool`.
-    options : mapping
-        What the tool takes besides.
-    """
+    """Return a solution in the form that a `tool` reads, which takes some `options`."""
     known = require_tool(instance, tool, options)
     violations = instance.check(solution)
     if violations:

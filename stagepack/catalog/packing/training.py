@@ -32,7 +32,7 @@ SHIFT = 2
 
 
 def training(buffers: int, layers: int, kept: int, spread: float, seed: int) -> LmemPacking:
-    """Return a training step of a transformer.
+    """Return a training step of a transformer, drawn by `seed`.
 
     Parameters
     ----------

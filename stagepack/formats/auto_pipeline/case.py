@@ -108,17 +108,7 @@ def _build(case: Case, given: Words) -> PipelinePartition:
 
 
 def cluster_of(connection: list[Connection], clock: float, mebibytes: float) -> Cluster:
-    """Return the devices of a file.
-
-    Parameters
-    ----------
-    connection : list of Connection
-        One a device.
-    clock : float
-        In Hz.
-    mebibytes : float
-        Of each device, that may be planned with.
-    """
+    """Return devices by their `connection`, a `clock` in Hz, and `mebibytes` to plan with."""
     links = [
         (
             Link(GBps=one.recv_gbps, idle=one.recv_idle_cycle),

@@ -292,17 +292,9 @@ class _Placed(msgspec.Struct, frozen=True):
 
 
 def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
-    """Read an old placement for an instance that has changed since.
+    """Read an old placement for an instance that has changed since: -1 for buffers not named in it.
 
-    Parameters
-    ----------
-    path : path-like
-        As for :func:`.read_solution`; buffers are told by their names alone.
-
-    Returns
-    -------
-    list of int
-        The old offset of each buffer; -1 for those that the file does not name.
+    Files are those of :func:`.read_solution`; buffers are told by their names alone.
     """
     require_instance(instance, KIND)
     data = strict.load(path)

@@ -147,13 +147,7 @@ class Model:
 
 
 def load(data: bytes, sizes: Mapping[str, int]) -> Model:
-    """Return the model of a file.
-
-    Parameters
-    ----------
-    sizes : mapping of str to int
-        Of axes that the model leaves open: `batch` (1 where it is not given), `sequence`, `image`.
-    """
+    """Return the model of a file, with `sizes` of axes that it leaves open; else a batch is 1."""
     try:
         import onnx
     except ImportError as error:

@@ -36,12 +36,7 @@ def followed(proto: ModelProto) -> tuple[ModelProto, list[str]]:
     """Return a model with the shapes that follow, nodes in order, and outputs that were assumed.
 
     What an operator writes that nobody knows is taken to be as the first tensor that it reads,
-    what a loop carries to stay as it begins.
-
-    Parameters
-    ----------
-    proto : ModelProto
-        Its large weights lose their values.
+    what a loop carries to stay as it begins.  Large weights lose their values.
     """
     from google.protobuf.message import EncodeError
     from onnx import load_model_from_string

@@ -37,12 +37,7 @@ def has_gaps(graph: GraphProto) -> bool:
 def settle(proto: ModelProto) -> bool:
     """Make constants of what is computed from known shapes; return whether there was any.
 
-    O(nodes): tensors of more than `NUMBERS` values are left alone.
-
-    Parameters
-    ----------
-    proto : ModelProto
-        Its nodes in order; those that compute sizes become constants.
+    O(nodes), which are in order; tensors of more than `NUMBERS` values are left alone.
     """
     from onnx import helper, numpy_helper
 

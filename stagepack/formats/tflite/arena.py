@@ -25,15 +25,7 @@ log = logging.getLogger("stagepack")
 
 
 def packing(model: Model, given: Words, file: str) -> LmemPacking:
-    """Return the tensors of a model as buffers.
-
-    Parameters
-    ----------
-    given : mapping
-        Capacity and objective, where they are said.
-    file : str
-        Its name.
-    """
+    """Return the tensors of a `file` as buffers; `given` may be a capacity and an objective."""
     tensors = [tensor for tensor in model.tensors if tensor.planned]
     if not tensors:
         raise InputError(
@@ -64,8 +56,6 @@ def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
 def solution(data: bytes, instance: LmemPacking) -> PackingSolution:
     """Return the plan that a model holds.
 
-    Notes
-    -----
     Tensors that the plan leaves to the runtime, with -1, are where this places them; says so.
     """
     model = read(data)

@@ -13,17 +13,7 @@ from stagepack.instances.packing.instance import LmemPacking
 
 
 def planned(instance: LmemPacking, solution: PackingSolution, *, model: str | Path = "") -> bytes:
-    """Return a model with its metadata ``OfflineMemoryAllocation``.
-
-    Parameters
-    ----------
-    instance : LmemPacking
-        Read from the model.
-    solution : PackingSolution
-        A valid one.
-    model : path
-        The model itself.
-    """
+    """Return the `model` that an instance was read from, with its ``OfflineMemoryAllocation``."""
     data = require_model(instance, model=model)
     with strict.located(model):
         return with_solution(data, instance, solution)

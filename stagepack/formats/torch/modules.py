@@ -50,20 +50,12 @@ def torchtitan(
     """Return ``module_fqns_per_model_part`` as JSON: a list of names a stage.
 
     Torchtitan keeps children of the model, and single items of those that are lists; it says
-    nothing about names that there are not, nor about children that no stage has.
+    nothing about names that there are not, nor about children that no stage has.  So `modules`, the
+    names of all, are what the names of stages are checked against.  A mapping to the modules tells
+    which are lists or dictionaries of others; without it those are whose items are numbered.
 
-    Parameters
-    ----------
-    solution : PipelineSolution
-        A valid one.
-    modules : mapping or iterable of str, or path, optional
-        Names of all modules, against which the names of stages are checked.  A mapping to the
-        modules tells which are lists or dictionaries of others; without it those are whose items
-        are numbered.
-    ranks : int, optional
-        Ranks of the pipeline, each with as many stages; as many as stages, if not said.
-    skips : bool
-        See :func:`.roles.require_adjacent`.
+    Each of the `ranks` has as many stages; there are as many as stages, if not said.  See
+    :func:`.roles.require_adjacent` for `skips`.
     """
     require_in_order(instance, solution)
     require_adjacent(instance, solution, skips, "torchtitan")
@@ -97,10 +89,7 @@ def require_modules(
 ) -> None:
     """Refuse what no cut could mend: names that the model has not, or that the layers have not.
 
-    Parameters
-    ----------
-    modules, ranks, skips
-        As for :func:`torchtitan`.
+    `modules`, `ranks` and `skips` are those of :func:`torchtitan`.
     """
     SKIPS.of(skips)
     require_ranks(instance, ranks)
@@ -153,16 +142,10 @@ def accelerate(
     """Return ``device_map`` as JSON: a device for each module, the largest that are whole there.
 
     Accelerate moves what modules are given to their devices.  What a module adds to the results of
-    its own parts, as transformer layers add the residual, it does not move.  Devices that the
-    cluster calls ``cpu``, ``disk``, ``mps`` or ``cuda:1`` keep their names, the others are counted.
-
-    Parameters
-    ----------
-    solution : PipelineSolution
-        A valid one.
-    inside : bool
-        Whether parts of one item of a list of modules, such as ``layers.3``, may be on different
-        devices.
+    its own parts, as transformer layers add the residual, it does not move: parts of one item of a
+    list of modules, such as ``layers.3``, are on different devices only if `inside` is said.
+    Devices that the cluster calls ``cpu``, ``disk``, ``mps`` or ``cuda:1`` keep their names, the
+    others are counted.
     """
     device: dict[str, int] = {}
     within: dict[str, dict[int, str]] = {}
@@ -187,13 +170,7 @@ def accelerate(
 
 
 def require_items(instance: PipelinePartition, *, inside: bool | str = False) -> None:
-    """Refuse what no cut could mend: names of no modules, and too few places to cut.
-
-    Parameters
-    ----------
-    inside : bool
-        As for :func:`accelerate`.
-    """
+    """Refuse what no cut could mend: names of no modules, and too few places to cut."""
     names = module_names(instance)
     if INSIDE.of(inside) or instance.fewer_stages:
         return

@@ -28,15 +28,7 @@ NO_SLOPES = ("wrap_with_set_grad_enabled",)
 
 @dataclass(frozen=True)
 class Piece:
-    """A tensor that crosses.
-
-    Attributes
-    ----------
-    slopes : bool
-        Whether gradients go back through it.
-    written : bool
-        Whether the next stage writes into it.
-    """
+    """A tensor that crosses; `slopes`: gradients go back, `written`: the next stage writes."""
 
     name: str
     shape: tuple[int, ...]
@@ -125,13 +117,7 @@ class Cut:
 
 
 def cuts(stages: Sequence[fx.GraphModule], layers: Sequence[Sequence[str]]) -> list[Cut]:
-    """Return what crosses between stages, cut by cut.
-
-    Parameters
-    ----------
-    layers : sequence of sequence of str
-        Their names.
-    """
+    """Return what crosses between stages, cut by cut; messages name the `layers` of each."""
     found = []
     slopes: list[bool] = []
     bases: list[str] = []  # names of the memory that each tensor shows

@@ -57,13 +57,7 @@ class Exported(NamedTuple):
 
 
 def exported(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Exported:
-    """Return the graph of a module, whose backward passes are not in it, and numbers that change.
-
-    Parameters
-    ----------
-    inputs, kwargs : tuple, dict
-        Of one call.
-    """
+    """Return the graph of a module for `inputs` and `kwargs`; errors name the module that ran."""
     _require_traceable(module)
     before: dict[str, Any] = {}
     changed: list[str] = []

@@ -240,13 +240,8 @@ def scheduled(
 ) -> Running:
     """Return what runs the stages of one process; see :func:`.run_pipeline`.
 
-    Parameters
-    ----------
-    plan : ScheduleSolution
-    rank : int
-    loss : callable, optional
-    make : callable
-        Makes a stage of torch's, given what PipelineStage is given.
+    `make` makes a stage of torch's, given what PipelineStage is given; `plan`, `rank` and `loss`
+    are as there.
     """
     if schedule.p != len(stages) or not 0 <= rank < schedule.d:
         raise InputError(

@@ -127,13 +127,7 @@ class Stages(Sequence[fx.GraphModule]):
 
 
 def staged(traced: Traced, boundaries: Sequence[int]) -> Stages:
-    """Return the layers of a module in stages.
-
-    Parameters
-    ----------
-    boundaries : sequence of int
-        0, the layers at which further stages begin, and the number of layers.
-    """
+    """Return the layers of a module in stages: boundaries go from 0 to the number of layers."""
     if traced.slopes and torch.is_grad_enabled():
         raise InputError(
             f"has backward passes of its own, which stages do not: {', '.join(traced.slopes)}",

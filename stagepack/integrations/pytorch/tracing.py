@@ -124,12 +124,7 @@ def trace(
 ) -> Traced:
     """Return the layers of a module; see :func:`.profile_model` for what they are.
 
-    Parameters
-    ----------
-    inputs, kwargs : sequence, mapping
-        Of one call.
-    depth, basic_blocks
-        As there.
+    `inputs` and `kwargs` are those of one call, `depth` and `basic_blocks` as there.
     """
     if depth is not None and (not isinstance(depth, int) or depth < 1):
         raise InputError(f"{depth!r} levels", field="depth", remedy="give an integer of at least 1")
@@ -353,17 +348,10 @@ def extracted(
     inputs: Sequence[fx.Node],
     outputs: Sequence[fx.Node],
 ) -> fx.GraphModule:
-    """Return layers that follow one another as a module of their own.
+    """Return `layers` that follow one another as a module of their own.
 
     It takes and returns rows of tensors; parameters and buffers are those of the traced module, by
-    their own names.
-
-    Parameters
-    ----------
-    layers : sequence of Layer
-        In their order.
-    inputs, outputs : sequence of fx.Node
-        What crosses into and out of them; what it takes it may hand on.
+    their own names.  `inputs` may be handed on as `outputs`.
     """
     made, root = fx.Graph(), nn.Module()
     copies: dict[fx.Node, fx.Node] = {}

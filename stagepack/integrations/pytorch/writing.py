@@ -76,13 +76,7 @@ def create_pipeline_configuration(model):
 
 
 def written(stages: Stages, name: str) -> str:
-    """Return the text of a file with the stages.
-
-    Parameters
-    ----------
-    name : str
-        Of the module.
-    """
+    """Return the text of a file with the stages of a module called `name`."""
     parts = [HEAD.format(name=shown(name), constants=_constants(stages))]
     taken, returned = [], []
     for at, module in enumerate(stages.modules):
