@@ -59,10 +59,6 @@ class _Dask(Executor):
 
     The client's own executor never ends a future whose result cannot be fetched: when the scheduler
     ends in that moment, or when the result does not unpickle here.
-
-    Parameters
-    ----------
-    client : distributed.Client
     """
 
     def __init__(self, client: Any) -> None:

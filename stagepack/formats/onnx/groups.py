@@ -79,8 +79,8 @@ class Reader:
 
     Attributes
     ----------
-    found : list of Operator
-    sources : list of Source
+    found, sources : list of Operator, list of Source
+        What was read.
     outputs : list of str
         Operators whose results are those of the network.
     unknown : dict of str to list of str
@@ -464,13 +464,7 @@ def _unknown(what: str, node: Node) -> InputError:
 
 
 def _window(said: JsonObject, node: Node, size: Shape) -> JsonObject:
-    """Return the fields of a window over rows and columns, and depth, of so many values.
-
-    Raises
-    ------
-    InputError
-        For windows along other axes, and paddings that are no numbers from 0.
-    """
+    """Return the fields of a window over rows and columns, and depth, of so many values."""
     kernel, axes = tuple(said["kernel_shape"]), len(size)
     stride, dilation = (tuple(said.get(name, (1,) * axes)) for name in ("strides", "dilations"))
     if axes not in (2, 3) or not len(kernel) == len(stride) == len(dilation) == axes:
