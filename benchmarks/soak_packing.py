@@ -28,13 +28,15 @@ import numpy as np
 
 from stagepack.claims import check_proof, prove
 from stagepack.errors import StagepackError
-from stagepack.heuristics.packing import frontier_bounds, iis, window_bounds
+from stagepack.heuristics.packing import frontier_bounds, window_bounds
 from stagepack.heuristics.packing.exact_search import exact, exact_state, zero_slack
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
 from stagepack.heuristics.packing.exact_search.portfolio import CanonicalPortfolio, Portfolio
 from stagepack.heuristics.packing.exact_search.zero_slack import Merged
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.methods.packing import iis
+from stagepack.progress import Progress
 from stagepack.result import Result, Status
 from stagepack.solve import MethodInfo, methods, solve
 from tests import structured
@@ -267,12 +269,14 @@ class Trial:
         """See that the buffers named as a conflict do conflict, and no fewer of them."""
         if exact.unsupported(blocks):
             return
-        found = iis.find(blocks, capacity, keep_going=_for(1.0))
+        instance = self.case.instance
+        progress = Progress(instance.evaluate, instance.check, time_limit=1.0)
+        found = iis.find(instance, capacity, iis.Questions(progress))
         if found is None:
             self.tally.counts["conflict", "UNKNOWN"] += 1
             return
         self.tally.counts["conflict", "IRREDUCIBLE" if found.irreducible else "FOUND"] += 1
-        members = np.flatnonzero(np.isin(blocks.block, found.blocks))
+        members = np.array(found.buffers)
         self._fits(members, capacity, expected=False)
         for left_out in members if found.irreducible and self.engines else ():
             self._fits(members[members != left_out], capacity, expected=True)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from stagepack.heuristics.packing import bounds as bounds
     from stagepack.heuristics.packing import effort as effort
     from stagepack.heuristics.packing import frontier_bounds as frontier_bounds
-    from stagepack.heuristics.packing import iis as iis
     from stagepack.heuristics.packing import relocation as relocation
     from stagepack.heuristics.packing import window_bounds as window_bounds
 else:

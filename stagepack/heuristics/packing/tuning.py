@@ -352,9 +352,6 @@ class ReasonTuning(Tuning):
     probed: int = 4
     """Memories, ranges or fixed buffers that are asked about: what would do instead."""
 
-    overloaded: float = 3e-9
-    """Seconds of a block and section in search of an overload; measured."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ModelTuning(Tuning):
