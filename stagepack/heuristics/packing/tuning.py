@@ -442,7 +442,7 @@ class PackingTuning(Tuning):
     """Where blocks may lie: legal offsets as spans, and holes that no block may fill."""
 
     windows: WindowTuning = field(default_factory=WindowTuning)
-    """Bounds above the load: windows of time that are refuted, and full sections."""
+    """Bounds above the load: windows of time that are refuted."""
 
     annealing: AnnealingTuning = field(default_factory=AnnealingTuning)
     """Annealing over first-fit orders."""

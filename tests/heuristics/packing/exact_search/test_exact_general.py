@@ -289,7 +289,7 @@ def test_windows_hold(seed: int) -> None:
     best = brute_force(instance)
     assert best is not None
     least = int(instance.evaluate(best))
-    packing = ShapedPacking(blocks, None, 0, max(1, blocks.sections // 2))
+    packing = ShapedPacking(blocks, 0, max(1, blocks.sections // 2))
     assert exact.decide_packing(packing, least).status is Status.FEASIBLE
     for window in window_bounds.windows(blocks, passes=1):
         assert window.bound <= least
