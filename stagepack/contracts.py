@@ -88,6 +88,7 @@ class Instance(Protocol):
         Parameters
         ----------
         given : solution or Result
+            As the caller was given it.
         field : str
             Name of the argument, for messages.
         shaped : bool

@@ -60,14 +60,10 @@ class Linear:
         high: Array,
         offset: float = 0.0,
     ) -> Linear:
-        """Return the program with entries (row, column, value) in any order.
+        """Return the program with entries (`row`, `column`, `value`) in any order, no place twice.
 
-        Parameters
-        ----------
-        cost, lower, upper, integral, low, high, offset
-            As the attributes.
-        row, column, value : ndarray, shape (entries,)
-            No place twice; zeros are left out.
+        Zeros are left out; `cost`, `lower`, `upper`, `integral`, `low`, `high` and `offset` are the
+        attributes.
         """
         some = np.flatnonzero(value)
         some = some[np.argsort(row[some], kind="stable")]

@@ -62,8 +62,8 @@ def placed(
 
     Parameters
     ----------
-    specs : iterable of Spec
-    alignment : int
+    specs, alignment
+        As ExecuTorch hands them over.
     taken : sequence of int
         Bytes of each memory below which nothing is placed.
     time_limit : float
@@ -76,11 +76,6 @@ def placed(
     places : dict of Spec to Place
     sizes : list of (int, bool)
         Bytes of each memory and whether anything was placed there; memory 0 is for constants.
-
-    Raises
-    ------
-    InputError
-        For a tensor without a lifetime, or that lies in one which is not there.
     """
     specs = list(specs)
     for spec in specs:

@@ -130,7 +130,6 @@ def build_stages(
 
     Parameters
     ----------
-    module : torch.nn.Module
     plan : PipelineSolution, GraphSolution, Result or sequence of int
         A partition of the layers that :func:`profile_model` finds with the same arguments, as a
         chain or a graph.  Devices of a graph become stages in the order of their dependencies.
@@ -186,10 +185,10 @@ def pipe_model(
 
     Parameters
     ----------
-    module : torch.nn.Module
     sample_inputs, kwargs, depth, basic_blocks, **profile
         As for :func:`profile_model`.
     n_stages : int
+        How many.
     cluster : Cluster, optional
         The devices; by default equal ones without memory limits, with free transfers.
     output_file : path, optional
@@ -233,8 +232,8 @@ def compile_partitioned_model(
 
     Parameters
     ----------
-    stages : Stages
     output_file : path
+        The file to write.
     name : str
         Of the model, for people.
 
@@ -275,6 +274,7 @@ def run_pipeline(
     schedule : PipelineSchedule
         A schedule with the same number of stages.
     plan : ScheduleSolution or Result
+        When each operation begins.
     rank : int
         Rank of this process, which is a device of the schedule.
     loss : callable or None

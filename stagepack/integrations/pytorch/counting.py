@@ -76,19 +76,10 @@ log = logging.getLogger("stagepack")
 def counted(
     traced: Traced, machine: str, *, training: bool, state_bytes: int, told: bool = True
 ) -> ModelProfile:
-    """Return the profile of a module.
+    """Return the profile of a module on devices of a `machine` of the catalog.
 
-    Parameters
-    ----------
-    traced : Traced
-    machine : str
-        A cluster of the catalog.
-    training : bool
-        Whether gradients and optimiser state are counted.
-    state_bytes : int
-        Bytes of optimiser state per parameter.
-    told : bool
-        Whether a warning names operators whose operations are not known.
+    `training` adds gradients, and `state_bytes` of the optimiser per parameter.  If `told`, a
+    warning names operators whose operations are not known.
     """
     operations = _Counter()
     network = network_of(traced, operations)

@@ -28,18 +28,7 @@ NO_SLOPES = ("wrap_with_set_grad_enabled",)
 
 @dataclass(frozen=True)
 class Piece:
-    """A tensor that crosses.
-
-    Attributes
-    ----------
-    name : str
-    shape : tuple of int
-    dtype : torch.dtype
-    slopes : bool
-        Whether gradients go back through it.
-    written : bool
-        Whether the next stage writes into it.
-    """
+    """A tensor that crosses; `slopes`: gradients go back, `written`: the next stage writes."""
 
     name: str
     shape: tuple[int, ...]
@@ -128,20 +117,7 @@ class Cut:
 
 
 def cuts(stages: Sequence[fx.GraphModule], layers: Sequence[Sequence[str]]) -> list[Cut]:
-    """Return what crosses between stages, cut by cut.
-
-    Parameters
-    ----------
-    stages : sequence of fx.GraphModule
-    layers : sequence of sequence of str
-        Their names.
-
-    Raises
-    ------
-    InputError
-        For what is no tensor, and for memory that several tensors show and a stage writes into,
-        naming them and the layers around the cut.
-    """
+    """Return what crosses between stages, cut by cut; messages name the `layers` of each."""
     found = []
     slopes: list[bool] = []
     bases: list[str] = []  # names of the memory that each tensor shows
@@ -165,12 +141,7 @@ def cuts(stages: Sequence[fx.GraphModule], layers: Sequence[Sequence[str]]) -> l
 
 
 def _require_sendable(base: Mapping[fx.Node, str], written: set[str], between: str) -> None:
-    """Refuse what cannot be sent and give the same results.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse what cannot be sent and give the same results."""
     remedy = "cut elsewhere, or make one layer of both (depth=, basic_blocks=)"
     for node in base:
         if not is_tensor(node):

@@ -38,25 +38,10 @@ class Part(PipelineStage):
 
 
 class _Sent(nn.Module):
-    """A stage as torch's pipeline has it: one tensor in, one out.
-
-    Attributes
-    ----------
-    rows : list of tuple
-        For the first stage: its inputs, microbatch by microbatch.
-    left : list of tuple
-        For the last stage: what it returned.
-    """
+    """A stage as torch's pipeline has it: one tensor in, one out."""
 
     def __init__(self, stage: fx.GraphModule, before: Cut | None, behind: Cut | None) -> None:
-        """Wrap a stage between its cuts.
-
-        Parameters
-        ----------
-        stage : fx.GraphModule
-        before, behind : Cut, optional
-            The first stage has none before it, the last one none behind it.
-        """
+        """Wrap a stage between its cuts."""
         super().__init__()
         self.stage = stage
         self._before, self._behind = before, behind
@@ -112,7 +97,6 @@ class Running:
 
         Parameters
         ----------
-        stages : Stages
         schedule : PipelineSchedule
             Of which this process has stages.
         plan : ScheduleSolution
@@ -199,24 +183,13 @@ class Running:
         return lost + tie.sum()
 
     def _rows(self, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Return the inputs of every microbatch.
-
-        Raises
-        ------
-        InputError
-            Naming the input.
-        """
+        """Return the inputs of every microbatch."""
         leaves = self._stages.flat(inputs, kwargs)
         places = (node for node in self._stages[0].graph.nodes if node.op == "placeholder")
         return list(zip(*map(self._cut, places, leaves), strict=True))
 
     def _cut(self, place: fx.Node, given: Any) -> Sequence[Any]:
-        """Return an input of every microbatch.
-
-        Raises
-        ------
-        InputError
-        """
+        """Return an input of every microbatch."""
         if not isinstance(given, torch.Tensor):
             return [given] * self._count
         shape = tuple(place.meta["val"].shape) if is_tensor(place) else ()
@@ -232,12 +205,7 @@ class Running:
         )
 
     def _aims(self, target: Any) -> list[Any]:
-        """Return the target of every microbatch.
-
-        Raises
-        ------
-        InputError
-        """
+        """Return the target of every microbatch."""
         leaves, built = pytree.tree_flatten(target)
         pieces = []
         for leaf in leaves:
@@ -272,21 +240,8 @@ def scheduled(
 ) -> Running:
     """Return what runs the stages of one process; see :func:`.run_pipeline`.
 
-    Parameters
-    ----------
-    stages : Stages
-    schedule : PipelineSchedule
-    plan : ScheduleSolution
-    rank : int
-    loss : callable, optional
-    make : callable
-        Makes a stage of torch's, given what PipelineStage is given.
-
-    Raises
-    ------
-    InputError
-        For a schedule of other stages or ranks; for one of training without a loss, or the other
-        way round; for a cut that anything but tensors crosses; for a torch whose runtime is unlike.
+    `make` makes a stage of torch's, given what PipelineStage is given; `plan`, `rank` and `loss`
+    are as there.
     """
     if schedule.p != len(stages) or not 0 <= rank < schedule.d:
         raise InputError(

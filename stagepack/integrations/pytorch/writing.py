@@ -76,14 +76,7 @@ def create_pipeline_configuration(model):
 
 
 def written(stages: Stages, name: str) -> str:
-    """Return the text of a file with the stages.
-
-    Parameters
-    ----------
-    stages : Stages
-    name : str
-        Of the module.
-    """
+    """Return the text of a file with the stages of a module called `name`."""
     parts = [HEAD.format(name=shown(name), constants=_constants(stages))]
     taken, returned = [], []
     for at, module in enumerate(stages.modules):
@@ -108,13 +101,7 @@ def written(stages: Stages, name: str) -> str:
 
 
 def _constants(stages: Stages) -> str:
-    """Return the constants of stages as the text of a dictionary.
-
-    Raises
-    ------
-    InputError
-        For one of too many values.
-    """
+    """Return the constants of stages as the text of a dictionary."""
     lines = ["{"]
     for name, value in stages.constants.items():
         if value.numel() > MOST:
@@ -137,9 +124,7 @@ def write(stages: Stages, name: str, path: Path) -> None:
 
     Parameters
     ----------
-    stages : Stages
     name : str
         As for :func:`written`.
-    path : Path
     """
     files.write(path, written(stages, name).encode())

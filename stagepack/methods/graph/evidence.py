@@ -33,9 +33,9 @@ Row = tuple[dict[tuple[int, int], int], float]
 """Factors of variables, and what their sum is at most."""
 
 FINE = 2**40
-"""Parts of one in which multipliers are counted where they have no small common denominator,"""
+"""Parts of one in which multipliers are counted that have no small common denominator."""
 DENOMINATOR = 1_000
-"""which is looked for up to this one of each."""
+"""Largest denominator of a multiplier with which a common one is looked for."""
 SLACK = 1e-9
 """Part of a value by which a linear program may be off."""
 
@@ -85,7 +85,7 @@ def _tries(
 
 
 def by_work(instance: GraphPartition, bound: Number | None, most: int) -> Evidence:
-    """Return the witness of a bound by work, or that nothing fits (None), if the rule shows it.
+    """Return the witness of a `bound` by work, or that nothing fits (None), if the rule shows it.
 
     Of whole figures it does, where no devices share a stage; others are rounded up to ticks by the
     compact form, not by the rule, which is asked of graphs of at most `most` nodes and readers: it
@@ -151,7 +151,6 @@ def around(instance: GraphPartition, bound: Number) -> list[list[int]] | None:
 
     Parameters
     ----------
-    instance : GraphPartition
     bound : int or float
         For how long.
     """
@@ -183,7 +182,6 @@ class _Flow:
 
     Parameters
     ----------
-    form : Form
     of : list of list of int
         Tensors of each block.
     """
@@ -255,7 +253,8 @@ def row_count(compact: Compact) -> int:
     """Return about how many rows there are."""
     pins = 2 * (len(compact.net) - compact.nets)
     order = compact.devices * (compact.blocks + len(compact.after) + pins)
-    return order + (compact.devices if compact.passes == 1 else compact.devices**2)
+    loads: int = compact.devices**compact.passes
+    return order + loads
 
 
 @dataclass(frozen=True)
@@ -266,8 +265,8 @@ class Relaxed:
     ----------
     bound : int or float
         The claim.
-    form : Form
     rows : list of Row
+        Those of the verifier, without what is settled.
     excess : float
         By which part of the limit some load exceeds it at least; negative: need not reach it.
     duals : ndarray, shape (rows,)
@@ -338,7 +337,6 @@ def raise_by_rows(
 
     Parameters
     ----------
-    instance : GraphPartition
     progress : Progress
         With a solution.
     steps : int
