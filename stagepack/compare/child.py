@@ -39,7 +39,7 @@ ENGINE_MODULES = {
     "highs": ("highspy",),
     "pyomo": ("pyomo.environ", "highspy"),
 }
-"""And those that it imports besides when methods run on an engine."""
+"""Modules that it imports besides `PRELOAD` when methods run on an engine."""
 COMPILING, ANEW, COMPILED = b"+", b"*", b"-"
 """News of a child before its answer: kernels are compiled (and cannot be kept), or are no more."""
 SPAWN = "from stagepack.compare.child import main; main()"

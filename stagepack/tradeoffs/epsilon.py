@@ -18,11 +18,11 @@ from stagepack.tradeoffs.staircase import Staircase
 
 POINTS = 32
 PART = 1 / 8
-"""Part of what is left of the limit that a solve gets;"""
+"""Part of what is left of the limit that a solve gets, where time is counted."""
 EACH = 2
-"""where work is counted, so that runs repeat, all get the same: the limit of so many a point;"""
+"""Solves a point among which the limit is shared out where work is counted: runs repeat so."""
 LEAST = 0.01
-"""seconds below which none begins but the first."""
+"""Seconds that must be left for a solve to begin, but for the first."""
 
 
 class _Limit:

@@ -37,9 +37,9 @@ VALUES = {
 NOTHING = {"Dropout", "Identity", "Cast"}
 """What moves nothing."""
 VIEWS = {"Unsqueeze", "Squeeze", "Flatten", "Reshape"}
-"""What moves nothing where values stay where they are in their lanes,"""
+"""Operators that move nothing where values stay where they are in their lanes."""
 MOVES = {*VIEWS, "Transpose"}
-"""and what moves all of them at once."""
+"""Operators without arithmetic: those of `VIEWS`, and what moves all values at once."""
 ALONE = {
     "ArgMax", "DepthToSpace", "Expand", "Gather", "GatherND", "Pad", "ReduceMax", "ReduceMean",
     "ReduceSum", "Slice", "SpaceToDepth", "Split", "Tile", "TopK", "Trilu", "Where",

@@ -103,8 +103,6 @@ def device_bars(
 
     Parameters
     ----------
-    instance : PipelinePartition
-        The instance.
     solution : PipelineSolution or Result
         What to draw.
     path, ax, title
