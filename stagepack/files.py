@@ -400,24 +400,11 @@ def _flat(values: Iterable[object]) -> bool:
     return {int, str, bool, type(None)}.issuperset(map(type, values))
 
 
-def json_text(data: object, indent: str = "") -> str:
-    """Return what :func:`finite` returned as ``json.dumps(data, indent=2)`` does, but sooner.
+def json_text(data: object) -> str:
+    """Return what :func:`finite` returned as ``json.dumps(data, indent=2)`` does, but sooner."""
+    from msgspec.json import format  # the standard library indents in Python
 
-    The standard library indents in Python; what holds no containers is left to its compiled part.
-    """
-    if not isinstance(data, dict | list) or not data:
-        return json.dumps(data, allow_nan=False)
-    inner = f"{indent}  "
-    between = f",\n{inner}"
-    values = data.values() if isinstance(data, dict) else data
-    if not any(isinstance(value, dict | list) for value in values):
-        body = json.dumps(data, allow_nan=False, separators=(between, ": "))[1:-1]
-    elif isinstance(data, dict):
-        body = between.join(f"{json.dumps(k)}: {json_text(v, inner)}" for k, v in data.items())
-    else:
-        body = between.join(json_text(value, inner) for value in data)
-    opening, closing = "{}" if isinstance(data, dict) else "[]"
-    return f"{opening}\n{inner}{body}\n{indent}{closing}"
+    return format(json.dumps(data, allow_nan=False), indent=2)
 
 
 def csv_text(header: tuple[str, ...], rows: Iterator[tuple[object, ...]]) -> str:

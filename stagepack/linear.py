@@ -46,39 +46,20 @@ class Linear:
     offset: float = 0.0
 
     @classmethod
-    def of(
-        cls,
-        *,
-        cost: Array,
-        lower: Array,
-        upper: Array,
-        integral: Array,
-        row: Array,
-        column: Array,
-        value: Array,
-        low: Array,
-        high: Array,
-        offset: float = 0.0,
-    ) -> Linear:
+    def of(cls, *, row: Array, column: Array, value: Array, low: Array, **others: Any) -> Linear:
         """Return the program with entries (`row`, `column`, `value`) in any order, no place twice.
 
-        Zeros are left out; `cost`, `lower`, `upper`, `integral`, `low`, `high` and `offset` are the
-        attributes.
+        Zeros are left out; `low` and the `others` are the attributes.
         """
         some = np.flatnonzero(value)
         some = some[np.argsort(row[some], kind="stable")]
         count = np.bincount(row[some], minlength=len(low))
         return cls(
-            cost=cost,
-            lower=lower,
-            upper=upper,
-            integral=integral,
             start=np.concatenate([[0], np.cumsum(count)]),
             column=column[some],
             value=value[some],
             low=low,
-            high=high,
-            offset=offset,
+            **others,
         )
 
     @property

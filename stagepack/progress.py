@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from stagepack import memory
 from stagepack.contracts import Number, SolutionT
@@ -520,15 +520,9 @@ class Progress(Generic[SolutionT]):
 class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
     """A run within another one, which ends when that does and shares its clock.
 
-    Parameters
-    ----------
-    whole : Progress
-        The other one; setup of the part counts as its own.
-    evaluate, check, time_limit, tolerance, on_bound, secondary
-        As for :class:`Progress`.
-    polishing : bool
-        Whether it goes on where nothing is left to find of the other one: it ends with its clock
-        and where that is interrupted.
+    Its setup counts as that of the `whole`, too.  If it is `polishing`, it goes on where nothing is
+    left to find of the other one: it ends with its clock and where that is interrupted.
+    `evaluate`, `check` and `options` are those of :class:`Progress`.
     """
 
     def __init__(
@@ -537,21 +531,10 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
         evaluate: Callable[[SolutionT], Number],
         check: Callable[[SolutionT], tuple[object, ...]],
         *,
-        time_limit: float | None = None,
-        tolerance: float = 0.0,
-        on_bound: Callable[[Number, str], None] | None = None,
-        secondary: Callable[[SolutionT], Number] | None = None,
         polishing: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            evaluate,
-            check,
-            time_limit=time_limit,
-            tolerance=tolerance,
-            on_bound=on_bound,
-            secondary=secondary,
-            by_clock=whole.by_clock,
-        )
+        super().__init__(evaluate, check, by_clock=whole.by_clock, **options)
         self.whole, self._polishing = whole, polishing
 
     @property

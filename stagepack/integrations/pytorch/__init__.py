@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stagepack import files
 from stagepack.errors import InputError
 from stagepack.instances.graph import GraphSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
@@ -242,9 +243,9 @@ def compile_partitioned_model(
     InputError
         For a constant of too many values, or a file that cannot be written.
     """
-    from stagepack.integrations.pytorch.writing import write
+    from stagepack.integrations.pytorch.writing import written
 
-    write(stages, name, Path(output_file))
+    files.write(output_file, written(stages, name).encode())
 
 
 def run_pipeline(
@@ -288,6 +289,6 @@ def run_pipeline(
         this version of PyTorch is not supported.
     """
     require_torch()
-    from stagepack.integrations.pytorch.pipelining import scheduled
+    from stagepack.integrations.pytorch.pipelining import Running
 
-    return scheduled(stages, schedule, schedule.solution_in(plan), rank, loss)
+    return Running(stages, schedule, schedule.solution_in(plan), rank, loss)

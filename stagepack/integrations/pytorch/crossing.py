@@ -18,7 +18,7 @@ import torch
 from torch import fx, nn
 
 from stagepack.errors import InputError
-from stagepack.integrations.pytorch.tracing import base_of, is_tensor, written_into
+from stagepack.integrations.pytorch.tracing import attribute, base_of, is_tensor, written_into
 
 ALIGNED = 8
 """Bytes of which those of a tensor of integers take a multiple."""
@@ -175,7 +175,7 @@ def _slopes(stage: fx.GraphModule, known: Mapping[fx.Node, bool]) -> Iterator[bo
     found = dict(known)
     for node in stage.graph.nodes:
         if node.op == "get_attr":
-            held = reduce(getattr, str(node.target).split("."), stage)
+            held = attribute(stage, str(node.target))
             found[node] = isinstance(held, nn.Parameter) and held.requires_grad
         elif node.op == "call_function":
             passes = _passes_slopes(node)

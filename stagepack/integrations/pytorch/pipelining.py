@@ -48,8 +48,8 @@ class _Sent(nn.Module):
         # So that what is sent has a gradient where no parameter came before it.
         kind = torch.float32 if behind is None else behind.carrier
         self._anchor = nn.Parameter(torch.empty(0, dtype=kind))
-        self.rows: Sequence[tuple[Any, ...]] = ()
-        self.left: list[tuple[Any, ...]] = []
+        self.rows: Sequence[tuple[Any, ...]] = ()  # of the first stage, by microbatch
+        self.left: list[tuple[Any, ...]] = []  # by the last stage
 
     def forward(self, came: torch.Tensor) -> torch.Tensor:
         """Run a microbatch, given its number or what crossed the cut."""
@@ -91,20 +91,13 @@ class Running:
         plan: ScheduleSolution,
         rank: int,
         loss: Callable[[Any, Any], Any] | None,
-        make: Callable[..., PipelineStage],
+        make: Callable[..., PipelineStage] = Part,
     ) -> None:
-        """Make torch's stages and its runtime, and load the order of work.
+        """Make torch's stages, each by `make`, and its runtime, and load the order of work.
 
-        Parameters
-        ----------
-        schedule : PipelineSchedule
-            Of which this process has stages.
-        plan : ScheduleSolution
-        rank : int
-        loss : callable, optional
-        make : callable
-            Makes a stage of torch's.
+        `plan`, `rank` and `loss` are those of :func:`.run_pipeline`.
         """
+        _require_fitting(stages, schedule, rank, loss)
         devices = schedule.devices.tolist()
         own = [at for at, device in enumerate(devices) if device == rank]
         between = [None, *cuts(stages, stages.layers), None]
@@ -230,19 +223,10 @@ def _joined(parts: Sequence[Any]) -> Any:
     return torch.cat(list(parts)) if parts[0].dim() else torch.stack(list(parts))
 
 
-def scheduled(
-    stages: Stages,
-    schedule: PipelineSchedule,
-    plan: ScheduleSolution,
-    rank: int,
-    loss: Callable[[Any, Any], Any] | None,
-    make: Callable[..., PipelineStage] = Part,
-) -> Running:
-    """Return what runs the stages of one process; see :func:`.run_pipeline`.
-
-    `make` makes a stage of torch's, given what PipelineStage is given; `plan`, `rank` and `loss`
-    are as there.
-    """
+def _require_fitting(
+    stages: Stages, schedule: PipelineSchedule, rank: int, loss: Callable[[Any, Any], Any] | None
+) -> None:
+    """Refuse a schedule of other stages or ranks, or of training without a loss, and conversely."""
     if schedule.p != len(stages) or not 0 <= rank < schedule.d:
         raise InputError(
             f"has {schedule.p} stages on {schedule.d} devices: not these {len(stages)}, or "
@@ -267,4 +251,3 @@ def scheduled(
         raise InputError(
             f"device {rank} has no stage", field="schedule", remedy="number devices from 0"
         )
-    return Running(stages, schedule, plan, rank, loss, make)

@@ -109,10 +109,13 @@ def is_tensor(node: object) -> bool:
 
 def nbytes(node: fx.Node) -> int:
     """Return the bytes of the tensors that a node is."""
-    value = node.meta.get("val")
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors(node.meta.get("val")))
+
+
+def tensors(value: Any) -> list[Any]:
+    """Return the tensors of a value that is one, or a row of them."""
     parts = value if isinstance(value, tuple | list) else [value]
-    tensors = (part for part in parts if isinstance(part, torch.Tensor))
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return [part for part in parts if isinstance(part, torch.Tensor)]
 
 
 def trace(

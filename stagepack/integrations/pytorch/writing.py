@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 
-from stagepack import files
 from stagepack.errors import InputError, shown
 from stagepack.integrations.pytorch.stages import Stages
 
@@ -117,14 +115,3 @@ def _constants(stages: Stages) -> str:
 def _listed(names: list[str]) -> str:
     lines = "".join(f"        {name!r},\n" for name in names)
     return f"[\n{lines}    ]" if names else "[]"
-
-
-def write(stages: Stages, name: str, path: Path) -> None:
-    """Write the stages as a file of Python.
-
-    Parameters
-    ----------
-    name : str
-        As for :func:`written`.
-    """
-    files.write(path, written(stages, name).encode())
