@@ -325,4 +325,4 @@ def _figure(value: str | Number | None) -> str:
     return value if isinstance(value, str) else as_text.number(value)
 
 
-VIEW = PipelineView("picture.stage_map")
+VIEW = PipelineView("picture.draw")
