@@ -52,10 +52,8 @@ class IdealSearch:
 
     Parameters
     ----------
-    network : Network
     oracle : Oracle
         A branching one, which asks the clock, too.
-    placements : Placements
     keep_going : callable
         Asked several times a second; :class:`.Stopped` is raised once it says no.
     """
@@ -206,6 +204,7 @@ class Paths:
         Parameters
         ----------
         end : int
+            The number of the ideal that is completed.
         most : int
             Most operators of a group.
         lone : int
@@ -291,6 +290,7 @@ class Paths:
         start, end : int
             The arc.
         cycles : int
+            Its cycles from now on.
         chosen : int
             Number of the cut.
         """

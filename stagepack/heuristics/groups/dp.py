@@ -46,7 +46,6 @@ class Partition:
 
     Parameters
     ----------
-    instance : LayerGrouping
     keep_going : callable
         Asked after every operator; :class:`.Stopped` is raised once it says no.
     eager : bool
@@ -209,7 +208,6 @@ def solve(
 
     Parameters
     ----------
-    partition : Partition
     on_bound : callable
         Told the cycles below which no plan can be, as long as all is decided.
     stops : sequence of int, optional

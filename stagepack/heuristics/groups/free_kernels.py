@@ -103,6 +103,7 @@ class Falling(NamedTuple):
     late, paid : ndarray of int64, shape (prices, rows)
         See :func:`_windows`: the price of what a row needs first, and of what is free in it.
     state : ndarray of int64, shape (prices, 2)
+        At a price: what loads up to the row cost, and the best window that begins before it.
     totals : ndarray of int64, shape (6,)
         How many are in `moves` and in `every`; cycles that move with every slice, and with the
         first alone; bytes that are alive all the time; how many are in `loads`.

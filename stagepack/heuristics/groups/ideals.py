@@ -38,7 +38,6 @@ class Network:
 
     Parameters
     ----------
-    instance : LayerGrouping
     tuning : PathsTuning
         What work on ideals costs.
     """
@@ -71,6 +70,7 @@ class Network:
         ideal : int
             With k.
         k : int
+            The operator that joins it.
         """
         moved = left.transfers - self.weights[k] - self.kept[k] + self.loads[k]
         for tensor in self.reads[k]:
@@ -99,8 +99,8 @@ def lattice(network: Network, most: int, keep_going: Callable[[], bool]) -> Latt
 
     Parameters
     ----------
-    network : Network
     most : int
+        Ideals beyond which none are returned.
     keep_going : callable
         Asked several times a second.
 
@@ -153,7 +153,6 @@ def around(
 
     Parameters
     ----------
-    network : Network
     order : sequence of int
         A topological one.
     stops : sequence of int

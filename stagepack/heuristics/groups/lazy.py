@@ -78,7 +78,6 @@ class Choices:
 
         Parameters
         ----------
-        network : Network
         oracle : FreeOracle
             A branching one.
         pause : callable

@@ -57,7 +57,6 @@ def network(
 
     Parameters
     ----------
-    instance : LayerGrouping
     pause : callable
         Called now and then; raises where the run is over.
     tuning : GroupsTuning

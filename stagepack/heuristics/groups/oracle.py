@@ -56,7 +56,6 @@ class Oracle:
 
     Parameters
     ----------
-    instance : LayerGrouping
     branching : bool
         Whether :meth:`price` will be asked for groups that part from one another, which takes
         room to go back.

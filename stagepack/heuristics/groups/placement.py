@@ -52,7 +52,6 @@ def place(
 
     Parameters
     ----------
-    table : Timetable
     keep_going : callable
         Asked several times a second.
     tuning : PlacementTuning
@@ -81,7 +80,6 @@ def place_apart(table: Timetable, pairs: Pairs, keep_going: Callable[[], bool]) 
 
     Parameters
     ----------
-    table : Timetable
     pairs : sequence of (int, int)
         What should not share a bank, by index of :func:`.lmem.copies`.
     keep_going : callable
@@ -105,7 +103,6 @@ def place_by_rule(
 
     Parameters
     ----------
-    table : Timetable
     keep_going : callable
         Asked several times a second.
     tuning : PlacementTuning
@@ -139,7 +136,6 @@ def least_memory(
 
     Parameters
     ----------
-    table : Timetable
     enough : int
         Where it is no less than so many bytes, their sum at one time will do for an answer.
     keep_going : callable

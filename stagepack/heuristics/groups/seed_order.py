@@ -28,7 +28,6 @@ def place_in_order(
 
     Parameters
     ----------
-    table : Timetable
     keep_going : callable
         Asked for every buffer.
     tuning : PlacementTuning
@@ -78,6 +77,7 @@ def _lowest(
     taken : sequence of (int, int)
         Ranges [from, to), by their beginning.
     nbytes, memory, bank, alignment : int
+        Of the buffer; of a lane and of a bank; what addresses are multiples of.
     """
     across = None
     free, gaps = 0, []

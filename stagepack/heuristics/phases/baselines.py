@@ -55,7 +55,6 @@ def checkpoints(costs: RangeCosts, keep_going: Going, change: int = 0) -> Policy
 
     Parameters
     ----------
-    costs : RangeCosts
     keep_going : callable
         Asked now and then; once it says no, rows are missing, and the answer says so.
     change : int
@@ -107,7 +106,6 @@ def heads(
 
     Parameters
     ----------
-    instance : PhaseSchedule
     microbatch, io_tiles : int
         Those of the plan.
     policy : Policy, optional
@@ -151,7 +149,6 @@ def _walk(
 
     Parameters
     ----------
-    table : OptionTable
     choose : callable
         Given where groups may end, where the next one does.
     keep_going : callable

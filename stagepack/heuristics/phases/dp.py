@@ -66,10 +66,10 @@ def search(
 
     Parameters
     ----------
-    table : OptionTable
     least : ndarray
         From :func:`rest`.
     upper : int
+        Cycles that a plan must stay below.
     keep_going : callable
         Asked now and then; when it says no the answer is None.
     """
@@ -127,8 +127,8 @@ def _extend(
 
     Parameters
     ----------
-    table : OptionTable
     boundary : int
+        Where the labels are.
     labels : tuple of ndarray
         Option, kept, cycles and number of each.
     least : ndarray
@@ -213,7 +213,6 @@ def hidden(table: OptionTable, before: Array, kept: Array, after: Array) -> Arra
 
     Parameters
     ----------
-    table : OptionTable
     before, kept : ndarray of int64, shape (p,)
         An option, and the bytes kept by it and all groups before it.
     after : ndarray of int64, shape (q,)

@@ -97,7 +97,6 @@ class OptionTable:
 
     Parameters
     ----------
-    costs : RangeCosts
     rows : PolicyRows
         Policies worth having, by group.
     io_tiles : int
@@ -116,9 +115,12 @@ class OptionTable:
     start : ndarray of int64, shape (n + 1,)
         Options of the groups from layer a are start[a] ... start[a + 1] - 1.
     first, end : ndarray of int64, shape (options,)
+        The layers of each option's group.
     time, need, kept : ndarray of int64, shape (options,)
         Of all phases; the most any needs; see :class:`Option`.
     need_first, need_last, free_first, free_last, hide_first, hide_last, shards : ndarray of int64
+        What the first and the last phase need; cycles that each leaves free, and that may be hidden
+        of it; bytes of variables: see :class:`Option`.
     inexact : str
         Why a better option may be missing; '' when none is.
     prefetch : bool
@@ -406,8 +408,11 @@ class _Choice:
     Attributes
     ----------
     row, first_mode, last_mode : ndarray of int64, shape (choices,)
+        The row, and the modes of its phases as indices into `modes`.
     possible : ndarray of bool, shape (choices,)
+        Whether the buffers of both phases fit.
     time, first_time, last_time, free_first, free_last : ndarray of int64, shape (choices,)
+        Cycles of both phases and of each, and those that each leaves free.
     """
 
     def __init__(
@@ -522,7 +527,6 @@ def group_options(
 
     Parameters
     ----------
-    instance : PhaseSchedule
     microbatch, io_tiles : int
         Allowed ones.
     distinguish : collection of str
@@ -555,7 +559,6 @@ def assemble(
 
     Parameters
     ----------
-    table : OptionTable
     chosen : sequence of int
         Numbers of the options of its groups, in order.
     prefetch : sequence of bool, one a phase, optional

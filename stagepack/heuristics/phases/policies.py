@@ -169,7 +169,6 @@ def uniform(costs: RangeCosts, policy: Policy, keep_going: Callable[[], bool]) -
 
     Parameters
     ----------
-    costs : RangeCosts
     policy : Policy
         Of no meaning in inference, where there are none.
     keep_going : callable
@@ -187,7 +186,6 @@ def chosen(
 
     Parameters
     ----------
-    costs : RangeCosts
     rule : callable
         From the layers [first, end) of a group to a policy for each.
     keep_going : callable
@@ -328,6 +326,7 @@ class _Walk:
         Parameters
         ----------
         reach : int
+            The layer before which labels end.
         together : bool
             Forward and backward run in one phase, which ends there.
         ends : set of int

@@ -30,8 +30,8 @@ class RangeCosts:
 
     Parameters
     ----------
-    instance : PhaseSchedule
     microbatch : int
+        Its size.
     most : int, optional
         Layers of all groups together, if less than usual.
     cuts : sequence of int, optional
@@ -43,8 +43,8 @@ class RangeCosts:
 
     Attributes
     ----------
-    links : Links
     first, end : ndarray of int64, shape (groups,)
+        The first layer of each group, and the one behind its last.
     start : ndarray of int64, shape (n + 1,)
         Groups from layer a are start[a] ... start[a + 1] - 1.
     together : ndarray of bool, shape (groups,)

@@ -302,6 +302,7 @@ class Labels:
         Parameters
         ----------
         upper : int
+            Cycles computed again that a plan must stay below.
         most : int
             Labels followed at each layer.
         keep_going : callable

@@ -92,10 +92,8 @@ def spread(
 
     Parameters
     ----------
-    instance : LayerGrouping
     progress : Progress
         Keeps what is better, the cycles being equal, and says how many pairs are left.
-    settings : Settings
     """
     plan, tuning = progress.solution, settings.tuned(TUNING)
     if plan is None or instance.chip.banks == 1:

@@ -48,7 +48,6 @@ def explain(
 
     Parameters
     ----------
-    instance : LayerGrouping
     keep_going : callable
         Asked several times a second; once it says no, that is all.
     tuning : PlacementTuning

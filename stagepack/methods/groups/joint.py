@@ -76,7 +76,6 @@ class Inside(Part[GroupingSolution, GroupingSolution]):
 
     Parameters
     ----------
-    instance : LayerGrouping
     whole : Progress
         The run of the method.
     """

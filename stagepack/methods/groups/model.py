@@ -30,7 +30,6 @@ class Relaxed(Part[Boundaries, GroupingSolution]):
 
     Parameters
     ----------
-    partition : Partition
     whole : Progress
         The run of the method.
     proves : bool
@@ -60,12 +59,10 @@ def solve(
 
     Parameters
     ----------
-    partition : Partition
     engine : Engine
         From :func:`.models.load_engine`.
     progress : Progress
         Whose solution, if any, is where the engine starts.
-    settings : Settings
     proves : bool
         Whether bounds of the model are bounds of the instance.
 

@@ -26,8 +26,8 @@ def offer(
 
     Parameters
     ----------
-    progress : Progress
     found : GroupingSolution
+        The plan.
     source : str
         What found it.
     tuning : GroupsTuning

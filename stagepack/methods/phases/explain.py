@@ -19,7 +19,6 @@ def conclude_infeasible(
 
     Parameters
     ----------
-    instance : PhaseSchedule
     progress : Progress
         Of the run; it is told.
     tuning : PhasesTuning

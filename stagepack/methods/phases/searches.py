@@ -231,8 +231,6 @@ class Choices:
             Makes the model, given the cycles of the best plan, if any.
         name : str
             Of the model, for the source of answers.
-        engine : Engine
-        settings : Settings
         start : PhaseSolution, optional
             A plan of this choice.
         safe : bool
@@ -405,8 +403,6 @@ def _warm_start(pairs: Pairs, settings: Settings, *, searched: bool = False) -> 
 
     Parameters
     ----------
-    pairs : Pairs
-    settings : Settings
     searched : bool
         Whether the exact search, in a part of the time, belongs to the start of choice.
 
