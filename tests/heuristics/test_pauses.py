@@ -12,6 +12,7 @@ import pytest
 
 from stagepack.heuristics.groups import free, free_kernels, group_kernels, oracle
 from stagepack.heuristics.groups.dag import steps
+from stagepack.heuristics.groups.tuning import TUNING as GROUPING
 from stagepack.heuristics.phases import (
     baselines,
     liveness_kernels,
@@ -22,6 +23,8 @@ from stagepack.heuristics.phases import (
     remat,
     remat_kernels,
 )
+from stagepack.heuristics.phases.tuning import TUNING as PHASING
+from stagepack.heuristics.phases.tuning import PhasesTuning
 from stagepack.heuristics.pipeline import kernels as pipeline_kernels
 from stagepack.heuristics.pipeline import prober
 from stagepack.heuristics.pipeline.tuning import TUNING
@@ -187,6 +190,33 @@ SCHEDULES = {
 # ---------------------------------------------------------------------- phases
 
 
+class Given:
+    """Limits that searches are handed."""
+
+    probes = TUNING.probes.steps_at_once
+    grouping = GROUPING.oracle.steps_at_once
+    labels = PHASING.policies.comparisons_at_once
+    policy_layers = PHASING.policies.layers_at_once
+    rows = PHASING.options.comparisons_at_once
+    range_groups = PHASING.options.groups_at_once
+    completed = PHASING.remat.entries_at_once
+    layers = PHASING.rules.layers_at_once
+
+    @classmethod
+    def phases(cls) -> PhasesTuning:
+        """Return what steers phase schedules, with these limits."""
+        policies = {"comparisons_at_once": cls.labels, "layers_at_once": cls.policy_layers}
+        options = {"comparisons_at_once": cls.rows, "groups_at_once": cls.range_groups}
+        return PHASING.changed(
+            {
+                "policies": policies,
+                "options": options,
+                "remat": {"entries_at_once": cls.completed},
+                "rules": {"layers_at_once": cls.layers},
+            }
+        )
+
+
 def plain(found: object) -> object:
     """Return arrays as lists, to compare."""
     return {
@@ -201,9 +231,9 @@ def chosen() -> object:
     for seed, skips in ((0, False), (1, True)):
         instance = random_phases(seed, layers=(4, 4), training=True, skips=skips, prefetch=False)
         microbatch = instance.microbatches[0]
-        costs = ranges.RangeCosts(instance, microbatch)
+        costs = ranges.RangeCosts(instance, microbatch, tuning=Given.phases())
         rows = [policies.find_policies(costs, bounding=bounding) for bounding in (False, True)]
-        table = options.group_options(instance, microbatch, 0)
+        table = options.group_options(instance, microbatch, 0, tuning=Given.phases())
         found += [
             *map(plain, rows),
             table.time.tolist(),
@@ -221,7 +251,7 @@ def completed() -> object:
         )
         step = step_of(instance)
         if not step.infeasible:
-            labels = remat.Labels(step, retaining=False)
+            labels = remat.Labels(step, retaining=False, tuning=Given.phases())
             found.append((labels.bound, labels.search(remat.NONE, MANY)))
     assert found
     return found
@@ -230,7 +260,9 @@ def completed() -> object:
 def from_the_head() -> object:
     instance = PhaseSchedule.from_arrays([5, 9, 2, 4, 7, 1], [3] * 6, [2, 8, 1, 6, 4, 3, 2])
     found = [
-        baselines.heads(instance.replace(memory=memory, tiles=1), 1, 0, None, lambda: True)
+        baselines.heads(
+            instance.replace(memory=memory, tiles=1), 1, 0, None, lambda: True, Given.phases()
+        )
         for memory in (30, 60)
     ]
     assert all(found)
@@ -239,11 +271,7 @@ def from_the_head() -> object:
 
 PHASES = {
     "policies": Search(
-        (
-            *places(policies, "COMPARISONS", "AT_ONCE"),
-            *places(options, "COMPARISONS"),
-            *places(ranges, "AT_ONCE"),
-        ),
+        (*places(Given, "labels", "policy_layers", "rows", "range_groups"),),
         (
             *places(policies_kernels, "unbeaten"),
             *places(liveness_kernels, "examine_all"),
@@ -252,8 +280,8 @@ PHASES = {
         ),
         chosen,
     ),
-    "completions": Search(places(remat, "COMPLETED"), places(remat_kernels, "complete"), completed),
-    "heads": Search(places(baselines, "LAYERS"), places(liveness_kernels, "heads"), from_the_head),
+    "completions": Search(places(Given, "completed"), places(remat_kernels, "complete"), completed),
+    "heads": Search(places(Given, "layers"), places(liveness_kernels, "heads"), from_the_head),
 }
 
 # ---------------------------------------------------------------------- chains
@@ -298,20 +326,20 @@ def priced() -> object:
     way = steps(range(1, 1 << instance.n))
     nothing = [frozenset[int]()] * len(way)
     found = []
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(oracle, "NUMBERS", 600)  # some of the cuts at a time
-        for eager in (False, True):
-            known = oracle.Oracle(instance, branching=True)
-            cycles, cuts = known.price(way, nothing, eager=eager)
-            found += [cycles.tolist(), cuts.tolist()]
-        below = np.full(len(way), oracle.NONE)
-        found += free.FreeOracle(instance, branching=True).floors(way, below).tolist()
-    return found
+    some = {"numbers": 600, "steps_at_once": Given.grouping}  # some of the cuts at a time
+    tuning = GROUPING.changed({"oracle": some})
+    for eager in (False, True):
+        known = oracle.Oracle(instance, branching=True, tuning=tuning)
+        cycles, cuts = known.price(way, nothing, eager=eager)
+        found += [cycles.tolist(), cuts.tolist()]
+    below = np.full(len(way), oracle.NONE)
+    floors = free.FreeOracle(instance, branching=True, tuning=tuning).floors(way, below)
+    return [*found, *floors.tolist()]
 
 
 GROUPS = {
     "groups": Search(
-        (*places(oracle, "STEPS"), *places(free, "STEPS")),
+        places(Given, "grouping"),
         (*places(group_kernels, "sweep"), *places(free_kernels, "floors")),
         priced,
     )
