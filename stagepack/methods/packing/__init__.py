@@ -108,15 +108,6 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         declines=partial(_refusal, "dive"),
     ),
     TABLE.method(
-        "repair",
-        exact=False,
-        description="packs the windows of time around the peak again",
-        limited_by_work=True,
-        unsupported=_peak_only,
-        declines=partial(_refusal, "repair"),
-        default=False,
-    ),
-    TABLE.method(
         "anneal",
         exact=False,
         description="annealing over first-fit orders, from the best greedy placement",

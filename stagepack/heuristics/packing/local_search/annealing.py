@@ -47,7 +47,6 @@ def improve(
     *,
     target: int,
     seed: int = 0,
-    movable: Array | None = None,
     legs: int | None = None,
     keep_going: KeepGoing | None = None,
     on_solution: Callable[[Array], None] | None = None,
@@ -65,8 +64,6 @@ def improve(
         Stop at this peak: the best bound known.
     seed : int
         Of random numbers.
-    movable : ndarray of bool, shape (b,), optional
-        Blocks that may move; None: all that are not fixed.
     legs : int, optional
         Stop after so many kernel calls; None: when time is over.
     keep_going : callable, optional
@@ -79,7 +76,7 @@ def improve(
     ndarray of int64, shape (b,)
         Offsets of a peak no higher than before.
     """
-    free = blocks.fixed < 0 if movable is None else movable & (blocks.fixed < 0)
+    free = blocks.fixed < 0
     # All is counted in units, of which the offsets of what stays are multiples too.
     unit = math.gcd(blocks.unit, *offsets[~free].tolist())
     target //= unit
@@ -123,8 +120,8 @@ def improve(
             * math.pow(tuning.annealing.coldest / tuning.annealing.hottest, leg / length),
             tuning.annealing.budget,
         )
-        each = tuning.annealing.step if len(search.bits) else tuning.annealing.heap_step
-        effort.spend(tuning.prices.call + each * (tuning.annealing.budget - left))
+        steps = tuning.annealing.budget - left
+        effort.spend(tuning.prices.call + tuning.annealing.step * steps)
         leg += 1
         legs = None if legs is None else legs - 1
 
@@ -140,7 +137,6 @@ def _search(
     place = np.full(blocks.b, -1, dtype=np.int64)
     place[order] = np.arange(len(order))
     room = int(np.diff(ptr).max(initial=0)) + 1  # an interval for each of the longest row
-    small = int((offsets + blocks.size).max()) <= 64 * tuning.annealing.marks * unit
     return Annealing(
         ptr=ptr,
         other=other,
@@ -158,7 +154,6 @@ def _search(
         undo_offset=np.empty(blocks.b, dtype=np.int64),
         heap_low=np.empty(room, dtype=np.int64),
         heap_high=np.empty(room, dtype=np.int64),
-        bits=np.zeros(tuning.annealing.marks if small else 0, dtype=np.uint64),
         random=np.random.default_rng(seed).integers(1, 1 << 63, size=1, dtype=np.uint64),
         state=np.zeros(3, dtype=np.int64),
     )
