@@ -181,6 +181,8 @@ def _raise(i: int, cost: int, peak: int, search: Annealing) -> tuple[int, int, i
 def _replace(begin: int, limit: int, search: Annealing) -> tuple[int, int, int]:
     """Place the marked blocks from `begin` on again, and those their moves concern.
 
+    The undo list has an entry a block: each moves once at most, as the order is gone through once.
+
     Returns
     -------
     cost : int
