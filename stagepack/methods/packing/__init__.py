@@ -189,6 +189,7 @@ def prove(
     bound : int or float or None
         None: that nothing fits.
     keep_going : callable
+        Asked between chunks of work.
     """
     proof = importlib.import_module(f"{__name__}.proof")
     found: Evidence | None = proof.prove(instance, bound, keep_going)

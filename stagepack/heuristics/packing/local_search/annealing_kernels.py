@@ -24,6 +24,7 @@ class Annealing(NamedTuple):
     ptr, other : ndarray, shape (b + 1,), (e,)
         Rows of the blocks that meet each block.
     size, alignment : ndarray, shape (b,)
+        Units of each block, and what its offset is a multiple of.
     piece_ptr, first, end : ndarray
         Sections of each block.
     order : ndarray, shape (movable,)
@@ -93,6 +94,7 @@ def meetings(first: Array, end: Array, order: Array, wanted: Array) -> tuple[Arr
     order : ndarray of int64, shape (b,)
         The blocks by rising `first`.
     wanted : ndarray of bool, shape (b,)
+        Whose rows are written.
     """
     b = len(first)
     ptr = np.zeros(b + 1, dtype=np.int64)
@@ -286,6 +288,7 @@ def anneal(search: Annealing, temperature: float, budget: int) -> int:
     temperature : float
         Energy: what is worse by as much is accepted with probability 1 / e.
     budget : int
+        Steps.
 
     Returns
     -------
