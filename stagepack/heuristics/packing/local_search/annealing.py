@@ -120,8 +120,8 @@ def improve(
             * math.pow(tuning.annealing.coldest / tuning.annealing.hottest, leg / length),
             tuning.annealing.budget,
         )
-        steps = tuning.annealing.budget - left
-        effort.spend(tuning.prices.call + tuning.annealing.step * steps)
+        each = tuning.annealing.step if len(search.bits) else tuning.annealing.heap_step
+        effort.spend(tuning.prices.call + each * (tuning.annealing.budget - left))
         leg += 1
         legs = None if legs is None else legs - 1
 
@@ -137,6 +137,7 @@ def _search(
     place = np.full(blocks.b, -1, dtype=np.int64)
     place[order] = np.arange(len(order))
     room = int(np.diff(ptr).max(initial=0)) + 1  # an interval for each of the longest row
+    small = int((offsets + blocks.size).max()) <= 64 * tuning.annealing.marks * unit
     return Annealing(
         ptr=ptr,
         other=other,
@@ -154,6 +155,7 @@ def _search(
         undo_offset=np.empty(blocks.b, dtype=np.int64),
         heap_low=np.empty(room, dtype=np.int64),
         heap_high=np.empty(room, dtype=np.int64),
+        bits=np.zeros(tuning.annealing.marks if small else 0, dtype=np.uint64),
         random=np.random.default_rng(seed).integers(1, 1 << 63, size=1, dtype=np.uint64),
         state=np.zeros(3, dtype=np.int64),
     )

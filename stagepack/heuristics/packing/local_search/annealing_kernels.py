@@ -6,7 +6,7 @@ Cost: O(m log m) for each block that a move places again and that meets m others
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,6 +41,9 @@ class Annealing(NamedTuple):
         Blocks moved in the trial under way, and where they were: each once, in their order.
     heap_low, heap_high : ndarray, shape (most neighbours + 1,)
         Offsets a block may not take: one interval for each entry of its row.
+    bits : ndarray of uint64
+        One bit a byte of memory; empty: memory is too large, use the heap.  Tops beyond the last
+        bit are noticed before a bit is written.
     random : ndarray of uint64, shape (1,)
         State of the generator.
     state : ndarray, shape (3,)
@@ -63,6 +66,7 @@ class Annealing(NamedTuple):
     undo_offset: Array
     heap_low: Array
     heap_high: Array
+    bits: Array
     random: Array
     state: Array
 
@@ -70,9 +74,9 @@ class Annealing(NamedTuple):
 TRIAL = 24
 """Steps that any trial is worth, however few blocks there are: its numbers are drawn."""
 
-HEAP, PIECE = 8, 2
-"""Steps of a block that goes through a heap, in the way of another; and what a piece of a lifetime
-takes as long as, in sections."""
+BIT, HEAP, PIECE = 2, 8, 2
+"""Steps of a block in the way of another: its units are marked, 256 more a step, or it goes through
+a heap; and what a piece of a lifetime takes as long as, in sections."""
 
 TARGET, ENERGY, TRIALS = range(3)
 
@@ -129,7 +133,103 @@ def meetings(first: Array, end: Array, order: Array, wanted: Array) -> tuple[Arr
 
 
 @step
-def _fit(i: int, search: Annealing) -> int:
+def _trailing_zeros(x: Any) -> int:
+    """Return the number of zeros below the lowest one of a word that is not 0."""
+    count, width = 0, 32
+    while width > 0:
+        # The lower half of what is left holds no one.
+        if x << np.uint64(64 - width) == 0:
+            count += width
+            x >>= np.uint64(width)
+        width >>= 1
+    return count
+
+
+@step
+def _next(bits: Array, at: int, end: int, flip: Any) -> int:
+    """Return the first bit from `at` on that differs from those of `flip`, at most `end`."""
+    word = at >> 6
+    # With `flip` all ones the first free unit is found, with 0 the first taken one.
+    x = (bits[word] ^ flip) >> np.uint64(at & 63)
+    if x != 0:
+        return min(at + _trailing_zeros(x), end)
+    word += 1
+    while word << 6 < end:
+        x = bits[word] ^ flip
+        if x != 0:
+            return min((word << 6) + _trailing_zeros(x), end)
+        word += 1
+    return end
+
+
+@step
+def _fit_bits(i: int, search: Annealing) -> tuple[int, int]:
+    """Place block i beside those before it, by marking units of memory.
+
+    `bits` may be of any length: a top beyond it ends the marking before its words are written.
+
+    Returns
+    -------
+    offset : int
+        The lowest.
+    words : int
+        That were written.
+    """
+    ptr, other, offsets, place = search.ptr, search.other, search.offsets, search.place
+    full = ~np.uint64(0)
+    bits, size, at = search.bits, search.size[i], place[i]
+    step = search.alignment[i]
+    cleared, top, words = 0, 0, 0
+    for r in range(ptr[i], ptr[i + 1]):
+        j = other[r]
+        # It is placed later; one of place -1 stays where it is and always counts.
+        if place[j] >= at:
+            continue
+        low = offsets[j]
+        high = low + search.size[j]
+        if high > top:
+            top = high
+            if top > 64 * len(bits):
+                break
+            # Words are cleared when a block first reaches them, so that short packings touch few.
+            while cleared << 6 < high:
+                bits[cleared] = 0
+                cleared += 1
+        left, right = low >> 6, (high - 1) >> 6
+        words += right - left
+        # Ones from the first unit on in the first word, and up to the last unit in the last.
+        head = full << np.uint64(low & 63)
+        tail = full >> np.uint64(63 - ((high - 1) & 63))
+        if left == right:
+            bits[left] |= head & tail
+        else:
+            bits[left] |= head
+            for word in range(left + 1, right):
+                bits[word] = full
+            bits[right] |= tail
+    lowest: int = 0
+    if top > 64 * len(bits):
+        # Far above any packing of interest: anything valid will do.
+        for r in range(ptr[i], ptr[i + 1]):
+            j = other[r]
+            if place[j] < at:
+                lowest = max(lowest, offsets[j] + search.size[j])
+        return int((lowest + step - 1) // step * step), words + cleared
+    while lowest < top:
+        lowest = _next(bits, lowest, top, full)
+        lowest = (lowest + step - 1) // step * step
+        if lowest >= top:
+            break
+        # The gap ends at the next unit that is taken.
+        taken = _next(bits, lowest, top, np.uint64(0))
+        if taken >= top or taken - lowest >= size:
+            break
+        lowest = taken
+    return lowest, words + cleared
+
+
+@step
+def _fit_heap(i: int, search: Annealing) -> int:
     """Return the lowest offset of block i beside those before it, by a heap of what they take."""
     ptr, other, offsets, place = search.ptr, search.other, search.offsets, search.place
     size, step, at = search.size[i], search.alignment[i], place[i]
@@ -203,13 +303,18 @@ def _replace(begin: int, limit: int, search: Annealing) -> tuple[int, int, int]:
     trial = search.state[TRIALS]
     # Filled anew by every trial; eight of it a step.
     search.excess[:] = 0
+    marked = len(search.bits) > 0
     cost, peak, moved, work = 0, 0, 0, len(search.excess) // 8
     # All of the order, as the energy is that of all; only marked blocks are placed again.
     for at in range(len(order)):
         i = order[at]
         if at >= begin and mark[i] == trial:
-            offset = _fit(i, search)
-            work += HEAP * (ptr[i + 1] - ptr[i])
+            if marked:
+                offset, words = _fit_bits(i, search)
+                work += BIT * (ptr[i + 1] - ptr[i]) + words // 4
+            else:
+                offset = _fit_heap(i, search)
+                work += HEAP * (ptr[i + 1] - ptr[i])
             before = offsets[i]
             if offset != before:
                 # A trial may be given up: then all of it is taken back.

@@ -11,11 +11,18 @@ from stagepack.heuristics.tuning import Tuning
 class AnnealingTuning(Tuning):
     """Annealing over first-fit orders."""
 
-    budget: int = 14_000_000
+    budget: int = 8_000_000
     """Steps of a call of the kernel: less than a tenth of a second."""
 
-    step: float = 2.8e-9
-    """Seconds of a step: most that goes into the heap of first fit never comes out; measured."""
+    step: float = 5e-9
+    """Seconds of a step where first fit marks what is taken; measured."""
+
+    heap_step: float = 2.8e-9
+    """Seconds of a step where it has a heap: most that goes in never comes out; measured."""
+
+    marks: int = 512
+    """Words of 64 units of memory that first fit marks; where memory has more units it takes a
+    heap."""
 
     made: float = 3e-4
     """Seconds of making a search; measured."""

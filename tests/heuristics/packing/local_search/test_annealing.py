@@ -44,11 +44,14 @@ def test_peak_falls_for_any_unit(scale: int) -> None:
     assert blocks.load.max() <= (offsets + blocks.size).max() < (start + blocks.size).max()
 
 
-def test_all_are_placed_by_first_fit() -> None:
+@pytest.mark.parametrize("words", [1, 512])
+def test_marks_and_heap_place_alike(words: int) -> None:
+    tuning = SHORT.changed({"annealing": {"marks": words}})
     instance = random_plain(np.random.default_rng(2), 120, longest=60)
     blocks = Blocks.of(instance)
     start = poor(blocks)
-    search = annealing._search(blocks, start, np.ones(blocks.b, dtype=bool), 1, 0, tuning=SHORT)
+    search = annealing._search(blocks, start, np.ones(blocks.b, dtype=bool), 1, 0, tuning=tuning)
+    assert (len(search.bits) == 0) == (words == 1)
     rng = np.random.default_rng(3)
     search.order[:] = rng.permutation(blocks.b)
     search.place[search.order] = np.arange(blocks.b)
@@ -64,8 +67,10 @@ def test_all_are_placed_by_first_fit() -> None:
     assert search.state[ENERGY] == excess.sum() + 3 * excess.max()
 
 
-def test_pauses_change_nothing() -> None:
+@pytest.mark.parametrize("words", [1, 512])
+def test_pauses_change_nothing(words: int) -> None:
     """Where a search pauses after every move, it has made the same moves in the end."""
+    tuning = SHORT.changed({"annealing": {"marks": words}})
     for instance in structured().values():
         blocks = Blocks.of(instance)
         if annealing.unsupported(blocks):
@@ -76,7 +81,7 @@ def test_pauses_change_nothing() -> None:
         start = np.where(free, stacked, blocks.fixed)
         states: list[tuple[int, list[int], int]] = []
         for budget in (5_000, *range(1, 12)):
-            search = annealing._search(blocks, start, free, 1, 0, tuning=SHORT)
+            search = annealing._search(blocks, start, free, 1, 0, tuning=tuning)
             search.state[:] = int(blocks.load.max()) - 1, REORDERED, 0
             while search.state[TRIALS] < (states[0][0] if states else 1):
                 anneal(search, 1.0, budget)
@@ -162,6 +167,39 @@ def test_valid_with_circular_time_graphs_alignment_and_fixed_offsets() -> None:
         assert (offsets + blocks.size).max() <= (start + blocks.size).max()
         moved += not np.array_equal(offsets, start)
     assert moved
+
+
+@pytest.mark.parametrize("alive", [10, 60])
+def test_a_heap_counts_more_than_marks(alive: int) -> None:
+    def trials(words: int) -> int:
+        tuning = SHORT.changed({"annealing": {"marks": words}})
+        n, start = 400, np.arange(400)
+        size = np.random.default_rng(4).integers(1, 9, n)
+        blocks = Blocks.of(LmemPacking.from_arrays(size, start, start + alive))
+        search = annealing._search(
+            blocks, poor(blocks), np.ones(n, dtype=bool), 1, 0, tuning=tuning
+        )
+        search.state[TARGET], search.state[ENERGY] = blocks.load.max() - 1, RETARGETED
+        anneal(search, 1e-9, 400_000)
+        return int(search.state[TRIALS])
+
+    assert trials(1) < 0.8 * trials(512)  # of the same budget
+
+
+def test_long_marks_count_more_than_short_ones() -> None:
+    """Where buffers have hundreds of units, as many steps took more than twice as long."""
+
+    def trials(scale: int) -> int:
+        n, start = 100, np.arange(100)
+        size = scale * np.random.default_rng(4).integers(1, 9, n) + 1
+        blocks = Blocks.of(LmemPacking.from_arrays(size, start, start + 10))
+        search = annealing._search(blocks, poor(blocks), np.ones(n, dtype=bool), 1, 0, tuning=SHORT)
+        assert len(search.bits)
+        search.state[TARGET], search.state[ENERGY] = blocks.load.max() - 1, RETARGETED
+        anneal(search, 1e-9, 400_000)
+        return int(search.state[TRIALS])
+
+    assert trials(300) < 0.7 * trials(1)  # of the same budget
 
 
 def test_finds_the_optimum_above_the_load() -> None:
