@@ -120,7 +120,9 @@ class Replay:
     Parameters
     ----------
     size : list of int
+        Of each buffer.
     capacity : int
+        That they do not fit.
     alive : list of int
         At each moment, the buffers that are alive, as bits.
     """
