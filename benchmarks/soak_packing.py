@@ -6,9 +6,9 @@ Planted packings, tight ones, ones whose optimum exceeds the load, and tiny ones
 (tests/random_packings.py), and structured ones.  Exact methods must agree with one another, with
 what was planted and, where the instance is tiny, with trying everything; heuristics must not be
 better than the optimum; every bound must hold; at the optimum all must fit and a unit below
-nothing; what is merged where there is no room must fit if and only if it fits unmerged; proofs must
-replay, and none must prove more than the optimum.  One line a method with what it proved, every
-disagreement in full, as Python that rebuilds the instance.  Exit code 1 if there is any.
+nothing; proofs must replay, and none must prove more than the optimum.  One line a method with what
+it proved, every disagreement in full, as Python that rebuilds the instance.  Exit code 1 if there
+is any.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import collections
 import concurrent.futures
-import itertools
 import multiprocessing
 import sys
 import time
@@ -28,13 +27,12 @@ import numpy as np
 
 from stagepack.claims import check_proof, prove
 from stagepack.errors import StagepackError
-from stagepack.heuristics.packing import frontier_bounds, iis, window_bounds
-from stagepack.heuristics.packing.exact_search import exact, exact_state, zero_slack
-from stagepack.heuristics.packing.exact_search.components import Component, Packing
-from stagepack.heuristics.packing.exact_search.portfolio import CanonicalPortfolio, Portfolio
-from stagepack.heuristics.packing.exact_search.zero_slack import Merged
+from stagepack.heuristics.packing import window_bounds
+from stagepack.heuristics.packing.exact_search import exact
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.methods.packing import iis
+from stagepack.progress import Progress
 from stagepack.result import Result, Status
 from stagepack.solve import MethodInfo, methods, solve
 from tests import structured
@@ -224,10 +222,7 @@ class Trial:
                 self.complain(name, f"{result.status} below the optimum {optimum}", lower)
         load = int(blocks.load.max())
         if blocks.rigid and not exact.unsupported(blocks):
-            self._merged(blocks, load)
             self._proved(optimum)
-        if blocks.rigid and blocks.linear and frontier_bounds.bound(blocks, load) > optimum:
-            self.complain("full sections", f"exceed the optimum {optimum}")
         if not window_bounds.unsupported(blocks):
             for window in window_bounds.windows(blocks, load, keep_going=_for(0.2)):
                 self.tally.counts["windows", "BOUNDS"] += 1
@@ -236,23 +231,6 @@ class Trial:
         plain = instance.conflicts is None and instance.period is None and not instance.gaps
         if optimum > load and plain and blocks.plain and self.number % CONFLICTS_EVERY == 0:
             self._explained(blocks, optimum - blocks.unit)
-
-    def _merged(self, blocks: Blocks, load: int) -> None:
-        """See that what is merged at the load fits if and only if it fits unmerged."""
-        for component in Packing(blocks).components:
-            capacity = component.capacity(load)
-            if not zero_slack.applies(component, capacity):
-                continue
-            merged = Merged(component, capacity).component
-            if merged is None:
-                continue
-            self.tally.counts["merged", "COMPONENTS"] += 1
-            whole, parts = (
-                searched(component, capacity),
-                searched(merged, merged.capacity(capacity)),
-            )
-            if whole != parts:
-                self.complain("merging", f"fits: {whole}, merged: {parts}, at {load}")
 
     def _proved(self, optimum: int) -> None:
         """See that the optimum is proved, where it can be, by a proof that replays, and no more."""
@@ -267,12 +245,14 @@ class Trial:
         """See that the buffers named as a conflict do conflict, and no fewer of them."""
         if exact.unsupported(blocks):
             return
-        found = iis.find(blocks, capacity, keep_going=_for(1.0))
+        instance = self.case.instance
+        progress = Progress(instance.evaluate, instance.check, time_limit=1.0)
+        found = iis.find(instance, capacity, iis.Questions(progress))
         if found is None:
             self.tally.counts["conflict", "UNKNOWN"] += 1
             return
         self.tally.counts["conflict", "IRREDUCIBLE" if found.irreducible else "FOUND"] += 1
-        members = np.flatnonzero(np.isin(blocks.block, found.blocks))
+        members = np.array(found.buffers)
         self._fits(members, capacity, expected=False)
         for left_out in members if found.irreducible and self.engines else ():
             self._fits(members[members != left_out], capacity, expected=True)
@@ -297,16 +277,6 @@ class Trial:
 def _for(seconds: float) -> Callable[[], bool]:
     end = time.perf_counter() + seconds
     return lambda: time.perf_counter() < end
-
-
-def searched(component: Component, capacity: int) -> bool:
-    """Return whether a component fits, searched to the end and as it is: nothing is merged."""
-    searches = CanonicalPortfolio(component)
-    for number in itertools.count():
-        outcome = Portfolio.round(searches, capacity, number, lambda: True)
-        if outcome != exact_state.LIMIT:
-            return outcome == exact_state.FOUND
-    raise AssertionError
 
 
 def _lined(number: int) -> Case:
@@ -373,8 +343,7 @@ def report(tally: Tally) -> None:
     print(
         f"windows above the load: {tally.counts['windows', 'BOUNDS']}; irreducible conflicts: "
         f"{tally.counts['conflict', 'IRREDUCIBLE']}, others {tally.counts['conflict', 'FOUND']}, "
-        f"none found {tally.counts['conflict', 'UNKNOWN']}; components merged: "
-        f"{tally.counts['merged', 'COMPONENTS']}; proofs replayed: "
+        f"none found {tally.counts['conflict', 'UNKNOWN']}; proofs replayed: "
         f"{tally.counts['proofs', 'WRITTEN']}"
     )
 

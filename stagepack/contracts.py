@@ -88,6 +88,7 @@ class Instance(Protocol):
         Parameters
         ----------
         given : solution or Result
+            As the caller was given it.
         field : str
             Name of the argument, for messages.
         shaped : bool
@@ -107,10 +108,4 @@ class InstanceOf(Instance, Protocol[FoundT]):
     """An instance, and of which class its solutions are."""
 
     def solution_in(self, given: Any, field: str = "solution", *, shaped: bool = True) -> FoundT:
-        """Return the solution that `given` is, or that it holds as a result of this instance.
-
-        Parameters
-        ----------
-        given, field, shaped
-            As any :class:`Instance` takes them.
-        """
+        """Take `given`, `field` and `shaped` as any :class:`Instance` does."""

@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -99,15 +100,12 @@ class InputError(StagepackError):
         return f"{text}; {shown(self.remedy, LONGEST)}" if self.remedy else text
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_input_error, (self.problem, self.file, self.field, self.remedy))
+        where = {"file": self.file, "field": self.field, "remedy": self.remedy}
+        return partial(InputError, self.problem, **where), ()
 
     def at(self, file: str | Path) -> InputError:
         """Return the same error with `file` as its place."""
         return InputError(self.problem, file=file, field=self.field, remedy=self.remedy)
-
-
-def _rebuild_input_error(problem: str, file: str, field: str, remedy: str) -> InputError:
-    return InputError(problem, file=file, field=field, remedy=remedy)
 
 
 ErrorT = TypeVar("ErrorT", bound=BaseException)

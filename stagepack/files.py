@@ -40,10 +40,7 @@ _DESCRIPTORS = re.compile(r"/proc/(self|thread-self|\d+)(/task/\d+)?/fd|/dev/fd"
 def size_of(text: str) -> int:
     """Return a number of bytes: digits, 1e9, or with KiB, MiB, GiB, TiB (kB, MB, ...).
 
-    Raises
-    ------
-    ValueError
-        For anything else; half a byte is a unit forgotten.
+    Raises ValueError for anything else; half a byte is a unit forgotten.
     """
     match = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*([kmgt]?)(i?)b?", str(text).strip().lower())
     if match is None or len(match[0]) > 40:
@@ -58,13 +55,7 @@ def size_of(text: str) -> int:
 
 
 def limit_of(max_bytes: int | None) -> int:
-    """Return how many bytes a file may hold: `max_bytes`, the environment's limit, or `LIMIT`.
-
-    Raises
-    ------
-    InputError
-        When the limit is no number of bytes.
-    """
+    """Return how many bytes a file may hold: `max_bytes`, the environment's limit, or `LIMIT`."""
     if max_bytes is not None:
         if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
             raise InputError(
@@ -81,13 +72,7 @@ def limit_of(max_bytes: int | None) -> int:
 
 
 def require_path(given: object) -> Path:
-    """Return what names a file as a path.
-
-    Raises
-    ------
-    InputError
-        For anything else: an instance where a file should be.
-    """
+    """Return what names a file as a path."""
     if not isinstance(given, str | os.PathLike):
         raise InputError(f"{type(given).__name__} is no path", field="path", remedy="name the file")
     return Path(given)
@@ -100,17 +85,7 @@ def read(path: str | Path, max_bytes: int | None = None) -> bytes:
     """Return the content of a file, unpacked if it is gzip.
 
     Pipes are read as they come; no more than the limit is ever held.
-
-    Parameters
-    ----------
-    path : path-like
-    max_bytes : int, optional
-        Refuse more than this, packed or unpacked; see :func:`limit_of`.
-
-    Raises
-    ------
-    InputError
-        When it is missing, a directory, a device, unreadable, too large, or broken gzip.
+    More than :func:`limit_of` says is refused, packed or unpacked.
     """
     path, limit = require_path(path), limit_of(max_bytes)
     looked_at = _PEEKED.get(_pipe(path)) if _PEEKED else None
@@ -156,17 +131,6 @@ def peek(path: str | Path, count: int) -> bytes:
     """Return the first bytes of a file; none where it cannot be read, which :func:`read` explains.
 
     What a pipe gives, unpacked, is kept for :func:`read`.
-
-    Parameters
-    ----------
-    path : path-like
-    count : int
-        Of bytes.
-
-    Raises
-    ------
-    InputError
-        As :func:`read`, of a pipe, which cannot be read again.
     """
     path = require_path(path)
     pipe = _pipe(path)
@@ -243,11 +207,6 @@ def write(path: str | Path, content: str | bytes) -> None:
 
     Links are followed.  Pipes, devices and descriptors (``/dev/stdout``, ``/dev/fd/N``) are
     written to.
-
-    Raises
-    ------
-    InputError
-        When the file cannot be written; nothing is left behind.
     """
     require_path(path)
     data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
@@ -283,13 +242,7 @@ def write(path: str | Path, content: str | bytes) -> None:
 
 
 def require_writable(path: str | Path) -> None:
-    """Refuse a path that :func:`write` could not write to; nothing is changed.
-
-    Raises
-    ------
-    InputError
-        Naming the path and why.
-    """
+    """Refuse a path that :func:`write` could not write to; nothing is changed."""
     try:
         descriptor = _descriptor(path)
         if descriptor is not None:
@@ -314,13 +267,7 @@ def is_stdout(path: str | Path) -> bool:
 
 
 def require_directory(path: str | Path, *files: str) -> None:
-    """Refuse a directory that cannot be made, or in which `files` cannot be written.
-
-    Raises
-    ------
-    InputError
-        Naming the path and why.
-    """
+    """Refuse a directory that cannot be made, or in which `files` cannot be written."""
     path = Path(path)
     try:
         if path.exists():
@@ -345,27 +292,9 @@ GOES_ON = {
 
 
 def require_store(path: str | Path, holds: str, version: int, *, new: bool = True) -> Path:
-    """Make a folder a store, which a file in it says, or see that it is one that can be read.
+    """Make a folder a store, unless none may be `new`, or see that it can be read; return it.
 
-    Parameters
-    ----------
-    path : path-like
-    holds : str
-        What is kept there.
-    version : int
-        The newest that is known.
-    new : bool
-        Whether it may be made.
-
-    Returns
-    -------
-    pathlib.Path
-        The folder.
-
-    Raises
-    ------
-    InputError
-        When it cannot be used, holds something else, or is of a newer version.
+    It says what it `holds`, in which `version`: the newest that is known.
     """
     folder = require_path(path)
     mark = folder / MARK
@@ -471,24 +400,11 @@ def _flat(values: Iterable[object]) -> bool:
     return {int, str, bool, type(None)}.issuperset(map(type, values))
 
 
-def json_text(data: object, indent: str = "") -> str:
-    """Return what :func:`finite` returned as ``json.dumps(data, indent=2)`` does, but sooner.
+def json_text(data: object) -> str:
+    """Return what :func:`finite` returned as ``json.dumps(data, indent=2)`` does, but sooner."""
+    from msgspec.json import format  # the standard library indents in Python
 
-    The standard library indents in Python; what holds no containers is left to its compiled part.
-    """
-    if not isinstance(data, dict | list) or not data:
-        return json.dumps(data, allow_nan=False)
-    inner = f"{indent}  "
-    between = f",\n{inner}"
-    values = data.values() if isinstance(data, dict) else data
-    if not any(isinstance(value, dict | list) for value in values):
-        body = json.dumps(data, allow_nan=False, separators=(between, ": "))[1:-1]
-    elif isinstance(data, dict):
-        body = between.join(f"{json.dumps(k)}: {json_text(v, inner)}" for k, v in data.items())
-    else:
-        body = between.join(json_text(value, inner) for value in data)
-    opening, closing = "{}" if isinstance(data, dict) else "[]"
-    return f"{opening}\n{inner}{body}\n{indent}{closing}"
+    return format(json.dumps(data, allow_nan=False), indent=2)
 
 
 def csv_text(header: tuple[str, ...], rows: Iterator[tuple[object, ...]]) -> str:

@@ -26,13 +26,7 @@ _heeded: dict[type[BaseException], _Told | None] = {}
 
 
 class _Lost:
-    """Hears of exceptions raised in a function that native code called, out of which none comes.
-
-    Parameters
-    ----------
-    hook : callable
-        What is told of all those that nobody heeds.
-    """
+    """Hears of exceptions raised in a function that native code called, out of which none comes."""
 
     def __init__(self, hook: Callable[[sys.UnraisableHookArgs], object]) -> None:
         self._hook = hook
@@ -49,16 +43,8 @@ class _Lost:
 def heed(kind: type[BaseException], told: _Told | None) -> _Told | None:
     """Have lost exceptions of a kind told to a function, in the thread that lost them.
 
-    Parameters
-    ----------
-    kind : type
-    told : callable or None
-        Takes nothing, and raises nothing.  None: they are complained of as all others.
-
-    Returns
-    -------
-    callable or None
-        What was told before.
+    It takes nothing, and raises nothing.  None: they are complained of as all others.  Returns what
+    was told before.
     """
     before, _heeded[kind] = _heeded.get(kind), told
     if told is not None and not isinstance(sys.unraisablehook, _Lost):

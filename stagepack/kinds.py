@@ -57,13 +57,7 @@ def part(kind: str, *wing: str) -> Any:
 def named(kind: str, wing: str, name: str) -> Any:
     """Return what a wing's module holds: ``named(kind, "formats", "megatron.layout.layout")``.
 
-    Parameters
-    ----------
-    kind : str
-        Whose home has the wing.
-    wing : str
-    name : str
-        The module in the wing, and what it holds.
+    `name` is the module in the `wing`, and what it holds; the wing is in the home of the `kind`.
     """
     module, _, own = name.rpartition(".")
     return getattr(importlib.import_module(f"{KINDS[kind].home}.{wing}.{module}"), own)
@@ -72,11 +66,7 @@ def named(kind: str, wing: str, name: str) -> Any:
 def later(package: str, **modules: str) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package whose names are loaded when they are asked for.
 
-    Parameters
-    ----------
-    package : str
-    **modules : str
-        Its modules, each with the names that it holds, blanks between.
+    `modules` are its own, each with the names that it holds, blanks between.
     """
     homes = {name: module for module, names in modules.items() for name in names.split()}
 
@@ -113,13 +103,7 @@ def on_demand(package: str) -> Callable[[str], Any]:
 
 
 class ByKind(Mapping[str, T]):
-    """A table by kind, whose entries are found when they are asked for.
-
-    Parameters
-    ----------
-    entry : callable
-        What the table holds of a kind.
-    """
+    """A table by kind, whose entries are found when they are asked for."""
 
     def __init__(self, entry: Callable[[str], T]) -> None:
         self._entry = entry
@@ -144,19 +128,7 @@ def kind_called(name: str) -> str | None:
 
 
 def kind_of(name: str, field: str = "kind") -> str:
-    """Return the kind that is called `name`, its own name or its family's.
-
-    Parameters
-    ----------
-    name : str
-    field : str
-        What to call the name in messages.
-
-    Raises
-    ------
-    InputError
-        For an unknown one, suggesting the nearest.
-    """
+    """Return the kind of a name, its own or its family's; messages call the name `field`."""
     kind = kind_called(name) if isinstance(name, str) else None
     if kind is None:
         raise InputError(f"unknown kind {name!r}", field=field, remedy=suggest(str(name), KINDS))

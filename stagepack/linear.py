@@ -46,43 +46,20 @@ class Linear:
     offset: float = 0.0
 
     @classmethod
-    def of(
-        cls,
-        *,
-        cost: Array,
-        lower: Array,
-        upper: Array,
-        integral: Array,
-        row: Array,
-        column: Array,
-        value: Array,
-        low: Array,
-        high: Array,
-        offset: float = 0.0,
-    ) -> Linear:
-        """Return the program with entries (row, column, value) in any order.
+    def of(cls, *, row: Array, column: Array, value: Array, low: Array, **others: Any) -> Linear:
+        """Return the program with entries (`row`, `column`, `value`) in any order, no place twice.
 
-        Parameters
-        ----------
-        cost, lower, upper, integral, low, high, offset
-            As the attributes.
-        row, column, value : ndarray, shape (entries,)
-            No place twice; zeros are left out.
+        Zeros are left out; `low` and the `others` are the attributes.
         """
         some = np.flatnonzero(value)
         some = some[np.argsort(row[some], kind="stable")]
         count = np.bincount(row[some], minlength=len(low))
         return cls(
-            cost=cost,
-            lower=lower,
-            upper=upper,
-            integral=integral,
             start=np.concatenate([[0], np.cumsum(count)]),
             column=column[some],
             value=value[some],
             low=low,
-            high=high,
-            offset=offset,
+            **others,
         )
 
     @property

@@ -22,12 +22,7 @@ def is_scarce() -> bool:
 
 
 def ran_out(error: BaseException) -> bool:
-    """Whether an error is how libraries fail that get no memory, where there is little.
-
-    Parameters
-    ----------
-    error : BaseException
-    """
+    """Whether an error is how libraries fail that get no memory, where there is little."""
     if isinstance(error, MemoryError):
         return True
     if isinstance(error, ModuleNotFoundError):

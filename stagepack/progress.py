@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from stagepack import memory
 from stagepack.contracts import Number, SolutionT
@@ -37,6 +37,7 @@ class Compilation:
     kept : bool
         Whether the machine code is kept on disk, so that it need not be made again.
     told : bool
+        Whether people were told.
     heard : callable or None
         Called with whether something is being compiled, whenever that changes.
     """
@@ -371,20 +372,13 @@ class Progress(Generic[SolutionT]):
             self.solution, self._second = solution, second
 
     def raise_bound(self, bound: Number | None, source: str, evidence: Evidence = SEARCHED) -> None:
-        """Record that no solution is better than a bound, if that is news.
+        """Record that no solution is better than a `bound`, if that is news.
 
         An equal bound is news where more can be seen of its evidence: then this is kept.  An engine
         whose word a valid solution contradicts, before or later, is believed no more, and all its
         bounds are dropped.
 
-        Parameters
-        ----------
-        bound : int or float or None
-            None and infinities are no news.
-        source : str
-            How it was proved.
-        evidence : Evidence
-            What of it can be verified by others.
+        None and infinities are no news; `source` says how it was proved.
         """
         if bound is None or not math.isfinite(bound):
             return
@@ -443,14 +437,7 @@ class Progress(Generic[SolutionT]):
         return bound > objective + self._slack(objective)
 
     def disbelieve(self, source: str, said: str) -> None:
-        """Report what an engine said that cannot be true, and drop all its bounds.
-
-        Parameters
-        ----------
-        source : str
-            The engine, as it calls itself in :meth:`raise_bound`.
-        said : str
-        """
+        """Report what an engine, a `source`, said that cannot be true; drop its bounds."""
         with self._lock:
             self._distrusted.add(source)
             self.trace.events = [
@@ -533,15 +520,9 @@ class Progress(Generic[SolutionT]):
 class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
     """A run within another one, which ends when that does and shares its clock.
 
-    Parameters
-    ----------
-    whole : Progress
-        The other one; setup of the part counts as its own.
-    evaluate, check, time_limit, tolerance, on_bound, secondary
-        As for :class:`Progress`.
-    polishing : bool
-        Whether it goes on where nothing is left to find of the other one: it ends with its clock
-        and where that is interrupted.
+    Its setup counts as that of the `whole`, too.  If it is `polishing`, it goes on where nothing is
+    left to find of the other one: it ends with its clock and where that is interrupted.
+    `evaluate`, `check` and `options` are those of :class:`Progress`.
     """
 
     def __init__(
@@ -550,21 +531,10 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
         evaluate: Callable[[SolutionT], Number],
         check: Callable[[SolutionT], tuple[object, ...]],
         *,
-        time_limit: float | None = None,
-        tolerance: float = 0.0,
-        on_bound: Callable[[Number, str], None] | None = None,
-        secondary: Callable[[SolutionT], Number] | None = None,
         polishing: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            evaluate,
-            check,
-            time_limit=time_limit,
-            tolerance=tolerance,
-            on_bound=on_bound,
-            secondary=secondary,
-            by_clock=whole.by_clock,
-        )
+        super().__init__(evaluate, check, by_clock=whole.by_clock, **options)
         self.whole, self._polishing = whole, polishing
 
     @property

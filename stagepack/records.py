@@ -37,13 +37,7 @@ RECORDS: JsonObject = {
 def fault(kind: str, name: str, claimed: Any) -> str:
     """Return why no run on an instance of `kind` says this; "" where one can.
 
-    Parameters
-    ----------
-    kind : str
-    name : str
-        Field of the result.
-    claimed : object
-        What it holds, as plain JSON data.
+    `name` is a field of the result, and `claimed` what it holds, as plain JSON data.
     """
     from stagepack.solve import require_method, require_options
     from stagepack.solvers import engine

@@ -305,22 +305,10 @@ KEYWORDS = tuple(inspect.signature(solve).parameters)[1:]
 def require_keywords(
     options: Mapping[str, object], of: str, own: Sequence[str] = (), without: Sequence[str] = ()
 ) -> None:
-    """Refuse, by name, what a function that passes options on to :func:`solve` cannot take.
+    """Refuse, by name, `options` that a function which passes them on to :func:`solve` cannot take.
 
-    Parameters
-    ----------
-    options : mapping
-        What was given by name.
-    of : str
-        The function.
-    own : sequence of str
-        Options of its own that a remedy names, too.
-    without : sequence of str
-        Options of :func:`solve` that it sets itself.
-
-    Raises
-    ------
-    InputError
+    A remedy names its `own` options, too; those that it is `without` it sets itself.  Messages are
+    `of` the function.
     """
     known = [name for name in KEYWORDS[1:] if name not in without]
     for name in sorted(options):
@@ -565,19 +553,9 @@ def plain(value: T) -> T:
 
 
 def require_number(value: NumberT, name: str, wanted: str, least: float = -math.inf) -> NumberT:
-    """Refuse, by name, what is no number of at least `least`, nor None; return it as Python's own.
+    """Refuse a `value` that is no number of at least `least`, nor None; return it as Python's own.
 
-    Parameters
-    ----------
-    value : object
-    name : str
-    wanted : str
-        What a remedy asks for.
-    least : float
-
-    Raises
-    ------
-    InputError
+    A message calls it `name`, and asks for what is `wanted`.
     """
     own = plain(value)
     real = isinstance(own, int | float) and least <= own < math.inf

@@ -23,6 +23,8 @@ CONTRACTS = (  # which are described where they are asked for
     {"instance", "progress", "settings", "keep_going"},  # `strengthen` of every problem
     {"instance", "evidence", "claimed"},  # every rule that verifies a proof
     {"data", "given", "file"},  # `parse` of every format
+    {"instance", "solution", "ax"},  # `draw` of every kind
+    {"instance", "solution", "ax", "scale"},
 )
 
 

@@ -24,9 +24,8 @@ class BestKnown:
     name : str
         The instance: a catalog name (with its parameters), or ``FILE`` or ``FILE#name`` of a
         public data set.
-    digest : str
-    objective : str
-    value : int or float
+    digest, objective, value
+        Its fingerprint, what is minimised, and the least known.
     proved : bool
         Whether the value is optimal.
     source : str

@@ -45,13 +45,7 @@ def parameters(name: str) -> JsonObject:
 
 
 def of_network(name: str, **given: Any) -> PipelinePartition:
-    """Return the instance of a network on a cluster, all its parameters `given`.
-
-    Raises
-    ------
-    InputError
-        Naming the parameter.
-    """
+    """Return the instance of a network on a cluster, all its parameters `given`."""
     profile, cluster = profiled(name, given)
     return PipelinePartition.from_profile(profile, cluster, **{key: given[key] for key in TRAINED})
 
@@ -59,17 +53,7 @@ def of_network(name: str, **given: Any) -> PipelinePartition:
 def profiled(name: str, given: JsonObject) -> tuple[ModelProfile, Cluster]:
     """Return the layers of a network as a cluster runs them, and the cluster.
 
-    Parameters
-    ----------
-    name : str
-        Of :data:`.networks.NETWORKS`.
-    given : dict
-        The network's shape, ``training``, ``state_bytes``, ``cluster`` and all of :data:`MACHINE`.
-
-    Raises
-    ------
-    InputError
-        Naming the parameter.
+    `given` are its shape, ``training``, ``state_bytes``, ``cluster`` and all of :data:`MACHINE`.
     """
     preset = clusters.preset(given["cluster"])
     cluster = clusters.changed(

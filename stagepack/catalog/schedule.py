@@ -39,13 +39,14 @@ def _stages(
     name: str,
     devices: Sequence[int],
     microbatches: Any,
-    times: tuple[int, int, int],
     *,
+    forward: int,
+    backward: int,
+    weight: int,
     latency: int,
     edges: Any = None,
 ) -> PipelineSchedule:
-    """Return stages that all take the same, with units of memory."""
-    forward, backward, weight = times
+    """Return stages all alike; without `weight` B is whole, without `backward` it is inference."""
     p = len(devices)
     if weight and not backward:
         raise InputError(
@@ -71,57 +72,27 @@ def _stages(
     )
 
 
-def _uniform(
-    devices: int, microbatches: int, forward: int, backward: int, weight: int, latency: int
-) -> PipelineSchedule:
-    """One stage a device, all alike; without `weight` B is whole, without `backward` inference."""
-    return _stages(
-        f"uniform-{devices}x{microbatches}",
-        range(devices),
-        microbatches,
-        (forward, backward, weight),
-        latency=latency,
-    )
+def _uniform(devices: int, microbatches: int, **units: int) -> PipelineSchedule:
+    """One stage a device."""
+    return _stages(f"uniform-{devices}x{microbatches}", range(devices), microbatches, **units)
 
 
-def _interleaved(
-    devices: int,
-    microbatches: int,
-    chunks: int,
-    forward: int,
-    backward: int,
-    weight: int,
-    latency: int,
-) -> PipelineSchedule:
+def _interleaved(devices: int, microbatches: int, chunks: int, **units: int) -> PipelineSchedule:
     """Stages dealt to the devices round after round, `chunks` a device (Narayanan et al. 2021)."""
-    return _stages(
-        f"interleaved-{devices}x{chunks}x{microbatches}",
-        list(range(devices)) * chunks,
-        microbatches,
-        (forward, backward, weight),
-        latency=latency,
-    )
+    name = f"interleaved-{devices}x{chunks}x{microbatches}"
+    return _stages(name, list(range(devices)) * chunks, microbatches, **units)
 
 
-def _v_shaped(
-    devices: int, microbatches: int, forward: int, backward: int, weight: int, latency: int
-) -> PipelineSchedule:
+def _v_shaped(devices: int, microbatches: int, **units: int) -> PipelineSchedule:
     """Two stages a device, down and up again: the first device has the last stage, too.
 
     Source: Qi, Wan, Huang, Lin, *Zero Bubble Pipeline Parallelism*, 2024 (ZB-V).
     """
-    return _stages(
-        f"v-shaped-{devices}x{microbatches}",
-        [*range(devices), *reversed(range(devices))],
-        microbatches,
-        (forward, backward, weight),
-        latency=latency,
-    )
+    there_and_back = [*range(devices), *reversed(range(devices))]
+    return _stages(f"v-shaped-{devices}x{microbatches}", there_and_back, microbatches, **units)
 
 
-def _bidirectional(
-    devices: int, microbatches: int, forward: int, backward: int, weight: int, latency: int
-) -> PipelineSchedule:
+def _bidirectional(devices: int, microbatches: int, **units: int) -> PipelineSchedule:
     """Two replicas of a pipeline that run in opposite directions, half of the microbatches each.
 
     Source: Li, Hoefler, *Chimera*, 2021.
@@ -135,9 +106,8 @@ def _bidirectional(
         f"bidirectional-{devices}x{microbatches}",
         [*range(devices), *reversed(range(devices))],
         [microbatches - half] * devices + [half] * devices,
-        (forward, backward, weight),
-        latency=latency,
         edges=down + up,
+        **units,
     )
 
 
@@ -241,51 +211,34 @@ def _network_parameters(name: str) -> JsonObject:
 
 # Every schedule may have another objective, and count the backward pass as PyTorch runs it.
 GIVEN = {"objective": None, "steps": 1, "whole_first": False}
-_LIMITED = {"capacity": None, **GIVEN}
 
 
-def _limited(
-    instance: PipelineSchedule,
-    capacity: int | None,
+def _changed(
+    make: Callable[..., PipelineSchedule],
+    *,
     objective: str | None,
     steps: int,
     whole_first: bool,
+    limit: str = "",
+    **own: Any,
 ) -> PipelineSchedule:
-    """Return a schedule with another limit, objective, number of steps, or first stages."""
-    limited = instance.replace(
-        limit=instance.limit if capacity is None else capacity,
+    """Return a schedule with what any may have; `limit` names the parameter that is its limit."""
+    most = own.pop(limit, None)
+    instance = make(**own)
+    changed = instance.replace(
+        limit=instance.limit if most is None else most,
         objective=instance.objective if objective is None else objective,
         steps=steps,
     )
-    return with_whole_first(limited) if whole_first else limited
+    return with_whole_first(changed) if whole_first else changed
 
 
-def _made(
-    make: Callable[..., PipelineSchedule], own: Words, given: Words
-) -> Callable[..., PipelineSchedule]:
-    """Return a function of all parameters: those of `make`, and those that change any schedule."""
-
-    def build(**chosen: Any) -> PipelineSchedule:
-        instance = make(**{key: chosen[key] for key in own})
-        rest = {key: chosen[key] for key in given if key not in own}
-        return _limited(
-            instance,
-            rest.get("capacity"),
-            chosen["objective"],
-            chosen["steps"],
-            chosen["whole_first"],
-        )
-
-    return build
-
-
-def _entry(
-    make: Callable[..., PipelineSchedule],
-    own: Words,
-    description: str,
-    given: Words = _LIMITED,
-) -> Generator:
-    return Generator(_made(make, own, given), {**given, **own}, description)
+def _entry(make: Callable[..., PipelineSchedule], own: Words, description: str) -> Generator:
+    """Return a generator with parameters of its own, perhaps a capacity, and those of all."""
+    if "capacity" in own:
+        return Generator(partial(_changed, make), {**GIVEN, **own}, description)
+    limited = partial(_changed, make, limit="capacity")
+    return Generator(limited, {"capacity": None, **GIVEN, **own}, description)
 
 
 GENERATORS: dict[str, Generator] = {
@@ -294,7 +247,6 @@ GENERATORS: dict[str, Generator] = {
             partial(_of_network, name),
             _network_parameters(name),
             f"stages of {recipe.description.partition(',')[0].partition(':')[0]} of equal cycles",
-            GIVEN,
         )
         for name, recipe in networks.NETWORKS.items()
     },
@@ -327,7 +279,6 @@ GENERATORS: dict[str, Generator] = {
         _zero_bubble_small,
         {"capacity": 10},
         "p = 4, m = 12, F, B, W of 5, 6, 4 cycles: no rule comes near the optimum",
-        GIVEN,
     ),
     "zero-bubble/measured-4x12": _entry(
         _zero_bubble_4, {}, f"p = 4, m = 12, measured times ({ZERO_BUBBLE})"

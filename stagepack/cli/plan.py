@@ -46,9 +46,9 @@ Model = Annotated[
     ),
 ]
 AROUND = ("cluster", "devices", "bandwidth")
-"""Words of the cluster around chips with local memory,"""
+"""Words of the cluster around chips with local memory."""
 STEP = ("microbatches", "training")
-"""and of its step."""
+"""Words of the step of that cluster."""
 PROBLEM, HEAD = re.compile(rb'"problem"\s*:\s*"([a-z-]+)"'), 400
 """Where a native file says its kind: in its first bytes."""
 Split = Annotated[

@@ -45,16 +45,9 @@ def attempt(
     arguments: JsonObject,
     kept: Kept | None,
 ) -> Outcome:
-    """Run one cell; whatever goes wrong comes back as a :class:`Failure`.
+    """Run one cell, `solve` with `arguments`; what goes wrong comes back as a :class:`Failure`.
 
-    Parameters
-    ----------
-    solve : callable
-    instance : instance
-    arguments : dict
-        Of the solve.
-    kept : tuple or None
-        Where the answer is kept; one that is there by now is not sought again.
+    An answer that is there by now, where it is to be `kept`, is not sought again.
     """
     try:
         if kept is None:

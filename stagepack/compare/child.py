@@ -39,7 +39,7 @@ ENGINE_MODULES = {
     "highs": ("highspy",),
     "pyomo": ("pyomo.environ", "highspy"),
 }
-"""And those that it imports besides when methods run on an engine."""
+"""Modules that it imports besides `PRELOAD` when methods run on an engine."""
 COMPILING, ANEW, COMPILED = b"+", b"*", b"-"
 """News of a child before its answer: kernels are compiled (and cannot be kept), or are no more."""
 SPAWN = "from stagepack.compare.child import main; main()"
@@ -83,14 +83,7 @@ Start = Callable[[int | None], tuple[Process, Connection]]
 
 
 class Keeper:
-    """Runs cells in a child process.
-
-    Parameters
-    ----------
-    start : callable
-        Starts the child.
-    limits : Limits
-    """
+    """Runs cells in a child process, which `start` starts."""
 
     def __init__(self, start: Start, limits: Limits) -> None:
         self.start = start
@@ -160,13 +153,9 @@ class Keeper:
 class Forked:
     """Starts children from a fork server with warm imports, where there is one.
 
-    Parameters
-    ----------
-    engines : iterable of str
-        Engines that will be used: children begin with them imported.
-    hide_main : bool
-        Whether children do without the user's script.  They would import it, so that one without an
-        ``if __name__ == "__main__"`` guard would compare again in every child.
+    Children begin with `engines` imported.  With `hide_main` they do without the user's script:
+    they would import it, so that one without an ``if __name__ == "__main__"`` guard would compare
+    again in every child.
     """
 
     def __init__(self, engines: Iterable[str], *, hide_main: bool) -> None:
@@ -215,13 +204,7 @@ class _Spawned(subprocess.Popen[bytes]):
 
 
 def spawned(memory: int | None) -> tuple[Process, Connection]:
-    """Start a child of any process: Dask's are daemons, which multiprocessing lets have none.
-
-    Parameters
-    ----------
-    memory : int or None
-        Bytes that it may hold.
-    """
+    """Start a child of any process: Dask's are daemons, which multiprocessing lets have none."""
     here, there = multiprocessing.Pipe()
     path = os.pathsep.join(filter(None, sys.path))
     process = _Spawned(
@@ -238,13 +221,7 @@ _here = threading.local()
 
 
 def run_watched(limits: Limits, payload: bytes) -> Outcome:
-    """Run one pickled cell in a child of this thread, in a worker of somebody else.
-
-    Parameters
-    ----------
-    limits : Limits
-    payload : bytes
-    """
+    """Run one pickled cell in a child of this thread, in a worker of somebody else."""
     if os.name != "posix":
         return run_cell(payload)
     keeper: Keeper | None = getattr(_here, "keeper", None)
@@ -265,14 +242,7 @@ def main() -> None:
 
 
 def serve(pipe: Connection, memory: int | None) -> None:
-    """Run the cells that come through a pipe until it is closed.
-
-    Parameters
-    ----------
-    pipe : Connection
-    memory : int or None
-        Bytes that this process may hold.
-    """
+    """Run the cells that come through a pipe until it is closed, in so many bytes of `memory`."""
     start_worker()
     importlib.import_module(PRELOAD[0])
     if memory is not None:

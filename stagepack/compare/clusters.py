@@ -59,10 +59,6 @@ class _Dask(Executor):
 
     The client's own executor never ends a future whose result cannot be fetched: when the scheduler
     ends in that moment, or when the result does not unpickle here.
-
-    Parameters
-    ----------
-    client : distributed.Client
     """
 
     def __init__(self, client: Any) -> None:
@@ -146,7 +142,7 @@ class Slurm(Executor):
         self._watcher.start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Let a job call a function."""
+        """Let a job call ``fn(*args)``; `kwargs` must be empty."""
         if kwargs:
             raise TypeError("arguments by name are not sent")
         future: Future[Any] = Future()

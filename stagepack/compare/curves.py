@@ -24,17 +24,7 @@ SHORT = 3  # times the first place: from there on an axis may be logarithmic
 
 @dataclass(frozen=True)
 class Picture:
-    """What is drawn of a store.
-
-    Attributes
-    ----------
-    title, across, up : str
-        Of the picture and its axes.
-    logarithmic : bool
-        Whether the axis across is.
-    counts : bool
-        Whether what goes up is whole.
-    """
+    """What is drawn of a store; `counts`: what goes up is whole."""
 
     title: str
     across: str
@@ -52,15 +42,7 @@ PICTURES = {
 
 
 def gap_steps(result: JsonObject, goal: float) -> Steps:
-    """Return the gap of a run to a goal as steps that begin at 0 s with 1, no incumbent.
-
-    Parameters
-    ----------
-    result : dict
-        As :meth:`stagepack.Result.to_dict` gives it.
-    goal : float
-        The best objective known.
-    """
+    """Return the gap of a run to the best objective known as steps from 0 s and 1, no incumbent."""
     steps = [(0.0, 1.0)]
     for event in result["trace"]:
         if event["kind"] == EventKind.INCUMBENT:
@@ -104,22 +86,7 @@ def draw(
     path: str | Path | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw curves by the name of their methods.
-
-    Parameters
-    ----------
-    what : str
-        One of `PICTURES`.
-    curves : mapping
-    path : path-like or matplotlib Axes, optional
-        The file to write: .png, .svg or .pdf.  Or where to draw.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
-    """
+    """Draw `curves` by the names of their methods; `what`, `path`, `ax` as of `plot`."""
     return own_picture(lambda axes: _draw(PICTURES[what], curves, axes), path, ax)
 
 

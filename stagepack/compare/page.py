@@ -23,13 +23,7 @@ NEAR = 1.00005
 
 
 def write_html(comparison: Outcomes, directory: str | Path) -> Path:
-    """Write ``index.html`` into `directory`, making it if need be, and return its path.
-
-    Raises
-    ------
-    InputError
-        When the directory or the file cannot be written, or plotly is not installed.
-    """
+    """Write ``index.html`` into `directory`, making it if need be, and return its path."""
     text = to_html(comparison)
     directory = Path(directory)
     try:
@@ -46,27 +40,16 @@ def write_html(comparison: Outcomes, directory: str | Path) -> Path:
 
 
 def to_html(comparison: Outcomes) -> str:
-    """Return the page.
-
-    Raises
-    ------
-    InputError
-        When plotly is not installed.
-    """
+    """Return the page."""
     figures: JsonObject = {}
     given = shown_in(comparison, "", figures)
     return page("compare/templates/page.html", "Stagepack comparison", figures, **given)
 
 
 def shown_in(comparison: Outcomes, anchor: str, figures: JsonObject) -> JsonObject:
-    """Return what the templates of a comparison are about; its figures go to `figures`.
+    """Return what the templates of a `comparison` are about; its figures go to `figures`.
 
-    Parameters
-    ----------
-    comparison : Outcomes
-    anchor : str
-        How the names of its elements begin.
-    figures : dict
+    Names of its elements begin with `anchor`.
     """
     kinds = list(dict.fromkeys(row["problem"] for row in comparison.rows))
     rows = sorted(comparison.rows, key=lambda row: kinds.index(row["problem"]))

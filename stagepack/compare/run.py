@@ -286,13 +286,7 @@ class _Told:
 
 
 def labels(instances: object) -> dict[str, Instance]:
-    """Return instances by the label that a comparison gives each; a mapping gives its own.
-
-    Raises
-    ------
-    InputError
-        For what is no instance, or none at all.
-    """
+    """Return instances by the label that a comparison gives each; a mapping gives its own."""
     if isinstance(instances, Mapping):
         labelled = {str(label): instance for label, instance in instances.items()}
     else:

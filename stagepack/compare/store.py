@@ -25,20 +25,7 @@ VERSION = 1
 
 
 class Store:
-    """A folder of cells.
-
-    Parameters
-    ----------
-    path : path-like
-        The folder; made if it is not there.
-    new : bool
-        Whether it may be made.
-
-    Raises
-    ------
-    InputError
-        When it cannot be used, is none, or is of a newer version.
-    """
+    """A folder of cells, made if it is not there and may be `new`."""
 
     def __init__(self, path: str | Path, *, new: bool = True) -> None:
         self.path = files.require_store(path, "results", VERSION, new=new)
@@ -46,18 +33,7 @@ class Store:
     def question(self, instance: Instance, label: str, arguments: JsonObject) -> JsonObject:
         """Return what the answer of a cell depends on.
 
-        Parameters
-        ----------
-        instance : instance
-        label : str
-            What the comparison calls it; the answer does not depend on that.
-        arguments : dict
-            Of the solve: method, seed, limits.
-
-        Raises
-        ------
-        InputError
-            For an argument that cannot be written down.
+        That is not its `label`, but all `arguments` of the solve: method, seed, limits.
         """
         asked = {key: value for key, value in arguments.items() if value is not None}
         question = {
@@ -89,13 +65,9 @@ class Store:
         files.write(target, json.dumps(files.finite(document)) + "\n")
 
     def note(self, question: JsonObject, status: str, reason: str) -> None:
-        """Keep why a cell has no answer, until it has one: whoever asks again tries again.
+        """Keep why a `question` has no answer, until it has one: whoever asks again tries again.
 
-        Parameters
-        ----------
-        question : dict
-        status, reason : str
-            As :class:`.Failure` has them.
+        `status` and `reason` are those of a :class:`.Failure`.
         """
         target = self.file(question["key"])
         known = self._document(target)

@@ -15,20 +15,7 @@ from stagepack.report.templating import render
 def to_html(
     rows: Sequence[JsonObject], summary: Sequence[JsonObject], draw: Callable[[str], Axes]
 ) -> str:
-    """Return what a page says of a store.
-
-    Parameters
-    ----------
-    rows, summary : sequence of dict
-        One a cell, and one a method.
-    draw : callable
-        Draws one of `PICTURES`.
-
-    Raises
-    ------
-    InputError
-        When matplotlib or jinja2 is not installed.
-    """
+    """Return what a page says of a store: `rows`, a `summary` a method, pictures to `draw`."""
     cases = len({(row["digest"], row["seed"]) for row in rows})
     kinds = sorted({row["problem"] for row in rows})
     counted = [as_text.plural(cases, "case"), as_text.plural(len(rows), "cell")]

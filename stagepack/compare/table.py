@@ -90,16 +90,7 @@ def comparison_table(comparison: Outcomes, width: int = 80) -> RenderableType:
 
 
 def render(comparison: Outcomes, width: int = 80, *, color: bool = False) -> str:
-    """Return the table as text.
-
-    Parameters
-    ----------
-    comparison : Outcomes
-    width : int
-        Columns that no line exceeds.
-    color : bool
-        With the escape sequences of terminal colours.
-    """
+    """Return the table of a `comparison` as text of `width` columns, perhaps in `color`."""
     from rich.console import Console
 
     stream = io.StringIO()

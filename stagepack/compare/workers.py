@@ -34,24 +34,10 @@ Chunk = tuple[Cell, ...]
 class Run:
     """Cells waiting to be run, and the ways to run them.
 
-    Parameters
-    ----------
-    solve : callable
-        ``solve(instance, method=, seed=, **arguments)``.
-    instances : dict
-        The instances by label.
-    arguments : dict
-        Arguments of every cell.
-    start : callable
-        Called with each cell that begins.
-    finish : callable
-        Called with each cell and its outcome, in this thread, as they come.
-    engines : iterable of str
-        Engines that will be used: children begin with them imported.
-    store : Store, optional
-        Where results are kept, by those who have them first.
-    limits : Limits, optional
-        What a cell may take in a child; None: nothing is watched.
+    Each is a `solve` of one of the `instances`, with its method, its seed and all `arguments`.
+    `start` hears of each that begins, `finish` of each with its outcome, in this thread, as they
+    come.  Children begin with `engines` imported; results go to the `store` from those who have
+    them first.  Without `limits` nothing is watched.
     """
 
     def __init__(
@@ -136,14 +122,7 @@ class Run:
                 keeper.close()
 
     def on_executor(self, executor: Executor, chunk: int = 1) -> None:
-        """Run the cells on somebody else's executor, which gets them all at once.
-
-        Parameters
-        ----------
-        executor : Executor
-        chunk : int
-            Cells that it gets at a time.
-        """
+        """Run the cells on somebody else's executor, which gets them all at once, in chunks."""
         run = run_cell if self.limits is None else functools.partial(run_watched, self.limits)
         self._feed(executor, run, most=len(self.queue), chunk=chunk)
         while self.queue and not self.interrupted:

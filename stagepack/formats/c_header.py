@@ -25,19 +25,7 @@ ASSERTS = """\
 def header(instance: LmemPacking, solution: PackingSolution, *, prefix: str = "ARENA") -> str:
     """Return a header with the size and offset of each buffer, the size of the whole, and asserts.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        Of one memory.
-    solution : PackingSolution
-        A valid one.
-    prefix : str
-        What all names begin with.
-
-    Raises
-    ------
-    InputError
-        For several memories, or a prefix that is no name.
+    The instance has one memory, the solution is valid; all names begin with `prefix`.
     """
     require_header(instance, prefix=prefix)
     names = _names(instance)

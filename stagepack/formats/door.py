@@ -196,8 +196,6 @@ def write(
 
     Parameters
     ----------
-    instance : Instance
-    path : str or Path
     format : str, optional
         Name of the format; otherwise the one whose extension `path` has.
 
@@ -214,21 +212,7 @@ def dump(
     path: str | Path,
     format: str | None = None,
 ) -> bytes:
-    """Return what :func:`write` writes.
-
-    Parameters
-    ----------
-    instance : instance
-    path : str or Path
-        Its end chooses the format, where that is not given.
-    format : str, optional
-        One of :func:`formats`.
-
-    Raises
-    ------
-    InputError
-        When no format that writes has the extension of `path`, or it cannot say the instance.
-    """
+    """Return what :func:`write` writes; the end of `path` tells a `format` that is not given."""
     require_instance(instance, remedy="write results and plans with their to_json(path)")
     path = files.require_path(path)
     writers = [one for one in known.FORMATS if one.writes and instance.kind in one.kinds]
@@ -260,13 +244,7 @@ def dump(
 
 
 def _refuse_bytes(name: str, chosen: Format | None) -> NoReturn:
-    """Refuse what is no text, nor a file of a format of another kind.
-
-    Raises
-    ------
-    InputError
-        Naming the format that is asked for, or that the file is called after.
-    """
+    """Refuse what is no text, nor a file of a format of another kind."""
     known_as = known.FORMATS if chosen is None else (chosen,)
     named = [one for one in known_as if one.binary and (chosen or one.ending(name))]
     if named:
@@ -279,13 +257,7 @@ def _refuse_bytes(name: str, chosen: Format | None) -> NoReturn:
 
 
 def _said(given: Words, chosen: Format, kind: str) -> JsonObject:
-    """Return what was said beside a file of a `kind`, checked and converted; None: nothing.
-
-    Raises
-    ------
-    InputError
-        For a word that is not understood, or a value out of range.
-    """
+    """Return what was said beside a file of a `kind`, checked and converted; None: nothing."""
     understood, own = chosen.contexts[kind], getattr(chosen.reader, "WORDS", {})
     what = chosen.name if len(chosen.kinds) == 1 else f"{chosen.name} {kind}"
     values: JsonObject = {}

@@ -49,6 +49,7 @@ class Format:
     Attributes
     ----------
     name : str
+        What ``--format`` takes.
     holds : collection of str
         The kinds of problem it can describe.
     extensions : tuple of str
@@ -287,13 +288,7 @@ FORMATS: tuple[Format, ...] = (
 
 
 def by_name(name: str) -> Format:
-    """Return the format called `name`.
-
-    Raises
-    ------
-    InputError
-        For an unknown name.
-    """
+    """Return the format called `name`."""
     for known in FORMATS:
         if known.name == name:
             return known
@@ -309,11 +304,6 @@ def by_content(data: bytes) -> Format:
 
     JSON that says its problem is native, whatever else it looks like; so is JSON that nothing
     recognises, and then told what it lacks.
-
-    Raises
-    ------
-    InputError
-        When no format or several recognise it.
     """
     if NATIVE.sniff(data):
         return NATIVE

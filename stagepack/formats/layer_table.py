@@ -52,13 +52,7 @@ def _named(line: Sequence[str]) -> list[str]:
 
 
 def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
-    """Return the one instance of a table, named after its file.
-
-    Raises
-    ------
-    InputError
-        Naming line and column.
-    """
+    """Return the one instance of a table, named after its file."""
     text = strict.text(data).removeprefix("\ufeff")
     reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
     rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
@@ -108,12 +102,7 @@ def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
 
 
 def _header(line: list[str]) -> list[tuple[str, int]]:
-    """Return every column and its place.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return every column and its place."""
     names = _named(line)
     for at, name in enumerate(names):
         if name not in COLUMNS:

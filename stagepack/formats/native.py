@@ -79,26 +79,14 @@ def schema(kind: str) -> JsonObject:
 
 
 def refuse_account(fields: Collection[str]) -> None:
-    """Refuse a document that holds neither an instance nor one solution, but what both led to.
-
-    Parameters
-    ----------
-    fields : collection of str
-        Its own.
-    """
+    """Refuse a document that holds neither an instance nor one solution, but what both led to."""
     for needed, what, command in ACCOUNTS:
         if all(name in fields for name in needed):
             raise InputError(f"holds {what}, no instance and no solution", remedy=command)
 
 
 def tell(data: bytes) -> str:
-    """Return the kind of problem that a native file holds.
-
-    Raises
-    ------
-    InputError
-        Naming the field: no kind, an unknown one, a version that is not known here.
-    """
+    """Return the kind of problem that a native file holds."""
     if strict.first_byte(data) == b"[":
         raise InputError(
             "is an array, no object",
@@ -138,13 +126,7 @@ def tell(data: bytes) -> str:
 
 
 def parse(data: bytes, given: Words, file: str) -> list[Instance]:
-    """Return the one instance of a native file.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Return the one instance of a native file."""
     del file  # the instance says its name
     native = PROBLEMS[tell(data)].native
     document: msgspec.Struct = strict.decode(data, native.Document)
@@ -153,13 +135,7 @@ def parse(data: bytes, given: Words, file: str) -> list[Instance]:
 
 
 def dump(instance: Instance, file: str) -> bytes:
-    """Return the native file of an instance: columns, a line each, defaults left out.
-
-    Raises
-    ------
-    InputError
-        When two things have one name.
-    """
+    """Return the native file of an instance: columns, a line each, defaults left out."""
     del file
     head = {
         "problem": instance.kind,

@@ -43,21 +43,11 @@ class Unit:
 def stage_letters(
     instance: PipelinePartition, solution: PipelineSolution, letters: str = ""
 ) -> list[str]:
-    """Return the letters of each stage.
+    """Return the letters of each stage; none begins within a unit.
 
-    Parameters
-    ----------
-    instance : PipelinePartition
-    solution : PipelineSolution
-        A valid one.
-    letters : str
-        One a layer, ``t*3`` for three, where names do not tell: those with the same number are one
-        ``t`` (``m``, if they say "mtp"), what comes before is ``E`` and what comes after is ``L``.
-
-    Raises
-    ------
-    InputError
-        Where a stage begins within a unit, naming it; for names that do not tell.
+    `letters` are one a layer, ``t*3`` for three, where names do not tell: those with the same
+    number are one ``t`` (``m``, if they say "mtp"), what comes before is ``E`` and what comes after
+    is ``L``.
     """
     units = units_of(instance, letters)
     cuts = set(solution.boundaries)
@@ -78,13 +68,7 @@ def stage_letters(
 
 
 def units_of(instance: PipelinePartition, letters: str = "") -> list[Unit]:
-    """Return what a tool cuts between, see :func:`stage_letters`.
-
-    Raises
-    ------
-    InputError
-        For names or letters that do not tell.
-    """
+    """Return what a tool cuts between, see :func:`stage_letters`."""
     units = _given(instance, GIVEN.of(letters)) if letters else _named(instance)
     if not ORDER.fullmatch("".join(unit.letter for unit in units)):
         raise InputError(
@@ -170,13 +154,7 @@ def _units(told: list[tuple[str, int]]) -> list[Unit]:
 
 
 def require_in_order(instance: PipelinePartition, solution: PipelineSolution) -> None:
-    """Refuse stages that are not on devices in the order of these; tell which have none.
-
-    Raises
-    ------
-    InputError
-        Naming the stage.
-    """
+    """Refuse stages that are not on devices in the order of these; tell which have none."""
     used = solution.devices
     for stage, (device, following) in enumerate(pairwise(used)):
         if following <= device:
@@ -196,19 +174,7 @@ def require_adjacent(
 ) -> None:
     """Refuse values that are read further on than in the next stage, or that may be.
 
-    Parameters
-    ----------
-    instance : PipelinePartition
-    solution : PipelineSolution
-    skips : bool or str
-        Let them pass.
-    tool : str
-        Which sends to the next stage alone.
-
-    Raises
-    ------
-    InputError
-        Naming the largest.
+    A `tool` sends to the next stage alone; where `skips` is said every rank has them.
     """
     found = skipping(instance, solution)
     if found is not None and not SKIPS.of(skips):
@@ -263,13 +229,7 @@ def require_ranks(instance: PipelinePartition, ranks: int | str | None) -> None:
 
 
 def ranks_of(stages: int, ranks: int | str | None) -> int:
-    """Return the ranks of a pipeline, as many as stages if not said.
-
-    Raises
-    ------
-    InputError
-        Where some would have more stages than others.
-    """
+    """Return the ranks of a pipeline, as many as stages if not said."""
     found = stages if ranks is None else RANKS.of(ranks)
     if stages % found:
         raise InputError(

@@ -15,7 +15,7 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
 from stagepack.formats import known as formats
 from stagepack.formats.native import refuse_account
-from stagepack.instances.answer import former_order, require_instance
+from stagepack.instances.answer import require_instance
 from stagepack.instances.documents import keys, strict
 from stagepack.instances.problem import PROBLEMS, Problem, Tool
 from stagepack.result import Result
@@ -45,7 +45,6 @@ def read_solution(
 
     Parameters
     ----------
-    path : path-like
     instance : instance of any problem, optional
         The instance of the solution; required for offsets and starts.  A solution that names other
         items, or a result with the digest of another instance, is refused.
@@ -67,19 +66,9 @@ def read_solution(
 def solution_in(
     data: bytes, instance: Instance | None = None, *, any_digest: bool = False
 ) -> Solution:
-    """Return the solution in the bytes of a file, as :func:`read_solution` does.
+    """Return the solution in the `data` of a file, as :func:`read_solution` does.
 
-    Parameters
-    ----------
-    data : bytes
-    instance : instance of any problem, optional
-    any_digest : bool
-        Take that of a result for another instance, too.
-
-    Raises
-    ------
-    InputError
-        Without the file's name.
+    `any_digest`: that of a result for another instance, too.
     """
     for one in formats.FORMATS:
         if one.holds_solutions and one.sniff(data):
@@ -181,7 +170,6 @@ def _require_digest(digest: object, instance: Instance) -> None:
         )
 
 
-@former_order("solution", "path", "instance")
 def write_solution(
     instance: Instance | None,
     solution: Solution | Result[Solution],
@@ -196,7 +184,6 @@ def write_solution(
     ----------
     instance : instance of any problem
         What the solution is of.
-    solution : solution or Result
     path : path-like
         JSON; a packing to ``.csv`` as the buffers of its `instance` with their offsets, a schedule
         as the order of work of each rank for torch.distributed.pipelining.
@@ -261,20 +248,7 @@ def _by_ending(
 
 
 def require_tool(instance: Instance, tool: str, options: Iterable[str] = ()) -> Tool:
-    """Return what is to be known of a tool that solutions of an instance are written for.
-
-    Parameters
-    ----------
-    instance : instance of any problem
-    tool : str
-    options : iterable of str
-        What is said besides.
-
-    Raises
-    ------
-    InputError
-        For a tool that reads no such solutions, and for an option that it does not know.
-    """
+    """Return what is known of a `tool` that solutions are written for, if it has all `options`."""
     known = PROBLEMS[instance.kind].tools
     if tool not in tuple(known):  # whatever it is, a list even
         raise InputError(
@@ -290,20 +264,9 @@ def require_tool(instance: Instance, tool: str, options: Iterable[str] = ()) -> 
 
 
 def require_expressible(instance: Instance, tool: str, options: JsonObject) -> None:
-    """Refuse an instance none of whose solutions a tool could take, before it is solved.
+    """Refuse an instance none of whose solutions a `tool` could take, before it is solved.
 
-    Parameters
-    ----------
-    instance : instance of any problem
-    tool : str
-        See :func:`require_tool`.
-    options : mapping
-        What the tool takes besides.
-
-    Raises
-    ------
-    InputError
-        As writing a solution would.
+    `options` are what the tool takes besides.
     """
     known = require_tool(instance, tool, options)
     if known.requires:
@@ -312,22 +275,7 @@ def require_expressible(instance: Instance, tool: str, options: JsonObject) -> N
 
 
 def written_for(instance: Instance, solution: Solution, tool: str, options: JsonObject) -> bytes:
-    """Return a solution in the form that a tool reads.
-
-    Parameters
-    ----------
-    instance : instance of any problem
-    solution : solution
-    tool : str
-        See :func:`require_tool`.
-    options : mapping
-        What the tool takes besides.
-
-    Raises
-    ------
-    InputError
-        Where the tool cannot do what the solution says; for one that is not valid.
-    """
+    """Return a solution in the form that a `tool` reads, which takes some `options`."""
     known = require_tool(instance, tool, options)
     violations = instance.check(solution)
     if violations:

@@ -35,11 +35,11 @@ UNPRESOLVED: Mapping[str, object] = MappingProxyType({"cp_model_presolve": False
 """Settings of CP-SAT for models whose figures are no fewer than `LARGEST_FACTOR`."""
 
 LARGEST_STEPS = 2**18
-"""Factors in rows for HiGHS are whole numbers of steps, and these and their sums below this,"""
+"""Factors in rows for HiGHS are whole numbers of steps; these and their sums are below this."""
 
 LOOSE = 1e-6
-"""with this tolerance, its own: what may be off by so much of the largest is off by a quarter of a
-step, and half of one is taken off every bound.
+"""The tolerance of HiGHS in such models, its own default: what may be off by so
+much of the largest is off by a quarter of a step, and half of one is taken off every bound.
 
 Doubles hold such sums exactly, and what they lose in quotients is far below the tolerance.  With
 factors 1e9 apart, with such that are no whole numbers, and with tolerances from 1e-7 down, HiGHS

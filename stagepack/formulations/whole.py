@@ -33,10 +33,10 @@ LARGEST_SUM = 2**60
 """Sums of a row beyond which CP-SAT would not compute exactly."""
 
 LARGEST_COEFFICIENT = 2**10
-"""Rows for HiGHS are scaled down (by powers of two) to coefficients of at most this,"""
+"""Largest coefficient in a row for HiGHS; larger ones are scaled down by powers of two."""
 
 LARGEST_SCALED = 2**38
-"""from this."""
+"""Largest coefficient that is scaled down so; models with larger ones are refused."""
 
 BY_HIGHS: Mapping[str, object] = MappingProxyType({"tolerance": LOOSE})
 """Parameters of models for HiGHS, which is asked for its own tolerance: with 1e-9 it called worse

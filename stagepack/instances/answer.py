@@ -5,8 +5,6 @@ They take their arguments in this order, and use this module to get the solution
 
 from __future__ import annotations
 
-import functools
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, NamedTuple, ParamSpec, Self, TypeVar
 
@@ -245,34 +243,3 @@ def _require_same(instance: Instance, result: Result[S], field: str) -> None:
 
 def _what(given: object) -> str:
     return "None" if given is None else a(type(given).__name__)
-
-
-def former_order(*names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a function be called as it was once, the solution first, with a warning.
-
-    Parameters
-    ----------
-    *names : str
-        The former order of its arguments, ``solution`` first; ``instance`` was optional.
-    """
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(function)
-        def called(*arguments: P.args, **keywords: P.kwargs) -> R:
-            given: JsonObject = dict(keywords)
-            first: object = arguments[0] if arguments else None
-            solution_first = hasattr(first, "to_dict") and not hasattr(first, "evaluate")
-            if not solution_first and (arguments or "instance" in given):
-                return function(*arguments, **keywords)
-            warnings.warn(
-                f"{function.__name__} takes the instance first, then the solution",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-            given |= dict(zip(names, arguments, strict=False))
-            by_name: Callable[..., R] = function
-            return by_name(**{"instance": None, **given})
-
-        return called
-
-    return decorate

@@ -17,9 +17,9 @@ LENT = 0.5, 10.0
 """The part of its time that a run gives to the method it starts from, and the most seconds."""
 
 TURN, FEW = 1 / 32, 0.25
-"""The part of the time left that a search has in its first turn, and the fewest seconds,"""
+"""The first turn of a search: its part of the time left, and at least so many seconds."""
 MOST = 0.6
-"""and the largest part of the time left that any turn takes."""
+"""The largest part of the time left that any turn takes."""
 
 
 class Turn(NamedTuple):

@@ -529,8 +529,10 @@ def _plan(given: ModelPlan, *, whole: bool = False) -> list[Head | Account | She
 def _picture(given: ModelPlan) -> tuple[str, Axes | None]:
     if not given.levels:
         return "", None
+    from stagepack.report.plot import plot
+
     level = given.level("schedule")
-    return given.name, view(level.instance.kind).picture(level.instance, level.result.solution)
+    return given.name, plot(level.instance, level.result.solution)
 
 
 @chapter.register

@@ -5,20 +5,36 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
+from typing import NamedTuple
 
 from stagepack import files
-from stagepack.contracts import InstanceOf, Solution
 from stagepack.errors import InputError, shown
 from stagepack.report.extra import Axes, Figure, extra
-from stagepack.report.html import write_figure
 from stagepack.report.style import CAPACITY, GRID, INK, MUTED
-from stagepack.result import Result
 
 SHORTEST = 12  # letters to which a name in a title may be cut
 LONGEST = 32  # and those of a label in a legend
+
+
+class Drawn(NamedTuple):
+    """What the function of a kind that draws a solution returns.
+
+    Attributes
+    ----------
+    ax : matplotlib Axes
+        The axes on which it is drawn.
+    words : str
+        What is shown, for the title.
+    place : mapping
+        Where the title stands, as for ``ax.set_title``: ``y``, ``pad``.
+    """
+
+    ax: Axes
+    words: str
+    place: Mapping[str, object] = MappingProxyType({})
 
 
 def target(path: object, ax: Axes | None = None) -> tuple[Path | None, Axes]:
@@ -181,40 +197,21 @@ def as_written(name: str) -> str:
     return shown(name).replace("$", r"\$")
 
 
-def finish(
-    ax: Axes,
-    instance: InstanceOf[Solution],
-    solution: Solution | Result[Solution],
-    path: str | Path | None,
-    title: str | None,
-    words: str,
-    *,
-    scale: str | None = None,
-    **place: object,
-) -> Axes:
-    """Give a picture its title and write it, where a path is given; return its axes.
+def titled(drawn: Drawn, name: str, file: Path | None) -> Axes:
+    """Give what is `drawn` its title, write it where a `file` is given, and return its axes.
 
     Parameters
     ----------
-    ax : matplotlib Axes
-    instance, solution : instance of any problem, and what is drawn of it
-    path : path-like, optional
-        .png, .svg or .pdf, or an interactive page, .html.
-    title : str, optional
-        The instance's name by default.
-    words : str
-        What is shown.
-    scale : str, optional
-        That of an interactive page.
-    **place
-        As for :func:`heading`.
+    drawn : Drawn
+    name : str
+        The first words of the title.
+    file : Path or None
+        .png, .svg or .pdf.
     """
-    heading(ax, title if title is not None else instance.name, words, **place)
-    if path is not None and Path(path).suffix.lower() == ".html":
-        write_figure(instance, solution, path, scale)
-    elif path is not None:
-        save(ax.figure, path)
-    return ax
+    heading(drawn.ax, name, drawn.words, **drawn.place)
+    if file is not None:
+        save(drawn.ax.figure, file)
+    return drawn.ax
 
 
 def own_picture(draw: Callable[[Axes], object], path: object, ax: Axes | None) -> Axes:

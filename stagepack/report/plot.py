@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
-from stagepack.report.canvas import close, target
+from stagepack.report.canvas import close, target, titled
 from stagepack.report.extra import Axes
 from stagepack.report.html import write_figure
 from stagepack.report.view import no_picture, require_scale, view
 from stagepack.result import Result
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from stagepack.contracts import Instance, Solution
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def plot(
     instance: Instance,
-    solution: Solution | Result[Solution],
+    solution: Solution | Result[Solution] | Mapping[str, object] | Sequence[object],
     path: str | Path | None = None,
     ax: Axes | None = None,
     *,
@@ -29,10 +30,13 @@ def plot(
 ) -> Axes:
     """Draw a solution: the map of the stages or of the memory, the chart of a schedule or a plan.
 
+    On axes that are given, the main part of the picture is alone.
+
     Parameters
     ----------
     instance : instance of any problem
     solution : solution or Result
+        Of chains also several, in a list or by labels: a row each.
     path : path-like or matplotlib Axes, optional
         The file to write: .png, .svg or .pdf, or an interactive page, .html.  Or where to draw.
     ax : matplotlib Axes, optional
@@ -62,11 +66,12 @@ def plot(
     file, ax = target(path, ax)
     require_scale(kind, instance.kind, scale)
     if file is not None and file.suffix.lower() == ".html" and ax is None:
-        write_figure(instance, instance.solution_in(solution), file, scale)
+        write_figure(instance, solution, file, scale)
         return file
-    drawn = kind.picture(instance, solution, file, ax, scale=scale, title=title)
+    drawn = kind.picture(instance, solution, ax, scale)
+    titled(drawn, title if title is not None else instance.name, file)
     if file is None:
-        return drawn
+        return drawn.ax
     if ax is None:
-        close(drawn.figure)
+        close(drawn.ax.figure)
     return file

@@ -121,7 +121,9 @@ def picture_of(given: object) -> tuple[str, Axes | None]:
 def _(given: Result[Solution]) -> tuple[str, Axes | None]:
     if given.problem is None or given.solution is None:
         return "", None
-    return given.instance, _view(given).picture(given.problem, given.solution)
+    from stagepack.report.plot import plot
+
+    return given.instance, plot(given.problem, given.solution)
 
 
 def columns(instance: Instance, solution: object) -> JsonObject | list[JsonObject]:

@@ -16,6 +16,7 @@ from stagepack.report.table import Account, Head, Sheet
 from stagepack.result import Result
 
 if TYPE_CHECKING:
+    from stagepack.report.canvas import Drawn
     from stagepack.report.extra import Axes, Figure
     from stagepack.report.parts import Section
 
@@ -47,9 +48,9 @@ class View(Generic[InstanceT, SolutionT]):
     Parameters
     ----------
     draw : callable or str, optional
-        Draws a solution, or that of a `Result`, with matplotlib: ``draw(instance, solution, path,
-        ax, title=, scale=)``, the last where there are several.  :mod:`stagepack.report.canvas`
-        has its first and last line: ``target`` with ``axes``, and ``finish``.
+        Draws a solution, or that of a `Result`, with matplotlib: ``draw(instance, solution, ax)``,
+        with ``scale=`` where there are several, on `ax` or, where that is None, a new figure
+        (:func:`.canvas.axes`), and returns :class:`.canvas.Drawn`.
     figures : callable or str, optional
         ``figures(instance, solutions)`` are interactive ones on equal axes, also with ``scale=``;
         where there are several of one solution, by name.  Both may be names of functions beside
@@ -74,7 +75,7 @@ class View(Generic[InstanceT, SolutionT]):
 
     def __init__(
         self,
-        draw: Callable[..., Axes] | str | None = None,
+        draw: Callable[..., Drawn] | str | None = None,
         figures: Callable[..., Charts | dict[str, Charts]] | str | None = None,
     ) -> None:
         self._draw, self._figures = draw, figures
@@ -191,19 +192,21 @@ class View(Generic[InstanceT, SolutionT]):
     def picture(
         self,
         instance: InstanceT,
-        solution: SolutionT,
-        path: str | Path | None = None,
+        solution: object,
         ax: Axes | None = None,
-        *,
         scale: str | None = None,
-        title: str | None = None,
-    ) -> Axes:
-        """Return the axes on which a solution is drawn with matplotlib.
+    ) -> Drawn:
+        """Return a solution drawn with matplotlib, without a title.
 
         Parameters
         ----------
-        instance, solution, path, ax, scale, title
-            As :func:`.plot.plot` takes them.
+        instance : instance
+        solution : solution or Result
+            Or several, where the kind draws several.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure when absent.
+        scale : str, optional
+            One of `scales`; the usual one when absent.
 
         Raises
         ------
@@ -212,8 +215,8 @@ class View(Generic[InstanceT, SolutionT]):
         """
         if self._draw is None:
             raise no_picture(instance.kind)
-        draw = self._function(self._draw)
-        return draw(instance, solution, path, ax, title=title, **_scaled(scale))
+        drawn: Drawn = self._function(self._draw)(instance, solution, ax, **_scaled(scale))
+        return drawn
 
     def charts(
         self, instance: InstanceT, solutions: Sequence[SolutionT], scale: str | None = None

@@ -148,11 +148,6 @@ class Relay:
 
     The caller's functions run inside native callbacks, through which no exception may travel:
     the first one is kept in `failure`, and nothing is carried after it.
-
-    Parameters
-    ----------
-    on_solution, on_bound : callable, optional
-        The caller's functions.
     """
 
     def __init__(self, on_solution: OnSolution | None, on_bound: OnBound | None) -> None:
@@ -224,16 +219,9 @@ def _wait_for_workers() -> None:
 
 @dataclass
 class Run(Generic[T]):
-    """How a solve in its own thread ended.
+    """What a solve in its own thread returned, and whether Ctrl-C ended it.
 
-    Attributes
-    ----------
-    value : object or None
-        What the solve returned; None when it was left behind.
-    interrupted : bool
-        Whether Ctrl-C ended it.
-    left_behind : bool
-        Whether the solver was cancelled and had not returned in time.
+    The value is None where the solver was cancelled, had not returned in time and was left behind.
     """
 
     value: T | None = None
@@ -385,13 +373,7 @@ def _unless_abandoned(_: logging.LogRecord) -> bool:
 
 
 def checked_hint(hint: Array | None, columns: int) -> Array | None:
-    """Return `hint` as float64 of shape (columns,), or None when it hints at nothing.
-
-    Raises
-    ------
-    InputError
-        When it has another length, or an infinite value.
-    """
+    """Return `hint` as float64 of shape (columns,), or None when it hints at nothing."""
     if hint is None:
         return None
     values = np.asarray(hint, dtype=np.float64)
@@ -420,15 +402,7 @@ TAKES_NO_START = "takes no start"
 
 
 def agrees(first: Array | None, hint: Array) -> bool:
-    """Whether a solver's first solution equals the hint wherever the hint has a value.
-
-    Parameters
-    ----------
-    first : ndarray, shape (columns,), or None
-        None: it found none.
-    hint : ndarray, shape (columns,)
-        NaN where there is no value.
-    """
+    """Whether a solver's first solution, if any, equals the hint wherever that is not NaN."""
     if first is None:
         return False
     given = ~np.isnan(hint)
@@ -438,17 +412,7 @@ def agrees(first: Array | None, hint: Array) -> bool:
 
 @dataclass(kw_only=True)
 class Task:
-    """What an engine is asked to do.
-
-    Attributes
-    ----------
-    model, hint, limits, parameters
-        As :meth:`Engine.solve` takes them.
-    relay : Relay
-        Where incumbents and bounds go.
-    began : float
-        When the clock of `limits` started.
-    """
+    """What an engine is asked to do: what :meth:`Engine.solve` takes, and when its clock began."""
 
     model: Any
     hint: Array | None

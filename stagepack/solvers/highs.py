@@ -80,11 +80,6 @@ class HighsEngine(Engine):
     Models are `Linear` or Pyomo models, whose columns are those of
     :func:`stagepack.solvers.lowering.variables`.  A hint for a model without integers is never
     accepted: HiGHS has no use for it.
-
-    Parameters
-    ----------
-    name : str
-        The name under which it was asked for.
     """
 
     features = frozenset(

@@ -50,28 +50,13 @@ def variables(model: Model) -> list[Column]:
 
 
 def lower(model: Model) -> tuple[Linear, list[Column]]:
-    """Lower a linear Pyomo model to arrays.
+    """Lower a linear Pyomo model, with at most one active, minimised objective, to arrays.
 
-    Parameters
-    ----------
-    model : pyomo.environ.ConcreteModel
-        Linear constraints and at most one active, minimised objective.
+    Columns are the variables: those of :func:`variables`, then any that the constraints use but the
+    model does not own.  A fixed variable is a column with equal bounds, a variable without a
+    constraint an empty column.  A range constraint becomes two rows.
 
-    Returns
-    -------
-    program : Linear
-        One column for each of `columns`: a fixed variable is a column with equal bounds, a
-        variable without a constraint an empty column.  A range constraint becomes two rows.
-    columns : list
-        The variables: those of :func:`variables`, then any that the constraints use but the
-        model does not own.
-
-    Raises
-    ------
-    InfeasibleRowError
-        When a constraint without variables cannot hold.
-    StagepackError
-        When the model is not linear, maximises, or has several objectives.
+    Raises InfeasibleRowError where a constraint without variables cannot hold.
     """
     import pyomo.environ as pyo
     from scipy.sparse import coo_array
@@ -153,18 +138,9 @@ def _domains(columns: list[Column]) -> tuple[Array, Array, Array]:
 def lift(program: Linear, check: Callable[[], object] = lambda: None) -> Model:
     """Wrap arrays as a Pyomo model, so that every solver known to Pyomo can run them.
 
-    Parameters
-    ----------
-    program : Linear
-        What to wrap.
-    check : callable, optional
-        Called every now and then; what it raises ends the work.
-
-    Returns
-    -------
-    pyomo.environ.ConcreteModel
-        Variables ``x[0] .. x[columns - 1]``, constraints ``row[i]`` for every row that bounds
-        anything, objective ``cost``.
+    Its variables are ``x[0] .. x[columns - 1]``, its constraints ``row[i]`` for every row that
+    bounds anything, its objective ``cost``.  What `check`, called every now and then, raises ends
+    the work.
     """
     import pyomo.environ as pyo
     from pyomo.core.expr import LinearExpression
@@ -212,24 +188,11 @@ def _bound_nothing(model: Model, pyo: ModuleType) -> None:
 
 
 def write_file(program: Linear, path: Path, check: Callable[[], object] = lambda: None) -> None:
-    """Write arrays as a file in CPLEX LP format, far faster than through a Pyomo model.
+    """Write arrays to `path` in CPLEX LP format, far faster than through a Pyomo model.
 
     Column j is called ``xj``, row i ``ril`` or ``riu`` by its side, or ``rie``.  A further column
-    ``one``, which is 1, carries the objective's constant.
-
-    Parameters
-    ----------
-    program : Linear
-        What to write.
-    path : Path
-        Where to.
-    check : callable, optional
-        Called every now and then; what it raises ends the work.
-
-    Raises
-    ------
-    InfeasibleRowError
-        When a row without entries cannot hold.
+    ``one``, which is 1, carries the objective's constant.  What `check`, called every now and then,
+    raises ends the work, as does an InfeasibleRowError for a row without entries that cannot hold.
     """
     empty = np.diff(program.start) == 0
     broken = np.flatnonzero(empty & ((program.low > 0) | (program.high < 0)))

@@ -52,6 +52,7 @@ class Change(Generic[FoundT]):
     Attributes
     ----------
     change : str
+        In words.
     result : Result or ModelPlan
         Of the changed instance; what it found and what it proved.
     saved : number or None
@@ -95,11 +96,10 @@ class Explanation(Shown):
 
     Attributes
     ----------
-    instance : instance
-    result : Result
     critical : tuple of (str, str)
         The layer, device, link or point in time that determines the value: its label and figures.
     changes : tuple of Change
+        What changes of the limits would gain.
     """
 
     instance: Instance
@@ -160,8 +160,8 @@ def explain(
 
     Parameters
     ----------
-    instance : instance of any problem
     method : str
+        One of :func:`stagepack.methods`.
     time_limit : float, optional
         Seconds of all solves together; each gets an equal part of the remaining time.
     **options
@@ -215,15 +215,9 @@ def _part(
 
 
 def change(name: str, now: Found, then: FoundT, tolerance: float = 0.0) -> Change[FoundT]:
-    """Return what one change would buy.
+    """Return what a change called `name` would buy, by what is known `now` and `then`.
 
-    Parameters
-    ----------
-    name : str
-    now, then : Result or ModelPlan
-        What is known without the change, and with it.
-    tolerance : float
-        Relative, of values: what differs by less is equal.
+    Values that differ by less than the relative `tolerance` are equal.
     """
 
     def less(one: Number | None, other: Number | None) -> Number | None:

@@ -18,24 +18,15 @@ from stagepack.tradeoffs.staircase import Staircase
 
 POINTS = 32
 PART = 1 / 8
-"""Part of what is left of the limit that a solve gets;"""
+"""Part of what is left of the limit that a solve gets, where time is counted."""
 EACH = 2
-"""where work is counted, so that runs repeat, all get the same: the limit of so many a point;"""
+"""Solves a point among which the limit is shared out where work is counted: runs repeat so."""
 LEAST = 0.01
-"""seconds below which none begins but the first."""
+"""Seconds that must be left for a solve to begin, but for the first."""
 
 
 class _Limit:
-    """One limit that all solves share.
-
-    Parameters
-    ----------
-    seconds : float or None
-    points : int
-        Most points of the front.
-    by_work : bool
-        Whether it is one of work.
-    """
+    """One limit that all solves share."""
 
     def __init__(self, seconds: float | None, points: int, by_work: bool) -> None:
         self._left = math.inf if seconds is None else seconds
@@ -74,7 +65,6 @@ def pareto(
 
     Parameters
     ----------
-    instance : instance of any problem
     x : str
         The limited resource: "memory" of pipelines, graphs, schedules, layer groupings (per lane)
         and packings (the first of several memories), "devices" of pipelines, or "remote-memory" of
@@ -84,6 +74,7 @@ def pareto(
     points : int
         Largest number of points; if the front has more, those returned are spread over it.
     method : str
+        One of :func:`stagepack.methods`.
     time_limit : float, optional
         Seconds of all solves together; each gets a part of the remaining time.  If the time is not
         sufficient, points have bounds instead of proofs, or there are fewer.

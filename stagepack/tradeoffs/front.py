@@ -67,7 +67,6 @@ class Front(ShownRows):
 
     Attributes
     ----------
-    instance : instance
     x, unit : str
         The limited resource and its unit.
     points : tuple of FrontPoint

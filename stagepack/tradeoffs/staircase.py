@@ -63,7 +63,6 @@ class Staircase:
         Solutions of which none is better in both, rising.
     bounds : dict of int to number
         No solution within the limit is worth less; infinite: there is none.
-    questions : int
     """
 
     ask: Ask
@@ -77,14 +76,7 @@ class Staircase:
     """Uses of solutions below which the middle is asked about next."""
 
     def climb(self, most: int, goes_on: Callable[[], bool] = lambda: True) -> Result[Any]:
-        """Ask until no stretch is open or `most` points are known; return the first answer.
-
-        Parameters
-        ----------
-        most : int
-        goes_on : callable
-            Whether to ask once more.
-        """
+        """Ask until no stretch is open or `most` points are known; return the first answer."""
         first = self._question(None, None)
         while len(self.known) < most and goes_on() and (stretches := self._to_ask()):
             stretch = max(stretches, key=self._urgency)

@@ -24,13 +24,14 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stagepack.evidence import Proof
-from stagepack.instances.packing.data import PackingData
-from stagepack.instances.packing.problem import Objective
-from stagepack.verify.packing_misfit import misfit, turns_of
+from stagepack.verify.packing_misfit import UNPLACED, misfit, turns_of
 from stagepack.verify.rules import Claimed, Rules, UnprovedError
+
+if TYPE_CHECKING:
+    from stagepack.instances.packing.data import PackingData
 
 Evidence = Mapping[str, Any]
 Window = tuple[int, int]
@@ -44,7 +45,7 @@ def _require(instance: PackingData, claimed: Claimed, least: float, what: str) -
     """Require that an address which is reached shows the claim."""
     if claimed.bound is not None:
         goal = math.ceil(claimed.bound)
-        if instance.objective in (Objective.MOVES, Objective.SPILL):
+        if instance.objective.value in UNPLACED:
             raise UnprovedError(f"no address says anything of {instance.objective}")
     else:
         limits = [memory.capacity for memory in instance.memories] or [instance.ceiling]
@@ -149,7 +150,7 @@ def _place(instance: PackingData, _: Evidence, claimed: Claimed) -> None:
 
 def _floor(instance: PackingData, _: Evidence, claimed: Claimed) -> None:
     least = 0
-    if instance.objective is Objective.SPILL:
+    if instance.objective.value == "spill":
         least = sum(instance.accesses.tolist()) * min(memory.cost for memory in instance.memories)
     if claimed.bound is None or claimed.bound > least:
         raise UnprovedError(f"any placement may cost {least:,}")

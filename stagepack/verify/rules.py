@@ -58,6 +58,11 @@ def exact(value: object) -> Fraction:
     return Fraction(value)
 
 
+def defined(kind: str, *module: str) -> Any:
+    """Return a module of a problem's instances, where their checker asks what things cost, too."""
+    return kinds.part(kind, "instances", *module)
+
+
 Rule = Callable[[Any, Mapping[str, Any], Claimed], None]
 """``rule(instance, evidence, claimed)`` raises :class:`UnprovedError` unless the claim is shown."""
 

@@ -41,12 +41,12 @@ INSTANCES: dict[str, Any] = {
 KINDS = list(INSTANCES)
 RESULTS: dict[str, Any] = {}
 TAKERS: dict[str, list[Callable[..., Any]]] = {
-    "pipeline": [sp.estimate, plots.stage_map, plots.device_bars, plots.memory_bars],
-    "packing": [sp.measure, plots.memory_map],
-    "schedule": [measure_schedule, plots.schedule_chart],
-    "phases": [sp.plan, sp.program, plots.phase_chart],
-    "groups": [sp.group_program, plots.group_chart, plots.group_rows],
-    "graph": [sp.chain, sp.partition_dot, sp.partition_graphml, plots.partition_chart],
+    "pipeline": [sp.estimate, plots.device_bars, plots.memory_bars],
+    "packing": [sp.measure],
+    "schedule": [measure_schedule],
+    "phases": [sp.plan, sp.program],
+    "groups": [sp.group_program, plots.group_rows],
+    "graph": [sp.chain, sp.partition_dot, sp.partition_graphml],
 }
 
 
@@ -213,30 +213,6 @@ def test_plots_go_to_axes_or_files(kind: str, tmp_path: Path) -> None:
     pyplot.close("all")
 
 
-def test_former_orders_still_work_with_a_warning(tmp_path: Path) -> None:
-    instance, found = INSTANCES["packing"], result("packing")
-    path = tmp_path / "out.csv"
-    write: Any = sp.write_solution
-    old: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
-        ((found.solution, path, instance), {}),
-        ((found.solution, tmp_path / "out.json"), {}),
-        ((), {"solution": found.solution, "path": tmp_path / "out.json"}),
-    ]
-    for given, named in old:
-        with pytest.warns(DeprecationWarning, match="instance first"):
-            write(*given, **named)
-    assert sp.read_solution(path, instance) == found.solution
-    figures = sp.estimate(INSTANCES["pipeline"], result("pipeline"))
-    bars: Any
-    for bars in (plots.device_bars, plots.memory_bars):
-        _, ax = pyplot.subplots()
-        with pytest.warns(DeprecationWarning, match="instance and the solution"):
-            assert bars(figures, ax) is ax
-        with pytest.warns(DeprecationWarning, match="instance and the solution"):
-            assert bars(figures=figures, ax=ax) is ax
-    pyplot.close("all")
-
-
 def test_what_is_no_instance_is_refused_by_name(tmp_path: Path) -> None:
     given: Any
     for given in (5, None, "mine.json", result("packing"), result("packing").solution):
@@ -247,7 +223,7 @@ def test_what_is_no_instance_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_an_instance_of_another_kind_is_told_apart_from_no_instance() -> None:
-    takers = (sp.estimate, plots.stage_map, plots.device_bars)
+    takers = (sp.estimate, plots.device_bars)
     for take in takers:
         with pytest.raises(sp.InputError) as caught:
             take(INSTANCES["packing"], result("packing").solution)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import stagepack as sp
-from stagepack.plots import device_bars, group_rows, memory_bars, memory_map, stage_map, trace
-from stagepack.report.view import view
+from stagepack.plots import device_bars, group_rows, memory_bars, plot, trace
 from tests.report.boxes import faults
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -48,7 +47,7 @@ def test_pictures_of_solutions(solved: tuple[Any, Any], name: str) -> None:
     instance, result = solved
     assert result.solution is not None
     named = instance.replace(name=name)
-    ax = view(named.kind).picture(named, result.solution)
+    ax = plot(named, result.solution)
     assert faults(ax.figure) == []
 
 
@@ -66,7 +65,7 @@ def test_pictures_of_stages(layers: int, devices: int, name: str) -> None:
     found = {m: sp.solve(instance, m, time_limit=5) for m in ("greedy", "equal-layers")}
     found = {m: result for m, result in found.items() if result.solution is not None}
     answer = next(iter(found.values()))
-    for draw, shown in ((stage_map, found), (device_bars, answer), (memory_bars, answer)):
+    for draw, shown in ((plot, found), (device_bars, answer), (memory_bars, answer)):
         assert faults(draw(instance, shown).figure) == []
 
 
@@ -83,7 +82,7 @@ def test_pictures_of_single_groups(chip: str, name: str) -> None:
 def test_maps_in_figures_of_other_sizes(size: tuple[float, float]) -> None:
     instance = sp.load("packing/random/planted", buffers=60).replace(name=LONG)
     ax = pyplot.figure(figsize=size, layout="constrained").add_subplot()
-    memory_map(instance, sp.solve(instance, "first-fit-size"), ax)
+    plot(instance, sp.solve(instance, "first-fit-size"), ax)
     assert faults(ax.figure) == []
 
 
@@ -91,7 +90,7 @@ def test_maps_in_figures_of_other_sizes(size: tuple[float, float]) -> None:
 def test_late_times_of_a_map_do_not_overlap(times: int) -> None:
     instance = sp.load("packing/random/planted", buffers=20)
     late = instance.replace(start=instance.start * times, end=instance.end * times)
-    ax = memory_map(late, sp.solve(late, "first-fit-size"), scale="time")
+    ax = plot(late, sp.solve(late, "first-fit-size"), scale="time")
     assert faults(ax.figure) == []
     assert len(ax.get_xticks()) >= 2
 

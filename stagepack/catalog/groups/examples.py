@@ -30,17 +30,7 @@ def _chip(memory: int) -> LaneChip:
 def _chain(
     name: str, memory: int, rows: int, channels: list[int], work: list[tuple[int, int]]
 ) -> LayerGrouping:
-    """Return convolutions of 1 x 1, one after the other, on tensors with four columns.
-
-    Parameters
-    ----------
-    name : str
-    memory, rows : int
-    channels : list of int
-        Of the input, then of every operator.
-    work : list of (int, int)
-        Of every operator: its cycles, and the weights of an output channel.
-    """
+    """Return convolutions of 1 x 1, one after the other, on tensors with four columns."""
     operators, before = [], "x"
     for letter, own, (cycles, values) in zip("abc", channels[1:], work, strict=False):
         weights = (Weight(channels=own, values=values),) if values else ()

@@ -26,24 +26,10 @@ def resnet50(
 ) -> Network:
     """Return ResNet-50: stem, 16 bottlenecks, pooling with the classifier.
 
-    Parameters
-    ----------
-    batch : int
-        Images of a microbatch.
-    image : int
-        Height and width in pixels.
-    bytes_per_value : int
-        Bytes of a weight and of an activation.
-    granularity : str
-        "block": a bottleneck is a layer; "matmul": every convolution is one, and the shortcuts
-        cross cuts.
-    training : bool
-        Whether labels go in and a loss comes out.
-
-    Raises
-    ------
-    InputError
-        When `image` is not a multiple of 32.
+    `image` is height and width in pixels, a multiple of 32, `bytes_per_value` that of a weight and
+    of an activation.  With the `granularity` "block" a bottleneck is a layer, with "matmul" every
+    convolution is one, and the shortcuts cross cuts.  In `training` labels go in and a loss comes
+    out.  `batch` is a microbatch.
     """
     b, side = batch, _checked(image) // 2
     chain = Chain(bytes_per_value, fine=granularity == "matmul")
@@ -106,23 +92,7 @@ def vgg16(*, batch: int, image: int, bytes_per_value: int, training: bool) -> Ne
     """Return VGG-16: 13 convolutions, 5 poolings, 3 fully connected layers, 21 in all.
 
     Images of another size than 224 are pooled to the 7 x 7 that the first fully connected layer
-    reads.
-
-    Parameters
-    ----------
-    batch : int
-        Images of a microbatch.
-    image : int
-        Height and width in pixels.
-    bytes_per_value : int
-        Bytes of a weight and of an activation.
-    training : bool
-        Whether labels go in and a loss comes out.
-
-    Raises
-    ------
-    InputError
-        When `image` is not a multiple of 32.
+    reads.  `batch`, `image`, `bytes_per_value` and `training` are those of :func:`resnet50`.
     """
     b, side = batch, _checked(image)
     chain = Chain(bytes_per_value)

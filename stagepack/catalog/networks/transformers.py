@@ -67,25 +67,10 @@ def bert(
     token, which every attention uses and so every cut before the last one carries; when training
     also a label a sample.
 
-    Parameters
-    ----------
-    size : str
-        A key of `BERT`.
-    batch : int
-        Texts of a microbatch.
-    sequence : int
-        Tokens of a text.
-    bytes_per_value : int
-        Bytes of a weight and of an activation.
-    granularity : str
-        "block": attention and feed-forward are a layer each; "matmul": every product is one.
-    training : bool
-        Whether labels go in and a loss comes out.
-
-    Raises
-    ------
-    InputError
-        When `sequence` exceeds the 512 positions there are.
+    `size` is a key of `BERT`, `batch` the texts of a microbatch, `sequence` the tokens of one, at
+    most 512, `bytes_per_value` that of a weight and of an activation.  With the `granularity`
+    "block" attention and feed-forward are a layer each, with "matmul" every product is one.  In
+    `training` labels go in and a loss comes out.
     """
     of = BERT[size]
     b, s, h = batch, _within(sequence, BERT_POSITIONS), of.width
@@ -138,28 +123,10 @@ def gpt2(
     Inference computes the logits of the last token only; training those of all tokens, a loss, and
     hands the token ids down the whole chain, to be compared with.
 
-    Parameters
-    ----------
-    size : str
-        A key of `GPT2`.
-    batch : int
-        Texts of a microbatch.
-    sequence : int
-        Tokens of a text.
-    bytes_per_value : int
-        Bytes of a weight and of an activation.
-    granularity : str
-        "block": attention and feed-forward are a layer each; "matmul": every product is one.
-    training : bool
-        Whether a loss comes out.
-    tied : bool
-        The head uses the embedding's weights, as published, which forces the first and the last
-        layer, and with them the whole chain, into one stage; otherwise it has a copy of its own.
-
-    Raises
-    ------
-    InputError
-        When `sequence` exceeds the 1024 positions there are.
+    If `tied`, the head uses the embedding's weights, as published, which forces the first and the
+    last layer, and with them the whole chain, into one stage; otherwise it has a copy of its own.
+    `size`, `batch`, `sequence` (at most 1024), `bytes_per_value`, `granularity` and `training` are
+    those of :func:`bert`.
     """
     of = GPT2[size]
     b, s, h = batch, _within(sequence, GPT2_POSITIONS), of.width
@@ -210,25 +177,8 @@ def vit(
 ) -> Network:
     """Return ViT with patches of 16 x 16 pixels and a classifier of 1000 classes.
 
-    Parameters
-    ----------
-    size : str
-        A key of `VIT`.
-    batch : int
-        Images of a microbatch.
-    image : int
-        Height and width in pixels.
-    bytes_per_value : int
-        Bytes of a weight and of an activation.
-    granularity : str
-        "block": attention and feed-forward are a layer each; "matmul": every product is one.
-    training : bool
-        Whether labels go in and a loss comes out.
-
-    Raises
-    ------
-    InputError
-        When `image` is not a multiple of the patch.
+    `image` is height and width in pixels, whole patches; `size`, `batch`, `bytes_per_value`,
+    `granularity` and `training` are those of :func:`bert`.
     """
     of = VIT[size]
     if image % VIT_PATCH:

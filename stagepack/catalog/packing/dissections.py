@@ -21,31 +21,15 @@ GRAINS = 1024
 
 
 def planted(buffers: int, seed: int, peak: int) -> LmemPacking:
-    """Cut the rectangle by straight cuts, again and again (guillotine).
-
-    Parameters
-    ----------
-    buffers : int
-        Number of pieces.
-    seed : int
-    peak : int
-        Bytes, the optimum.
-    """
+    """Cut the rectangle into `buffers` by straight cuts, again and again; the optimum is `peak`."""
     return _dissected("planted", buffers, seed, peak, _guillotine)
 
 
 def pinwheel(buffers: int, seed: int, peak: int) -> LmemPacking:
     """Cut the rectangle into pinwheels, which no straight cut divides.
 
-    Four pieces turn around a fifth; every pinwheel adds four buffers, straight cuts the rest.
-
-    Parameters
-    ----------
-    buffers : int
-        Number of pieces.
-    seed : int
-    peak : int
-        Bytes, the optimum.
+    Four pieces turn around a fifth; every pinwheel adds four `buffers`, straight cuts the rest.
+    The optimum is `peak`.
     """
     return _dissected("pinwheel", buffers, seed, peak, _pinwheel)
 

@@ -61,20 +61,13 @@ def _composition(rng: np.random.Generator, total: int, most: int, count: int) ->
 
 
 def pipelined(buffers: int, seed: int, banks: int) -> LmemPacking:
-    """Roll a loop of loads, products and stores: circular lifetimes, banks, conflicting pairs.
+    """Roll a loop of loads, products and stores: circular lifetimes, `banks`, pairs, by `seed`.
 
-    In timestep t of the period the compute unit reads an operand and a weight and writes a
-    result, while DMA loads what timestep t + 1 reads and stores what timestep t - 1 wrote.  Pairs:
-    the three of one product, and each of them with what DMA touches meanwhile.  The capacity is
-    twice the load in whole banks, rounded up to a power of two.
-
-    Parameters
-    ----------
-    buffers : int
-        A third of them (rounded up) is the period, in timesteps.
-    seed : int
-    banks : int
-        Number of banks.
+    A third of the `buffers` (rounded up) is the period.  In timestep t of it the compute unit reads
+    an operand and a weight and writes a result, while DMA loads what timestep t + 1 reads and
+    stores what timestep t - 1 wrote.  Pairs: the three of one product, and each of them with what
+    DMA touches meanwhile.  The capacity is twice the load in whole banks, rounded up to a power of
+    two.
     """
     rng = np.random.default_rng(seed)
     period = max(2, -(-buffers // 3))

@@ -20,18 +20,8 @@ FAMILIES = {"planted": dissections.planted, "pinwheel": dissections.pinwheel}
 def relative_of(of: str, buffers: int, changes: int, seed: int, number: int) -> LmemPacking:
     """Return a relative of a packing cut from a rectangle, or of the buffers of a file.
 
-    Parameters
-    ----------
-    of : str
-        Out of `FAMILIES`, or a CSV file, whose buffers are taken as they are.
-    buffers : int
-        Of the packing that is cut.
-    changes : int
-        As :func:`relative` takes them.
-    seed : int
-        Of the packing, and of the changes.
-    number : int
-        Which one of a file's relatives of this seed.
+    `of` is one of `FAMILIES`, cut into so many `buffers`, or a CSV file, of whose relatives of this
+    `seed` `number` says which.  `changes` are those of :func:`relative`.
     """
     if of not in FAMILIES:
         from stagepack.formats import door
@@ -47,16 +37,9 @@ def relative_of(of: str, buffers: int, changes: int, seed: int, number: int) -> 
 
 
 def relative(instance: LmemPacking, changes: int, random: np.random.Generator) -> LmemPacking:
-    """Return an instance with some changes, to be fitted into its load.
+    """Return an instance with so many `changes`, drawn by `random`, to be fitted into its load.
 
     A change moves a size by a granule or an end by a step of time, or swaps two sizes.
-
-    Parameters
-    ----------
-    instance : LmemPacking
-    changes : int
-        How many; of which kind each is, is drawn.
-    random : numpy.random.Generator
     """
     size, end = instance.size.copy(), instance.end.copy()
     granule = int(np.gcd.reduce(size))

@@ -67,13 +67,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
-    """Return the instances of a case file, in its order.
-
-    Raises
-    ------
-    InputError
-        Naming the case and the field.
-    """
+    """Return the instances of a case file, in its order."""
     del file  # the cases have names
     if strict.first_byte(data) == b"{":
         return [_build(strict.decode(data, Case), given)]
@@ -91,13 +85,7 @@ def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
 
 
 def _build(case: Case, given: Words) -> PipelinePartition:
-    """Return the instance of one case.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Return the instance of one case."""
     machine = case.cluster
     base = cluster_of(machine.connection, machine.clock, machine.memory * machine.proportion)
     cluster = clusters.asked(given, base.clock, base)
@@ -120,17 +108,7 @@ def _build(case: Case, given: Words) -> PipelinePartition:
 
 
 def cluster_of(connection: list[Connection], clock: float, mebibytes: float) -> Cluster:
-    """Return the devices of a file.
-
-    Parameters
-    ----------
-    connection : list of Connection
-        One a device.
-    clock : float
-        In Hz.
-    mebibytes : float
-        Of each device, that may be planned with.
-    """
+    """Return devices by their `connection`, a `clock` in Hz, and `mebibytes` to plan with."""
     links = [
         (
             Link(GBps=one.recv_gbps, idle=one.recv_idle_cycle),

@@ -85,13 +85,7 @@ class ModelInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
-    """Return the one instance of a profile, named after its file.
-
-    Raises
-    ------
-    InputError
-        Naming the field; without a cluster.
-    """
+    """Return the one instance of a profile, named after its file."""
     model = strict.decode(data, ModelInfo)
     layers = model.layers
     for field, entries in (("layerName", model.names), ("layerType", model.types)):

@@ -37,11 +37,6 @@ def module(instance: PipelinePartition, solution: PipelineSolution) -> str:
 
     Its list of layers is to have one for each layer of the instance; each reads what the one before
     returns, so that what skips stages is relayed by the layers themselves.
-
-    Raises
-    ------
-    InputError
-        For stages on other devices than 0, 1, 2, ...
     """
     require_in_order(instance, solution)
     return TEXT.format(parts=list(solution.boundaries))

@@ -71,13 +71,7 @@ class Document(
 
 
 def parse(data: bytes, given: Words, file: str) -> list[GraphPartition]:
-    """Return the one instance of a file, named after it.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Return the one instance of a file, named after it."""
     document = strict.decode(data, Document)
     nodes = document.nodes
     place = {node.id: at for at, node in enumerate(nodes)}
@@ -109,13 +103,7 @@ def parse(data: bytes, given: Words, file: str) -> list[GraphPartition]:
 
 
 def _edges(document: Document, place: Mapping[Id, int]) -> tuple[list[tuple[int, int]], list[Any]]:
-    """Return the edges, and of every node what its tensor costs.
-
-    Raises
-    ------
-    InputError
-        Naming the edge that leads nowhere or in a circle of one, or contradicts another one.
-    """
+    """Return the edges, and of every node what its tensor costs."""
     cost: list[Any] = [0] * len(place)
     said: dict[int, int] = {}
     found = []
@@ -150,13 +138,7 @@ def _edges(document: Document, place: Mapping[Id, int]) -> tuple[list[tuple[int,
 
 
 def dump(instance: GraphPartition, file: str) -> bytes:
-    """Return the file of an instance whose nodes have one tensor each, on accelerators alike.
-
-    Raises
-    ------
-    InputError
-        Naming what the format cannot say.
-    """
+    """Return the file of an instance whose nodes have one tensor each, on accelerators alike."""
     del file
     _require_plain(instance)
     ids = _numbers(instance)

@@ -33,24 +33,9 @@ def layout(
 ) -> str:
     """Return a line for ``--pipeline-model-parallel-layout``.
 
-    Parameters
-    ----------
-    instance : PipelinePartition
-    solution : PipelineSolution
-        A valid one; the first stage holds the embedding and the last one the loss also where the
-        instance has no such layers.
-    ranks : int, optional
-        Ranks of the pipeline, ``--pipeline-model-parallel-size``; stage s is on rank s % ranks.
-        As many as stages, if not said.
-    letters : str
-        See :func:`.roles.stage_letters`.
-    skips : bool
-        See :func:`.roles.require_adjacent`.
-
-    Raises
-    ------
-    InputError
-        For what Megatron-LM cannot do, by name.
+    The first stage holds the embedding and the last one the loss also where the instance has no
+    such layers.  Stage s is on rank s % `ranks`, ``--pipeline-model-parallel-size``: as many as
+    stages, if not said.  See :mod:`.roles` for `letters` and `skips`.
     """
     require_in_order(instance, solution)
     require_adjacent(instance, solution, skips, "Megatron-LM")
@@ -77,11 +62,7 @@ def require_layout(
 ) -> None:
     """Refuse what no cut could mend: letters that do not tell, ranks for other numbers of stages.
 
-    Parameters
-    ----------
-    instance : PipelinePartition
-    ranks, letters, skips
-        As for :func:`layout`.
+    `ranks`, `letters` and `skips` are those of :func:`layout`.
     """
     SKIPS.of(skips)
     units_of(instance, letters)

@@ -59,13 +59,7 @@ class Table:
 
 
 def _read_table(data: bytes) -> Table:
-    """Return the columns of a file.
-
-    Raises
-    ------
-    InputError
-        Naming line and column.
-    """
+    """Return the columns of a file."""
     strict.text(data)
     cells = Cells.of(data)
     at, inclusive = _header(cells.names)
@@ -192,13 +186,7 @@ def _gaps(
 
 
 def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
-    """Return the one instance of a file, its name and capacity from the file's name.
-
-    Raises
-    ------
-    InputError
-        Naming line and column, or the option that does not fit.
-    """
+    """Return the one instance of a file, its name and capacity from the file's name."""
     table = _read_table(data)
     chosen = [name for name in ("fixed", "previous") if given.get(name)]
     if len(chosen) == 2:
@@ -242,13 +230,7 @@ def _name_and_capacity(file: str) -> tuple[str, int | None]:
 
 
 def solution(data: bytes, instance: LmemPacking) -> PackingSolution:
-    """Return the placement in a file of the same buffers with a column of offsets.
-
-    Raises
-    ------
-    InputError
-        Naming the buffer or line: no offset, or buffers that are not those of `instance`.
-    """
+    """Return the placement in a file of the same buffers with a column of offsets."""
     table = _read_table(data)
     if table.offset is None:
         raise InputError(
@@ -310,23 +292,9 @@ class _Placed(msgspec.Struct, frozen=True):
 
 
 def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
-    """Read an old placement for an instance that has changed since.
+    """Read an old placement for an instance that has changed since: -1 for buffers not named in it.
 
-    Parameters
-    ----------
-    path : path-like
-        As for :func:`.read_solution`; buffers are told by their names alone.
-    instance : LmemPacking
-
-    Returns
-    -------
-    list of int
-        The old offset of each buffer; -1 for those that the file does not name.
-
-    Raises
-    ------
-    InputError
-        Naming file and field: no placement inside, or none of this instance's buffers.
+    Files are those of :func:`.read_solution`; buffers are told by their names alone.
     """
     require_instance(instance, KIND)
     data = strict.load(path)
@@ -344,13 +312,7 @@ def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
 
 
 def _named_offsets(data: bytes) -> dict[str, int]:
-    """Return the offsets of a file by the names of its buffers, whatever instance they are of.
-
-    Raises
-    ------
-    InputError
-        When there is no column of offsets.
-    """
+    """Return the offsets of a file by the names of its buffers, whatever instance they are of."""
     (instance,) = parse(data, {"previous": True}, "")
     return {instance.buffer_id(i): at for i, at in enumerate(instance.previous.tolist())}
 
@@ -359,13 +321,7 @@ def _named_offsets(data: bytes) -> dict[str, int]:
 
 
 def dump(instance: LmemPacking, file: str) -> bytes:
-    """Return an instance as CSV.
-
-    Raises
-    ------
-    InputError
-        When it has what the format cannot say, or a capacity that the file's name does not.
-    """
+    """Return an instance as CSV."""
     named = _name_and_capacity(file)[1]
     if instance.capacity is not None and instance.capacity != named:
         stem = file.removesuffix(".gz").removesuffix(".csv")
@@ -403,13 +359,7 @@ def dump(instance: LmemPacking, file: str) -> bytes:
 
 
 def dump_solution(solution: PackingSolution, instance: LmemPacking) -> bytes:
-    """Return the buffers of an instance as CSV, with the offsets of a solution.
-
-    Raises
-    ------
-    InputError
-        When an id cannot stand in CSV, or there are several memories.
-    """
+    """Return the buffers of an instance as CSV, with the offsets of a solution."""
     if solution.memory is not None:
         raise InputError("cannot be said in CSV", field="memories", remedy="write .json")
     return _csv(instance, {"offset": solution.offsets.tolist()})

@@ -101,13 +101,7 @@ def inside(node: Node) -> Iterator[Node]:
 
 
 def work(node: Node, model: Model) -> tuple[int, int]:
-    """Return the multiply-accumulates of an operator, and the values that it passes over.
-
-    Raises
-    ------
-    InputError
-        For shapes that do not fit it, or are not known.
-    """
+    """Return the multiply-accumulates of an operator, and the values that it passes over."""
     if not node.bodies:
         return macs(node, model), values(node, model)
     found = []
@@ -131,13 +125,7 @@ def values(node: Node, model: Model) -> int:
 
 
 def macs(node: Node, model: Model) -> int:
-    """Return the multiply-accumulates of an operator.
-
-    Raises
-    ------
-    InputError
-        For shapes that do not fit the operator.
-    """
+    """Return the multiply-accumulates of an operator."""
     if node.kind not in MACS or not known(node):
         return 0
     try:

@@ -37,9 +37,9 @@ VALUES = {
 NOTHING = {"Dropout", "Identity", "Cast"}
 """What moves nothing."""
 VIEWS = {"Unsqueeze", "Squeeze", "Flatten", "Reshape"}
-"""What moves nothing where values stay where they are in their lanes,"""
+"""Operators that move nothing where values stay where they are in their lanes."""
 MOVES = {*VIEWS, "Transpose"}
-"""and what moves all of them at once."""
+"""Operators without arithmetic: those of `VIEWS`, and what moves all values at once."""
 ALONE = {
     "ArgMax", "DepthToSpace", "Expand", "Gather", "GatherND", "Pad", "ReduceMax", "ReduceMean",
     "ReduceSum", "Slice", "SpaceToDepth", "Split", "Tile", "TopK", "Trilu", "Where",
@@ -79,8 +79,8 @@ class Reader:
 
     Attributes
     ----------
-    found : list of Operator
-    sources : list of Source
+    found, sources : list of Operator, list of Source
+        What was read.
     outputs : list of str
         Operators whose results are those of the network.
     unknown : dict of str to list of str
@@ -464,13 +464,7 @@ def _unknown(what: str, node: Node) -> InputError:
 
 
 def _window(said: JsonObject, node: Node, size: Shape) -> JsonObject:
-    """Return the fields of a window over rows and columns, and depth, of so many values.
-
-    Raises
-    ------
-    InputError
-        For windows along other axes, and paddings that are no numbers from 0.
-    """
+    """Return the fields of a window over rows and columns, and depth, of so many values."""
     kernel, axes = tuple(said["kernel_shape"]), len(size)
     stride, dilation = (tuple(said.get(name, (1,) * axes)) for name in ("strides", "dilations"))
     if axes not in (2, 3) or not len(kernel) == len(stride) == len(dilation) == axes:

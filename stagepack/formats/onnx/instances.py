@@ -95,19 +95,7 @@ def _warn_of_flows(unknown: Mapping[str, list[str]], model: Model) -> None:
 
 
 def _machine(given: Words, what: str) -> tuple[clusters.Preset, Cluster] | None:
-    """Return arithmetic and cluster of a kind of one device; None where no machine is given.
-
-    Parameters
-    ----------
-    given : mapping
-    what : str
-        What of the device counts, for people.
-
-    Raises
-    ------
-    InputError
-        As :func:`.clusters.machine`.
-    """
+    """Return arithmetic and cluster of a kind of one device; None where no machine is given."""
     if not AROUND & given.keys():
         return None
     preset, cluster = clusters.machine(given)
@@ -163,13 +151,7 @@ def _grouping(data: bytes, given: Words, file: str) -> list[LayerGrouping]:
 
 
 def _times(model: Model, given: Words) -> int:
-    """Return how many times the batch of a model is wanted.
-
-    Raises
-    ------
-    InputError
-        Where that is no whole number.
-    """
+    """Return how many times the batch of a model is wanted."""
     batch, leading = given.get("batch"), model.shape(model.inputs[0])[:1] if model.inputs else ()
     if batch is None or not leading:
         return 1

@@ -93,15 +93,12 @@ class Model:
     ----------
     nodes : tuple of Node
         Each after those whose results it reads; what only makes constants is not among them.
-    tensors : mapping of str to Tensor
     constants : frozenset of str
         Tensors that do not depend on the inputs.
     parts : mapping of str to str
         Of constants that are views of another one: that one.
     numbers : mapping of str to tuple
         Of small constants, their values.
-    inputs, outputs : tuple of str
-    opset : int
     assumed : tuple of Node
         Operators of which nobody knows what they write; it is taken to be as what they read.
     """
@@ -117,13 +114,7 @@ class Model:
     assumed: tuple[Node, ...]
 
     def tensor(self, name: str, node: Node | None = None) -> Tensor:
-        """Return a tensor whose shape is known.
-
-        Raises
-        ------
-        InputError
-            Where it is not.
-        """
+        """Return a tensor whose shape is known."""
         found = self.tensors.get(name)
         if found is None or any(size < 1 for size in found.shape):
             raise InputError(
@@ -156,19 +147,7 @@ class Model:
 
 
 def load(data: bytes, sizes: Mapping[str, int]) -> Model:
-    """Return the model of a file.
-
-    Parameters
-    ----------
-    data : bytes
-    sizes : mapping of str to int
-        Of axes that the model leaves open: `batch` (1 where it is not given), `sequence`, `image`.
-
-    Raises
-    ------
-    InputError
-        Without the package onnx; for what is no model; naming the node, tensor or axis.
-    """
+    """Return the model of a file, with `sizes` of axes that it leaves open; else a batch is 1."""
     try:
         import onnx
     except ImportError as error:
@@ -208,13 +187,7 @@ def _require_text(graph: GraphProto) -> None:
 
 
 def _close(graph: GraphProto, sizes: Mapping[str, int]) -> None:
-    """Give axes of the inputs that are open the sizes of words.
-
-    Raises
-    ------
-    InputError
-        Where the word is not given.
-    """
+    """Give axes of the inputs that are open the sizes of words."""
     constants = {weight.name for weight in graph.initializer}
     for given in graph.input:
         if given.name in constants:
@@ -245,17 +218,7 @@ def _word(name: str, axis: int, rank: int) -> str:
 
 
 class _Reading:
-    """Makes a model of a graph whose shapes were followed.
-
-    Parameters
-    ----------
-    graph : GraphProto
-    opset : int
-    assumed : set of str
-        Tensors whose shapes were.
-    outer : _Reading, optional
-        Of the graph in which it is a body.
-    """
+    """Makes a model of a graph whose shapes were followed."""
 
     def __init__(
         self, graph: GraphProto, opset: int, assumed: set[str], outer: _Reading | None = None
@@ -318,13 +281,7 @@ class _Reading:
         )
 
     def _know(self, name: str, shape: Shape, kind: int) -> None:
-        """Keep what is known of a tensor.
-
-        Raises
-        ------
-        InputError
-            For more axes or values than can be.
-        """
+        """Keep what is known of a tensor."""
         if len(shape) > MOST_AXES or math.prod(max(size, 1) for size in shape) > LARGEST // 8:
             raise InputError(
                 "has more axes or values than can be", field=f"tensor {name}", remedy="mend it"

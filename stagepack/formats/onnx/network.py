@@ -63,7 +63,6 @@ class NetworkReader:
 
     Parameters
     ----------
-    model : Model
     name : str
     training : bool
         Whether batch norms keep their parameters, rather than become a bias.
@@ -96,13 +95,7 @@ class NetworkReader:
         self.unknown: dict[str, list[str]] = {}
 
     def network(self, times: int = 1, over: int = 1) -> Network:
-        """Return the network, with `times` / `over` as much work and as many activations.
-
-        Raises
-        ------
-        InputError
-            Naming the node or tensor; where nothing is left.
-        """
+        """Return the network, with `times` / `over` as much work and as many activations."""
         for node in self._model.nodes:
             self._read(node)
         if not self._drafts:
@@ -302,16 +295,10 @@ def read_network(
 
     Parameters
     ----------
-    model : Model
     name : str
     given : mapping
         Words: `batch`, `training`, `tied`, `bytes_per_value`.  Figures of a model for another
         batch are in proportion.
-
-    Raises
-    ------
-    InputError
-        Naming the node or tensor.
     """
     wide = given.get("bytes_per_value")
     reader = NetworkReader(

@@ -25,17 +25,11 @@ OLD = 10
 def resized(
     said: JsonObject, opset: int, old: Shape, new: Shape, scales: Sequence[float] | None
 ) -> tuple[OperatorKind, JsonObject] | None:
-    """Return the kind of a resize and its fields; None where it stands alone.
+    """Return the kind of a resize and its fields, by what its node `said`; None: it stands alone.
 
-    Parameters
-    ----------
-    said : mapping
-        Attributes of the node.
-    opset : int
-    old, new : tuple of int
-        Shapes of its input and its output.
-    scales : sequence of float, optional
-        Where positions follow from these; empty where they are not known.  None: from the sizes.
+    `old` and `new` are the shapes of its input and its output.  Positions follow from `scales`,
+    empty where they are not known, or where these are None from the sizes.  `opset`: version of
+    operators.
     """
     exact = scales is None or (
         len(scales) == len(old)

@@ -36,17 +36,7 @@ def followed(proto: ModelProto) -> tuple[ModelProto, list[str]]:
     """Return a model with the shapes that follow, nodes in order, and outputs that were assumed.
 
     What an operator writes that nobody knows is taken to be as the first tensor that it reads,
-    what a loop carries to stay as it begins.
-
-    Parameters
-    ----------
-    proto : ModelProto
-        Its large weights lose their values.
-
-    Raises
-    ------
-    InputError
-        For shapes that contradict each other, circles, and shapes that take too much memory.
+    what a loop carries to stay as it begins.  Large weights lose their values.
     """
     from google.protobuf.message import EncodeError
     from onnx import load_model_from_string
@@ -194,14 +184,7 @@ def _taken(proto: ModelProto) -> list[Any]:
 
 
 def _carry(graph: GraphProto, outer: ChainMap[str, Any]) -> bool:
-    """Give what loops carry the shapes with which they begin; return whether any was not known.
-
-    Parameters
-    ----------
-    graph : GraphProto
-    outer : ChainMap of str to TypeProto
-        What is known around it.
-    """
+    """Give what loops carry the shapes with which they begin; return whether any was not known."""
     from onnx import TensorProto, helper
 
     own = {value.name: value for value in (*graph.input, *graph.output, *graph.value_info)}
@@ -236,13 +219,7 @@ def _is_shaped(value: Any) -> bool:
 
 
 def _in_order(graph: GraphProto) -> list[NodeProto]:
-    """Return the nodes so that each follows those whose results it reads, else as they are.
-
-    Raises
-    ------
-    InputError
-        For a tensor that is written twice, and a circle, naming a node on it.
-    """
+    """Return the nodes so that each follows those whose results it reads, else as they are."""
     nodes = list(graph.node)
     writer: dict[str, int] = {}
     for at, node in enumerate(nodes):

@@ -37,12 +37,7 @@ def has_gaps(graph: GraphProto) -> bool:
 def settle(proto: ModelProto) -> bool:
     """Make constants of what is computed from known shapes; return whether there was any.
 
-    O(nodes): tensors of more than `NUMBERS` values are left alone.
-
-    Parameters
-    ----------
-    proto : ModelProto
-        Its nodes in order; those that compute sizes become constants.
+    O(nodes), which are in order; tensors of more than `NUMBERS` values are left alone.
     """
     from onnx import helper, numpy_helper
 
@@ -118,14 +113,7 @@ def written(
 ) -> dict[str, TypeProto]:
     """Return the types that a node writes, where they follow from what it reads alone.
 
-    Parameters
-    ----------
-    node : NodeProto
-    values : mapping of str to ndarray
-        Small tensors by name.
-    found : mapping of str to TypeProto
-        Types of known shape by name.
-    opsets : mapping of str to int
+    By name: `values` of small tensors, types `found` so far, and `opsets` by domain.
     """
     from onnx import defs, helper, numpy_helper, shape_inference
 

@@ -93,13 +93,7 @@ class Node:
 
 
 def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
-    """Return the one instance of a profile, named after its file.
-
-    Raises
-    ------
-    InputError
-        Naming the line.
-    """
+    """Return the one instance of a profile, named after its file."""
     unit = given.get("unit", "us")
     cluster = clusters.asked(given, CLOCK[unit])
     nodes = _in_order(_pruned(_read_nodes(strict.text(data))))
@@ -119,13 +113,7 @@ def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
 
 
 def _read_nodes(text: str) -> dict[str, Node]:
-    """Return the operators of a profile by id, joined by their edges.
-
-    Raises
-    ------
-    InputError
-        Naming the line, for one that cannot be read, a duplicate id, an edge to nowhere.
-    """
+    """Return the operators of a profile by id, joined by their edges."""
     nodes: dict[str, Node] = {}
     edges: list[tuple[int, str]] = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -198,13 +186,7 @@ def _bytes(line: int, name: str, text: str) -> int:
 
 
 def _pruned(nodes: dict[str, Node]) -> dict[str, Node]:
-    """Drop the inputs, then the ``__getitem__`` nodes that nobody uses.
-
-    Raises
-    ------
-    InputError
-        When nothing is left.
-    """
+    """Drop the inputs, then the ``__getitem__`` nodes that nobody uses."""
     doomed = [node for node in nodes.values() if node.description.startswith("Input")]
     kept = dict(nodes)
     while doomed:
@@ -230,11 +212,6 @@ def _in_order(nodes: dict[str, Node]) -> list[Node]:
     """Return the nodes in the topological order that takes the smallest id first.
 
     O((nodes + edges) log nodes).
-
-    Raises
-    ------
-    InputError
-        For a cycle, naming a line on it.
     """
     waiting = {node.id: len(node.sources) for node in nodes.values()}
     ready = [(_natural(name), name) for name, count in waiting.items() if count == 0]
@@ -265,13 +242,7 @@ def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def _chain(order: list[Node], unit: str, *, training: bool) -> ModelProfile:
-    """Return the profile of operators that run one after the other in this order.
-
-    Raises
-    ------
-    InputError
-        Naming the line, for an element that a list does not have; or when sums overflow.
-    """
+    """Return the profile of operators that run one after the other in this order."""
     tensors: dict[str, int] = {}
     layers = []
     by_id = {node.id: node for node in order}
@@ -303,13 +274,7 @@ def _chain(order: list[Node], unit: str, *, training: bool) -> ModelProfile:
 
 
 def _parse_graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
-    """Return the graph of a profile, named after its file.
-
-    Raises
-    ------
-    InputError
-        Naming the line, or what has to be said beside the file.
-    """
+    """Return the graph of a profile, named after its file."""
     needed = {"devices": "--devices N"}
     if given.get("objective") != "memory" and "levels" not in given:
         needed["bandwidth"] = "--bandwidth 10GB/s"

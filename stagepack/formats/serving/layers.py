@@ -31,22 +31,8 @@ def environment(
 ) -> str:
     """Return a line for the environment: the number of transformer layers of each stage.
 
-    Parameters
-    ----------
-    tool : str
-        "vLLM" or "SGLang", whose variables are called alike.
-    instance : PipelinePartition
-    solution : PipelineSolution
-        A valid one.
-    letters : str
-        See :func:`.roles.stage_letters`.
-    skips : bool
-        See :func:`.roles.require_adjacent`.
-
-    Raises
-    ------
-    InputError
-        For a stage that has none; for values that skip a stage; as of :func:`require_layers`.
+    Variables of the `tool`, "vLLM" or "SGLang", are called alike.  See :mod:`.roles` for `letters`
+    and `skips`.
     """
     require_layers(instance, letters=letters, skips=skips)
     require_adjacent(instance, solution, skips, tool)
@@ -68,11 +54,7 @@ def require_layers(
 ) -> None:
     """Refuse what no cut could mend: layers that are not counted, more devices than layers.
 
-    Parameters
-    ----------
-    instance : PipelinePartition
-    letters, skips
-        As for :func:`environment`.
+    `letters` and `skips` are those of :func:`environment`.
     """
     SKIPS.of(skips)
     units = units_of(instance, letters)

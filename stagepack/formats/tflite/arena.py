@@ -25,21 +25,7 @@ log = logging.getLogger("stagepack")
 
 
 def packing(model: Model, given: Words, file: str) -> LmemPacking:
-    """Return the tensors of a model as buffers.
-
-    Parameters
-    ----------
-    model : Model
-    given : mapping
-        Capacity and objective, where they are said.
-    file : str
-        Its name.
-
-    Raises
-    ------
-    InputError
-        For a model whose tensors are all constants.
-    """
+    """Return the tensors of a `file` as buffers; `given` may be a capacity and an objective."""
     tensors = [tensor for tensor in model.tensors if tensor.planned]
     if not tensors:
         raise InputError(
@@ -70,13 +56,6 @@ def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
 def solution(data: bytes, instance: LmemPacking) -> PackingSolution:
     """Return the plan that a model holds.
 
-    Raises
-    ------
-    InputError
-        For a model of another instance, or without a plan.
-
-    Notes
-    -----
     Tensors that the plan leaves to the runtime, with -1, are where this places them; says so.
     """
     model = read(data)
@@ -109,20 +88,7 @@ def solution(data: bytes, instance: LmemPacking) -> PackingSolution:
 
 
 def with_solution(data: bytes, instance: LmemPacking, answer: PackingSolution) -> bytes:
-    """Return a model that holds a solution as its plan.
-
-    Parameters
-    ----------
-    data : bytes
-        The model of which the instance was made.
-    instance : LmemPacking
-    answer : PackingSolution
-
-    Raises
-    ------
-    InputError
-        For another model, offsets beyond 31 bits, or a model that cannot be written.
-    """
+    """Return the model `data`, of which the instance was made, with an `answer` as its plan."""
     model = read(data)
     require_same(model, instance)
     if int(answer.offsets.max()) >= 2**31:

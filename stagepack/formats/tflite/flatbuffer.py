@@ -66,17 +66,7 @@ class Table:
         return (self.file.number("H", self.at - self.file.number("i", self.at)) - 4) // 2
 
     def number(self, field: int, code: str = "i", default: int = 0) -> int:
-        """Return the integer in a field.
-
-        Parameters
-        ----------
-        field : int
-            Its number in the table.
-        code : str
-            What it is, as :mod:`struct` writes it.
-        default : int
-            What it is where the field is absent.
-        """
+        """Return the integer in a `field`, a `code` of :mod:`struct`, or the `default`."""
         at = self.place(field)
         return self.file.number(code, at) if at else default
 

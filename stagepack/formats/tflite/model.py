@@ -83,14 +83,7 @@ class Model:
         return [tensor for graph in self.subgraphs for tensor in graph.tensors]
 
     def run(self, number: int) -> None:
-        """Mark what lives while a subgraph runs.
-
-        Raises
-        ------
-        InputError
-            For a subgraph that runs itself, or runs beyond all measure; for a tensor that is read
-            and that nothing has written.
-        """
+        """Mark what lives while a subgraph runs."""
         if len(self._open) == MOST_OPEN:
             raise broken(f"has more than {MOST_OPEN} subgraphs that run one another")
         if number in self._open or not 0 <= number < len(self.subgraphs):
@@ -127,13 +120,7 @@ class Model:
 
 
 def read(data: bytes) -> Model:
-    """Return a model with the lifetimes of its tensors.
-
-    Raises
-    ------
-    InputError
-        For bytes that are no such model; naming a tensor without a size.
-    """
+    """Return a model with the lifetimes of its tensors."""
     root = _root(data)
     codes = [max(code.number(0, "b"), code.number(3)) for code in root.tables(1)]
     filled = [_filled(buffer) for buffer in root.tables(4)]
@@ -145,13 +132,7 @@ def read(data: bytes) -> Model:
 
 
 def plan_of(data: bytes) -> tuple[int, ...] | None:
-    """Return the offsets that a model holds for all its tensors, -1 for none; None without a plan.
-
-    Raises
-    ------
-    InputError
-        For a plan that is not as it should be.
-    """
+    """Return the offsets that a model holds for its tensors, -1 for none; None without a plan."""
     root = _root(data)
     for entry in root.tables(6):
         if entry.text(0) != METADATA:

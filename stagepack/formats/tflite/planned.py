@@ -20,20 +20,9 @@ STEP = 64  # constants are aligned to 16 bytes within the file, and stay so
 
 
 def with_plan(data: bytes, offsets: Sequence[int], subgraphs: int) -> bytes:
-    """Return a model that holds a plan, in the place of any that it held.
+    """Return a model, `data`, that holds a plan in the place of any that it held.
 
-    Parameters
-    ----------
-    data : bytes
-        The model.
-    offsets : sequence of int
-        Of the tensors of all subgraphs; -1 for those that have no place in the arena.
-    subgraphs : int
-
-    Raises
-    ------
-    InputError
-        For a model whose constants are behind the flatbuffer, or that is newer than this.
+    `offsets` are of the tensors of all `subgraphs`; -1 for those that have no place in the arena.
     """
     old = Bytes(data).root()
     if any(old.place(field) for field in range(FIELDS, old.fields())):

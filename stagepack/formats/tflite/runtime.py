@@ -29,11 +29,6 @@ def whole(offsets: Array, size: Array, start: Array, end: Array) -> Array:
         Bytes, multiples of the alignment.
     start, end : ndarray of int64, shape (n,)
         Each lives in [start, end).
-
-    Raises
-    ------
-    InputError
-        For more tensors than it would place in reasonable time.
     """
     left = np.flatnonzero(offsets == -1)[::-1]
     if len(left) and len(offsets) > MOST:

@@ -13,35 +13,14 @@ from stagepack.instances.packing.instance import LmemPacking
 
 
 def planned(instance: LmemPacking, solution: PackingSolution, *, model: str | Path = "") -> bytes:
-    """Return a model with its metadata ``OfflineMemoryAllocation``.
-
-    Parameters
-    ----------
-    instance : LmemPacking
-        Read from the model.
-    solution : PackingSolution
-        A valid one.
-    model : path
-        The model itself.
-
-    Raises
-    ------
-    InputError
-        Without a model, or for another one.
-    """
+    """Return the `model` that an instance was read from, with its ``OfflineMemoryAllocation``."""
     data = require_model(instance, model=model)
     with strict.located(model):
         return with_solution(data, instance, solution)
 
 
 def require_model(instance: LmemPacking, *, model: str | Path = "") -> bytes:
-    """Return the bytes of the model that an instance was read from.
-
-    Raises
-    ------
-    InputError
-        Without a model, or for another one.
-    """
+    """Return the bytes of the model that an instance was read from."""
     if not isinstance(model, str | Path) or not str(model):
         raise InputError("is missing", field="model", remedy="name the .tflite file")
     with strict.located(model):

@@ -91,13 +91,7 @@ def _snapped(data: bytes) -> dict[str, list[Step]]:
 
 
 def _packing(steps: Sequence[Step], name: str, given: Words, file: str) -> LmemPacking:
-    """Return the buffers of a device.
-
-    Raises
-    ------
-    InputError
-        For an address that is allocated twice, or freed with other bytes than it has.
-    """
+    """Return the buffers of a device."""
     size: list[int] = []
     start: list[int] = []
     end: list[int] = []

@@ -50,27 +50,12 @@ def torchtitan(
     """Return ``module_fqns_per_model_part`` as JSON: a list of names a stage.
 
     Torchtitan keeps children of the model, and single items of those that are lists; it says
-    nothing about names that there are not, nor about children that no stage has.
+    nothing about names that there are not, nor about children that no stage has.  So `modules`, the
+    names of all, are what the names of stages are checked against.  A mapping to the modules tells
+    which are lists or dictionaries of others; without it those are whose items are numbered.
 
-    Parameters
-    ----------
-    instance : PipelinePartition
-    solution : PipelineSolution
-        A valid one.
-    modules : mapping or iterable of str, or path, optional
-        Names of all modules, against which the names of stages are checked.  A mapping to the
-        modules tells which are lists or dictionaries of others; without it those are whose items
-        are numbered.
-    ranks : int, optional
-        Ranks of the pipeline, each with as many stages; as many as stages, if not said.
-    skips : bool
-        See :func:`.roles.require_adjacent`.
-
-    Raises
-    ------
-    InputError
-        For a module of two stages, a name that is unknown, or a module of no stage; where some
-        ranks would have more stages than others; for values that skip a stage.
+    Each of the `ranks` has as many stages; there are as many as stages, if not said.  See
+    :func:`.roles.require_adjacent` for `skips`.
     """
     require_in_order(instance, solution)
     require_adjacent(instance, solution, skips, "torchtitan")
@@ -104,11 +89,7 @@ def require_modules(
 ) -> None:
     """Refuse what no cut could mend: names that the model has not, or that the layers have not.
 
-    Parameters
-    ----------
-    instance : PipelinePartition
-    modules, ranks, skips
-        As for :func:`torchtitan`.
+    `modules`, `ranks` and `skips` are those of :func:`torchtitan`.
     """
     SKIPS.of(skips)
     require_ranks(instance, ranks)
@@ -161,22 +142,10 @@ def accelerate(
     """Return ``device_map`` as JSON: a device for each module, the largest that are whole there.
 
     Accelerate moves what modules are given to their devices.  What a module adds to the results of
-    its own parts, as transformer layers add the residual, it does not move.  Devices that the
-    cluster calls ``cpu``, ``disk``, ``mps`` or ``cuda:1`` keep their names, the others are counted.
-
-    Parameters
-    ----------
-    instance : PipelinePartition
-    solution : PipelineSolution
-        A valid one.
-    inside : bool
-        Whether parts of one item of a list of modules, such as ``layers.3``, may be on different
-        devices.
-
-    Raises
-    ------
-    InputError
-        For a module that runs on two devices, or a cut within an item of a list.
+    its own parts, as transformer layers add the residual, it does not move: parts of one item of a
+    list of modules, such as ``layers.3``, are on different devices only if `inside` is said.
+    Devices that the cluster calls ``cpu``, ``disk``, ``mps`` or ``cuda:1`` keep their names, the
+    others are counted.
     """
     device: dict[str, int] = {}
     within: dict[str, dict[int, str]] = {}
@@ -201,14 +170,7 @@ def accelerate(
 
 
 def require_items(instance: PipelinePartition, *, inside: bool | str = False) -> None:
-    """Refuse what no cut could mend: names of no modules, and too few places to cut.
-
-    Parameters
-    ----------
-    instance : PipelinePartition
-    inside : bool
-        As for :func:`accelerate`.
-    """
+    """Refuse what no cut could mend: names of no modules, and too few places to cut."""
     names = module_names(instance)
     if INSIDE.of(inside) or instance.fewer_stages:
         return
@@ -256,13 +218,7 @@ def _above(name: str) -> list[str]:
 
 
 def torch(instance: PipelinePartition, solution: PipelineSolution) -> str:
-    """Return Python that defines ``split_spec`` for ``torch.distributed.pipelining.pipeline``.
-
-    Raises
-    ------
-    InputError
-        For a stage that begins with a module which runs elsewhere, too.
-    """
+    """Return Python that defines ``split_spec`` for ``torch.distributed.pipelining.pipeline``."""
     require_in_order(instance, solution)
     skips = skipping(instance, solution)
     if skips is not None:
@@ -294,13 +250,7 @@ def _stages(instance: PipelinePartition, solution: PipelineSolution) -> list[lis
 
 
 def module_names(instance: PipelinePartition) -> list[str]:
-    """Return the names of layers.
-
-    Raises
-    ------
-    InputError
-        For one that can be no module.
-    """
+    """Return the names of layers."""
     names = [instance.layer_name(at) for at in range(instance.n)]
     for at, name in enumerate(names):
         if not NAME.fullmatch(name):

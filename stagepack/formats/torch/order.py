@@ -21,27 +21,14 @@ log = logging.getLogger("stagepack")
 
 
 def order(instance: PipelineSchedule, solution: ScheduleSolution) -> bytes:
-    """Return the order of work of each rank as CSV.
-
-    Raises
-    ------
-    InputError
-        For stages that are no chain; as of :func:`require_dealt`.
-    """
+    """Return the order of work of each rank as CSV."""
     if require_dealt(instance):
         log.warning("say pipeline_parallel_schedule=ZBVZeroBubble, too: it deals the stages so")
     return dump(solution, instance)
 
 
 def require_dealt(instance: PipelineSchedule) -> bool:
-    """Refuse stages as torchtitan does not deal them; return whether they go there and back.
-
-    Raises
-    ------
-    InputError
-        For stages that torchtitan deals otherwise; for unlike numbers of stages or microbatches;
-        for inference.
-    """
+    """Refuse stages as torchtitan does not deal them; return whether they go there and back."""
     ranks = instance.d
     devices: list[int] = instance.devices.tolist()
     counts = np.bincount(instance.devices, minlength=ranks).tolist()

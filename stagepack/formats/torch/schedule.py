@@ -59,13 +59,7 @@ class Work:
 
 
 def _actions(data: bytes) -> list[list[Work]]:
-    """Return the actions of each rank, in order.
-
-    Raises
-    ------
-    InputError
-        Naming line and cell: no action, or one without its microbatch.
-    """
+    """Return the actions of each rank, in order."""
     rows = strict.text(data).splitlines()
     while rows and not rows[-1].strip():
         rows.pop()
@@ -98,13 +92,7 @@ def _work(cell: str, where: str) -> Iterator[Work]:
 
 
 def parse(data: bytes, given: Words, file: str) -> list[PipelineSchedule]:
-    """Return the instance whose stages, devices and microbatches are those of the file.
-
-    Raises
-    ------
-    InputError
-        Naming line and cell, or the field.
-    """
+    """Return the instance whose stages, devices and microbatches are those of the file."""
     actions = _actions(data)
     ranks = _computing(actions)
     everything = [work for row in ranks for work in row]
@@ -154,14 +142,7 @@ def parse(data: bytes, given: Words, file: str) -> list[PipelineSchedule]:
 
 
 def solution(data: bytes, instance: PipelineSchedule) -> ScheduleSolution:
-    """Return a file's schedule for `instance`, every operation as early as the orders allow.
-
-    Raises
-    ------
-    InputError
-        Naming line and cell, when work is unknown, missing, repeated, on another device or out of
-        order, and when the ranks wait for one another.
-    """
+    """Return a file's schedule for `instance`, every operation as early as the orders allow."""
     return _placed(_actions(data), instance)
 
 
@@ -186,14 +167,7 @@ def _placed(actions: list[list[Work]], instance: PipelineSchedule) -> ScheduleSo
 
 
 def _check_communication(actions: list[list[Work]], instance: PipelineSchedule) -> None:
-    """Refuse sends and receives, where there are any, that are not just those that are needed.
-
-    Raises
-    ------
-    InputError
-        Naming line and cell of one that is repeated, too much or in the wrong place; naming one
-        that is missing.
-    """
+    """Refuse sends and receives, where there are any, that are not just those that are needed."""
     place: dict[str, tuple[int, int]] = {}
     moving: dict[str, Work] = {}
     for rank, row in enumerate(actions):
@@ -356,16 +330,6 @@ def dump(
     backward : bool
         Of inference: with the backward passes that torch asks for in every file, and leaves out
         where it evaluates.
-
-    Returns
-    -------
-    bytes
-
-    Raises
-    ------
-    InputError
-        When the schedule is invalid, or the stages are no chain; for `backward` of training, or
-        beside sends and receives.
 
     Notes
     -----

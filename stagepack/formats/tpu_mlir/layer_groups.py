@@ -57,13 +57,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
-    """Return an instance for each group, named after the model and the group's number.
-
-    Raises
-    ------
-    InputError
-        Naming the group and the field.
-    """
+    """Return an instance for each group, named after the model and the group's number."""
     document = strict.decode(data, Document)
     model = document.model.split()[0] if document.model.split() else stem_of(file)
     instances = []
@@ -77,13 +71,7 @@ def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
 
 
 def _build(group: Group, given: Words, name: str, source: str) -> LmemPacking:
-    """Return the instance of one group.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Return the instance of one group."""
     period = len(group.timestep_table)
     for at, buffer in enumerate(group.buffers):
         if not 1 <= buffer.life <= period:

@@ -54,13 +54,7 @@ class Table:
 
 
 def _tables(data: bytes) -> list[Table]:
-    """Return the tables that have buffers to place.
-
-    Raises
-    ------
-    InputError
-        Naming the line: no row of a table, or one whose ranges are none; a table without its end.
-    """
+    """Return the tables that have buffers to place."""
     lines = strict.text(data).splitlines()
     found: list[Table] = []
     table: Table | None = None
@@ -127,13 +121,7 @@ def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
 
 
 def solution(data: bytes, instance: LmemPacking) -> PackingSolution:
-    """Return Vela's own addresses of the table of which the instance was made.
-
-    Raises
-    ------
-    InputError
-        Where there is no such table.
-    """
+    """Return Vela's own addresses of the table of which the instance was made."""
     for table, own in zip(_tables(data), parse(data, {}, ""), strict=True):
         alike = all(np.array_equal(getattr(own, column), getattr(instance, column))
                     for column in ("size", "start", "end", "ids"))  # fmt: skip

@@ -64,13 +64,7 @@ class Dump:
 
 
 def _read(text: str) -> Dump:
-    """Return what live ranges and assignment say together.
-
-    Raises
-    ------
-    InputError
-        Where either is missing, or a line is not as it should be.
-    """
+    """Return what live ranges and assignment say together."""
     if LIVE_RANGES not in text or ASSIGNMENT not in text:
         missing = "*-buffer-assignment.txt" if LIVE_RANGES in text else "*-live-range.txt"
         raise InputError(
@@ -186,13 +180,7 @@ def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
 
 
 def solution(data: bytes, instance: LmemPacking) -> PackingSolution:
-    """Return XLA's own places.
-
-    Raises
-    ------
-    InputError
-        For the dump of another module.
-    """
+    """Return XLA's own places."""
     dump = _read(strict.text(data))
     if [value.nbytes for value in dump.values] != instance.size.tolist():
         raise InputError(

@@ -34,15 +34,11 @@ class Frame:
 
     Parameters
     ----------
-    compact : Compact
-        The instance in blocks and ticks.
     upper : int, optional
         Ticks of a known solution: what is worth more may be left out.
     largest : int
         Steps, and units of bytes, are as coarse as it takes for all figures and their sums to be
         below.
-    tuning : ModelsTuning
-        What steers it: prices, shares and limits.
 
     Attributes
     ----------

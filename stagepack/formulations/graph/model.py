@@ -24,12 +24,8 @@ class GraphModel(Formulation[GraphPartition, GraphSolution]):
 
     Parameters
     ----------
-    compact : Compact
-        The instance in blocks and ticks.
     upper : int, optional
         Ticks of a known solution: what is worth more may be cut off, nothing else is.
-    tuning : ModelsTuning
-        What steers it: prices, shares and limits.
 
     Attributes
     ----------

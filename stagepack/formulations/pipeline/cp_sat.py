@@ -82,10 +82,10 @@ LARGEST_TABLE = 3_000_000
 """Tuples beyond which a model with tables is refused."""
 
 LOADING = 3e-5
-"""Seconds that CP-SAT takes to load an entry of a lookup, in which it neither asks nor counts,"""
+"""Seconds that CP-SAT takes to load an entry of a lookup; it neither asks nor counts meanwhile."""
 
 LOADING_TUPLES = 4e-5
-"""and an allowed tuple."""
+"""Seconds that it takes to load an allowed tuple."""
 
 MOST_ENDS = 8
 """Furthest ends of so many pairs of class and stashes are kept for the next slots."""

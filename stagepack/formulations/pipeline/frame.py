@@ -57,7 +57,6 @@ class StageLimits:
 
         Parameters
         ----------
-        costs : RangeCosts
         upper : int or None
             Ticks of a known solution.
         least_compute, least_transfer : int
@@ -141,7 +140,6 @@ def furthest_ends(costs: RangeCosts, device_class: int, stashes: int, most_compu
 
     Parameters
     ----------
-    costs : RangeCosts
     device_class, stashes : int
         What the stage runs on, and the microbatches that it stashes.
     most_compute : int
@@ -238,8 +236,8 @@ def slot_cuts(costs: RangeCosts, slots: Sequence[Slot], most_compute: int) -> li
 
     Parameters
     ----------
-    costs : RangeCosts
     slots : sequence of Slot
+        Places of stages, in the order of the chain.
     most_compute : int
         Ticks that no stage exceeds.
     """
@@ -320,8 +318,8 @@ def least_transfer(costs: RangeCosts, slots: Sequence[Slot], cuts: Sequence[Arra
 
     Parameters
     ----------
-    costs : RangeCosts
     slots : sequence of Slot
+        Places of stages, in the order of the chain.
     cuts : sequence of ndarray
         From :func:`slot_cuts`.
     """
@@ -346,8 +344,8 @@ def reachable(
 
     Parameters
     ----------
-    costs : RangeCosts
     slots : sequence of Slot
+        Places of stages, in the order of the chain.
     upper : int, optional
         Ticks of a known solution.
 

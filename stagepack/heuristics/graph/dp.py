@@ -39,8 +39,6 @@ def solve(
 
     Parameters
     ----------
-    compact : Compact
-        The instance in blocks and ticks.
     known : int
         What some partition is worth in ticks; `FAR` where none is known.
     pause : callable
@@ -52,8 +50,6 @@ def solve(
         ``bound(ticks)``: no partition is under so many ticks.
     listed : callable
         Told how many ideals there are, before they are swept.
-    tuning : GraphTuning
-        What steers it: prices, shares and limits.
 
     Raises
     ------

@@ -35,8 +35,6 @@ class Everything:
         Of a few blocks.
     pause : callable
         Called now and then with the seconds of work since; what it raises ends the search.
-    tuning : EverythingTuning
-        What steers it: prices, shares and limits.
 
     Attributes
     ----------

@@ -71,8 +71,6 @@ class Lattice:
 
     Parameters
     ----------
-    staging : Staging
-        The graph in the normal form of the searches.
     pause : callable
         Called between chunks of work; what it raises ends the search.
 

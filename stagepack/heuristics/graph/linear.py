@@ -38,8 +38,6 @@ class Line:
 
     Parameters
     ----------
-    staging : Staging
-        The graph in the normal form of the searches.
     pause : callable
         Called between chunks of work; what it raises ends the search.
 
@@ -154,8 +152,6 @@ class Hunt:
 
     Parameters
     ----------
-    staging : Staging
-        The graph in the normal form of the searches.
     pause : callable
         Called between chunks of work; what it raises ends the search.
     offer : callable

@@ -129,18 +129,8 @@ class Placed(NamedTuple):
 
 
 @inlined
-def shift(v: int, b: int, blocks: Blocks, placed: Placed) -> None:
-    """Move block v to stage b.
-
-    Parameters
-    ----------
-    v, b : int64
-        Block and stage.
-    blocks : Blocks
-        Blocks and nets.
-    placed : Placed
-        Changed.
-    """
+def _shift(v: int, b: int, blocks: Blocks, placed: Placed) -> None:
+    """Move block v to stage b."""
     # Loads first, then nets: each net changes what stages a and b, and that of its producer, pay.
     a = placed.stage[v]
     for q in range(len(blocks.time)):
@@ -190,24 +180,13 @@ def shift(v: int, b: int, blocks: Blocks, placed: Placed) -> None:
 
 
 @inlined
-def gather(begin: int, v: int, b: int, heavy: int, blocks: Blocks, placed: Placed) -> int:
+def _gather(begin: int, v: int, b: int, heavy: int, blocks: Blocks, placed: Placed) -> int:
     """Write to `queue` what must move to stage b with block v; return its end, 0: too many.
 
-    What comes after a block that moves up must be on b or later, what comes before one that moves
-    down on b or earlier; blocks of its stage that share a net of cost `heavy` or more come along.
-
-    Parameters
-    ----------
-    begin : int64
-        Where to begin in `queue`.
-    v, b : int64
-        Block and stage.
-    heavy : int64
-        Ticks.
-    blocks : Blocks
-        Blocks and nets.
-    placed : Placed
-        `queue` and `mark` are written.
+    It is written from `begin` on.  What comes after a block that moves up must be on b or later,
+    what comes before one that moves down on b or earlier; blocks of its stage that share a net of
+    at least `heavy` ticks come along.  `queue` may be of any length: before each write it is asked
+    whether that is too many.
     """
     most = len(placed.queue)
     if begin == most:
@@ -253,24 +232,12 @@ def gather(begin: int, v: int, b: int, heavy: int, blocks: Blocks, placed: Place
 
 
 @inlined
-def bring(v: int, w: int, b: int, heavy: int, keep: bool, blocks: Blocks, placed: Placed) -> int:
+def _bring(v: int, w: int, b: int, heavy: int, keep: bool, blocks: Blocks, placed: Placed) -> int:
     """Move block v to stage b and block w, if it is another one, from there to where v was.
 
-    Returns how many blocks were moved with that, 0: nothing, as memory, a device or an order of
-    the two forbids it, or they are too many.
-
-    Parameters
-    ----------
-    v, w, b : int64
-        Two blocks, or one twice, and the stage of the second.
-    heavy : int64
-        Ticks; see :func:`gather`.
-    keep : bool
-        No stage may be left empty.
-    blocks : Blocks
-        Blocks and nets.
-    placed : Placed
-        Changed; `queue` and `origin` tell what was moved.
+    Returns how many blocks were moved with that, as `queue` and `origin` tell; 0: nothing, as
+    memory, a device, an order of the two or, with `keep`, an empty stage forbids it, or they are
+    too many.  `origin` is as long as `queue`, and is written no further.
     """
     a, moved, fits = placed.stage[v], 0, True
     # A single block that does not fit needs no look at what hangs on it.
@@ -279,7 +246,7 @@ def bring(v: int, w: int, b: int, heavy: int, keep: bool, blocks: Blocks, placed
         fits = held <= blocks.room[b]
     for turn in range(1 if w == v else 2):
         first, to = (v, b) if turn == 0 else (w, a)
-        end = gather(moved, first, to, heavy, blocks, placed) if fits else 0
+        end = _gather(moved, first, to, heavy, blocks, placed) if fits else 0
         # Where what moves back includes v, the two exchanges contradict each other.
         back = turn == 1 and placed.mark[v] == placed.state[STAMP]
         fits = end > 0 and not back
@@ -289,7 +256,7 @@ def bring(v: int, w: int, b: int, heavy: int, keep: bool, blocks: Blocks, placed
             fits = blocks.time[0, to, u] < FORBIDDEN
             if fits:
                 placed.origin[moved] = placed.stage[u]
-                shift(u, to, blocks, placed)
+                _shift(u, to, blocks, placed)
                 moved += 1
     # All that moved is on a or b now: other stages only lost blocks.
     fits = fits and placed.held[a] <= blocks.room[a] and placed.held[b] <= blocks.room[b]
@@ -297,95 +264,49 @@ def bring(v: int, w: int, b: int, heavy: int, keep: bool, blocks: Blocks, placed
         for at in range(moved):
             fits = fits and placed.blocks[placed.origin[at]] > 0
     if not fits:
-        undo(moved, blocks, placed)
+        _undo(moved, blocks, placed)
         moved = 0
     return moved
 
 
 @inlined
-def undo(size: int, blocks: Blocks, placed: Placed) -> None:
-    """Move the first blocks in `queue` back to where they were.
-
-    Parameters
-    ----------
-    size : int64
-        How many.
-    blocks : Blocks
-        Blocks and nets.
-    placed : Placed
-        Changed.
-    """
+def _undo(size: int, blocks: Blocks, placed: Placed) -> None:
+    """Move the first `size` blocks in `queue` back to where they were."""
     # Last moved, first back: so each goes back to where it was when it moved.
     for at in range(size - 1, -1, -1):
-        shift(placed.queue[at], placed.origin[at], blocks, placed)
+        _shift(placed.queue[at], placed.origin[at], blocks, placed)
 
 
 @inlined
-def largest(kind: int, blocks: Blocks, placed: Placed) -> int:
-    """Return the objective in ticks.
+def _weigh(kind: int, reference: float, blocks: Blocks, placed: Placed) -> tuple[float, int]:
+    """Return a norm of the loads, over `reference`, and the objective, which is little less.
 
-    Parameters
-    ----------
-    kind : int64
-        `SUM`, `OVERLAP` or `MEMORY`.
-    blocks : Blocks
-        Blocks and nets.
-    placed : Placed
-        Where blocks are, and what follows from that.
+    A maximum does not tell moves apart that do not touch the fullest stage: a norm does.
     """
-    total = 0
+    norm, value = 0.0, 0
     for q in range(len(placed.time)):
-        most = 0
+        summed, most = 0.0, 0
         for s in range(len(placed.blocks)):
             load = placed.time[q, s]
             if kind == MEMORY:
                 load = placed.held[s]
             elif blocks.pays[s]:
+                received, sent = placed.received[q, s], placed.sent[q, s]
                 if kind == SUM:
-                    load += placed.received[q, s] + placed.sent[q, s]
+                    load += received + sent
                 else:
-                    load = max(load, placed.received[q, s], placed.sent[q, s])
-            most = max(most, load)
-        total += most
-    return total
-
-
-@inlined
-def energy(kind: int, reference: float, blocks: Blocks, placed: Placed) -> float:
-    """Return a norm of the loads that is little more than their largest, over `reference`.
-
-    Parameters
-    ----------
-    kind : int64
-        `SUM`, `OVERLAP` or `MEMORY`.
-    reference : float64
-        Ticks.
-    blocks : Blocks
-        Blocks and nets.
-    placed : Placed
-        Where blocks are, and what follows from that.
-    """
-    # A maximum does not tell moves apart that do not touch the fullest stage: a norm does.
-    total = 0.0
-    for q in range(len(placed.time)):
-        summed = 0.0
-        for s in range(len(placed.blocks)):
-            load = placed.time[q, s]
-            if kind == MEMORY:
-                load = placed.held[s]
-            elif blocks.pays[s]:
-                if kind == SUM:
-                    load += placed.received[q, s] + placed.sent[q, s]
-                else:
-                    summed += (placed.received[q, s] / reference) ** POWER
-                    summed += (placed.sent[q, s] / reference) ** POWER
+                    summed += (received / reference) ** POWER
+                    summed += (sent / reference) ** POWER
+                    most = max(most, received, sent)
             summed += (load / reference) ** POWER
-        total += summed ** (1 / POWER)
-    return total
+            most = max(most, load)
+        norm += summed ** (1 / POWER)
+        value += most
+    return norm, value
 
 
 @inlined
-def drawn(placed: Placed, below: int) -> int:
+def _drawn(placed: Placed, below: int) -> int:
     """Return a random number below `below`."""
     state = placed.state
     # The generator is part of the state, so that pauses change nothing.
@@ -435,47 +356,46 @@ def anneal(
     count, stages, tried = len(placed.stage), len(placed.blocks), 0
     nets, loads = len(blocks.cost), 3 * len(blocks.time) * stages
     placed.state[STEPS] = 0
-    now = energy(kind, reference, blocks, placed)
+    now, _ = _weigh(kind, reference, blocks, placed)
     while tried < moves and placed.state[STEPS] < budget:
         tried += 1
         placed.state[STEPS] += 5
-        v = drawn(placed, count)
+        v = _drawn(placed, count)
         a = placed.stage[v]
         mine = blocks.of_ptr[v + 1] - blocks.of_ptr[v]
-        b = drawn(placed, stages)
+        b = _drawn(placed, stages)
         # Where a net of v has another member, which is likely to lower traffic.
-        if mine > 0 and drawn(placed, draws.anywhere) > 0:
-            n = blocks.of_net[blocks.of_ptr[v] + drawn(placed, mine)]
+        if mine > 0 and _drawn(placed, draws.anywhere) > 0:
+            n = blocks.of_net[blocks.of_ptr[v] + _drawn(placed, mine)]
             first = blocks.net_ptr[n]
-            other = blocks.net[first + drawn(placed, blocks.net_ptr[n + 1] - first)]
+            other = blocks.net[first + _drawn(placed, blocks.net_ptr[n + 1] - first)]
             b = placed.stage[other]
         if b == a:
             continue
         # A threshold drawn from the nets' own costs: as heavy as a random one, or more.
         heavy = FORBIDDEN
-        if nets > 0 and drawn(placed, draws.together) == 0:
-            heavy = max(1, blocks.cost[drawn(placed, nets)])
+        if nets > 0 and _drawn(placed, draws.together) == 0:
+            heavy = max(1, blocks.cost[_drawn(placed, nets)])
         w = v
-        if drawn(placed, draws.exchanges) == 0:
+        if _drawn(placed, draws.exchanges) == 0:
             # A block of stage b by rejection; after so many misses v moves alone.
             for _ in range(2 * stages):
-                u = drawn(placed, count)
+                u = _drawn(placed, count)
                 if placed.stage[u] == b:
                     w = u
                     break
             placed.state[STEPS] += stages
-        size = bring(v, w, b, heavy, keep, blocks, placed)
+        size = _bring(v, w, b, heavy, keep, blocks, placed)
         if size == 0:
             continue
         placed.state[STEPS] += loads
-        then = energy(kind, reference, blocks, placed)
+        then, value = _weigh(kind, reference, blocks, placed)
         worse = then - now
         # What lowers the energy is always done, the rest by chance (Metropolis).
-        if worse > 0 and drawn(placed, MODULUS) >= MODULUS * math.exp(-worse / heat):
-            undo(size, blocks, placed)
+        if worse > 0 and _drawn(placed, MODULUS) >= MODULUS * math.exp(-worse / heat):
+            _undo(size, blocks, placed)
             continue
         now = then
-        value = largest(kind, blocks, placed)
         if value < placed.state[BEST]:
             placed.state[BEST] = value
             # Copies count as work, too.

@@ -53,8 +53,6 @@ class PartitionSearch:
         Of all that is drawn.
     pause : callable, optional
         Called between parts of what comes before the first round.
-    tuning : AnnealingTuning
-        What steers it: prices, shares and limits.
 
     Attributes
     ----------

@@ -35,8 +35,6 @@ def hosts(compact: Compact, light: int = 0) -> Array:
 
     Parameters
     ----------
-    compact : Compact
-        The instance in blocks and ticks.
     light : int
         See :func:`idle`.
     """
@@ -50,8 +48,6 @@ def idle(compact: Compact, light: int = 0) -> Array:
 
     Parameters
     ----------
-    compact : Compact
-        The instance in blocks and ticks.
     light : int
         Blocks of no time with at most so many bytes count as if they had none.
     """

@@ -48,8 +48,6 @@ def rooms(blocks: Blocks, used: Array, count: Array) -> Rooms:
 
     Parameters
     ----------
-    blocks : Blocks
-        Blocks and nets.
     used : ndarray of int64, shape (states, classes)
         Devices in use, or passed, in each state of the automaton.
     count : ndarray of int64, shape (classes,)

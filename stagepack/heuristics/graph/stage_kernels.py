@@ -95,8 +95,6 @@ def join(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
 
     Parameters
     ----------
-    blocks : Blocks
-        Blocks and nets.
     cut : Cut
         How nets lie to the stage; changed.
     rows : ndarray of int64, shape (stages, columns)
@@ -159,8 +157,6 @@ def leave(blocks: Blocks, cut: Cut, v: int) -> None:
 
     Parameters
     ----------
-    blocks : Blocks
-        Blocks and nets.
     cut : Cut
         How nets lie to the stage; changed.
     v : int
@@ -180,8 +176,6 @@ def stay_out(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
 
     Parameters
     ----------
-    blocks : Blocks
-        Blocks and nets.
     cut : Cut
         How nets lie to the stage; changed.
     rows : ndarray of int64, shape (stages, columns)
@@ -214,8 +208,6 @@ def shift(blocks: Blocks, cut: Cut, v: int, by: int) -> None:
 
     Parameters
     ----------
-    blocks : Blocks
-        Blocks and nets.
     cut : Cut
         How nets lie to the stage; changed.
     v, by : int

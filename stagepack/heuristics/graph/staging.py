@@ -65,8 +65,6 @@ class Staging:
 
     Attributes
     ----------
-    compact : Compact
-        The instance in blocks and ticks.
     host : ndarray
         See :mod:`.reduction`.
     sequence : ndarray, optional
@@ -97,14 +95,10 @@ class Staging:
 
         Parameters
         ----------
-        compact : Compact
-            The instance in blocks and ticks.
         sequence : ndarray, optional
             The class of each stage, where the order of devices is free but searches keep to one.
         light : int
             See :class:`Staging`.
-        tuning : GraphTuning
-            What steers it: prices, shares and limits.
         """
         if sequence is None and len(compact.class_count) > 1:
             sequence = compact.sequence  # of devices that are alike any order will do

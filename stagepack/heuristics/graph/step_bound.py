@@ -34,8 +34,6 @@ def step_bound(instance: GraphPartition, microbatches: int, cycles: int = 1) -> 
 
     Parameters
     ----------
-    instance : GraphPartition
-        The graph and its devices.
     microbatches : int
         Of a step.
     cycles : int
@@ -61,8 +59,6 @@ def longest_chain(instance: GraphPartition, cycles: int = 1) -> PipelinePartitio
 
     Parameters
     ----------
-    instance : GraphPartition
-        The graph and its devices.
     cycles : int
         Of a unit of time.
 

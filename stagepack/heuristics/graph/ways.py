@@ -140,8 +140,6 @@ def spread(compact: Compact, most_states: int) -> Array | None:
 
     Parameters
     ----------
-    compact : Compact
-        The instance in blocks and ticks.
     most_states : int
         Of the automaton: see :class:`.tuning.IdealsTuning`.
     """

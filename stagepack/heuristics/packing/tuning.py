@@ -352,9 +352,6 @@ class ReasonTuning(Tuning):
     probed: int = 4
     """Memories, ranges or fixed buffers that are asked about: what would do instead."""
 
-    overloaded: float = 3e-9
-    """Seconds of a block and section in search of an overload; measured."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ModelTuning(Tuning):
@@ -445,7 +442,7 @@ class PackingTuning(Tuning):
     """Where blocks may lie: legal offsets as spans, and holes that no block may fill."""
 
     windows: WindowTuning = field(default_factory=WindowTuning)
-    """Bounds above the load: windows of time that are refuted, and full sections."""
+    """Bounds above the load: windows of time that are refuted."""
 
     annealing: AnnealingTuning = field(default_factory=AnnealingTuning)
     """Annealing over first-fit orders."""

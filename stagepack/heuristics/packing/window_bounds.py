@@ -56,7 +56,6 @@ def windows(
     *,
     keep_going: Callable[[], bool] | None = None,
     passes: int | None = None,
-    step_limit: int | None = None,
     tuning: PackingTuning = TUNING,
 ) -> Iterator[Window]:
     """Yield windows with ever higher bounds.
@@ -72,19 +71,17 @@ def windows(
     passes : int, optional
         End after this many passes over all widths.  Otherwise they end when every window tried
         is known to fit.
-    step_limit : int, optional
-        End after about this many elementary steps of the search.
     """
     bound = max(lower, int(blocks.load.max(initial=0)))
     fitting: list[tuple[int, int]] = []  # windows that fit the bound, so all within them do
-    nodes, number, steps = tuning.windows.nodes, 0, 0
+    nodes, number = tuning.windows.nodes, 0
     while passes is None or number < passes:
         undecided = 0
         for first, end in _candidates(blocks, tuning=tuning):
             if any(a <= first and end <= b for a, b in fitting):
                 continue
             try:
-                packing = exact.prepared(blocks, None, first, end, keep_going, tuning=tuning)
+                packing = exact.prepared(blocks, first, end, keep_going, tuning=tuning)
             except Stopped:
                 return
             while True:
@@ -93,10 +90,8 @@ def windows(
                     bound,
                     keep_going=keep_going,
                     node_limit=nodes,
-                    step_limit=None if step_limit is None else step_limit - steps,
                     tuning=tuning,
                 )
-                steps += decision.steps
                 if decision.status is not Status.INFEASIBLE:
                     break
                 bound = decision.bound
@@ -104,8 +99,6 @@ def windows(
                 if keep_going is not None and not keep_going():
                     return
             if keep_going is not None and not keep_going():
-                return
-            if step_limit is not None and steps >= step_limit:
                 return
             if decision.status is Status.FEASIBLE:
                 fitting.append((first, end))

@@ -30,7 +30,6 @@ def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
 
     Parameters
     ----------
-    costs : RangeCosts
     transfers : iterable of int
         Of the transfer-bounded objective, in ticks: where another limit on compute suffices.
     """
@@ -129,8 +128,8 @@ def cheap_cuts(costs: RangeCosts, most: int, pause: Callable[[], object]) -> Arr
 
     Parameters
     ----------
-    costs : RangeCosts
     most : int
+        Cuts wanted.
     pause : callable
         Called now and then; what it raises ends the look.
     """

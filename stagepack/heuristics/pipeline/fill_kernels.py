@@ -20,11 +20,13 @@ def fill(
     Parameters
     ----------
     limit : int
+        Ticks.
     prefix : ndarray of int64, shape (classes, spans + 1)
         Running sums of compute up to each allowed cut.
     reach : ndarray of int64, shape (classes, spans)
         Furthest end of a stage that begins at each allowed cut but the last.
     classes : ndarray of int64, shape (k,)
+        Class of each device.
     fewer : bool
         Devices may stay unused.
     found : ndarray of int64, shape (2, k)

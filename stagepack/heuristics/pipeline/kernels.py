@@ -99,6 +99,7 @@ class Chain(NamedTuple):
     arrivals : ndarray, shape (states + 1,)
         Transitions into state q are those from arrivals[q] up to arrivals[q + 1].
     accepting : ndarray of bool, shape (states,)
+        Whether the chain may begin in a state.
     before, after : ndarray, shape (states,)
         The fewest stages, of a layer or more each, before a tail of this state, and in it.
     tabular : bool
@@ -109,9 +110,13 @@ class Chain(NamedTuple):
     prefix : ndarray, shape (classes, n + 1)
         Running sums of compute.
     fits : ndarray of bool, shape (windows, n + 1, n + 1)
+        Whether [a, b) fits, by window.
     compute : ndarray, shape (classes, n + 1, n + 1)
+        Ticks of [a, b), by class.
     recv, send : ndarray, shape (classes, n + 1)
+        Ticks to receive and to send at each cut.
     host : int
+        Ticks of its exchange, of every stage.
     allowed : ndarray of bool, shape (n + 1,)
         Cuts where stages may begin and end.
     mode : int
@@ -150,6 +155,7 @@ class Scratch(NamedTuple):
         placed[q, a] is cells[offset[q] + a], kept for behind[q] <= a <= ahead[q]; a shortage is
         mended by whoever calls (see `search`).
     queue : ndarray, shape (n + 2,)
+        Ends of stages in a window, the cheapest first: each enters once.
     next_limits : ndarray, shape (2,)
         At which compute limit, the transfer limit held, and at which transfer limit, the compute
         limit held, the last probe could have placed more: not below these.
@@ -162,6 +168,7 @@ class Scratch(NamedTuple):
         Where the probe before this one found the furthest end and the first layer of each stage;
         0 before the first probe.  Limits move little: the next is near.
     offset : ndarray, shape (states,)
+        Where the cells of each state begin, less `behind`.
     reading : ndarray, shape (5,)
         Where `_read_partition` is: state (-1 before it begins, 0 at the end, -2 without one),
         layer, stages so far, and the largest compute and transfer of these.
@@ -538,8 +545,6 @@ def search(state: Array, budget: int, chain: Chain, scratch: Scratch) -> int:
         Of :func:`first_state` or :func:`probe_state` at first; goes on from call to call.
     budget : int
         About so many elementary steps.
-    chain : Chain
-    scratch : Scratch
     """
     reading = scratch.reading
     while state[PHASE] < DONE and state[PROBES] > 0 and budget > 0:

@@ -71,10 +71,15 @@ class Loaded:
         Parameters
         ----------
         cuts : ndarray of int, shape (allowed,)
+            Those that are allowed, 0 and n included.
         work, loads, held : ndarray
+            Cycles of a step, cycles of loads, bytes of each layer.
         room : float
+            Bytes of a device.
         stages : int
+            As many as there may be.
         each : float, optional
+            Cycles for each byte, where variables may stay.
         """
         return cls(
             cuts.tolist(),

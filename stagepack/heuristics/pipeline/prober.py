@@ -35,11 +35,9 @@ class Prober:
 
     Parameters
     ----------
-    costs : RangeCosts
     progress : Progress, optional
         Asked for the time between chunks of work (raises
         :class:`~stagepack.progress.Stopped` when it is over).
-    tuning : ProbeTuning
 
     Raises
     ------
@@ -185,6 +183,7 @@ class Prober:
         Parameters
         ----------
         cells : int
+            How many.
         compute_limit, transfer_limit : int
             Ticks that the probe allows.
         """
@@ -299,15 +298,12 @@ class LeastLimit(Prober):
 
     Parameters
     ----------
-    costs : RangeCosts
     floor : int
         No partition needs less of the limit, in ticks.
-    progress : Progress, optional
     known : int, optional
         What some partition needs of the compute limit.
     cuts : ndarray of bool, shape (n + 1,), optional
         Only partitions at these, of those allowed, are looked at.
-    tuning : ProbeTuning
 
     Attributes
     ----------

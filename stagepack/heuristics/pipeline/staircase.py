@@ -170,9 +170,9 @@ def descend(
     Parameters
     ----------
     search : LeastLimit
+        Of the least compute, at its end, or before it began.
     least : int
         No partition computes less, in ticks.
-    progress : Progress
     found : PipelineSolution, optional
         One not offered yet; without it `progress` knows one.
     cells : int

@@ -48,6 +48,7 @@ def step_bound(instance: PipelinePartition, microbatches: int, *, split: bool = 
     instance : PipelinePartition
         One whose layers say their cycles; a table gives no bound but 0.
     microbatches : int
+        Of a step.
     split : bool
         Whether the backward pass is split into B and W.
     """

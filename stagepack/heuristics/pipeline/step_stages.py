@@ -107,8 +107,8 @@ def least_step(
 
     Parameters
     ----------
-    instance : PipelinePartition
     microbatches : int
+        Of a step.
     split : bool
         Whether the backward pass is split into B and W.
     ends : float
@@ -128,6 +128,7 @@ class StepStages:
     instance : PipelinePartition
         One for which :func:`affordable` says so.
     microbatches : int
+        Of a step.
     split : bool
         Whether the backward pass is split into B and W.
     ends : float
@@ -148,6 +149,7 @@ class StepStages:
     turns : list of Turn
         None after one that goes on from its target; state 0 is no device.
     states : int
+        How many there are.
     final : list of int
         States with which the chain may end.
     lags : list of ndarray, shape (n + 1,)
@@ -428,6 +430,7 @@ class StepStages:
         Parameters
         ----------
         limit : int
+            Cycles of a step.
         most : int
             As many of them; where there are more, those below a lower limit.
 
@@ -436,6 +439,7 @@ class StepStages:
         limit : int
             With all other stages a step takes at least as long.
         solutions : list of PipelineSolution
+            Those below the limit.
         None where unlike devices are too many.
         """
         low, asked, top, paths = self.known, limit, limit, list[Path]()
@@ -513,6 +517,7 @@ def _told_apart(
     Returns
     -------
     turns : list of Turn
+        By source.
     place : dict
         The numbers of states, by devices in use and the links of the last of them, -1: none.
     """
@@ -550,7 +555,9 @@ def ranges(cycles: Array, speed: float) -> Array:
     Parameters
     ----------
     cycles : ndarray, shape (n,)
+        Of each layer, on a device of speed 1.
     speed : float
+        Of the device.
 
     Returns
     -------
@@ -565,12 +572,7 @@ def ranges(cycles: Array, speed: float) -> Array:
 
 
 def alike(cluster: Cluster) -> Cluster:
-    """Return a cluster each of whose devices is as fast and as large as any.
-
-    Parameters
-    ----------
-    cluster : Cluster
-    """
+    """Return a cluster each of whose devices is as fast and as large as any."""
     memories = [device.memory for device in cluster.devices]
     known = [memory for memory in memories if memory is not None]
     memory = max(known) if len(known) == len(memories) else None

@@ -188,7 +188,8 @@ def _joined(graph: Graph, walk: Walk, v: int, onward: bool) -> int:
 def _along(graph: Graph, walk: Walk, place: int) -> tuple[int, int]:
     """Let operations change places on other devices as two have at a place.
 
-    Return how many do on devices before, and in all.
+    Return how many do on devices before, and in all; `walk.swapped` may be of any length, as no
+    more than it holds do.
     """
     paths, count, before = walk.paths, 0, 0
     for onward in range(2):

@@ -35,6 +35,7 @@ class Load:
     Attributes
     ----------
     device, stage, nodes : int
+        Numbers of the device and of its stage, and of how many nodes it has.
     time, received, sent : int, float or Fraction
         A CPU waits for no traffic.
     memory : int
@@ -94,8 +95,6 @@ def loads(instance: GraphData, solution: GraphSolution, backward: bool | None = 
 
     Parameters
     ----------
-    instance : GraphData
-    solution : GraphSolution
     backward : bool, optional
         Count one pass alone: its nodes, and the tensors that they write.
     """

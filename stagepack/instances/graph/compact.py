@@ -48,6 +48,7 @@ class Compact:
     Attributes
     ----------
     instance : GraphData
+        What blocks and ticks stand for.
     time : ndarray of int64, shape (passes, classes, blocks)
         Ticks on a device of the class; `FORBIDDEN` where the block must not be.
     size, stash, parameters : ndarray of int64, shape (blocks,)
@@ -62,6 +63,7 @@ class Compact:
     net_cost : ndarray of int64, shape (nets,)
         Ticks; where links are unlike, at the fastest of them.
     net_pass : ndarray of int8, shape (nets,)
+        0 where the forward pass pays for it, 1 where the backward pass does.
     of_ptr, of_net : ndarray of int32
         Nets of each block.
     class_count, class_memory : ndarray of int64, shape (classes,)
@@ -69,12 +71,13 @@ class Compact:
     class_pays : ndarray of bool, shape (classes,)
         Whether traffic counts.
     device_class : ndarray of int32, shape (devices,)
+        Class of each device.
     sequence : ndarray of int32, shape (devices,), optional
         Class of the device of each stage, where it is fixed.
     exact_stages : bool
         Whether every device must hold blocks.
     microbatches : int
-    objective : Objective
+        In flight at most.
     contiguous, uniform : bool
         `uniform`: links are alike.  Otherwise every device is a class of its own.
     level : ndarray of int64, shape (devices, devices), optional
@@ -82,6 +85,7 @@ class Compact:
     level_cost : ndarray of int64, shape (kinds, nets), optional
         Ticks of each net on it.
     block_of : ndarray of int64, shape (nodes,)
+        Block of each node.
     scale : Fraction
         Ticks of a unit of time.
     rounding : int
@@ -245,6 +249,7 @@ class Compact:
         Parameters
         ----------
         stages : array_like of int, shape (blocks,)
+            The stage of each block.
         classes : array_like of int
             Class of the device of each stage.
         replicas : sequence of int, optional

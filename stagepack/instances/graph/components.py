@@ -15,8 +15,8 @@ def numbered(n: int, edges: Array) -> Array:
 
     Parameters
     ----------
-    n : int
     edges : ndarray of int64, shape (edges, 2)
+        Source and target of each.
     """
     if (edges[:, 0] < edges[:, 1]).all():
         return np.arange(n)
@@ -32,7 +32,6 @@ def rows(n: int, row: Array, value: Array) -> tuple[Array, Array]:
 
     Parameters
     ----------
-    n : int
     row, value : ndarray of int64
         Both from 0, below 2**31.
     """

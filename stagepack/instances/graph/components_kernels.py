@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import compiled
+from stagepack.kernels.compiled import entries, tiered
 
 UNSEEN = -1
 
 
-@compiled
+@tiered(entries)
 def strong_components(after_ptr: Array, after: Array) -> Array:
     """Return the strong component of each node; components are numbered topologically.
 
@@ -22,6 +22,7 @@ def strong_components(after_ptr: Array, after: Array) -> Array:
     after_ptr : ndarray of int64, shape (n + 1,)
         Successors of node u are after[after_ptr[u]:after_ptr[u + 1]].
     after : ndarray of int64
+        Targets of the edges of all nodes, node by node.
 
     Returns
     -------

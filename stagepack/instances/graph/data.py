@@ -59,14 +59,12 @@ class GraphData:
         Bytes of each accelerator; a CPU has no limit.
     bandwidth : int, float or ndarray, shape (devices, devices)
         Traffic in a unit of time, from row to column where links are unlike.
-    device_order : DeviceOrder
     empty_devices : bool
         Devices may stay without nodes; otherwise each has some.
     contiguous : bool
         Stages follow one another along the graph; otherwise nodes run wherever they are.
     microbatches : int
         The i-th of K stages keeps the stashes of min(microbatches, K - i) microbatches.
-    objective : Objective
     ids : tuple of str, optional
         Names of the nodes in solutions; "0", "1", ... when absent.
     names : tuple of str, optional
@@ -246,9 +244,10 @@ class GraphSolution(ShownSolution):
 
         Parameters
         ----------
-        instance : GraphData
         assignment : array_like of int, shape (n,)
+            The device of each node.
         order, replicas : iterable of int
+            Devices in the order of their stages, and on how many each of these runs.
         """
         devices = np.array(assignment, dtype=np.int64)
         return cls(devices, tuple(map(int, order)), tuple(map(int, replicas)), instance.ids)

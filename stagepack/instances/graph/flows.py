@@ -31,13 +31,7 @@ class Flow(NamedTuple):
 
 
 def flows(instance: GraphData, solution: GraphSolution) -> list[Flow]:
-    """Return what crosses from device to device, each tensor once for every device that reads it.
-
-    Parameters
-    ----------
-    instance : GraphData
-    solution : GraphSolution
-    """
+    """Return what crosses from device to device, each tensor once for every reading device."""
     device, k = solution.assignment, instance.devices
     tensor = np.repeat(np.arange(len(instance.producer)), np.diff(instance.consumer_ptr))
     source, target = device[instance.producer[tensor]], device[instance.consumers]

@@ -92,12 +92,14 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         time : array_like, shape (n,)
             Time of each node on an accelerator of speed 1.
         accelerators, cpus : int
+            How many devices of either sort there are.
         producer : array_like of int, shape (t,)
             The node that writes each tensor.
         consumers : array_like of int, or t lists of int
             The nodes that read each tensor: as t lists, or as one array with `consumer_ptr`, where
             tensor i is read by ``consumers[consumer_ptr[i]:consumer_ptr[i + 1]]``.
         consumer_ptr : array_like of int, shape (t + 1,), optional
+            Where the readers of each tensor begin in `consumers`, if these are one array.
         traffic : array_like, shape (t,)
             Size of each tensor; zeros when absent.
         cpu_time : array_like, shape (n,), optional
@@ -117,8 +119,12 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             In place of `bandwidth`, from the innermost level on: (devices in a group, bandwidth
             between them).
         device_order, objective : str
+            Words of :class:`DeviceOrder` and :class:`Objective`.
         empty_devices, contiguous : bool
+            Whether devices may have no nodes; whether data flow from earlier stages to later ones
+            alone.
         microbatches : int
+            In flight at most: as many stashes a stage holds.
         ids, names : iterable of str, optional
             `ids` name the nodes in solutions and must be unique; `names` are for people.
         time_unit : str
@@ -193,7 +199,9 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         nodes : int, or iterable
             How many, or their names, which edges and solutions use.
         edges : iterable of (node, node)
+            Who writes, and who reads.
         time : array_like, mapping, or function of a node
+            Of a node on an accelerator.
         traffic : array_like, mapping, or function of a node
             Size of each node's output, which all its successors read.
         edge_traffic : array_like, mapping of edges, or function of two nodes
@@ -255,6 +263,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         Parameters
         ----------
         profile : ModelProfile
+            Layers, and the tensors between them.
         cluster : Cluster or str
             By itself, or by its name in the catalog; the layers count cycles of its clock.
         training : bool

@@ -39,6 +39,7 @@ def table_of(levels: Iterable[tuple[int, Number]], devices: int) -> Array:
     levels : iterable of (int, number)
         From the innermost; the last group may be smaller than said.
     devices : int
+        How many there are.
 
     Raises
     ------
@@ -81,6 +82,7 @@ def levels_of(table: Array) -> tuple[Level, ...]:
     Parameters
     ----------
     table : ndarray, shape (devices, devices)
+        Bandwidths from device to device.
     """
     devices, size, found = len(table), 1, list[Level]()
     while size < devices:

@@ -57,8 +57,8 @@ def nets(instance: GraphData, block_of: Array, pause: Callable[[], object]) -> N
 
     Parameters
     ----------
-    instance : GraphData
     block_of : ndarray of int64, shape (n,)
+        Block of each node.
     pause : callable
         Called now and then.
     """

@@ -27,8 +27,8 @@ def columns(profile: ModelProfile, *, training: bool, passes: bool) -> JsonObjec
 
     Parameters
     ----------
-    profile : ModelProfile
     training : bool
+        Whether nodes of the backward pass follow.
     passes : bool
         Whether the backward pass has nodes of its own.
 

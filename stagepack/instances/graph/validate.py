@@ -37,6 +37,7 @@ def word(given: str, words: type[WordT], name: str) -> WordT:
     Parameters
     ----------
     given : str
+        What was given.
     words : type
         The vocabulary.
     name : str
@@ -77,6 +78,7 @@ def clock(given: Number | None, unit: str) -> Number | None:
     Parameters
     ----------
     given : number or None
+            What was given; None: there is none.
     unit : str
         What times are counted in.
 
@@ -105,7 +107,6 @@ def flags(given: Given, name: str, n: int, usual: bool) -> Array:
         A lone one stands for all.
     name : str
         The field, for messages.
-    n : int
     usual : bool
         The flag of all where none are given.
 
@@ -173,9 +174,9 @@ def require_count(figures: Any, name: str, n: int) -> None:
     Parameters
     ----------
     figures : array_like
+        What is counted.
     name : str
         Of the field, for the message.
-    n : int
     """
     if np.ndim(figures) == 1 and len(figures) != n:
         raise InputError(
@@ -189,6 +190,7 @@ def by_node(given: Any, name: str, known: Sequence[object]) -> Any:
     Parameters
     ----------
     given : array_like, mapping, or function of a node
+        One figure for all nodes, or one for each.
     name : str
         The field, for messages.
     known : sequence
@@ -215,6 +217,7 @@ def edges(given: Iterable[tuple[Any, Any]], known: Sequence[object]) -> Array:
     Parameters
     ----------
     given : iterable of (node, node)
+        Who writes, and who reads.
     known : sequence
         The nodes.
 
@@ -295,9 +298,11 @@ def tensors(
     n : int
         Number of nodes.
     producer : array_like of int, shape (t,)
+        The node that writes each.
     consumers : array_like of int, or t lists of int
         In one row with `consumer_ptr`, else a list a tensor.
     consumer_ptr : array_like of int, shape (t + 1,), optional
+        Where the readers of each begin.
 
     Raises
     ------
@@ -353,11 +358,11 @@ def bandwidth(
 
     Parameters
     ----------
-    given : number or array_like, shape (devices, devices)
     levels : iterable of (int, number), optional
         Instead: devices of an innermost group and the bandwidth among them, such groups of the
         next larger one and the bandwidth among these, and so on.
     devices : int
+        How many there are.
 
     Raises
     ------
@@ -397,9 +402,9 @@ def labels(given: Iterable[str] | None, name: str, n: int) -> tuple[str, ...] | 
     Parameters
     ----------
     given : iterable of str, optional
+        One for each node.
     name : str
         The field, for messages.
-    n : int
 
     Raises
     ------

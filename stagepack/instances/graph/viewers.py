@@ -32,7 +32,9 @@ def partition_dot(instance: GraphPartition, solution: GraphSolution | Result[Gra
     Parameters
     ----------
     instance : GraphPartition
+        The graph.
     solution : GraphSolution or Result
+        Its stages.
     """
     require_instance(instance, KIND)
     found = instance.solution_in(solution)
@@ -72,7 +74,9 @@ def partition_graphml(
     Parameters
     ----------
     instance : GraphPartition
+        The graph.
     solution : GraphSolution or Result
+        Its stages.
     """
     require_instance(instance, KIND)
     found = instance.solution_in(solution)

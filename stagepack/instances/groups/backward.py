@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from stagepack.instances.groups.instance import LayerGrouping
 
 WEIGHTS = " weights"
-"""What the names of gradients of weights end with,"""
+"""End of the names of gradients of weights."""
 LOSS = " loss"
-"""and those that are given, of results."""
+"""End of the names of gradients of results, which are given."""
 VALUES = {OperatorKind.ELEMENTWISE, OperatorKind.ROWS, OperatorKind.GLOBAL_POOL}
 """What has a gradient value by value."""
 LINEAR = {OperatorKind.CONCAT, OperatorKind.INTERPOLATE}

@@ -92,13 +92,13 @@ CHIPS: dict[str, LaneChip] = {
 
 
 ASSUMED = ("load_latency", "store_latency", "startup", "overlap", "cores")
-"""What is assumed of all chips of a vendor,"""
+"""Figures that are assumed of all chips of a vendor."""
 UNKNOWN = {
     "bm1684": ("channels", "pixels", "load_rate", "store_rate"),
     "bm1684x": ("pixels",),
     "bm1690": ("load_rate", "store_rate"),
 }
-"""and what besides of some."""
+"""Figures that are assumed besides of some of its chips."""
 
 
 def assumed(chip: LaneChip) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ class Coordinates(StrEnum):
     HALF_PIXEL = "half-pixel"
     """Row r of b, read from a: at (r + 1/2) * a / b - 1/2."""
     PYTORCH_HALF_PIXEL = "pytorch-half-pixel"
-    """The same, but at 0 where there is only one."""
+    """At (r + 1/2) * a / b - 1/2, but at 0 where there is only one."""
     ALIGN_CORNERS = "align-corners"
     """At r * (a - 1) / (b - 1): the first on the first, the last on the last."""
     ASYMMETRIC = "asymmetric"

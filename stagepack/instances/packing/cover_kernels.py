@@ -166,7 +166,8 @@ def _position(node: int, row: int, rows: Rows) -> int:
 def _open(i: int, at: int, rows: Rows, found: Cover) -> int:
     """Begin a clique with an edge of node i; return the steps that took.
 
-    Its two ends take the two places that the edge gives (see :class:`Cover`).
+    Its two ends take the two places that the edge gives (see :class:`Cover`).  Candidates are
+    nodes of one row, each once: `candidate` and `gain` have an entry a node.
     """
     ptr, state = rows.ptr, found.state
     # The heaviest neighbour by an edge that no clique covers yet.
@@ -193,7 +194,8 @@ def _open(i: int, at: int, rows: Rows, found: Cover) -> int:
 def _grow(weight: Array, rows: Rows, found: Cover) -> int:
     """Add the best candidate to the clique at hand; return the steps that took.
 
-    One that covers no new edge joins while there are places to spare; else the clique is complete.
+    One that covers no new edge joins while there are places to spare (see :class:`Cover`); else the
+    clique is complete.  Candidates that are left move to the front, never behind what was read.
     """
     candidate, gain, state = found.candidate, found.gain, found.state
     # The most new edges; of equal ones the heaviest, then the lowest: the answer is the same

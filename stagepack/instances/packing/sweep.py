@@ -117,7 +117,7 @@ def _meet(
 ) -> int:
     """Append (alive, newcomer) to `found` wherever they intersect; return the new count.
 
-    Once `found` is full it ends.
+    Once `found` is full it ends; why `waiting` has room says `DEEPEST`.
     """
     leaves = len(tree.reach) // 2
     bottom, owner = given.low[item], given.owner[item]

@@ -126,10 +126,10 @@ def stage_compute(instance: PartitionData, first: int, end: int, device: int) ->
 
     Parameters
     ----------
-    instance : PartitionData
     first, end : int
         Its layers [first, end).
     device : int
+        Its number.
     """
     speed = instance.cluster.devices[device].speed
     table = instance.compute_table
@@ -155,10 +155,10 @@ def stage_memory(
 
     Parameters
     ----------
-    instance : PartitionData
     first, end : int
         Its layers [first, end).
     device : int
+        Its number.
     stages_left : int
         This stage and those after it: a training stage stashes the activations of min(microbatches,
         stages_left) microbatches.
@@ -184,8 +184,8 @@ def recv_cycles(instance: PartitionData, device: int, cut: int) -> Number:
 
     Parameters
     ----------
-    instance : PartitionData
     device : int
+        Its number.
     cut : int
         0 ... n; cut c lies before layer c.
     """
@@ -200,8 +200,8 @@ def send_cycles(instance: PartitionData, device: int, cut: int) -> Number:
 
     Parameters
     ----------
-    instance : PartitionData
     device : int
+        Its number.
     cut : int
         0 ... n; cut c lies before layer c.
     """

@@ -35,6 +35,7 @@ def uses_of(layers: Iterable[Mapping[str, int]], field: str) -> Uses:
     Parameters
     ----------
     layers : iterable of mapping of str to int
+        Bytes of each key that a layer uses, layer by layer.
     field : str
         Where a layer says it, with ``{}`` for its number, for messages.
 
@@ -364,6 +365,7 @@ class PipelineSolution(ShownSolution):
         Parameters
         ----------
         data : mapping
+            What :meth:`to_dict` makes.
         instance : PipelinePartition, optional
             What it should be a solution of.
 

@@ -262,10 +262,12 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         received : bool
             False: ``received`` is not counted.
         objective : Objective or str
+            What is minimised.
         host_transfer, fewer_stages, free_order : bool
             Whether every device waits for the transfers of the host; whether devices may stay
             unused; whether stages may be placed on the devices in any order.
         layer_names : sequence of str, optional
+            For messages and tables.
         order : GraphOrder, optional
             The order of a graph's nodes from which the chain was made, if there are others.
         tensors : Lifetimes, optional
@@ -382,6 +384,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         Parameters
         ----------
         profile : ModelProfile
+            Layers, and the tensors between them.
         cluster : Cluster or str
             By itself, or by its name in the catalog; the layers count cycles of its clock.
         name : str, optional

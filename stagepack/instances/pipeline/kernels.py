@@ -24,7 +24,9 @@ class Layers(NamedTuple):
     start : ndarray, shape (n + 1,)
         Uses of layer l are key[start[l]:start[l + 1]].
     key : ndarray, shape (uses,)
+        Key of each use, layer by layer.
     nbytes : ndarray, shape (keys,)
+        Bytes of each key.
     """
 
     added: Array
@@ -70,9 +72,9 @@ def furthest_fit(budget: int, layers: Layers, capacity: int, window: Window, rea
     Parameters
     ----------
     budget : int64
-    layers : Layers
+        Elementary steps after which to return.
     capacity : int64
-    window : Window
+        Bytes of the device.
     reach : ndarray of int64, shape (n,)
         Written: reach[a] >= a, non-decreasing.
     """
@@ -131,6 +133,7 @@ def add_keys(span: Array, key: Array, nbytes: Array, seen: Array, needs: Array) 
     nbytes, seen : ndarray of int64, shape (keys,)
         Bytes of each key, and the last span that had it: -1 at first.
     needs : ndarray of int64, shape (spans,)
+        Bytes of each span; added to.
     """
     for u in range(len(span)):
         if seen[key[u]] != span[u]:

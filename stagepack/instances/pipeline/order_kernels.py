@@ -49,10 +49,10 @@ def extend(
     ----------
     counted : int64
         `PLAIN`, `SUM`, `OVERLAP` or `TRANSFER`.
-    stage : Stage
     most_compute, most_transfer : int64
         Limits on every stage.
     before, after : ndarray of int64, shape (n + 1,)
+        The least so far that ends at each cut, without the stage and with it; `after` is written.
     """
     n = len(before) - 1
     after[0] = INFINITE

@@ -258,6 +258,7 @@ class RangeCosts:
         Parameters
         ----------
         first, end : int
+            Its layers [first, end).
         device_class : int
             An entry of :attr:`device_class`.
         """
@@ -509,6 +510,7 @@ class RangeCosts:
         Parameters
         ----------
         first : int
+            Where it begins.
         device_class : int
             An entry of :attr:`device_class`.
         stashes : int
@@ -570,7 +572,6 @@ def assign_devices(
 
     Parameters
     ----------
-    costs : RangeCosts
     boundaries : list of int
         c_0 = 0 ... c_s = n of s stages.
     classes : list of int, length s

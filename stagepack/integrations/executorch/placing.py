@@ -6,41 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from stagepack.errors import InputError
 from stagepack.formats.door import write
 from stagepack.instances.packing import LmemPacking
 from stagepack.solve import solve
 
-
-class Spec(Protocol):
-    """What is looked at of a ``TensorSpec``."""
-
-    @property
-    def lifetime(self) -> Sequence[int | None]:
-        """First and last time, both inclusive."""
-
-    @property
-    def mem_id(self) -> int | None:
-        """The memory that it must be in."""
-
-    @property
-    def storage_base(self) -> Spec | None:
-        """The tensor that it lies in, from `storage_base_offset` on."""
-
-    @property
-    def storage_base_offset(self) -> int:
-        """Bytes."""
-
-    @property
-    def allocated_memory(self) -> int:
-        """Bytes, a multiple of the alignment."""
-
-    def realign(self, new_alignment: int, /) -> int:
-        """Change the alignment; returns the bytes."""
-
-    def __hash__(self) -> int: ...
+Spec = Any
+"""What is looked at of a ``TensorSpec``: `lifetime`, first and last time, both inclusive; `mem_id`,
+the memory that it must be in; `storage_base`, the tensor that it lies in from `storage_base_offset`
+on; `allocated_memory`, bytes, a multiple of the alignment, which `realign` changes."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +38,8 @@ def placed(
 
     Parameters
     ----------
-    specs : iterable of Spec
-    alignment : int
+    specs, alignment
+        As ExecuTorch hands them over.
     taken : sequence of int
         Bytes of each memory below which nothing is placed.
     time_limit : float
@@ -76,11 +52,6 @@ def placed(
     places : dict of Spec to Place
     sizes : list of (int, bool)
         Bytes of each memory and whether anything was placed there; memory 0 is for constants.
-
-    Raises
-    ------
-    InputError
-        For a tensor without a lifetime, or that lies in one which is not there.
     """
     specs = list(specs)
     for spec in specs:

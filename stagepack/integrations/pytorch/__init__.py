@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stagepack import files
 from stagepack.errors import InputError
 from stagepack.instances.graph import GraphSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
@@ -130,7 +131,6 @@ def build_stages(
 
     Parameters
     ----------
-    module : torch.nn.Module
     plan : PipelineSolution, GraphSolution, Result or sequence of int
         A partition of the layers that :func:`profile_model` finds with the same arguments, as a
         chain or a graph.  Devices of a graph become stages in the order of their dependencies.
@@ -186,10 +186,10 @@ def pipe_model(
 
     Parameters
     ----------
-    module : torch.nn.Module
     sample_inputs, kwargs, depth, basic_blocks, **profile
         As for :func:`profile_model`.
     n_stages : int
+        How many.
     cluster : Cluster, optional
         The devices; by default equal ones without memory limits, with free transfers.
     output_file : path, optional
@@ -233,8 +233,8 @@ def compile_partitioned_model(
 
     Parameters
     ----------
-    stages : Stages
     output_file : path
+        The file to write.
     name : str
         Of the model, for people.
 
@@ -243,9 +243,9 @@ def compile_partitioned_model(
     InputError
         For a constant of too many values, or a file that cannot be written.
     """
-    from stagepack.integrations.pytorch.writing import write
+    from stagepack.integrations.pytorch.writing import written
 
-    write(stages, name, Path(output_file))
+    files.write(output_file, written(stages, name).encode())
 
 
 def run_pipeline(
@@ -275,6 +275,7 @@ def run_pipeline(
     schedule : PipelineSchedule
         A schedule with the same number of stages.
     plan : ScheduleSolution or Result
+        When each operation begins.
     rank : int
         Rank of this process, which is a device of the schedule.
     loss : callable or None
@@ -288,6 +289,6 @@ def run_pipeline(
         this version of PyTorch is not supported.
     """
     require_torch()
-    from stagepack.integrations.pytorch.pipelining import scheduled
+    from stagepack.integrations.pytorch.pipelining import Running
 
-    return scheduled(stages, schedule, schedule.solution_in(plan), rank, loss)
+    return Running(stages, schedule, schedule.solution_in(plan), rank, loss)

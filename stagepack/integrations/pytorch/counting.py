@@ -38,6 +38,7 @@ from stagepack.integrations.pytorch.tracing import (
     is_view,
     nbytes,
     regions,
+    tensors,
 )
 
 ATTENTIONS = (
@@ -76,19 +77,10 @@ log = logging.getLogger("stagepack")
 def counted(
     traced: Traced, machine: str, *, training: bool, state_bytes: int, told: bool = True
 ) -> ModelProfile:
-    """Return the profile of a module.
+    """Return the profile of a module on devices of a `machine` of the catalog.
 
-    Parameters
-    ----------
-    traced : Traced
-    machine : str
-        A cluster of the catalog.
-    training : bool
-        Whether gradients and optimiser state are counted.
-    state_bytes : int
-        Bytes of optimiser state per parameter.
-    told : bool
-        Whether a warning names operators whose operations are not known.
+    `training` adds gradients, and `state_bytes` of the optimiser per parameter.  If `told`, a
+    warning names operators whose operations are not known.
     """
     operations = _Counter()
     network = network_of(traced, operations)
@@ -190,7 +182,7 @@ class _Counter:
 
     def _count(self, node: fx.Node) -> int:
         values = [source.meta.get("val") for source in (node, *node.all_input_nodes)]
-        fakes = [part for value in values for part in _tensors(value)]
+        fakes = [part for value in values for part in tensors(value)]
         modes = [fake.fake_mode for fake in fakes if is_fake(fake)]
         if not modes or not is_overload(node.target):
             return 0
@@ -248,14 +240,9 @@ def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
     return int(sdpa_flop_count(query, key, value))
 
 
-def _tensors(value: Any) -> list[Any]:
-    parts = value if isinstance(value, tuple | list) else [value]
-    return [part for part in parts if isinstance(part, torch.Tensor)]
-
-
 def _numel(node: fx.Node) -> int:
     """Return the values of the tensors that a node is."""
-    return sum(int(tensor.numel()) for tensor in _tensors(node.meta.get("val")))
+    return sum(int(tensor.numel()) for tensor in tensors(node.meta.get("val")))
 
 
 def _called(node: fx.Node) -> str:
@@ -346,7 +333,7 @@ def described(node: fx.Node, places: dict[fx.Node, int]) -> str:
 
     def told(value: Any) -> Any:
         if isinstance(value, fx.Node):
-            shapes = [(tuple(t.shape), str(t.dtype)) for t in _tensors(value.meta.get("val"))]
+            shapes = [(tuple(t.shape), str(t.dtype)) for t in tensors(value.meta.get("val"))]
             return f"{places.get(value, value.op)}{shapes}"
         if isinstance(value, tuple | list):
             return [told(part) for part in value]

@@ -18,7 +18,7 @@ import torch
 from torch import fx, nn
 
 from stagepack.errors import InputError
-from stagepack.integrations.pytorch.tracing import base_of, is_tensor, written_into
+from stagepack.integrations.pytorch.tracing import attribute, base_of, is_tensor, written_into
 
 ALIGNED = 8
 """Bytes of which those of a tensor of integers take a multiple."""
@@ -28,18 +28,7 @@ NO_SLOPES = ("wrap_with_set_grad_enabled",)
 
 @dataclass(frozen=True)
 class Piece:
-    """A tensor that crosses.
-
-    Attributes
-    ----------
-    name : str
-    shape : tuple of int
-    dtype : torch.dtype
-    slopes : bool
-        Whether gradients go back through it.
-    written : bool
-        Whether the next stage writes into it.
-    """
+    """A tensor that crosses; `slopes`: gradients go back, `written`: the next stage writes."""
 
     name: str
     shape: tuple[int, ...]
@@ -128,20 +117,7 @@ class Cut:
 
 
 def cuts(stages: Sequence[fx.GraphModule], layers: Sequence[Sequence[str]]) -> list[Cut]:
-    """Return what crosses between stages, cut by cut.
-
-    Parameters
-    ----------
-    stages : sequence of fx.GraphModule
-    layers : sequence of sequence of str
-        Their names.
-
-    Raises
-    ------
-    InputError
-        For what is no tensor, and for memory that several tensors show and a stage writes into,
-        naming them and the layers around the cut.
-    """
+    """Return what crosses between stages, cut by cut; messages name the `layers` of each."""
     found = []
     slopes: list[bool] = []
     bases: list[str] = []  # names of the memory that each tensor shows
@@ -165,12 +141,7 @@ def cuts(stages: Sequence[fx.GraphModule], layers: Sequence[Sequence[str]]) -> l
 
 
 def _require_sendable(base: Mapping[fx.Node, str], written: set[str], between: str) -> None:
-    """Refuse what cannot be sent and give the same results.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse what cannot be sent and give the same results."""
     remedy = "cut elsewhere, or make one layer of both (depth=, basic_blocks=)"
     for node in base:
         if not is_tensor(node):
@@ -204,7 +175,7 @@ def _slopes(stage: fx.GraphModule, known: Mapping[fx.Node, bool]) -> Iterator[bo
     found = dict(known)
     for node in stage.graph.nodes:
         if node.op == "get_attr":
-            held = reduce(getattr, str(node.target).split("."), stage)
+            held = attribute(stage, str(node.target))
             found[node] = isinstance(held, nn.Parameter) and held.requires_grad
         elif node.op == "call_function":
             passes = _passes_slopes(node)

@@ -42,7 +42,6 @@ class Exported(NamedTuple):
 
     Attributes
     ----------
-    graph : fx.GraphModule
     built : tuple
         How inputs and results are put together, as torch tells it.
     slopes : tuple of str
@@ -58,19 +57,7 @@ class Exported(NamedTuple):
 
 
 def exported(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Exported:
-    """Return the graph of a module, whose backward passes are not in it, and numbers that change.
-
-    Parameters
-    ----------
-    module : nn.Module
-    inputs, kwargs : tuple, dict
-        Of one call.
-
-    Raises
-    ------
-    InputError
-        Naming the module that was running, and why it could not go on.
-    """
+    """Return the graph of a module for `inputs` and `kwargs`; errors name the module that ran."""
     _require_traceable(module)
     before: dict[str, Any] = {}
     changed: list[str] = []
@@ -97,13 +84,7 @@ def exported(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def _require_traceable(module: nn.Module) -> None:
-    """Refuse what torch.export does not take, and does not say so plainly.
-
-    Raises
-    ------
-    InputError
-        Naming the layer.
-    """
+    """Refuse what torch.export does not take, and does not say so plainly."""
     if not isinstance(module, nn.Module):
         raise InputError(
             f"is a {type(module).__name__}", field="module", remedy="give a torch.nn.Module"

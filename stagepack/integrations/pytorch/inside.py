@@ -50,11 +50,6 @@ def schema(node: fx.Node) -> Any:
     """Return what an operator says of its arguments and results; None for what is no operator.
 
     Only there stands which of them are views or written into.
-
-    Raises
-    ------
-    InputError
-        Where torch's operators do not say it.
     """
     if not is_overload(node.target):
         return None

@@ -53,21 +53,7 @@ class Bench:
 
 
 def measured(traced: Traced, profile: ModelProfile, bench: Bench) -> ModelProfile:
-    """Return a profile with the times and bytes of layers that ran.
-
-    Parameters
-    ----------
-    traced : Traced
-    profile : ModelProfile
-        What was counted of the same layers.
-    bench : Bench
-
-    Raises
-    ------
-    InputError
-        For less than one repeat; for a module without weights; for a layer that does not run by
-        itself, naming it.
-    """
+    """Return a profile, counted of the same layers, with the times and bytes of layers that ran."""
     if bench.repeats < 1:
         raise InputError(f"{bench.repeats} repeats", field="repeats", remedy="give at least 1")
     if any(_device(layer).type == "meta" for layer in traced.layers):
@@ -142,13 +128,7 @@ def _device(layer: Layer) -> torch.device:
 
 
 def _measure(traced: Traced, layer: Layer, repeats: int) -> Figures:
-    """Return what a layer takes.
-
-    Raises
-    ------
-    InputError
-        Where it does not run by itself.
-    """
+    """Return what a layer takes."""
     module = extracted(traced, [layer], layer.inputs, layer.outputs)
     own = [_drawn(node) for node in layer.inputs]
     kept = [buffer for buffer in module.buffers() if not is_fake(buffer)]
@@ -260,12 +240,7 @@ def _memory(module: fx.GraphModule, own: list[Any], copied: bool) -> tuple[int, 
 
 
 class _Most:
-    """Within it: the most bytes that are made and alive at a time.
-
-    Attributes
-    ----------
-    most : int
-    """
+    """Within it: the most bytes that are made and alive at a time."""
 
     def __init__(self, gpu: bool, there: Iterable[Any]) -> None:
         """Look at the tensors that operators make beside those there, or at a GPU's memory."""

@@ -27,12 +27,9 @@ def _dense(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 class Alive(TorchDispatchMode):
-    """Follows what operators make within it; what kernels use inside and give back is not seen.
+    """Follows what operators make within it: bytes alive `now`, and at `most`.
 
-    Attributes
-    ----------
-    now, most : int
-        Bytes that are alive, and the most that were.
+    What kernels use inside and give back is not seen.
     """
 
     supports_higher_order_operators = True

@@ -40,17 +40,13 @@ def ordered(
     parts : sequence of PipelineStage
         Of this process.
     microbatches : int
+        Of each stage.
     loss : callable, optional
         Of what the last stage returns, and the number of a microbatch.
     devices : sequence of int
         Of all stages.
     order : str
         A line a process, with backward passes also where there is no loss.
-
-    Raises
-    ------
-    InputError
-        Where torch's runtime is unlike those that are known.
     """
     runtime = _runtime()
     given = {"scale_grads": False, "stage_index_to_group_rank": dict(enumerate(devices))}
@@ -64,13 +60,7 @@ def ordered(
 
 
 def _runtime() -> Any:
-    """Return torch's class.
-
-    Raises
-    ------
-    InputError
-        Naming what is not there.
-    """
+    """Return torch's class."""
     runtime = getattr(schedules, RUNTIME, None)
     missing = [RUNTIME] if runtime is None else [
         f"{RUNTIME}.{method}({name})"

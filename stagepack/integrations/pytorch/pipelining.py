@@ -38,33 +38,18 @@ class Part(PipelineStage):
 
 
 class _Sent(nn.Module):
-    """A stage as torch's pipeline has it: one tensor in, one out.
-
-    Attributes
-    ----------
-    rows : list of tuple
-        For the first stage: its inputs, microbatch by microbatch.
-    left : list of tuple
-        For the last stage: what it returned.
-    """
+    """A stage as torch's pipeline has it: one tensor in, one out."""
 
     def __init__(self, stage: fx.GraphModule, before: Cut | None, behind: Cut | None) -> None:
-        """Wrap a stage between its cuts.
-
-        Parameters
-        ----------
-        stage : fx.GraphModule
-        before, behind : Cut, optional
-            The first stage has none before it, the last one none behind it.
-        """
+        """Wrap a stage between its cuts."""
         super().__init__()
         self.stage = stage
         self._before, self._behind = before, behind
         # So that what is sent has a gradient where no parameter came before it.
         kind = torch.float32 if behind is None else behind.carrier
         self._anchor = nn.Parameter(torch.empty(0, dtype=kind))
-        self.rows: Sequence[tuple[Any, ...]] = ()
-        self.left: list[tuple[Any, ...]] = []
+        self.rows: Sequence[tuple[Any, ...]] = ()  # of the first stage, by microbatch
+        self.left: list[tuple[Any, ...]] = []  # by the last stage
 
     def forward(self, came: torch.Tensor) -> torch.Tensor:
         """Run a microbatch, given its number or what crossed the cut."""
@@ -106,21 +91,13 @@ class Running:
         plan: ScheduleSolution,
         rank: int,
         loss: Callable[[Any, Any], Any] | None,
-        make: Callable[..., PipelineStage],
+        make: Callable[..., PipelineStage] = Part,
     ) -> None:
-        """Make torch's stages and its runtime, and load the order of work.
+        """Make torch's stages, each by `make`, and its runtime, and load the order of work.
 
-        Parameters
-        ----------
-        stages : Stages
-        schedule : PipelineSchedule
-            Of which this process has stages.
-        plan : ScheduleSolution
-        rank : int
-        loss : callable, optional
-        make : callable
-            Makes a stage of torch's.
+        `plan`, `rank` and `loss` are those of :func:`.run_pipeline`.
         """
+        _require_fitting(stages, schedule, rank, loss)
         devices = schedule.devices.tolist()
         own = [at for at, device in enumerate(devices) if device == rank]
         between = [None, *cuts(stages, stages.layers), None]
@@ -199,24 +176,13 @@ class Running:
         return lost + tie.sum()
 
     def _rows(self, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Return the inputs of every microbatch.
-
-        Raises
-        ------
-        InputError
-            Naming the input.
-        """
+        """Return the inputs of every microbatch."""
         leaves = self._stages.flat(inputs, kwargs)
         places = (node for node in self._stages[0].graph.nodes if node.op == "placeholder")
         return list(zip(*map(self._cut, places, leaves), strict=True))
 
     def _cut(self, place: fx.Node, given: Any) -> Sequence[Any]:
-        """Return an input of every microbatch.
-
-        Raises
-        ------
-        InputError
-        """
+        """Return an input of every microbatch."""
         if not isinstance(given, torch.Tensor):
             return [given] * self._count
         shape = tuple(place.meta["val"].shape) if is_tensor(place) else ()
@@ -232,12 +198,7 @@ class Running:
         )
 
     def _aims(self, target: Any) -> list[Any]:
-        """Return the target of every microbatch.
-
-        Raises
-        ------
-        InputError
-        """
+        """Return the target of every microbatch."""
         leaves, built = pytree.tree_flatten(target)
         pieces = []
         for leaf in leaves:
@@ -262,32 +223,10 @@ def _joined(parts: Sequence[Any]) -> Any:
     return torch.cat(list(parts)) if parts[0].dim() else torch.stack(list(parts))
 
 
-def scheduled(
-    stages: Stages,
-    schedule: PipelineSchedule,
-    plan: ScheduleSolution,
-    rank: int,
-    loss: Callable[[Any, Any], Any] | None,
-    make: Callable[..., PipelineStage] = Part,
-) -> Running:
-    """Return what runs the stages of one process; see :func:`.run_pipeline`.
-
-    Parameters
-    ----------
-    stages : Stages
-    schedule : PipelineSchedule
-    plan : ScheduleSolution
-    rank : int
-    loss : callable, optional
-    make : callable
-        Makes a stage of torch's, given what PipelineStage is given.
-
-    Raises
-    ------
-    InputError
-        For a schedule of other stages or ranks; for one of training without a loss, or the other
-        way round; for a cut that anything but tensors crosses; for a torch whose runtime is unlike.
-    """
+def _require_fitting(
+    stages: Stages, schedule: PipelineSchedule, rank: int, loss: Callable[[Any, Any], Any] | None
+) -> None:
+    """Refuse a schedule of other stages or ranks, or of training without a loss, and conversely."""
     if schedule.p != len(stages) or not 0 <= rank < schedule.d:
         raise InputError(
             f"has {schedule.p} stages on {schedule.d} devices: not these {len(stages)}, or "
@@ -312,4 +251,3 @@ def scheduled(
         raise InputError(
             f"device {rank} has no stage", field="schedule", remedy="number devices from 0"
         )
-    return Running(stages, schedule, plan, rank, loss, make)

@@ -18,26 +18,9 @@ def rearranged(
 ) -> tuple[Traced, tuple[int, ...]]:
     """Return a module whose layers come stage by stage, and where its stages begin.
 
-    Layers of one stage stay in their order.
-
-    Parameters
-    ----------
-    traced : Traced
-    devices : sequence of int
-        Of each layer.
-    order : sequence of int
-        Devices in the order of their stages; empty: the lowest number first where none is said.
-
-    Returns
-    -------
-    traced : Traced
-    boundaries : tuple of int
-        Of its layers: 0, where further stages begin, and the number of layers.
-
-    Raises
-    ------
-    InputError
-        For another number of layers; for devices that wait for one another.
+    Layers of one stage stay in their order; `devices` are of each layer, and `order` is that of
+    their stages: the lowest number first where none is said.  Boundaries go from 0 to the number of
+    layers.
     """
     if len(devices) != len(traced.layers):
         raise InputError(

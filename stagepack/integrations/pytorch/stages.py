@@ -127,21 +127,7 @@ class Stages(Sequence[fx.GraphModule]):
 
 
 def staged(traced: Traced, boundaries: Sequence[int]) -> Stages:
-    """Return the layers of a module in stages.
-
-    Parameters
-    ----------
-    traced : Traced
-    boundaries : sequence of int
-        0, the layers at which further stages begin, and the number of layers.
-
-    Raises
-    ------
-    InputError
-        For boundaries that do not rise from 0 to the number of layers; by name for a parameter of
-        several stages, or a buffer that one of these writes; for backward passes of the module's
-        own, unless gradients are off, and for numbers that change when it runs.
-    """
+    """Return the layers of a module in stages: boundaries go from 0 to the number of layers."""
     if traced.slopes and torch.is_grad_enabled():
         raise InputError(
             f"has backward passes of its own, which stages do not: {', '.join(traced.slopes)}",
@@ -217,13 +203,7 @@ def _constants(
 
 
 def _homes(traced: Traced, parts: Sequence[Sequence[Layer]]) -> list[dict[str, torch.Tensor]]:
-    """Return the parameters and buffers of each stage by all their names; unused ones in the first.
-
-    Raises
-    ------
-    InputError
-        For a parameter of several stages, or a buffer that is written, by name.
-    """
+    """Return parameters and buffers of each stage by all their names; unused ones in the first."""
     first: dict[int, tuple[int, str]] = {}
     into = written_into(traced.graph.graph)
     moves = {id(traced.held(node)) for node in into if node.op == "get_attr"}

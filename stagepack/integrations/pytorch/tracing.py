@@ -33,7 +33,6 @@ class Layer:
     ----------
     name : str
         Of the module, with a number where it runs again.
-    nodes : tuple of fx.Node
     inputs : tuple of fx.Node
         What they read of layers before and of the inputs.
     outputs : tuple of fx.Node
@@ -59,8 +58,6 @@ class Traced:
         As it was given.
     graph : fx.GraphModule
         All operators; it shares the module's parameters and buffers.
-    layers : tuple of Layer
-    inputs : tuple of fx.Node
     results : tuple of fx.Node
         What is returned, flat.
     built : tuple
@@ -112,10 +109,13 @@ def is_tensor(node: object) -> bool:
 
 def nbytes(node: fx.Node) -> int:
     """Return the bytes of the tensors that a node is."""
-    value = node.meta.get("val")
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors(node.meta.get("val")))
+
+
+def tensors(value: Any) -> list[Any]:
+    """Return the tensors of a value that is one, or a row of them."""
     parts = value if isinstance(value, tuple | list) else [value]
-    tensors = (part for part in parts if isinstance(part, torch.Tensor))
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return [part for part in parts if isinstance(part, torch.Tensor)]
 
 
 def trace(
@@ -127,18 +127,7 @@ def trace(
 ) -> Traced:
     """Return the layers of a module; see :func:`.profile_model` for what they are.
 
-    Parameters
-    ----------
-    module : nn.Module
-    inputs, kwargs : sequence, mapping
-        Of one call.
-    depth : int, optional
-    basic_blocks : sequence of type
-
-    Raises
-    ------
-    InputError
-        For a module that cannot be traced, naming layer and reason; for one that does nothing.
+    `inputs` and `kwargs` are those of one call, `depth` and `basic_blocks` as there.
     """
     if depth is not None and (not isinstance(depth, int) or depth < 1):
         raise InputError(f"{depth!r} levels", field="depth", remedy="give an integer of at least 1")
@@ -270,13 +259,7 @@ def base_of(node: fx.Node) -> fx.Node:
 
 
 def _require_shape(node: fx.Node, stack: Sequence[tuple[str, str, str]]) -> None:
-    """Refuse a tensor whose shape depends on values.
-
-    Raises
-    ------
-    InputError
-        Naming the module that makes it.
-    """
+    """Refuse a tensor whose shape depends on values."""
     if is_tensor(node) and not all(isinstance(size, int) for size in node.meta["val"].shape):
         path = stack[-1][1] if stack else ""
         raise InputError(
@@ -368,17 +351,10 @@ def extracted(
     inputs: Sequence[fx.Node],
     outputs: Sequence[fx.Node],
 ) -> fx.GraphModule:
-    """Return layers that follow one another as a module of their own.
+    """Return `layers` that follow one another as a module of their own.
 
     It takes and returns rows of tensors; parameters and buffers are those of the traced module, by
-    their own names.
-
-    Parameters
-    ----------
-    traced : Traced
-    layers : sequence of Layer
-    inputs, outputs : sequence of fx.Node
-        What crosses into and out of them; what it takes it may hand on.
+    their own names.  `inputs` may be handed on as `outputs`.
     """
     made, root = fx.Graph(), nn.Module()
     copies: dict[fx.Node, fx.Node] = {}
@@ -402,16 +378,7 @@ def extracted(
 
 
 def hold(root: nn.Module, path: str, value: Any, persistent: bool) -> None:
-    """Give a module a parameter, buffer or module at a path.
-
-    Parameters
-    ----------
-    root : nn.Module
-    path : str
-    value : Parameter, Tensor or Module
-    persistent : bool
-        Whether a buffer is part of the state.
-    """
+    """Give `root` a `value` at a `path`; a buffer is part of the state if it is `persistent`."""
     *parts, last = path.split(".")
     owner = root
     for part in parts:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 
-from stagepack import files
 from stagepack.errors import InputError, shown
 from stagepack.integrations.pytorch.stages import Stages
 
@@ -76,14 +74,7 @@ def create_pipeline_configuration(model):
 
 
 def written(stages: Stages, name: str) -> str:
-    """Return the text of a file with the stages.
-
-    Parameters
-    ----------
-    stages : Stages
-    name : str
-        Of the module.
-    """
+    """Return the text of a file with the stages of a module called `name`."""
     parts = [HEAD.format(name=shown(name), constants=_constants(stages))]
     taken, returned = [], []
     for at, module in enumerate(stages.modules):
@@ -108,13 +99,7 @@ def written(stages: Stages, name: str) -> str:
 
 
 def _constants(stages: Stages) -> str:
-    """Return the constants of stages as the text of a dictionary.
-
-    Raises
-    ------
-    InputError
-        For one of too many values.
-    """
+    """Return the constants of stages as the text of a dictionary."""
     lines = ["{"]
     for name, value in stages.constants.items():
         if value.numel() > MOST:
@@ -130,16 +115,3 @@ def _constants(stages: Stages) -> str:
 def _listed(names: list[str]) -> str:
     lines = "".join(f"        {name!r},\n" for name in names)
     return f"[\n{lines}    ]" if names else "[]"
-
-
-def write(stages: Stages, name: str, path: Path) -> None:
-    """Write the stages as a file of Python.
-
-    Parameters
-    ----------
-    stages : Stages
-    name : str
-        As for :func:`written`.
-    path : Path
-    """
-    files.write(path, written(stages, name).encode())

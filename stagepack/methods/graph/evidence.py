@@ -33,9 +33,9 @@ Row = tuple[dict[tuple[int, int], int], float]
 """Factors of variables, and what their sum is at most."""
 
 FINE = 2**40
-"""Parts of one in which multipliers are counted where they have no small common denominator,"""
+"""Parts of one in which multipliers are counted that have no small common denominator."""
 DENOMINATOR = 1_000
-"""which is looked for up to this one of each."""
+"""Largest denominator of a multiplier with which a common one is looked for."""
 SLACK = 1e-9
 """Part of a value by which a linear program may be off."""
 
@@ -85,13 +85,15 @@ def _tries(
 
 
 def by_work(instance: GraphPartition, bound: Number | None, most: int) -> Evidence:
-    """Return the witness of a bound by work, or that nothing fits (None), if the rule shows it.
+    """Return the witness of a `bound` by work, or that nothing fits (None), if the rule shows it.
 
-    Of whole figures it does; others are rounded up to ticks by the compact form, not by the rule,
-    which is asked of graphs of at most `most` nodes and readers: it takes 20 us for each.
+    Of whole figures it does, where no devices share a stage; others are rounded up to ticks by the
+    compact form, not by the rule, which is asked of graphs of at most `most` nodes and readers: it
+    takes 20 us for each.
     """
     evidence = witness("work")
-    if bound is not None and not (instance.time % 1).any() and not (instance.traffic % 1).any():
+    broken = (instance.time % 1).any() or (instance.traffic % 1).any()
+    if bound is not None and not broken and instance.objective.value != "replicated":
         return evidence
     if instance.n + len(instance.consumers) > most:
         return SEARCHED
@@ -149,7 +151,6 @@ def around(instance: GraphPartition, bound: Number) -> list[list[int]] | None:
 
     Parameters
     ----------
-    instance : GraphPartition
     bound : int or float
         For how long.
     """
@@ -160,7 +161,7 @@ def around(instance: GraphPartition, bound: Number) -> list[list[int]] | None:
     if not form.added or math.inf in form.least or form.limit in (math.inf, -math.inf):
         return None
     of: list[list[int]] = [[] for _ in range(form.n)]
-    for j, (producer, readers, _) in enumerate(form.nets):
+    for j, (producer, readers, *_) in enumerate(form.nets):
         for b in {producer, *readers}:
             of[b].append(j)
     times = list(zip(*form.time, strict=True))
@@ -169,7 +170,7 @@ def around(instance: GraphPartition, bound: Number) -> list[list[int]] | None:
         paid = min((t for pays, t in kinds if pays and t is not None), default=math.inf)
         free = min((t for pays, t in kinds if not pays and t is not None), default=math.inf)
         needed = form.limit - paid
-        if free >= form.limit and 0 < needed <= sum(form.nets[j][2] for j in of[v]):
+        if free >= form.limit and 0 < needed <= sum(form.nets[j].cost for j in of[v]):
             found = _Flow(form, of).into(v, int(needed))
             if found is not None:
                 return found
@@ -181,21 +182,20 @@ class _Flow:
 
     Parameters
     ----------
-    form : Form
     of : list of list of int
         Tensors of each block.
     """
 
     def __init__(self, form: Form, of: list[list[int]]) -> None:
         self._form, self._of = form, of
-        self._members = [sorted({p, *readers}) for p, readers, _ in form.nets]
+        self._members = [sorted({p, *readers}) for p, readers, *_ in form.nets]
         rows = [row for kind, row in zip(form.kinds, form.time, strict=True) if kind.pays]
         self._left: list[float] = [
             min((t for t in column if t is not None), default=math.inf)
             for column in zip(*rows, strict=True)
         ]
         self._handed = [dict.fromkeys(members, 0) for members in self._members]
-        self._room = [cost for *_, cost in form.nets]
+        self._room = [net.cost for net in form.nets]
 
     def into(self, v: int, needed: int) -> list[list[int]] | None:
         """Hand so much to a block; return by tensor what each member got, None: it is too much."""
@@ -223,7 +223,7 @@ class _Flow:
         handed = self._handed[j]
         handed[to] += amount
         handed[source] -= amount
-        self._room[j] = self._form.nets[j][2] - sum(max(0, a) for a in handed.values())
+        self._room[j] = self._form.nets[j].cost - sum(max(0, a) for a in handed.values())
 
     def _path(self, v: int) -> list[tuple[int, int, int]] | None:
         """Return tensors, who gets and who gives, from a block to the next that has time left."""
@@ -252,7 +252,9 @@ class _Flow:
 def row_count(compact: Compact) -> int:
     """Return about how many rows there are."""
     pins = 2 * (len(compact.net) - compact.nets)
-    return compact.devices * (compact.blocks + len(compact.after) + pins)
+    order = compact.devices * (compact.blocks + len(compact.after) + pins)
+    loads: int = compact.devices**compact.passes
+    return order + loads
 
 
 @dataclass(frozen=True)
@@ -263,8 +265,8 @@ class Relaxed:
     ----------
     bound : int or float
         The claim.
-    form : Form
     rows : list of Row
+        Those of the verifier, without what is settled.
     excess : float
         By which part of the limit some load exceeds it at least; negative: need not reach it.
     duals : ndarray, shape (rows,)
@@ -335,7 +337,6 @@ def raise_by_rows(
 
     Parameters
     ----------
-    instance : GraphPartition
     progress : Progress
         With a solution.
     steps : int
@@ -379,8 +380,8 @@ def _settled(row: graph.Row, first: list[int], last: list[int]) -> Row:
 
 
 def _loads(form: Form, rows: list[Row]) -> range:
-    """Return the numbers of the rows that limit the load of a slot."""
-    return range(len(rows) - len(form.kind), len(rows))
+    """Return the numbers of the rows that limit loads."""
+    return range(len(rows) - len(form.kind) ** form.passes, len(rows))
 
 
 def _program(form: Form, rows: list[Row]) -> Linear:

@@ -29,14 +29,10 @@ class Annealing:
 
     Parameters
     ----------
-    compact : Compact
-        The instance in blocks and ticks.
     progress : Progress
         Its solution is where the search starts; without one there is no search.
     seed : int
         Of all that is drawn.
-    tuning : AnnealingTuning
-        What steers it: prices, shares and limits.
     """
 
     def __init__(
@@ -157,12 +153,8 @@ def solve_model(
         The model.
     engine : Engine
         That solves it.
-    compact : Compact
-        The instance in blocks and ticks.
     progress : Progress
         Told of partitions and bounds; the best one known is where the engine starts.
-    settings : Settings
-        Of the run.
     seconds : float, optional
         Of work on a small graph, after which to go on without; left out, the engine ends with the
         run.

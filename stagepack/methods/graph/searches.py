@@ -61,7 +61,7 @@ def _improve(search: CompactSearch, rounds: int, patience: int) -> None:
 
 
 def _frontier(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
-    """Decide limits by labels, and search within windows."""
+    """Decide limits by labels."""
     search = CompactSearch(instance, progress, settings)
     if search.impossible:
         return

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from stagepack.heuristics.packing import iis as iis_of_blocks
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods.packing import iis
 from stagepack.methods.packing.attempt import Attempt
@@ -37,47 +33,15 @@ def conclude_infeasible(
     CheckError
         When there is a placement.
     """
-    tuning = attempt.tuning
-    instance, blocks, progress = attempt.instance, attempt.blocks, attempt.progress
+    instance, progress, tuning = attempt.instance, attempt.progress, attempt.tuning
     ceiling = instance.ceiling
-    if (
-        ceiling is not None
-        and not instance.memories
-        and not exact.unsupported(blocks, tuning=tuning)
-    ):
-        progress.prove_infeasible(_by_search(attempt, low, source, ceiling, within))
-        return
     # Established before a reason is looked for, which may be interrupted.
     progress.prove_infeasible(f"{source}: {_summary(instance, ceiling)}")
     questions = iis.Questions(progress, tuning=tuning)
-    found = iis.find(instance, ceiling, questions, tuning=tuning)
+    found = iis.find(instance, ceiling, questions, within=within, tuning=tuning)
     parts = [_summary(instance, ceiling) if found is None else _named(instance, found, ceiling)]
     parts += _remedy(attempt, low, found, ceiling, questions)
     progress.prove_infeasible(f"{source}: " + "; ".join(parts))
-
-
-def _by_search(
-    attempt: Attempt, low: Array | None, source: str, ceiling: int, within: tuple[int, int] | None
-) -> str:
-    """Return the reason where the exact search knows all rules and one memory is too small."""
-    tuning = attempt.tuning
-    instance, blocks, progress = attempt.instance, attempt.blocks, attempt.progress
-    room = _room(instance, ceiling)
-    reason = f"{source}: no placement within {room}"
-    found = iis_of_blocks.find(
-        blocks,
-        ceiling,
-        within=within,
-        keep_going=lambda: progress.remaining > 0,
-        node_limit=tuning.reasons.capacity_nodes,
-        tuning=tuning,
-    )
-    if found is not None:
-        reason = f"{source}: {_described(instance, blocks, found, room)}"
-    least = _least_capacity(attempt, low)
-    if least is not None and ceiling == instance.capacity:
-        reason += f"; {_enough(least, ceiling)}"
-    return reason
 
 
 def _room(instance: LmemPacking, ceiling: int) -> str:
@@ -141,8 +105,11 @@ def _remedy(
         assert has is not None
         return [f"a capacity of {enough:,} for {name} would do, {enough - has:,} more"]
     if ceiling is not None and ceiling == instance.capacity:
-        known = None if low is None else int((low + attempt.blocks.size).max())
-        least = iis.larger_capacity(instance, ceiling, questions, known)
+        if exact.unsupported(attempt.blocks, tuning=tuning):
+            known = None if low is None else int((low + attempt.blocks.size).max())
+            least = iis.larger_capacity(instance, ceiling, questions, known)
+        else:
+            least = _least_capacity(attempt, low)
         if least is not None:
             return [_enough(least, ceiling)]
     members = found.buffers if found is not None else tuple(range(instance.n))
@@ -173,19 +140,6 @@ def _least_capacity(attempt: Attempt, low: Array | None) -> int | None:
         tuning=tuning,
     )
     return min(peaks, default=None)
-
-
-def _described(
-    instance: LmemPacking, blocks: Blocks, found: iis_of_blocks.InfeasibleBlocks, room: str
-) -> str:
-    """Return which buffers cannot be packed together, and when they are alive."""
-    members = np.flatnonzero(np.isin(blocks.block, found.blocks))
-    when = ""
-    if instance.conflicts is None:
-        when = _when(int(blocks.time[found.first]), int(blocks.time[found.end - 1]))
-    fewer = "; any one fewer fits" if found.irreducible else ""
-    shown = _list(instance, members.tolist())
-    return f"buffers {shown}{when} do not fit together in {room}{fewer}"
 
 
 def _list(instance: LmemPacking, buffers: Sequence[int]) -> str:

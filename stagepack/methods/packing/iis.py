@@ -159,6 +159,7 @@ def find(
     ceiling: int | None,
     questions: Questions,
     *,
+    within: tuple[int, int] | None = None,
     tuning: PackingTuning = TUNING,
 ) -> InfeasibleBuffers | None:
     """Return buffers that do not fit together, as few as can be proved quickly.
@@ -169,16 +170,22 @@ def find(
         Known to be infeasible.
     ceiling : int or None
         Address that no buffer may exceed.
+    within : (int, int), optional
+        Sections [first, end) that are known to be too full.
 
     Returns
     -------
     InfeasibleBuffers or None
         None: nothing could be left out, or too much is to be asked.
     """
-    if instance.n > tuning.reasons.blocks:
+    blocks = Blocks.of(instance)
+    kept = list(range(blocks.b))
+    if within is not None:
+        owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+        kept = distinct(owner[(blocks.first < within[1]) & (blocks.end > within[0])]).tolist()
+    if len(kept) > tuning.reasons.blocks:
         return None
-    block = Blocks.of(instance).block
-    groups = [np.flatnonzero(block == at).tolist() for at in range(int(block.max()) + 1)]
+    groups = [np.flatnonzero(blocks.block == at).tolist() for at in range(blocks.b)]
     born = [int(instance.start[group].min()) for group in groups]
     nbytes = [int(instance.size[group].max()) for group in groups]
 
@@ -186,7 +193,7 @@ def find(
         buffers = sorted(i for at in kept for i in groups[at])
         return questions.fits(part(instance, buffers, ceiling))
 
-    kept = sorted(range(len(groups)), key=lambda at: (born[at], at))
+    kept.sort(key=lambda at: (born[at], at))
     # What is alive at other times goes in large pieces, the rest one by one: of the buffers, the
     # largest are tried last, for they are hardly ever superfluous.
     kept, _ = reduce(kept, fits, questions.keep_going, least=max(1, len(kept) // 16))

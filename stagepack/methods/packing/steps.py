@@ -498,7 +498,7 @@ def use_up(attempt: Attempt, seed: int) -> None:
 
 
 def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], bool]) -> None:
-    """Raise the bound by full sections, and by windows of time that provably need more.
+    """Raise the bound by windows of time that provably need more.
 
     Parameters
     ----------
@@ -508,15 +508,7 @@ def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], boo
         Whether there is time.
     """
     tuning = attempt.tuning
-    ceiling, blocks = attempt.instance.ceiling, attempt.blocks
-    if passes == 1 and blocks.linear and blocks.rigid:
-        bound = heuristics.frontier_bounds.bound(
-            blocks, int(attempt.progress.bound or 0), keep_going, tuning=tuning
-        )
-        attempt.progress.raise_bound(bound, "full sections")
-        if ceiling is not None and bound > ceiling:
-            methods.explain.conclude_infeasible(attempt, attempt.best, "full sections")
-            return
+    ceiling = attempt.instance.ceiling
     for window in heuristics.window_bounds.windows(
         attempt.blocks,
         int(attempt.progress.bound or 0),

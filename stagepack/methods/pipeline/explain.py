@@ -36,11 +36,8 @@ def conclude_infeasible(
 
     Parameters
     ----------
-    costs : RangeCosts
-    progress : Progress
     engine : str
         Who says so, where that is an engine with tolerances: then a partition is looked for first.
-    tuning : PipelineTuning
 
     Raises
     ------

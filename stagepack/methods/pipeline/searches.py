@@ -250,7 +250,7 @@ _PARTS: dict[str, Run] = {
     "milp-assignment": _on_engine("MilpAssignment", "highs"),
     "cp-sat": _on_engine("CpSat", "cp-sat"),
 }
-"""What each method does, as part of a run,"""
+"""What each method does, as part of a run."""
 
 
 def _from_what_is_given(run: Run) -> Run:
@@ -266,7 +266,7 @@ def _from_what_is_given(run: Run) -> Run:
 
 
 RUNS: dict[str, Run] = {name: counted(_from_what_is_given(run)) for name, run in _PARTS.items()}
-"""and as a run of its own."""
+"""What each method does as a run of its own: from the start that is given, on one clock."""
 
 STARTS = ("equal-layers", "greedy", "greedy-repair", "bisect", "dp-reference", "dp")
 """Methods whose answer another one may start from."""

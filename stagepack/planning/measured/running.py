@@ -35,7 +35,7 @@ from stagepack.instances.schedule.check import measure
 from stagepack.integrations.pytorch.exporting import FAILURES
 from stagepack.integrations.pytorch.inside import pytree
 from stagepack.integrations.pytorch.memory import Alive, nbytes
-from stagepack.integrations.pytorch.pipelining import Part, Running, scheduled
+from stagepack.integrations.pytorch.pipelining import Part, Running
 from stagepack.integrations.pytorch.stages import Stages, staged
 from stagepack.integrations.pytorch.tracing import trace
 from stagepack.planning.measured.figures import Figure, PlanMeasure
@@ -259,7 +259,7 @@ def _ordered(rank: int, job: Job, stages: Stages, order: str, found: JsonObject)
     taken: Taken = []
     make = partial(_clocked, taken)
     loss = _loss if job.schedule.training else None
-    runs = scheduled(stages, job.schedule, job.orders[order], rank, loss, make)
+    runs = Running(stages, job.schedule, job.orders[order], rank, loss, make)
     _step(rank, job, runs)
     if "memory" not in found:
         found["memory"] = _memory(rank, job, runs)

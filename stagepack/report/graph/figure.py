@@ -47,8 +47,6 @@ def partition_charts(
 
     Parameters
     ----------
-    instance : GraphPartition
-        The graph and its devices.
     solutions : sequence of GraphSolution
         Its partitions, two figures each.
     """

@@ -120,8 +120,6 @@ def layered(instance: GraphPartition, width: float, height: float) -> Layered:
 
     Parameters
     ----------
-    instance : GraphPartition
-        The graph and its devices.
     width, height : float
         Of the page, in any unit.
     """

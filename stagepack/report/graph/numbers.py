@@ -128,8 +128,6 @@ def partition_drawing(instance: GraphPartition, solution: GraphSolution) -> Part
 
     Parameters
     ----------
-    instance : GraphPartition
-        The graph and its devices.
     solution : GraphSolution
         Its partition.
     """

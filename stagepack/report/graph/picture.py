@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stagepack.instances.answer import require_instance
-from stagepack.report.canvas import as_written, axes, engineering, finish, quiet, short, target
-from stagepack.report.extra import Axes, Target, extra
+from stagepack.report.canvas import Drawn, as_written, engineering, quiet, short
+from stagepack.report.extra import Axes, extra
 from stagepack.report.format import byte_unit
 from stagepack.report.graph.layers import Layered, layered
 from stagepack.report.graph.numbers import (
@@ -30,8 +29,7 @@ from stagepack.report.graph.numbers import (
 from stagepack.report.style import CAPACITY, GRID, INK, MUTED
 
 if TYPE_CHECKING:
-    from stagepack.instances.graph import GraphPartition, GraphSolution
-    from stagepack.result import Result
+    from stagepack.instances.graph import GraphPartition
 
 WIDTH, HIGHEST = 11.0, 7.0  # inches, of the graph
 TALLEST = 0.44  # inches, of a node
@@ -43,35 +41,12 @@ WORDS = 6.5  # size
 SHORT = 6  # letters that are left of a name at least
 
 
-def partition_chart(
-    instance: GraphPartition,
-    solution: GraphSolution | Result[GraphSolution],
-    path: Target = None,
-    ax: Axes = None,
-    *,
-    title: str | None = None,
-) -> Axes:
+def draw(instance: GraphPartition, solution: Any, ax: Axes = None) -> Drawn:
     """Draw the graph with stages as colours; below it what goes between stages, and devices.
 
-    Parameters
-    ----------
-    instance : GraphPartition
-        The instance.
-    solution : GraphSolution or Result
-        What to draw.
-    path, title
-        As for :func:`.plot`.
-    ax : matplotlib Axes, optional
-        Where to draw the graph alone; by default a new figure, with the rest below.
-
-    Returns
-    -------
-    matplotlib Axes
-        Those of the graph.
+    On axes that are given the graph is alone.
     """
-    require_instance(instance, "graph-partition")
     answer = instance.solution_in(solution)
-    file, ax = target(path, ax)
     drawn = partition_drawing(instance, answer)
     page = layered(instance, WIDTH, HIGHEST)
     if ax is None:
@@ -81,11 +56,8 @@ def partition_chart(
         if memory is not None:
             _memory(memory, drawn)
         _name_stages(below if memory is None else memory, drawn)
-    else:
-        ax = axes(ax, WIDTH, HIGHEST)
     _graph(ax, drawn, page)
-    value = f"{instance.objective} {worth(instance, instance.evaluate(answer))}"
-    return finish(ax, instance, answer, file, title, value)
+    return Drawn(ax, f"{instance.objective} {worth(instance, instance.evaluate(answer))}")
 
 
 def _axes(drawn: PartitionDrawing, page: Layered) -> tuple[Axes, Axes, Axes, Axes | None]:

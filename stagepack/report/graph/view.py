@@ -204,6 +204,6 @@ def _range(ends: list[int], text: Callable[[int], str] = as_text.number) -> str:
 
 
 VIEW = GraphView(
-    "picture.partition_chart",
+    "picture.draw",
     "figure.partition_charts",
 )

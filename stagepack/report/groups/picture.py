@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
 from stagepack.report import format as as_text
-from stagepack.report.canvas import (
-    engineering,
-    finish,
-    quiet,
-    short,
-    stacked,
-    target,
-)
+from stagepack.report.canvas import Drawn, engineering, quiet, short, stacked, target, titled
 from stagepack.report.extra import Axes, Target
 from stagepack.report.format import byte_step, byte_unit
 from stagepack.report.groups.numbers import (
@@ -60,42 +53,17 @@ Corners = list[tuple[float, float]]
 Span = tuple[int, int]
 
 
-def group_chart(
-    instance: LayerGrouping,
-    solution: GroupingSolution | Result[GroupingSolution],
-    path: Target = None,
-    ax: Axes = None,
-    *,
-    title: str | None = None,
-) -> Axes:
+def draw(instance: LayerGrouping, solution: Any, ax: Axes = None) -> Drawn:
     """Draw the groups over time and over the operators, the cycles of their rows, their memory.
 
-    Parameters
-    ----------
-    instance : LayerGrouping
-        The instance.
-    solution : GroupingSolution or Result
-        What to draw.
-    path, title
-        As for :func:`.plot`.
-    ax : matplotlib Axes, optional
-        Where to draw the map of the groups alone; by default a new figure, with rows and memory
-        below.
-
-    Returns
-    -------
-    matplotlib Axes
-        Those of the map.
+    On axes that are given the map of the groups is alone.
     """
-    require_instance(instance, "layer-grouping")
-    answer = instance.solution_in(solution)
-    file, ax = target(path, ax)
-    drawn = plan_drawing(instance, answer)
+    drawn = plan_drawing(instance, instance.solution_in(solution))
     if ax is None:
         ax, rows, memory = stacked((WIDTH, 9.0), (2.7, 1.6, 3.2))
         _detail(rows, memory, drawn, (0, drawn.width))
     _map(ax, drawn)
-    return finish(ax, instance, answer, file, title, f"{drawn.cycles:,} cycles")
+    return Drawn(ax, f"{drawn.cycles:,} cycles")
 
 
 def group_rows(
@@ -137,7 +105,7 @@ def group_rows(
     _detail(rows, memory, drawn, (one.left, one.right))
     cut = f", {one.cut}" if one.cut else ""
     words = f"group {group}{cut}, {one.end - one.start:,} cycles"
-    return finish(rows, instance, answer, file, title, words)
+    return titled(Drawn(rows, words), title if title is not None else instance.name, file)
 
 
 # ---------------------------------------------------------------------- the map

@@ -218,4 +218,4 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-VIEW = GroupingView("picture.group_chart", "figure.plan_charts")
+VIEW = GroupingView("picture.draw", "figure.plan_charts")

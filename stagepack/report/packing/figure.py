@@ -43,7 +43,7 @@ def memory_maps(
     ----------
     solutions : sequence of PackingSolution
     scale : {"auto", "time", "sections"}
-        The axis of time, as for :func:`stagepack.plots.memory_map`.
+        The axis of time, as for :func:`.plot`.
 
     Returns
     -------

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stagepack.contracts import JsonObject
-from stagepack.instances.answer import require_instance
-from stagepack.report.canvas import as_written, axes, finish, quiet, target
-from stagepack.report.extra import Axes, Target
+from stagepack.report.canvas import Drawn, as_written, axes, quiet
+from stagepack.report.extra import Axes
 from stagepack.report.format import byte_step, byte_unit
 from stagepack.report.packing.numbers import (
     CLASH,
@@ -26,8 +25,7 @@ from stagepack.report.packing.numbers import (
 from stagepack.report.style import GRID, INK, MUTED
 
 if TYPE_CHECKING:
-    from stagepack.instances.packing import LmemPacking, PackingSolution
-    from stagepack.result import Result
+    from stagepack.instances.packing import LmemPacking
 
 FEW = 1500  # up to so many rectangles, each has a border and, where there is room, its name
 LETTERS = 90  # that numbers below the map may have in all
@@ -36,38 +34,13 @@ DASHES: JsonObject = {"solid": "-", "dash": (0, (5, 3)), "dot": (0, (1, 1.6))}
 WIDTHS = {"solid": 1.8, "dash": 1.3, "dot": 1.5}
 
 
-def memory_map(
-    instance: LmemPacking,
-    solution: PackingSolution | Result[PackingSolution],
-    path: Target = None,
-    ax: Axes = None,
-    *,
-    scale: str = "auto",
-    title: str | None = None,
-) -> Axes:
+def draw(instance: LmemPacking, solution: Any, ax: Axes = None, *, scale: str = "auto") -> Drawn:
     """Draw the rectangles of all buffers over time and address, and the load over time above.
 
     Buffers take colours in turn; fixed ones have a thick border, those in a bank conflict a red
-    one; reserved addresses are hatched; banks, capacity, peak and load bound are lines.
-
-    Parameters
-    ----------
-    instance : LmemPacking
-        The instance.
-    solution : PackingSolution or Result
-        What to draw, valid or not.
-    path, ax, title
-        As for :func:`.plot`.
-    scale : {"auto", "time", "sections"}
-        Real time, or time compressed to sections of equal width; by default what shows more.
-
-    Returns
-    -------
-    matplotlib Axes
-        Those of the map; the load has inset axes of its own.
+    one; reserved addresses are hatched; banks, capacity, peak and load bound are lines.  The load
+    has inset axes of its own.
     """
-    require_instance(instance, "lmem-packing")
-    file, ax = target(path, ax)
     drawn = memory_map_of(instance, solution, scale)
     ax = axes(ax, 10.0, 6.4)
     factor, unit = byte_unit(drawn.top / 4)
@@ -83,9 +56,7 @@ def memory_map(
     _load(ax, drawn, factor, unit, lines)
     what = f"{instance.n:,} buffer{'' if instance.n == 1 else 's'}{drawn.few}"
     # Above the legend, which is above the load.
-    return finish(
-        ax, instance, solution, file, title, what, scale=scale, y=sum(ABOVE), pad=20
-    )  # fmt: skip
+    return Drawn(ax, what, {"y": sum(ABOVE), "pad": 20})
 
 
 def _rectangles(ax: Axes, instance: LmemPacking, drawn: MemoryMap, factor: int) -> None:

@@ -333,7 +333,7 @@ def _sheet(instance: LmemPacking, highest: Sequence[Mapping[str, Any]]) -> Sheet
     )
 
 
-VIEW = PackingView("picture.memory_map", "figure.memory_maps")
+VIEW = PackingView("picture.draw", "figure.memory_maps")
 
 
 def _room(capacity: int, slack: int) -> str:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from stagepack.instances.answer import require_instance
 from stagepack.report import format as as_text
 from stagepack.report.canvas import (
+    Drawn,
     engineering,
-    finish,
     limit_line,
     quiet,
     stacked,
-    target,
     time_axis,
 )
-from stagepack.report.extra import Axes, Target
+from stagepack.report.extra import Axes
 from stagepack.report.format import byte_unit
 from stagepack.report.phases.numbers import (
     COLOURS,
@@ -28,45 +26,21 @@ from stagepack.report.phases.numbers import (
 from stagepack.report.style import GRID, INK, MUTED
 
 if TYPE_CHECKING:
-    from stagepack.instances.phases import PhaseSchedule, PhaseSolution
-    from stagepack.result import Result
+    from stagepack.instances.phases import PhaseSchedule
 
 
-def phase_chart(
-    instance: PhaseSchedule,
-    solution: PhaseSolution | Result[PhaseSolution],
-    path: Target = None,
-    ax: Axes = None,
-    *,
-    title: str | None = None,
-) -> Axes:
+def draw(instance: PhaseSchedule, solution: Any, ax: Axes = None) -> Drawn:
     """Draw the phases, a row for each engine, and below the memory that every phase needs.
 
-    Parameters
-    ----------
-    instance : PhaseSchedule
-        The instance.
-    solution : PhaseSolution or Result
-        What to draw.
-    path, title
-        As for :func:`.plot`.
-    ax : matplotlib Axes, optional
-        Where to draw the engines alone; by default a new figure, with the memory below.
-
-    Returns
-    -------
-    matplotlib Axes
-        Those of the engines.
+    On axes that are given the engines are alone.
     """
-    require_instance(instance, "phase-schedule")
     answer = instance.solution_in(solution)
-    file, ax = target(path, ax)
     drawn = phase_bars(instance, answer)
     if ax is None:
         ax, below = stacked((11.0, 4.6), (1.5, 1.5))
         _memory(below, drawn)
     _engines(ax, drawn)
-    return finish(ax, instance, answer, file, title, f"{instance.evaluate(answer):,} cycles")
+    return Drawn(ax, f"{instance.evaluate(answer):,} cycles")
 
 
 def _engines(ax: Axes, drawn: PhaseBars) -> None:

@@ -241,4 +241,4 @@ def _plan(plan: Plan) -> list[str | Head | Sheet]:
     return [head, Sheet(header, rows, WORDS, what="phase")]
 
 
-VIEW = PhaseView("picture.phase_chart", "figure.phase_charts")
+VIEW = PhaseView("picture.draw", "figure.phase_charts")

@@ -45,8 +45,6 @@ def stage_map(instance: PipelinePartition, solutions: object) -> Figure:
 
     Parameters
     ----------
-    instance : PipelinePartition
-        The instance.
     solutions : mapping, or one or several solutions or results
         What to draw; the keys of a mapping are the labels of the rows.
 

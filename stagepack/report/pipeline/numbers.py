@@ -74,7 +74,6 @@ def map_rows(
 
     Parameters
     ----------
-    instance : PipelinePartition
     solutions : mapping of str to solution or Result
         By label.
     scale : str

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from stagepack.instances.answer import require_instance
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import Estimate, estimate
 from stagepack.report import format as as_text
 from stagepack.report.canvas import (
+    Drawn,
     as_written,
     axes,
     engineering,
-    finish,
-    heading,
     quiet,
-    save,
     short,
     target,
+    titled,
 )
 from stagepack.report.extra import Axes, Target
 from stagepack.report.format import byte_unit
@@ -38,35 +36,11 @@ from stagepack.report.style import CAPACITY, INK, MUTED, area_colour
 FEW_LAYERS = 60  # up to so many layers, their borders are drawn too
 
 
-def stage_map(
-    instance: PipelinePartition,
-    solutions: Any,
-    path: Target = None,
-    ax: Axes = None,
-    *,
-    scale: str = "cycles",
-    title: str | None = None,
-) -> Axes:
-    """Draw one row a solution: its stages over the layers, by colour, with lines at the cuts.
-
-    Parameters
-    ----------
-    instance : PipelinePartition
-        The instance.
-    solutions : mapping, or one or several solutions or results
-        What to draw; the keys of a mapping are the labels of the rows.
-    path, ax, title
-        As for :func:`.plot`.
-    scale : {"cycles", "layers"}
-        What the x axis measures.
-
-    Returns
-    -------
-    matplotlib Axes
-    """
-    require_instance(instance, "pipeline-partition")
-    file, ax = target(path, ax)
-    rows = map_rows(instance, named(solutions), scale)
+def draw(
+    instance: PipelinePartition, solution: Any, ax: Axes = None, *, scale: str = "cycles"
+) -> Drawn:
+    """Draw one row a solution: its stages over the layers, by colour, with lines at the cuts."""
+    rows = map_rows(instance, named(solution), scale)
     scale, place = map_scale(instance, scale)
     ax = axes(ax, 9.0, 1.3 + 0.42 * max(1, len(rows)))
     span = float(place[-1]) or 1.0
@@ -114,116 +88,88 @@ def stage_map(
     ax.text(
         1.01, 1.02, str(instance.objective), transform=ax.transAxes, fontsize=8, color=MUTED,
     )  # fmt: skip
-    return finish(
-        ax, instance, solutions, file, title, "stages (stage: layers)", scale=scale
-    )  # fmt: skip
+    return Drawn(ax, "stages (stage: layers)")
 
 
 def device_bars(
-    instance: PipelinePartition | Estimate | None = None,
-    solution: Any = None,
+    instance: PipelinePartition,
+    solution: Any,
     path: Target = None,
     ax: Axes = None,
     *,
     title: str | None = None,
-    figures: Estimate | None = None,
 ) -> Axes:
     """Draw the compute and transfer cycles of every device, stacked, and the mean compute.
 
     Parameters
     ----------
-    instance : PipelinePartition
-        The instance.
     solution : PipelineSolution or Result
         What to draw.
     path, ax, title
         As for :func:`.plot`; pages have these bars beside the map of the stages.
-    figures : Estimate, optional
-        Deprecated: an estimate in place of instance and solution.
 
     Returns
     -------
     matplotlib Axes
     """
-
-    def draw(ax: Axes, figures: Estimate) -> None:
-        _stack(ax, cycle_stacks(figures))
-        mean = sum(float(stage.compute) for stage in figures.stages) / len(figures.stages)
-        ax.axhline(mean, color=INK, linewidth=1, linestyle=(0, (4, 3)), label="mean compute")
-        engineering(ax.yaxis)
-        ax.set_ylabel("Cycles")
-
-    return _bars(draw, "compute and transfer", figures or instance, solution, path, ax, title)
+    figures = estimate(instance, solution)
+    file, ax = _axes(figures, path, ax)
+    _stack(ax, cycle_stacks(figures))
+    mean = sum(float(stage.compute) for stage in figures.stages) / len(figures.stages)
+    ax.axhline(mean, color=INK, linewidth=1, linestyle=(0, (4, 3)), label="mean compute")
+    engineering(ax.yaxis)
+    ax.set_ylabel("Cycles")
+    return _finish(ax, figures, "compute and transfer", title, file)
 
 
 def memory_bars(
-    instance: PipelinePartition | Estimate | None = None,
-    solution: Any = None,
+    instance: PipelinePartition,
+    solution: Any,
     path: Target = None,
     ax: Axes = None,
     *,
     title: str | None = None,
-    figures: Estimate | None = None,
 ) -> Axes:
     """Draw the memory of every device by category, stacked, and a mark at its capacity.
 
     Parameters
     ----------
-    instance, solution, path, ax, title, figures
+    instance, solution, path, ax, title
         As for :func:`device_bars`.
 
     Returns
     -------
     matplotlib Axes
     """
+    figures = estimate(instance, solution)
+    file, ax = _axes(figures, path, ax)
+    limits = capacities(figures)
+    largest = max([stage.memory for stage in figures.stages] + [c for c in limits if c])
+    factor, unit = byte_unit(largest)
+    _stack(ax, memory_stacks(figures), factor)
+    limited = [(j, c / factor) for j, c in enumerate(limits) if c is not None]
+    if limited:
+        ax.hlines(
+            [c for _, c in limited], [j - 0.42 for j, _ in limited],
+            [j + 0.42 for j, _ in limited], color=CAPACITY, linewidth=2, label="capacity",
+        )  # fmt: skip
+    if not ax.get_legend_handles_labels()[1]:
+        ax.bar(range(len(limits)), [0.0] * len(limits), label="no memory figures", color="none")
+    ax.set_ylim(bottom=0)
+    ax.set_ylabel(f"Memory ({unit})")
+    return _finish(ax, figures, "memory", title, file)
 
-    def draw(ax: Axes, figures: Estimate) -> None:
-        limits = capacities(figures)
-        largest = max([stage.memory for stage in figures.stages] + [c for c in limits if c])
-        factor, unit = byte_unit(largest)
-        _stack(ax, memory_stacks(figures), factor)
-        limited = [(j, c / factor) for j, c in enumerate(limits) if c is not None]
-        if limited:
-            ax.hlines(
-                [c for _, c in limited], [j - 0.42 for j, _ in limited],
-                [j + 0.42 for j, _ in limited], color=CAPACITY, linewidth=2, label="capacity",
-            )  # fmt: skip
-        if not ax.get_legend_handles_labels()[1]:
-            ax.bar(range(len(limits)), [0.0] * len(limits), label="no memory figures", color="none")
-        ax.set_ylim(bottom=0)
-        ax.set_ylabel(f"Memory ({unit})")
 
-    return _bars(draw, "memory", figures or instance, solution, path, ax, title)
-
-
-def _bars(
-    draw: Callable[[Axes, Estimate], None],
-    words: str,
-    instance: Any,
-    solution: Any,
-    path: Target,
-    ax: Axes,
-    title: str | None,
-) -> Axes:
-    """Draw bars of the devices; an estimate may stand in the place of the instance, as once."""
-    if isinstance(instance, Estimate):
-        warnings.warn(
-            "bars take the instance and the solution, not their estimate",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        figures, path = instance, solution if path is None else path
-    else:
-        require_instance(instance, "pipeline-partition")
-        figures = estimate(instance, solution)
+def _axes(figures: Estimate, path: Target, ax: Axes) -> tuple[Path | None, Axes]:
+    """Return the file to write, if any, and the axes of bars of the devices."""
     file, ax = target(path, ax)
-    ax = axes(ax, min(14.0, 4.5 + 0.35 * len(figures.stages)), 3.6)
-    draw(ax, figures)
+    return file, axes(ax, min(14.0, 4.5 + 0.35 * len(figures.stages)), 3.6)
+
+
+def _finish(ax: Axes, figures: Estimate, words: str, title: str | None, file: Path | None) -> Axes:
+    """Name the devices below the bars, and write the picture."""
     _name_devices(ax, device_labels(figures))
-    heading(ax, title if title is not None else figures.instance, words)
-    if file is not None:
-        save(ax.figure, file)
-    return ax
+    return titled(Drawn(ax, words), title if title is not None else figures.instance, file)
 
 
 def _stack(ax: Axes, stacks: Sequence[Stack], factor: int = 1) -> None:

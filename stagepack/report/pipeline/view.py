@@ -239,10 +239,10 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
 
         Parameters
         ----------
-        instance : PipelinePartition
         solved : mapping of str to Result
             By method.
         best : Result or None
+            The best of all methods, where there are several.
         anchor : str
             Begins the ids of all elements.
         """
@@ -325,4 +325,4 @@ def _figure(value: str | Number | None) -> str:
     return value if isinstance(value, str) else as_text.number(value)
 
 
-VIEW = PipelineView("picture.stage_map")
+VIEW = PipelineView("picture.draw")

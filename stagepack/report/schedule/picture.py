@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stagepack.instances.answer import require_instance
 from stagepack.report.canvas import (
+    Drawn,
     as_written,
     axes,
     engineering,
-    finish,
     limit_line,
     quiet,
     stacked,
-    target,
     time_axis,
 )
-from stagepack.report.extra import Axes, Target
+from stagepack.report.extra import Axes
 from stagepack.report.schedule.numbers import (
     COLOURS,
     LABELLED,
@@ -32,48 +30,23 @@ from stagepack.report.schedule.numbers import (
 from stagepack.report.style import INK, MUTED, line_colour
 
 if TYPE_CHECKING:
-    from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-    from stagepack.result import Result
+    from stagepack.instances.schedule import PipelineSchedule
 
 FEW = 1500  # up to so many operations, each has a border and, where there is room, its number
 
 
-def schedule_chart(
-    instance: PipelineSchedule,
-    solution: ScheduleSolution | Result[ScheduleSolution],
-    path: Target = None,
-    ax: Axes = None,
-    *,
-    title: str | None = None,
-) -> Axes:
+def draw(instance: PipelineSchedule, solution: Any, ax: Axes = None) -> Drawn:
     """Draw a row a device with a bar an operation, numbered by microbatch; memory below.
 
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        The instance.
-    solution : ScheduleSolution or Result
-        What to draw.
-    path, title
-        As for :func:`.plot`.
-    ax : matplotlib Axes, optional
-        Where to draw the bars alone; by default a new figure, with the memory below.
-
-    Returns
-    -------
-    matplotlib Axes
-        Those of the bars.
+    On axes that are given the bars are alone.
     """
-    require_instance(instance, "pipeline-schedule")
     answer = instance.solution_in(solution)
-    file, ax = target(path, ax)
     drawn = schedule_bars(instance, answer)
     if ax is None:
         ax = _axes(instance, drawn)
     _bars(ax, drawn)
     _finish(ax, instance, drawn)
-    value = f"{instance.objective} {instance.evaluate(answer):,}"
-    return finish(ax, instance, answer, file, title, value)
+    return Drawn(ax, f"{instance.objective} {instance.evaluate(answer):,}")
 
 
 def _axes(instance: PipelineSchedule, drawn: ScheduleBars) -> Axes:

@@ -186,6 +186,6 @@ def _sheet(instance: PipelineSchedule, found: Measure) -> Sheet:
 
 
 VIEW = ScheduleView(
-    "picture.schedule_chart",
+    "picture.draw",
     "figure.schedule_charts",
 )

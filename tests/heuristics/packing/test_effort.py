@@ -9,10 +9,13 @@ from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive import dive, greedy
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.exact_search.canonical import CanonicalSearch
+from stagepack.heuristics.packing.exact_search.components import Component
+from stagepack.heuristics.packing.exact_search.exact_state import FOUND, LOWEST_BLOCK
 from stagepack.heuristics.packing.local_search import annealing
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.result import Status
 from tests.heuristics.packing.constructive.test_greedy import random_plain
 
 
@@ -47,6 +50,13 @@ def straight(n: int) -> int:
         np.arange(1, n + 1), [0] * n, [1] * n, allowed=[(i, 0, 10_000) for i in range(n)]
     )
     blocks = Blocks.of(instance)
-    decision = exact.decide(blocks, int(blocks.size.sum()))
-    assert (decision.status, decision.nodes) == (Status.FEASIBLE, n)
-    return decision.steps
+    (component,) = exact.prepared(blocks).components
+    assert isinstance(component, Component)
+    search = CanonicalSearch(component)
+    rank, none = np.arange(n), np.zeros(n)
+    search.start(component.capacity(int(blocks.size.sum())), rank, none, LOWEST_BLOCK)
+    with effort.counting():
+        assert search.run(10 * n) == FOUND
+        spent = effort.spent() - TUNING.prices.call
+    assert search.nodes == n
+    return round(spent / search.step)

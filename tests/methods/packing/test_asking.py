@@ -8,17 +8,14 @@ import pytest
 from benchmarks.hostile.packing import spilling
 from stagepack.errors import InputError
 from stagepack.heuristics.packing import bounds, effort, relocation
-from stagepack.heuristics.packing import iis as iis_of_blocks
 from stagepack.heuristics.packing.constructive import greedy, greedy_kernels, spill, valleys
 from stagepack.heuristics.packing.constructive.rules import RULES, Measures, Rule
-from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import repair
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods.packing import iis
 from stagepack.progress import Progress
-from stagepack.result import Status
 from stagepack.solve import solve
 from tests.packing_cases import dense
 
@@ -150,28 +147,6 @@ def test_no_iis_is_sought_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> 
     progress.limit_by(lambda: now[0], 10.0)
     iis.find(instance, instance.ceiling, iis.Questions(progress, tuning=tuning), tuning=tuning)
     assert now[0] <= 4
-
-
-def test_no_conflict_is_sought_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks, asked = Blocks.of(dense(200, 8, 10)), [0]
-    decided = exact.Decision(Status.INFEASIBLE, None, 0, 0, 0)
-    monkeypatch.setattr(exact, "decide_packing", lambda *_, **__: decided)
-    monkeypatch.setattr(
-        iis_of_blocks._Filter, "_narrowed", lambda _, which, first, end: (first, end)
-    )
-    prepared = [0]
-
-    def counted(*_: Any, **__: Any) -> None:
-        prepared[0] += 1
-
-    monkeypatch.setattr(exact, "prepared", counted)
-
-    def keep_going() -> bool:
-        asked[0] += 1
-        return asked[0] < 4
-
-    iis_of_blocks._Filter(blocks, 1, keep_going, 10, tuning=TUNING).run(None)
-    assert prepared[0] <= 4
 
 
 @pytest.mark.parametrize("until", [1, 7, 60])

@@ -26,7 +26,7 @@ from stagepack.result import Status, Termination
 from stagepack.solve import solve
 from tests.packing_cases import FEATURES, random_packing
 
-UNDECIDED = exact.Decision(Status.UNKNOWN, None, 0, 0, 0)
+UNDECIDED = exact.Decision(Status.UNKNOWN, None, 0, 0)
 
 
 def test_an_undecided_fit_says_how_near_it_came(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,7 @@ def test_times_are_told_in_their_unit_everywhere() -> None:
     drawn = VIEW.charts(instance, [solution])
     assert drawn["stages"].figures[0].layout.yaxis2.title.text == "Time (cycles)"
     assert "time 10 cycles" in drawn["graph"].figures[0].data[-1].hovertext[0]
-    ax = VIEW.picture(instance, solution)
+    ax = sp.plot(instance, solution)
     assert "78 cycles" in ax.get_title(loc="left") + ax.get_title()
     assert [one.get_ylabel() for one in ax.figure.axes][2] == "Time (cycles)"
 

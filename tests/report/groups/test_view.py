@@ -16,7 +16,7 @@ from stagepack.errors import InputError
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.check import group_cycles
 from stagepack.instances.groups.chips import CHIPS
-from stagepack.plots import group_chart, group_rows
+from stagepack.plots import group_rows, plot
 from stagepack.report.groups import VIEW
 from stagepack.report.groups.figure import plan_charts
 from stagepack.report.groups.numbers import (
@@ -156,7 +156,7 @@ def test_banks_that_do_not_come_out_even_or_are_many_are_drawn(banks: int, lines
     instance = instance.replace(chip=structs.replace(instance.chip, banks=banks))
     drawn = plan_drawing(instance, solution)
     assert len(bank_lines(drawn)) == lines
-    assert group_chart(instance, solution) is not None
+    assert plot(instance, solution) is not None
     drawn_lines = plan_charts(instance, [solution])["rows"].figures[0].layout.shapes
     assert len(drawn_lines) >= lines
 
@@ -247,7 +247,7 @@ def test_pages_name_colours_and_the_unit_once() -> None:
 def test_pictures_are_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     instance, solution = small()
-    group_chart(instance, solution, tmp_path / "plan.svg")
+    plot(instance, solution, tmp_path / "plan.svg")
     group_rows(instance, solution, tmp_path / "group.png", group=1)
     assert "</svg>" in (tmp_path / "plan.svg").read_text()
     write_figure(instance, solution, tmp_path / "plan.html")

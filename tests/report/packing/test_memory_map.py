@@ -9,7 +9,7 @@ import pytest
 
 from stagepack.errors import InputError
 from stagepack.instances.packing import LmemPacking, PackingSolution
-from stagepack.plots import memory_map
+from stagepack.plots import plot
 from stagepack.report.packing.numbers import (
     load,
     memory_map_of,
@@ -144,7 +144,7 @@ def test_memory_map(make: Any, tmp_path: Path) -> None:
     solution = stacked(instance)
     if instance.memories:
         solution = PackingSolution.of(instance, solution.offsets, [0, 1, 1])
-    ax = memory_map(instance, result(instance, solution), title="t")
+    ax = plot(instance, result(instance, solution), title="t")
     shown(ax, tmp_path)
     assert ax.get_title(loc="left") == f"t — {instance.n:,} buffers"
     assert ax.get_ylabel().startswith("Address (")
@@ -167,23 +167,23 @@ def test_marks_fixed_and_clashing_buffers() -> None:
 @pytest.mark.parametrize("end", ["png", "svg", "pdf", "html"])
 def test_writes_files(end: str, tmp_path: Path) -> None:
     instance = plain()
-    memory_map(instance, stacked(instance), tmp_path / f"map.{end}")
+    plot(instance, stacked(instance), tmp_path / f"map.{end}")
     assert (tmp_path / f"map.{end}").stat().st_size > 5000
 
 
 def test_refuses_what_it_cannot_draw(tmp_path: Path) -> None:
     instance = plain()
     with pytest.raises(InputError, match=r"\.svg"):
-        memory_map(instance, stacked(instance), tmp_path / "map.txt")
+        plot(instance, stacked(instance), tmp_path / "map.txt")
     run = result(instance, stacked(instance))
     run.solution = None
     with pytest.raises(InputError, match="no solution"):
-        memory_map(instance, run)
+        plot(instance, run)
 
 
 def test_draws_on_given_axes() -> None:
     import matplotlib.pyplot as plt
 
     _, ax = plt.subplots()
-    assert memory_map(plain(), stacked(plain()), ax=ax) is ax
+    assert plot(plain(), stacked(plain()), ax=ax) is ax
     assert len(plt.get_fignums()) == 1

@@ -108,7 +108,7 @@ def test_charts_of_several_plans_have_equal_axes() -> None:
 def test_pictures_are_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     instance = six()
-    VIEW.picture(instance, PLAN).figure.savefig(tmp_path / "plan.png")
+    plot(instance, PLAN).figure.savefig(tmp_path / "plan.png")
     write_figure(instance, PLAN, tmp_path / "plan.html")
     assert "io_overlapped" in (tmp_path / "plan.html").read_text()
     with pytest.raises(InputError, match="one scale"):

@@ -10,7 +10,7 @@ import pytest
 from stagepack.errors import InputError, StagepackError
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import estimate
-from stagepack.plots import device_bars, memory_bars, plot, stage_map, trace
+from stagepack.plots import device_bars, memory_bars, plot, trace
 from stagepack.report.format import byte_unit
 from stagepack.report.pipeline.numbers import cycle_stacks, map_rows, memory_stacks
 from stagepack.report.search import curves
@@ -47,7 +47,7 @@ def drawn(ax: Any, path: Path) -> Any:
 @pytest.mark.parametrize("scale", ["cycles", "layers"])
 def test_stage_map(n: int, k: int, scale: str, tmp_path: Path) -> None:
     instance = network(n, k, name="net")
-    ax = stage_map(instance, runs(instance), scale=scale)
+    ax = plot(instance, runs(instance), scale=scale)
     drawn(ax, tmp_path)
     assert len(ax.patches) == 2 * k
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
@@ -60,7 +60,7 @@ def test_stage_map(n: int, k: int, scale: str, tmp_path: Path) -> None:
 
 def test_labels_do_not_overlap(tmp_path: Path) -> None:
     instance = network(300, 24, name="net")
-    ax = stage_map(instance, runs(instance))
+    ax = plot(instance, runs(instance))
     ax.figure.savefig(tmp_path / "plot.png")
     inside = [t for t in ax.texts if t.get_ha() == "center"]
     boxes = [t.get_window_extent() for t in inside]
@@ -74,7 +74,7 @@ def test_stage_map_of_a_table_counts_layers() -> None:
     instance = PipelinePartition.from_arrays(
         None, compute_table=np.ones((5, 5), dtype=np.int64), devices=2
     )
-    ax = stage_map(instance, cut(instance, 0))
+    ax = plot(instance, cut(instance, 0))
     assert ax.get_xlabel() == "Layer"
     assert len(ax.patches) == 2
 
@@ -95,7 +95,7 @@ def test_bytes_of_one_sort_have_one_colour_whatever_else_there_is() -> None:
 def test_unknown_scale() -> None:
     instance = network(4, 2, name="net")
     with pytest.raises(InputError, match="scale"):
-        stage_map(instance, cut(instance, 0), scale="bytes")
+        plot(instance, cut(instance, 0), scale="bytes")
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (10, 4), (1000, 64)])
@@ -157,7 +157,7 @@ def test_draws_on_given_axes() -> None:
     instance = network(10, 4, name="net")
     solution = cut(instance, 0)
     _, axes = plt.subplots(2, 2)
-    assert stage_map(instance, solution, axes[0, 0], title="t") is axes[0, 0]
+    assert plot(instance, solution, axes[0, 0], title="t") is axes[0, 0]
     assert axes[0, 0].get_title(loc="left").startswith("t ")
     assert device_bars(instance, solution, axes[0, 1]) is axes[0, 1]
     assert memory_bars(instance, solution, ax=axes[1, 0]) is axes[1, 0]
@@ -180,7 +180,7 @@ def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     instance = network(10, 4, name="net")
     with pytest.raises(StagepackError, match=r"pip install 'stagepack\[report\]'"):
-        stage_map(instance, cut(instance, 0))
+        plot(instance, cut(instance, 0))
 
 
 def test_the_page_of_one_partition_says_what_its_stages_cost(tmp_path: Path) -> None:
@@ -189,5 +189,5 @@ def test_the_page_of_one_partition_says_what_its_stages_cost(tmp_path: Path) -> 
     solution = cut(instance, 0)
     plot(instance, solution, tmp_path / "one.html")
     assert '<th scope="col">Stage</th>' in (tmp_path / "one.html").read_text()
-    stage_map(instance, {"a": solution, "b": solution}, tmp_path / "two.html")
+    plot(instance, {"a": solution, "b": solution}, tmp_path / "two.html")
     assert '<th scope="col">Stage</th>' not in (tmp_path / "two.html").read_text()

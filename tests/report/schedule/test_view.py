@@ -122,7 +122,7 @@ def test_numbers_of_operations_of_a_kind_fit_together() -> None:
     pytest.importorskip("matplotlib")
     instance = PipelineSchedule.from_arrays([2], [6], microbatches=40)
     solution = all_forward_first(instance)
-    shown = VIEW.picture(instance, solution).figure.axes[0].texts
+    shown = plot(instance, solution).figure.axes[0].texts
     assert [label.get_text() for label in shown] == [str(i) for i in range(40)], "of B's only"
     chart = schedule_charts(instance, [solution])[0][0]
     assert all(bars.meta["together"] for bars in chart.data if bars.type == "bar")
@@ -132,7 +132,7 @@ def test_pictures_are_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     instance = looped()
     solution = all_forward_first(instance)
-    figure = VIEW.picture(instance, solution).figure
+    figure = plot(instance, solution).figure
     assert [len(axes.collections) for axes in figure.axes] == [1, 0]
     figure.savefig(tmp_path / "chart.png")
     write_figure(instance, solution, tmp_path / "chart.html")

@@ -30,16 +30,12 @@ def search(
 
     Parameters
     ----------
-    sweeps : Sweeps
-        Over the blocks of the graph.
     bound : int
         Ticks below which nothing is possible.
     value : int
         Ticks that are to be bettered.
     take : callable
         Told of stages on devices in the order of a model; returns ticks, None if they break a rule.
-    tuning : BeamTuning
-        What steers it: prices, shares and limits.
     """
     for width in tuning.widths:
         low = bound

@@ -3,24 +3,22 @@
 A limit on the loads is decided by sweeps that merge fewer and fewer labels.  If no label is left,
 the limit is a lower bound; if a beam reaches the end, it yields a better partition.  Most work is
 spent on the limit just below the best partition, which either proves or improves it.  In addition,
-each round tries limits nearer to the bound, which need less work, :mod:`.window_search`, and other
-heuristics.  Every round has twice the work of the one before.  If the first sweep for a limit was
-complete, more work is spent on this limit, because the following sweeps are then fast.  If none
-was, :mod:`.reach` gets most of the work instead, and window search a share.  Limits that remain
-undecided are continued in the next round.
+each round tries limits nearer to the bound, which need less work, and other heuristics.  Every
+round has twice the work of the one before.  If the first sweep for a limit was complete, more work
+is spent on this limit, because the following sweeps are then fast.  If none was, :mod:`.reach` gets
+most of the work instead.  Limits that remain undecided are continued in the next round.
 
 Cost: that of the sweeps.  Source: see :mod:`.sweeps`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph.frontier import label_state as state
-from stagepack.heuristics.graph.frontier import window_search
 from stagepack.heuristics.graph.frontier.model import Model
 from stagepack.heuristics.graph.frontier.reach import Reach
 from stagepack.heuristics.graph.frontier.sweeps import Sweep, Sweeps
@@ -35,8 +33,6 @@ class Decision:
 
     Parameters
     ----------
-    sweeps : Sweeps
-        Over the blocks of the graph.
     limit : int
         Ticks.
     take : callable
@@ -134,8 +130,6 @@ class LabelSearch:
 
     Parameters
     ----------
-    sweeps : Sweeps
-        Over the blocks of the graph.
     bound : int
         Ticks below which nothing is possible.
     offer : callable
@@ -178,8 +172,6 @@ class LabelSearch:
         self._reached = self.value  # the least limit tried within which stages reach far enough
         self._stretched = 0  # the limit at work
         self._far = False  # whether no first sweep comes to its end
-        self._moves: Iterator[None] | None = None  # the search of windows at work
-        self._moved = 0  # the best partition when it was left
         self._reverse = True  # where to begin aside: changed when a first sweep takes too long
 
     def take(self, stages: Array, model: Model) -> int | None:
@@ -195,43 +187,28 @@ class LabelSearch:
             limit = self.value - 1
             self._settle(Decision(self.sweeps, limit, self.take, False, eager=True), np.inf)
         tuning = self.tuning
-        work = tuning.round_seconds * window_search.size(self.sweeps)
-        turn, known = 0, (0, 0)
+        work = tuning.round_seconds * max(tuning.least_size, self.sweeps.blocks / 1000)
+        known = 0, 0
         last = Decision(self.sweeps, self.value - 1, self.take, True)
         while True:
             crowded = self._approach(tuning.between_share * work)
             if self.best is None or self.bound >= self.value:
                 return
             before, last.limit = (self.bound, self.value), self.value - 1
-            if not self._far and self._settle(last, work):
+            aside = self._far and (self._reach is not None or not crowded)
+            if not aside and self._settle(last, work):
                 continue
             self._stretch((tuning.reach_share_far if self._far else tuning.reach_share_near) * work)
             if self.bound >= self.value:
                 return
-            whole = not tuning.use_windows or self.move(turn, work if self._far else np.inf)
-            if self.bound < self.value and self._aside is not None:
+            if self._aside is not None:
                 idle = not self._far and known == (self.bound, self.value)
                 share = tuning.local_share_far if self._far else tuning.local_share_near
                 self._aside((tuning.local_share_idle if idle else share) * work)
                 known = self.bound, self.value
             if crowded and last.stuck and before == (self.bound, self.value):
                 return
-            turn, work = turn + whole if self.value == before[1] else 0, 2 * work
-
-    def move(self, turn: int, work: float) -> bool:
-        """Search windows for about so many seconds of work; return whether all of them were."""
-        until = effort.spent() + work
-        if self._moves is None or self._moved != self.value:
-            assert self.best is not None
-            self._moves = window_search.search(
-                self.sweeps, self.best, self.model, self.value, self.take, self.bound, turn
-            )
-        for _ in self._moves:
-            if effort.spent() > until:
-                self._moved = self.value
-                return False
-        self._moves = None
-        return True
+            work *= 2
 
     def _stretch(self, work: float) -> None:
         """Try limits above the bound, of which low ones take least, until stages reach far enough.

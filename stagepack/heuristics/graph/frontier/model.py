@@ -80,8 +80,6 @@ class Model:
     ----------
     classes : ndarray, shape (stages,)
         Class of the device of each stage.
-    network : Network
-        Blocks, and what ties them.
     work : ndarray of int64, shape (rows, stages, blocks)
         Load of every block by stage: ticks, and bytes where memory is limited; where what is
         received and sent counts apart these come between, and are 0.

@@ -30,14 +30,10 @@ def narrow_order(
 
     Parameters
     ----------
-    network : Network
-        Blocks, and what ties them.
     seed : int
         Of all that is drawn.
     pause : callable
         Called several times a second; what it raises ends the search.
-    tuning : NarrowOrderTuning
-        What steers it: prices, shares and limits.
     """
     n, members = len(network.before), _csr(network.members)
     ties = Ties(*_csr(network.before), *_csr(network.after), *members, *_turned(n, *members))

@@ -154,14 +154,10 @@ class _Sweep:
 
     Parameters
     ----------
-    network : Network
-        Blocks, and what ties them.
     order : sequence of int
         Blocks as they are swept.
     pause : callable
         Called at every step, whose work is counted; what it raises ends the pass.
-    tuning : NarrowOrderTuning
-        What steers it: prices, shares and limits.
     """
 
     def __init__(
@@ -316,14 +312,10 @@ class Passes:
 
     Parameters
     ----------
-    network : Network
-        Blocks, and what ties them.
     order : sequence of int
         A topological one.
     pause : callable
         Called at every step; what it raises ends the pass.
-    tuning : NarrowOrderTuning
-        What steers it: prices, shares and limits.
     """
 
     def __init__(

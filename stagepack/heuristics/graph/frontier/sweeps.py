@@ -106,8 +106,6 @@ class Sweeps:
         Called between chunks of work; what it raises ends the sweep.
     seed : int
         Of all that is drawn.
-    tuning : LabelsTuning
-        What steers it: prices, shares and limits.
     """
 
     def __init__(

@@ -122,35 +122,6 @@ class ReachTuning(Tuning):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowsTuning(Tuning):
-    """Search of windows of stages around the best partition."""
-
-    parts: tuple[float, ...] = (0.5, 0.8)
-    """Parts of the blocks of a stage that may move to the next one, in turn; by trial."""
-
-    deltas: tuple[float, ...] = (0.1, 0.03, 0.01)
-    """Parts of the limit within which loads are merged, sweep after sweep; by trial."""
-
-    steps: tuple[float, ...] = (0.03, 0.01, 0.003, 0.001)
-    """Parts of the objective by which to improve it, turn after turn; by trial."""
-
-    reach: int = 2
-    """Stages by which blocks may move at most; by trial."""
-
-    beam: int = 500
-    """Labels of a beam that looks for a partition; by trial."""
-
-    fine: float = 0.005
-    """Part of the limit by which labels of that beam differ; by trial."""
-
-    patience: float = 0.35
-    """Seconds of work of one sweep, on a graph of a thousand blocks; by trial."""
-
-    least_size: float = 0.25
-    """Thousands of blocks that small graphs count as; by trial."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class LabelsTuning(Tuning):
     """The frontier method: which limits labels decide, and how long."""
 
@@ -163,18 +134,12 @@ class LabelsTuning(Tuning):
     reach: ReachTuning = ReachTuning()
     """What stages reach."""
 
-    windows: WindowsTuning = WindowsTuning()
-    """Windows around the best partition."""
-
     use_limits_between: bool = True
     """Switch: limits between the bound and the best partition are decided, too.  Without them
     bounds of 3 of 4 open graphs of 100 to 200 operators were 3.6 to 4.5 % lower after 4 s."""
 
     use_reach: bool = True
     """Switch: bounds by how far the first and the last stages reach."""
-
-    use_windows: bool = True
-    """Switch: window search."""
 
     use_local_search: bool = True
     """Switch: local search in turns with labels."""
@@ -218,6 +183,9 @@ class LabelsTuning(Tuning):
     round_seconds: float = 1.5
     """Seconds of work in the first round for the limit just below the best partition, on a graph of
     a thousand blocks; every round has twice that of the one before; by trial."""
+
+    least_size: float = 0.25
+    """Thousands of blocks that small graphs count as; by trial."""
 
     between_share: float = 0.5
     """Part of that for each limit between the bound and the best partition; by trial."""

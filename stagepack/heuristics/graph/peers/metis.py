@@ -47,16 +47,12 @@ def parts(
 
     Parameters
     ----------
-    compact : Compact
-        The instance in blocks and ticks.
     count : int
         Number of parts.
     seed : int
         Of all that is drawn.
     pause : callable
         Called between bisections; what it raises ends the search.
-    tuning : PeersTuning
-        What steers it: prices, shares and limits.
     """
     together = np.arange(compact.blocks) // -(-compact.blocks // tuning.metis_blocks)
     whole = _Graph.of(compact, together)

@@ -109,8 +109,6 @@ class Recurrence:
         levels.
     pause : callable
         Called now and then; what it raises ends the search.
-    tuning : PeersTuning
-        What steers it: prices, shares and limits.
 
     Raises
     ------

@@ -255,7 +255,11 @@ def fill_listed(
 
 @step
 def _clique(i: int, graph: Graph, key: Array, found: Cliques) -> int:
-    """Let a clique grow from buffer i by who has the greatest key; return the steps that took."""
+    """Let a clique grow from buffer i by who has the greatest key; return the steps that took.
+
+    `candidate`, `chosen` and `best` have an entry a neighbour of the buffer that has most, and one
+    more: members are i and neighbours of it, each once.
+    """
     size, state, candidate = graph.size, found.state, found.candidate
     left, rest, length, held = 0, 0, 1, size[i]
     found.chosen[0] = i

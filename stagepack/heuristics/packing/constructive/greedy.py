@@ -161,7 +161,6 @@ def place_in_order(
 def portfolio(
     blocks: Blocks,
     *,
-    ceiling: int | None = None,
     keep_going: KeepGoing | None = None,
     on_solution: Callable[[Array, str], None] | None = None,
     tuning: PackingTuning = TUNING,
@@ -170,8 +169,8 @@ def portfolio(
 
     Parameters
     ----------
-    ceiling, keep_going
-        As for :func:`place`.
+    keep_going : callable, optional
+        Asked several times a second.
     on_solution : callable, optional
         Called with offsets and the rule's name at every improvement.
     """
@@ -183,9 +182,7 @@ def portfolio(
             continue
         if keep_going is not None and not keep_going():
             break
-        offsets = place(
-            blocks, rule, ceiling=ceiling, keep_going=keep_going, measures=measures, tuning=tuning
-        )
+        offsets = place(blocks, rule, keep_going=keep_going, measures=measures, tuning=tuning)
         if offsets is None:
             continue
         peak = int((offsets + blocks.size).max(initial=0))

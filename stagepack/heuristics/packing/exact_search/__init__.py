@@ -14,6 +14,5 @@ if TYPE_CHECKING:
     from stagepack.heuristics.packing.exact_search import exact_general as exact_general
     from stagepack.heuristics.packing.exact_search import portfolio as portfolio
     from stagepack.heuristics.packing.exact_search import rigid as rigid
-    from stagepack.heuristics.packing.exact_search import zero_slack as zero_slack
 else:
     __getattr__ = on_demand(__name__)

@@ -200,7 +200,10 @@ def common_holes(
 
 @step
 def _kept(i: int, hole: int, count: int, given: Spans, holes: Array, scratch: Array) -> int:
-    """Write what a block leaves of some holes to `scratch`; return how many are left."""
+    """Write what a block leaves of some holes to `scratch`; return how many are left.
+
+    `scratch` may be of any length: 0, nothing known, is the answer where one more does not fit.
+    """
     last, kept, used = hole + count, 0, 0
     for k in range(given.begin[i], given.end[i] + 1):
         # Between spans, and behind the last one, the block uses nothing.

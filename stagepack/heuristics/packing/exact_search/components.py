@@ -170,7 +170,6 @@ class Group:
 
 def movable(
     blocks: Blocks,
-    which: Array | None = None,
     first: int = 0,
     end: int = -1,
     pause: Pause = lambda: None,
@@ -183,8 +182,6 @@ def movable(
     ----------
     blocks : Blocks
         Rigid ones.
-    which : ndarray of int64, optional
-        Only these blocks, movable and fixed (default: all).
     first, end : int
         Only these sections [first, end); -1: to the last.
     pause : callable, optional
@@ -195,10 +192,6 @@ def movable(
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
     begin, stop = np.maximum(blocks.first, first), np.minimum(blocks.end, end)
     keep = begin < stop
-    if which is not None:
-        chosen = np.zeros(blocks.b, dtype=bool)
-        chosen[which] = True
-        keep &= chosen[owner]
     owner, begin, stop = owner[keep], begin[keep], stop[keep]
     pause()
     held = blocks.fixed[owner] >= 0
@@ -467,7 +460,7 @@ class Packing:
     ----------
     blocks : Blocks
         Rigid ones.
-    which, first, end
+    first, end
         As :func:`movable` takes them.
     keep_going : callable, optional
         Asked now and then; :class:`~stagepack.progress.Stopped` is raised once it says no.
@@ -486,7 +479,6 @@ class Packing:
     def __init__(
         self,
         blocks: Blocks,
-        which: Array | None = None,
         first: int = 0,
         end: int = -1,
         keep_going: Callable[[], bool] | None = None,
@@ -497,14 +489,12 @@ class Packing:
         self._pause = pausing(keep_going)
         self.offsets = np.maximum(blocks.fixed, 0)
         held = np.flatnonzero(blocks.fixed >= 0)
-        if which is not None:
-            held = np.intersect1d(held, which)
         self.peak = int((blocks.fixed + blocks.size)[held].max(initial=0))
         self.components: list[Component] = []
         self.clash = misplaced(blocks, held, self._pause, tuning=tuning) or _overlap(
             blocks, held, self._pause
         )
-        group = movable(blocks, which, first, end, self._pause, tuning=tuning)
+        group = movable(blocks, first, end, self._pause, tuning=tuning)
         waiting: list[tuple[Group, list[tuple[int, int]]]] = [(group, [])] if group.b else []
         while waiting:
             group, bottom = waiting.pop()
@@ -513,7 +503,7 @@ class Packing:
                 rest = self._bottom(group.take(part), bottom)
                 if rest is not None:
                     waiting.append(rest)
-        self._place_dead(blocks, np.arange(blocks.b) if which is None else which)
+        self._place_dead(blocks)
         self.components.sort(key=lambda component: -component.bound)
 
     @property
@@ -553,10 +543,9 @@ class Packing:
         rest = np.flatnonzero(~lowest)
         return (part.take(rest).compressed(), bottom) if len(rest) else None
 
-    def _place_dead(self, blocks: Blocks, which: Array) -> None:
+    def _place_dead(self, blocks: Blocks) -> None:
         """Place those of the blocks that are never alive."""
-        dead = (np.diff(blocks.piece_ptr) == 0) & (blocks.fixed < 0)
-        which = which[dead[which]]
+        which = np.flatnonzero((np.diff(blocks.piece_ptr) == 0) & (blocks.fixed < 0))
         self.offsets[which] = places(blocks, which, self._pause, tuning=self.tuning).lowest
         self.peak = max(self.peak, int((self.offsets + blocks.size)[which].max(initial=0)))
 

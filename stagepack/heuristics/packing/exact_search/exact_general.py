@@ -440,8 +440,6 @@ class ShapedPacking:
 
     Parameters
     ----------
-    which : ndarray of int64, optional
-        Only these blocks (default: all).
     first, end : int
         Only these sections [first, end); -1: to the last.
     keep_going : callable, optional
@@ -456,7 +454,6 @@ class ShapedPacking:
     def __init__(
         self,
         blocks: Blocks,
-        which: Array | None = None,
         first: int = 0,
         end: int = -1,
         keep_going: Callable[[], bool] | None = None,
@@ -465,15 +462,14 @@ class ShapedPacking:
     ) -> None:
         self.tuning = tuning
         pause = pausing(keep_going)
-        which = np.arange(blocks.b) if which is None else np.sort(which)
-        blocks = _clipped(blocks, which, first, blocks.sections if end < 0 else end)
+        blocks = _clipped(blocks, first, blocks.sections if end < 0 else end)
         self.offsets = np.maximum(blocks.fixed, 0)
-        held = which[blocks.fixed[which] >= 0]
+        held = np.flatnonzero(blocks.fixed >= 0)
         self.peak = int((blocks.fixed + blocks.size)[held].max(initial=0))
         ptr, near = blocks.neighbours(pause)
         self.clash = misplaced(blocks, held, pause, tuning=tuning)
         self.components: list[Component] = []
-        free = which[blocks.fixed[which] < 0]
+        free = np.flatnonzero(blocks.fixed < 0)
         meets = np.diff(ptr)[free] > 0
         self._place_alone(blocks, free[~meets], pause)
         for part, beside in self._parts(free[meets], blocks.fixed >= 0, ptr, near):
@@ -529,15 +525,13 @@ def _overlap(blocks: Blocks, held: Array) -> bool:
     return bool(((runs["low"] <= distance) & (distance <= runs["high"])).any())
 
 
-def _clipped(blocks: Blocks, which: Array, first: int, end: int) -> Blocks:
-    """Return the blocks with the pieces of some of them within some sections only."""
-    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
-    chosen = np.zeros(blocks.b, dtype=bool)
-    chosen[which] = True
-    begin, stop = np.maximum(blocks.first, first), np.minimum(blocks.end, end)
-    keep = chosen[owner] & (begin < stop)
-    if keep.all() and first == 0 and end == blocks.sections:
+def _clipped(blocks: Blocks, first: int, end: int) -> Blocks:
+    """Return the blocks with their pieces within some sections only."""
+    if first == 0 and end == blocks.sections:
         return blocks
+    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+    begin, stop = np.maximum(blocks.first, first), np.minimum(blocks.end, end)
+    keep = begin < stop
     return replace(
         blocks,
         piece_ptr=_pointer(owner[keep], blocks.b),

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import abc
 import functools
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from stagepack.heuristics.packing import beam_search, effort, exact_search
-from stagepack.heuristics.packing.effort import Pause, pausing
+from stagepack.heuristics.packing import beam_search, effort
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.canonical import (
     CanonicalSearch,
@@ -29,7 +27,6 @@ from stagepack.heuristics.packing.exact_search.canonical import (
 from stagepack.heuristics.packing.exact_search.components import Component
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.profile import Array
-from stagepack.progress import Stopped
 
 Beside = Callable[[], int]
 """Called after each search: what else finds packings; returns FOUND, LIMIT, or RUNNING when told to
@@ -233,20 +230,12 @@ class CanonicalPortfolio(Portfolio):
     ----------
     warm : ndarray of int64, shape (b,), optional
         As of :class:`Portfolio`.
-    merged : bool
-        Its blocks were merged, and those they were merged of are searched as well.
     """
 
     def __init__(
-        self,
-        component: Component,
-        warm: Array | None = None,
-        *,
-        merged: bool = False,
-        tuning: PackingTuning = TUNING,
+        self, component: Component, warm: Array | None = None, *, tuning: PackingTuning = TUNING
     ) -> None:
         self.tuning = tuning
-        self._is_merged = merged
         self.component: Component = component
         self.search: CanonicalSearch = CanonicalSearch(component, tuning=tuning)
         group = component.group
@@ -259,9 +248,6 @@ class CanonicalPortfolio(Portfolio):
             "D": np.diff(component.neighbour_ptr).astype(float),
         }
         super().__init__(keys, warm, component.b)
-        self._merged: dict[
-            int, tuple[exact_search.zero_slack.Merged, CanonicalPortfolio] | None
-        ] = {}  # by capacity
         self._units: Array | None = None
 
     @property
@@ -271,8 +257,6 @@ class CanonicalPortfolio(Portfolio):
 
     def beam(self, capacity: int, seconds: float, keep_going: Callable[[], bool]) -> int:
         """Search with beams; the next time it is gone on, where the capacity is the same.
-
-        They take blocks as they are: beams of merged ones found hardly anything more.
 
         Parameters
         ----------
@@ -307,57 +291,9 @@ class CanonicalPortfolio(Portfolio):
         keep_going: Callable[[], bool],
         beside: Beside | None = None,
     ) -> int:
-        """Search in several orders; without room, in half of them with what is merged then.
-
-        Parameters
-        ----------
-        capacity : int
-            In units, above the lift.
-        number : int
-            Of the round, from 0.
-        keep_going : callable
-            Asked between chunks of work.
-        beside : callable, optional
-            Called after each search.
-
-        Returns
-        -------
-        int
-            As that of :class:`Portfolio`.
-        """
+        """Search as any portfolio does, and forget what beams have found before."""
         self._units = None
-        if capacity not in self._merged:
-            try:
-                self._merged[capacity] = self._without_room(capacity, pausing(keep_going))
-            except Stopped:
-                return state.RUNNING
-        outcome, made = state.LIMIT, self._merged[capacity]
-        if made is not None:
-            merged, inner = made
-            nodes, steps = inner.searched, inner.search.steps
-            inside = inner.component.capacity(capacity)
-            if inner.rounds.get(inside, 0) <= number:
-                outcome = inner.round(inside, number, keep_going, beside)
-            self._nodes += inner.searched - nodes
-            self.search.steps += inner.search.steps - steps
-            if outcome == state.FOUND and self._units is None:  # not by what is called beside it
-                self._units = merged.offsets(inner.component.offsets(inner.units))
-        if outcome != state.LIMIT:
-            return outcome
         return super().round(capacity, number, keep_going, beside)
-
-    def _without_room(
-        self, capacity: int, pause: Pause
-    ) -> tuple[exact_search.zero_slack.Merged, CanonicalPortfolio] | None:
-        """Return what is merged where a capacity leaves no room, and its searches."""
-        if not self.tuning.exact.merging or not exact_search.zero_slack.applies(
-            self.component, capacity, tuning=self.tuning
-        ):
-            return None
-        merged = exact_search.zero_slack.Merged(self.component, capacity, pause, tuning=self.tuning)
-        if merged.component is None:
-            return None
-        return merged, CanonicalPortfolio(merged.component, merged=True, tuning=self.tuning)
 
     def next_peak(self, nbytes: int) -> int:
         """Return the least possible peak above a capacity: what its blocks' steps allow."""
@@ -369,12 +305,9 @@ class CanonicalPortfolio(Portfolio):
         return b << level if level else b + b // 16  # first those that need hardly any search
 
     def _starts(self, capacity: int, number: int) -> Iterator[int]:
-        """Start the searches of a round; without room every other one is left to merged blocks."""
+        """Start the searches of a round, one order after the other."""
         component, random = self.component, self._noise(number)
-        plan: Iterator[tuple[int, tuple[int, str], float]] = self._plan(number, random)
-        if self._is_merged or self._merged.get(capacity) is not None:
-            plan = itertools.islice(plan, (number + self._is_merged) % 2, None, 2)
-        for level, (focus, order), noise in plan:
+        for level, (focus, order), noise in self._plan(number, random):
             keys = [-self._keys[key] for key in order if key != order[0] or key != "T"]
             if noise:  # blocks of the same sections get the same: the larger of them lies below
                 keys[0] = keys[0] * random.lognormal(0.0, noise, component.b)[component.life]

@@ -49,12 +49,6 @@ class SearchTuning(Tuning):
     beams_turn: float = 0.01
     """Seconds of work of a turn of beams at least."""
 
-    merging: bool = True
-    """Whether blocks are merged where a capacity leaves no room."""
-
-    merged_capacity: int = 1 << 20
-    """Units of capacity up to which subsets of sizes are looked at for merging: a bit each."""
-
     steady_orders: int = 2
     """Orders, the first of the table, that are tried in each of the first rounds; by trial."""
 
@@ -176,7 +170,7 @@ class PlaceTuning(Tuning):
 
 @dataclass(frozen=True, kw_only=True)
 class WindowTuning(Tuning):
-    """Bounds above the load: windows of time that are refuted, and full sections."""
+    """Bounds above the load: windows of time that are refuted."""
 
     narrowest: int = 4
     """Sections of the first windows: what is alive in up to three always packs into the load."""
@@ -199,16 +193,3 @@ class WindowTuning(Tuning):
 
     log_step: float = 5e-9
     """Seconds of a step of the kernel that writes a proof; measured."""
-
-    laid_limit: int = 100_000
-    """Blocks laid into gaps of full sections after which a component is given up: about a
-    second."""
-
-    laid: float = 3e-7
-    """Seconds of laying a block, for each one of the frontier; measured."""
-
-    laid_alone: int = 10
-    """What laying a block takes without a frontier, in terms of that; measured."""
-
-    laid_looks: int = 1_000
-    """Blocks laid between two looks at the clock."""

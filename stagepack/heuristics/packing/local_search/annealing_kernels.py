@@ -164,6 +164,8 @@ def _next(bits: Array, at: int, end: int, flip: Any) -> int:
 def _fit_bits(i: int, search: Annealing) -> tuple[int, int]:
     """Place block i beside those before it, by marking units of memory.
 
+    `bits` may be of any length: a top beyond it ends the marking before its words are written.
+
     Returns
     -------
     offset : int
@@ -279,6 +281,8 @@ def _raise(i: int, cost: int, peak: int, search: Annealing) -> tuple[int, int, i
 @step
 def _replace(begin: int, limit: int, search: Annealing) -> tuple[int, int, int]:
     """Place the marked blocks from `begin` on again, and those their moves concern.
+
+    The undo list has an entry a block: each moves once at most, as the order is gone through once.
 
     Returns
     -------

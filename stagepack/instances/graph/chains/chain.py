@@ -52,7 +52,6 @@ def chain(
 
     Parameters
     ----------
-    instance : GraphPartition
     solution : GraphSolution or Result
         A valid partition.
     cycles : int or float
@@ -106,8 +105,6 @@ def require_plain(
 
     Parameters
     ----------
-    instance : GraphPartition
-    solution : GraphSolution or Result
     cycles : number
         Above 0.
 
@@ -208,7 +205,9 @@ def sums(figures: Array, stage: Array, stages: int) -> Array:
     Parameters
     ----------
     figures : ndarray of int64, shape (n,)
+        Of each node.
     stage : ndarray of int64, shape (n,)
+        Of each node.
     stages : int
         How many there are.
     """

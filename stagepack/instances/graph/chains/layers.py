@@ -55,7 +55,6 @@ def device_layers(
     ----------
     instance : GraphPartition
         One that :func:`require_layers` takes.
-    solution : GraphSolution
     device : int
         An accelerator.
     cycles : int
@@ -127,11 +126,12 @@ def _crossing(instance: GraphPartition, place: Array, of: Array, layers: int) ->
 
     Parameters
     ----------
-    instance : GraphPartition
     place : ndarray
+        The layer of each node.
     of : ndarray of bool, shape (n,)
         The nodes of one pass, which write and read.
     layers : int
+        How many there are.
     """
     back = bool(instance.backward[of].any())
     change = np.zeros(layers + 2, dtype=np.int64)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 
 import stagepack as sp
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph.frontier import label_search, window_search
+from stagepack.heuristics.graph.frontier import label_search
 from stagepack.heuristics.graph.frontier import label_state as state
 from stagepack.heuristics.graph.frontier.label_search import Decision
 from stagepack.heuristics.graph.frontier.model import Model, unsupported
@@ -354,31 +353,3 @@ def test_what_is_found_aside_is_what_labels_go_on_from() -> None:
         search.run()
     assert given == pytest.approx([given[0], 2 * given[0], 4 * given[0]])
     assert known[0] < whole
-
-
-def test_windows_that_were_left_are_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    compact = Compact.of(branchy(np.random.default_rng(1), 3, 2))
-    begun: list[int] = []
-    search_windows = window_search.search
-
-    def counted(*given: Any) -> Iterator[None]:
-        begun.append(given[-1])
-        yield from search_windows(*given)
-
-    def value(stages: Array, model: Model) -> int:
-        return int(compact.loads(stages, model.classes).max())
-
-    monkeypatch.setattr(window_search, "search", counted)
-    found, calls = [], []
-    with effort.counting():
-        for work in (np.inf, 0.0):
-            sweeps = Sweeps(Model.all_of(compact), lambda: None, 0)
-            search = label_search.LabelSearch(sweeps, 1, value, lambda bound: None)
-            search.take(2 * np.arange(compact.blocks) // compact.blocks, search.model)
-            before, calls = search.value, [search.move(0, work)]
-            while not calls[-1]:
-                calls.append(search.move(0, work))
-            found.append(search.value)
-    assert found[0] == found[1] < before
-    assert len(calls) > 2
-    assert begun == [0, 0]

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.packing import effort
-from stagepack.heuristics.packing.beam_search import beam, beam_state
+from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.exact_search import (
     components,
     exact,
     exact_state,
     portfolio,
-    zero_slack,
 )
 from stagepack.heuristics.packing.exact_search.canonical import CanonicalSearch
 from stagepack.heuristics.packing.tuning import TUNING
@@ -75,7 +74,6 @@ def test_searches_that_are_handed_on_go_on(monkeypatch: pytest.MonkeyPatch) -> N
         return 1
 
     monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", limit)
-    monkeypatch.setattr(zero_slack, "applies", lambda *_, **__: False)
     searches = exact.Searches(exact.prepared(blocks))
     ends = []
     for _ in range(2):
@@ -108,7 +106,6 @@ def test_searches_go_on_in_the_midst(between: bool, monkeypatch: pytest.MonkeyPa
     """Unless another one began in between: then the round goes on with those to come."""
     (component,) = components.Packing(Blocks.of(above_load(ABOVE_LOAD[0]))).components
     monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_, **__: 8)
-    monkeypatch.setattr(zero_slack, "applies", lambda *_, **__: False)
     load = component.capacity(component.bound)
     whole, stopped = (portfolio.CanonicalPortfolio(component) for _ in range(2))
     assert whole.round(load, 0, lambda: True) == exact_state.LIMIT
@@ -129,27 +126,6 @@ def test_searches_go_on_in_the_midst(between: bool, monkeypatch: pytest.MonkeyPa
     assert not all(begun)
     assert stopped.rounds[load] == 1
     assert (stopped.searched == whole.searched) is not between
-
-
-def test_beams_take_blocks_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no room every other beam was one of merged blocks, mostly in vain."""
-    blocks = Blocks.of(planted(np.random.default_rng(0), 30, 64, 40))
-    component = max(components.Packing(blocks).components, key=lambda component: component.b)
-    searches, load = portfolio.CanonicalPortfolio(component), component.capacity(component.bound)
-    monkeypatch.setattr(CanonicalSearch, "run", lambda *_, **__: exact_state.RUNNING)
-    assert searches.round(load, 0, _asked(1_000)) == exact_state.RUNNING
-    assert searches._merged[load] is not None
-    searched: list[components.Component] = []
-
-    def dead(search: beam.BeamSearch) -> int:
-        searched.append(search.component)
-        effort.spend(0.01)
-        return beam_state.DEAD
-
-    monkeypatch.setattr(beam.BeamSearch, "run", dead)
-    assert searches.beam(load, 0.1, lambda: True) == exact_state.LIMIT
-    assert len(searched) > 2
-    assert all(within is component for within in searched)
 
 
 def test_beams_that_are_handed_on_try_other_settings(monkeypatch: pytest.MonkeyPatch) -> None:

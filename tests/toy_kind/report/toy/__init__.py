@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stagepack.report.canvas import axes, finish, target
+from stagepack.report.canvas import Drawn, axes
 from stagepack.report.table import Account, Sheet
 from stagepack.report.view import View
 from tests.toy_kind.instances.toy import Knapsack, KnapsackSolution
@@ -21,14 +21,11 @@ class KnapsackView(View[Knapsack, KnapsackSolution]):
         return Account([("Things", str(len(rows)))], Sheet(("thing", "size"), rows))
 
 
-def draw(
-    instance: Knapsack, solution: KnapsackSolution, path: Any, ax: Any, *, title: str | None = None
-) -> Any:
-    file, ax = target(path, ax)
+def draw(instance: Knapsack, solution: Any, ax: Any = None) -> Drawn:
     ax = axes(ax, 4.0, 3.0)
     taken = instance.solution_in(solution).taken
     ax.bar(range(len(taken)), [instance.sizes[i] for i in taken])
-    return finish(ax, instance, solution, file, title, "in the bag")
+    return Drawn(ax, "in the bag")
 
 
 VIEW = KnapsackView(draw)
