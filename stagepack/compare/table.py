@@ -37,7 +37,6 @@ SPARE = ("proof", "instance", "ratio", "bound", "gap", "time", "status")
 """Columns that narrow terminals do without; instances become headings then.
 
 After instances comes what decides between equal objectives, where that has a name."""
-MOST_ROWS = 200  # of a table in a notebook
 
 
 def comparison_table(comparison: Outcomes, width: int = 80) -> RenderableType:
@@ -181,6 +180,6 @@ def _notes(rows: list[JsonObject]) -> Iterator[RenderableType]:
 
 def fragment(comparison: Outcomes) -> str:
     """Return the table as HTML without scripts or styles, for a notebook."""
-    sheet = rendered("sheet", _sheet(comparison).first(MOST_ROWS))
+    sheet = rendered("sheet", _sheet(comparison).first(200))
     notes = [rendered("lines", [("Contradiction:", claim)]) for claim in comparison.contradictions]
     return "".join([sheet, *notes])

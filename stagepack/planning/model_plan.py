@@ -25,7 +25,7 @@ from stagepack.planning.stages import Level, Structure, inside, pace
 from stagepack.report import format as as_text
 from stagepack.report.extra import Axes
 from stagepack.report.pages import Chapter, answers, chapter, report
-from stagepack.report.shown import contents, html, picture_of
+from stagepack.report.shown import html, picture_of
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import view
 from stagepack.result import Status, relative_gap
@@ -455,11 +455,6 @@ def _document(level: Level) -> JsonObject:
     """Return a level as plain JSON data."""
     native = json.loads(dump(level.instance, "level.json"))
     return {"name": level.name, "instance": native, "result": level.result.to_dict()}
-
-
-@contents.register
-def _plan(given: ModelPlan, *, whole: bool = False) -> list[Head | Account | Sheet]:
-    return given.contents()
 
 
 @picture_of.register

@@ -37,7 +37,6 @@ ShouldStop = Callable[[], bool]
 POLL = 0.05
 """Seconds between two looks of the calling thread at the clock and at `should_stop`."""
 
-SOON = 0.01  # seconds after which what was lost is tried again
 GRACE = 0.15
 """Seconds that a cancelled solver has to return before the run goes on without it.
 
@@ -354,7 +353,7 @@ def _again() -> None:
     """Raise :class:`Abandoned` anew where it came in a callback, out of which nothing is raised."""
     while True:  # from elsewhere and later: here it would be lost as well
         with contextlib.suppress(Abandoned):  # a machine so busy that later came at once
-            again = threading.Timer(SOON, _raise_in, (threading.current_thread(),))
+            again = threading.Timer(0.01, _raise_in, (threading.current_thread(),))
             again.daemon = True
             again.start()
             return
@@ -394,9 +393,6 @@ FIRST_AGREES = "its first solution is the start"
 NOT_CONFIRMED = "did not confirm the start"
 """`Outcome.hint_note` where the engine was given a hint and said nothing about it."""
 
-AGREEMENT = 1e-6
-"""Difference between a hint and a first solution that is called equal: relative, of 1 at least."""
-
 TAKES_NO_START = "takes no start"
 """`Outcome.hint_note` of an engine without the feature "warm-start"."""
 
@@ -407,7 +403,7 @@ def agrees(first: Array | None, hint: Array) -> bool:
         return False
     given = ~np.isnan(hint)
     scale = np.maximum(1.0, np.abs(hint[given]))
-    return bool((np.abs(first[given] - hint[given]) <= AGREEMENT * scale).all())
+    return bool((np.abs(first[given] - hint[given]) <= 1e-6 * scale).all())
 
 
 @dataclass(kw_only=True)
