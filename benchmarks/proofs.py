@@ -4,12 +4,13 @@
 
     python -m benchmarks.proofs [--only KIND] [--limit SECONDS] [--seeds N] [--public] [--list]
 
-Each instance is solved by ``auto`` with the option ``{"proof": True}``.  Each proved result is
-verified by :mod:`stagepack.verify`.  A line of the table is a kind of problem: how many results
-were proved, how many by which kind of proof, and of how many the verifier shows the claim.  With
-``--public``, instances of PipeDream, dnn-partitioning, MiniMalloc, idealloc and dsa-solver in
-``STAGEPACK_DATA`` come after the catalog; with ``--seeds`` the catalog's generators are drawn more
-than once; ``--list`` names what is not verified.
+Each instance is solved by ``auto`` with the option ``{"proof": True}``, within a limit of work, so
+that a table repeats.  Each proved result is verified by :mod:`stagepack.verify`.  A line of the
+table is a kind of problem: how many results were proved, how many by which kind of proof, and of
+how many the verifier shows the claim.  With ``--public``, instances of PipeDream, dnn-partitioning,
+MiniMalloc, idealloc, ExecuTorch and TPU-MLIR in ``STAGEPACK_DATA`` come after the
+catalog, in lines of their own (there are none of schedules and phases); with ``--seeds`` the
+catalog's generators are drawn more than once; ``--list`` names what is not verified.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ from stagepack.evidence import VERIFIABLE, Proof
 from stagepack.verify import verify
 
 DATA = Path(os.environ.get("STAGEPACK_DATA", "../shared/data"))
-PUBLIC = (
-    ("pipedream", "*_graph.txt", {"kind": "pipeline-partition", "devices": 4, "training": True}),
-    ("pipedream", "*_graph.txt", {"kind": "graph-partition", "devices": 4}),
+STAGES: dict[str, Any] = {"devices": 4, "bandwidth": "10GB/s"}
+PUBLIC: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("pipedream", "*_graph.txt", {"kind": "pipeline-partition", "training": True, **STAGES}),
+    ("pipedream", "*_graph.txt", {"kind": "graph-partition", **STAGES}),
+    ("pipedream", "*_graph.txt", {"kind": "graph-partition", "objective": "replicated", **STAGES}),
     ("dnn-partitioning/*", "*.json", {}),
     ("minimalloc", "*.csv", {}),
     ("idealloc", "*.csv", {}),
-    ("dsa-solver", "*.json", {}),
+    ("executorch", "*.json", {}),
+    ("tpu-mlir", "*.json", {}),
 )
 """Folders, files, and what these do not say."""
 
@@ -56,27 +60,31 @@ def public(kind: str) -> Iterator[tuple[str, Any]]:
     for folder, pattern, given in PUBLIC:
         for path in sorted(DATA.glob(f"{folder}/{pattern}")):
             try:
-                instance: Any = sp.read(path, **given)
+                instances: Any = sp.read_all(path, **given)
             except sp.InputError as error:
                 print(f"left out: {error}", file=sys.stderr)
                 continue
-            if kind in ("", instance.kind):
-                yield f"{path.parent.name}/{path.name}", instance
+            for instance in instances:
+                if kind in ("", instance.kind):
+                    yield f"{path.parent.name}/{path.name} {instance.name}", instance
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", metavar="KIND")
-    parser.add_argument("--limit", type=float, default=10.0, metavar="SECONDS")
+    parser.add_argument("--limit", type=float, default=10.0, metavar="SECONDS", help="of work")
     parser.add_argument("--seeds", type=int, default=1, metavar="N")
     parser.add_argument("--public", action="store_true")
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
     counts: dict[str, Counter[str]] = {}
-    instances = list(catalog(given.only, given.seeds))
-    for name, instance in [*instances, *(public(given.only) if given.public else ())]:
-        result = sp.solve(instance, time_limit=given.limit, options={"proof": True})
-        count = counts.setdefault(instance.kind, Counter())
+    instances = [("", *one) for one in catalog(given.only, given.seeds)]
+    if given.public:
+        instances += [("public ", *one) for one in public(given.only)]
+    options = {"proof": True, "deterministic": True}
+    for row, name, instance in instances:
+        result = sp.solve(instance, time_limit=given.limit, options=options)
+        count = counts.setdefault(row + instance.kind, Counter())
         count["solved"] += 1
         if result.status not in (sp.Status.OPTIMAL, sp.Status.INFEASIBLE):
             continue
@@ -87,11 +95,12 @@ def main() -> None:
         count["of these unaided"] += found.shown and result.proof not in VERIFIABLE
         assert not found.false, f"{name}: {found.detail}"
         if given.list and not found.shown:
-            print(f"{name}: {result.proof}, {result.bound_source or result.reason}")
+            why = result.bound_source or result.reason
+            print(f"{name}: {result.proof}, {why}; {found.detail}", flush=True)
     columns = ("solved", "proved", *Proof, "verified", "of these unaided")
-    print("".join(f"{word:>18}" for word in ("", *columns)))
+    print(f"{'':>26}" + "".join(f"{word:>18}" for word in columns))
     for kind, count in counts.items():
-        print(f"{kind:>18}" + "".join(f"{count[str(word)]:18,}" for word in columns))
+        print(f"{kind:>26}" + "".join(f"{count[str(word)]:18,}" for word in columns))
     total = sum(counts.values(), Counter[str]())
     if total["proved"]:
         print(

@@ -17,17 +17,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
-from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stagepack.evidence import Proof
-from stagepack.instances.groups.check import cut_wrongly
-from stagepack.instances.groups.data import GroupingData
-from stagepack.instances.groups.execution.replay import Part, Replay, played_alone
-from stagepack.instances.groups.operators import Shape, compute_cycles
-from stagepack.instances.groups.solution import GroupingSolution
-from stagepack.instances.groups.taps import held_along
-from stagepack.verify.rules import Claimed, Rules, UnprovedError
+from stagepack.verify.rules import Claimed, Rules, UnprovedError, defined
+
+if TYPE_CHECKING:
+    from stagepack.instances.groups.data import GroupingData
+    from stagepack.instances.groups.execution.replay import Part, Replay
+    from stagepack.instances.groups.operators import Shape
 
 Counts = tuple[int, ...]
 """Into how many ranges N, C, H and W are cut."""
@@ -38,6 +36,8 @@ input, if no operator before is in the group."""
 
 def potentials(instance: GroupingData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show that no group is shorter than potentials rise along it."""
+    if instance.objective.value != "cycles":
+        raise UnprovedError("is about cycles")
     if instance.timesteps != "nearest" or not (instance.order == "given" or instance.linear):
         raise UnprovedError("groups may be of other operators, or rows")
     given, n = evidence["potentials"], instance.n
@@ -47,18 +47,19 @@ def potentials(instance: GroupingData, evidence: Mapping[str, Any], claimed: Cla
         given[n] is None or (claimed.bound is not None and given[n] - given[0] >= claimed.bound)
     ):
         raise UnprovedError("the potentials do not rise by as much")
-    prices = _Prices(instance)
+    prices, alone = _Prices(instance), defined(instance.kind, "execution", "replay").played_alone
     for b in range(1, n + 1):
         rises = [
             -math.inf if p is None else math.inf if given[b] is None else given[b] - p
             for p in given[:b]
         ]
-        if instance.stands(b - 1) and played_alone(instance, b - 1) < rises[b - 1]:
+        if instance.stands(b - 1) and alone(instance, b - 1) < rises[b - 1]:
             raise UnprovedError(f"operator {b - 1} is shorter by itself")
         low = max(0, b - instance.max_group)
         low = max([low, *(at + 1 for at in range(low, b) if instance.alone(at))])
         along = cache(partial(_along, instance, range(low, b)))
         for counts in _cuts(instance, b - 1):
+            claimed.step(0)
             for a, least in prices.growing(range(low, b), counts, along):
                 claimed.step(0)
                 if least < rises[a] and not _replay(instance, range(a, b), counts, rises[a]):
@@ -70,8 +71,9 @@ def _replay(instance: GroupingData, members: range, counts: Counts, least: float
 
     Return whether a larger one may fit.
     """
-    plan = GroupingSolution((members.start, members.stop), (counts,))
-    played = Replay(instance, plan, 0)
+    cut = (members.start, members.stop), (counts,)
+    plan = defined(instance.kind, "solution").GroupingSolution(*cut)
+    played = defined(instance.kind, "execution", "replay").Replay(instance, plan, 0)
     if played.cycles >= least:
         return True
     alive = [0] * (3 * played.rows)
@@ -80,6 +82,7 @@ def _replay(instance: GroupingData, members: range, counts: Counts, least: float
             alive[row % (played.period or len(alive))] += place.nbytes
     for _, over in played.overwritten:  # of two of equal size, in the row in which both are alive
         alive[played.places[over].start] -= played.places[over].nbytes
+    cut_wrongly = defined(instance.kind, "check").cut_wrongly
     if max(alive) <= instance.chip.memory and not any(cut_wrongly(played)):
         raise UnprovedError(f"operators {members} may take {played.cycles:,} cycles in {counts}")
     return _least_bytes(played) <= instance.chip.memory
@@ -105,7 +108,9 @@ def _least_bytes(played: Replay) -> int:
 
 def _along(instance: GroupingData, members: range, axis: int, parts: int) -> Along:
     """Return what the first, second and last slice hold, of an axis cut into so many parts."""
-    slices, held = sorted({0, min(1, parts - 1), parts - 1}), dict[int, list[Part]]()
+    slices = sorted({0, min(1, parts - 1), parts - 1})
+    held_along = defined(instance.kind, "taps").held_along
+    held: dict[int, list[Part]] = {}
     found: Along = {}
 
     def ask(tensor: int, asked: list[Part]) -> None:
@@ -139,11 +144,12 @@ class _Prices:
 
     def __init__(self, instance: GroupingData) -> None:
         self.instance, self.chip = instance, instance.chip
+        self._cycles = defined(instance.kind, "operators").compute_cycles
         self.computed, self.weights = cache(self._computed), cache(self._weights)
 
-    def _computed(self, at: int, part: Shape) -> int:
+    def _computed(self, at: int, part: Shape) -> Any:
         instance = self.instance
-        return compute_cycles(instance.operators[at], instance.sources(at), part, self.chip)
+        return self._cycles(instance.operators[at], instance.sources(at), part, self.chip)
 
     def _weights(self, at: int, channels: int) -> int:
         """Return the cycles in which the weights for some of the channels are loaded."""
@@ -207,12 +213,11 @@ def _cuts(instance: GroupingData, last: int) -> Iterator[Counts]:
         yield from ((parts, 1, 1, 1) for parts in range(1, min(n, most) + 1))
         yield from ((n, 1, parts, 1) for parts in range(2, min(h, most // n) + 1))
         return
-    for counts in product(*(range(1, min(size, most) + 1) for size in (n, c, h, w))):
-        if math.prod(counts) <= most:
-            yield counts
+    for x in range(1, min(n, most) + 1):
+        for y in range(1, min(c, most // x) + 1):
+            for z in range(1, min(h, most // (x * y)) + 1):
+                yield from ((x, y, z, v) for v in range(1, min(w, most // (x * y * z)) + 1))
 
 
 RULES: Rules = {"potentials": (Proof.WITNESS, potentials)}
-
-UNAIDED: tuple[str, ...] = ()
-"""Rules that need no evidence, in the order in which they are tried."""
+UNAIDED = ()

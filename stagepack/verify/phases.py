@@ -23,12 +23,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stagepack.evidence import Proof
-from stagepack.instances.phases import liveness, modes, traffic
-from stagepack.instances.phases.data import Phase, PhaseData, PhaseKind
-from stagepack.verify.rules import Claimed, Rules, UnprovedError
+from stagepack.verify.rules import Claimed, Rules, UnprovedError, defined
+
+if TYPE_CHECKING:
+    from stagepack.instances.phases.data import PhaseData
 
 MOST = 100_000
 """Groups that are looked at, in all pairs of microbatch and number of I/O tiles together."""
@@ -53,6 +54,8 @@ class Way(NamedTuple):
 
 
 def _path(instance: PhaseData, _: Mapping[str, Any], claimed: Claimed) -> None:
+    if instance.objective.value != "time":
+        raise UnprovedError("is about the time")
     pairs = len(instance.io_tile_choices) * len(instance.microbatches)
     for microbatch in instance.microbatches:
         for io_tiles in instance.io_tile_choices:
@@ -121,27 +124,29 @@ class _Group:
     ) -> None:
         self.instance, self.first, self.end, self.io_tiles = instance, first, end, io_tiles
         self.last, self.figures = end == instance.n, instance.at(microbatch)
-        self.steps, self.modes = self.figures.steps, instance.modes_with(io_tiles)
-        room, buffers = liveness.capacities(instance, io_tiles)
+        self.steps, self.loops = self.figures.steps, instance.modes_with(io_tiles)
+        own = (defined(instance.kind, name) for name in ("modes", "traffic", "liveness", "data"))
+        self.modes, self.traffic, self.liveness, data = own
+        room, buffers = self.liveness.capacities(instance, io_tiles)
         self.room = math.inf if room is None else room
         self.buffers = math.inf if buffers is None or self.steps < 2 else buffers
         self.ahead = instance.prefetch and io_tiles > 0  # what was loaded beside an earlier phase
         self.held = sum(instance.variables[first:end].tolist())
         self.plain = not instance.training or instance.policies == ("stash",)
         policy = ("stash" if self.plain else "keep",) * (end - first) if instance.training else ()
-        kinds = [PhaseKind.FORWARD]
+        kinds = ["F"]
         if instance.training:
-            kinds = [PhaseKind.FORWARD_BACKWARD] if self.last else [*kinds, PhaseKind.BACKWARD]
+            kinds = ["FB"] if self.last else ["F", "B"]
         self.phases = []
         for kind in kinds:
-            phase = Phase(0, kind, 0, first, end, "", policy, last=self.last)
-            moved = traffic.moves(instance, self.figures, phase)
-            took = traffic.cycles(instance, self.figures, phase, io_tiles)
-            self.phases.append((phase, moved, took, traffic.compute(self.figures, phase)))
+            phase = data.Phase(0, data.PhaseKind(kind), 0, first, end, "", policy, last=self.last)
+            moved = self.traffic.moves(instance, self.figures, phase)
+            took = self.traffic.cycles(instance, self.figures, phase, io_tiles)
+            self.phases.append((phase, moved, took, self.traffic.compute(self.figures, phase)))
 
     def time(self, stashed: int, again: int) -> int:
         """Return the cycles of the phases, each in its best mode."""
-        chip, total = self.instance.chip, 0
+        chip, total, modes = self.instance.chip, 0, self.modes
         remote = modes.link_rate(chip, chip.remote_bandwidth, self.io_tiles)
         host = modes.link_rate(chip, chip.host_bandwidth, self.io_tiles)
         for phase, moved, took, work in self.phases:
@@ -158,11 +163,11 @@ class _Group:
             narrow = load + moved.host_load + store + moved.host_store > self.buffers
             loops = [
                 modes.phase_time(mode, took.variables + took.gather, *step, self.steps)
-                for mode in self.modes
+                for mode in self.loops
                 if not (narrow and mode == modes.Mode.IO_OVERLAPPED)
             ]
             total += chip.startup + min(loops, default=FOREVER) + took.epilogue
-            if self.ahead and (self.first or phase.kind == PhaseKind.BACKWARD):
+            if self.ahead and (self.first or phase.kind == "B"):
                 total -= took.variables
         return total
 
@@ -172,11 +177,11 @@ class _Group:
             most = 0
             for phase, *_ in self.phases:
                 base = self.held * (2 if phase.kind.backward else 1)
-                moments = liveness.profile(self.instance, self.figures, phase, base)
+                moments = self.liveness.profile(self.instance, self.figures, phase, base)
                 most = max(most, *(need for _, need in moments))
             return [Way(0, 0, 0, most)]
         rows = zip(self.instance.state.tolist(), self.instance.sharding.tolist(), strict=True)
-        state = sum(traffic.shard(o, r) for o, r in list(rows)[self.first : self.end])
+        state = sum(self.traffic.shard(o, r) for o, r in list(rows)[self.first : self.end])
         waiting: list[list[Way]] = [[] for _ in range(self.end + 1)]
         waiting[self.first].append(Way(0, 0, 0, 2 * self.held + state))
         for i in range(self.first, self.end):
@@ -240,6 +245,4 @@ class _Group:
 
 
 RULES: Rules = {"path": (Proof.DUAL, _path)}
-
-UNAIDED: tuple[str, ...] = ("path",)
-"""Rules that need no evidence, in the order in which they are tried."""
+UNAIDED = ("path",)

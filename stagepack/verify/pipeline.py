@@ -29,12 +29,13 @@ from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache, partial
 from itertools import accumulate, pairwise, product
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stagepack.evidence import Proof
-from stagepack.instances.pipeline import check
-from stagepack.instances.pipeline.data import PartitionData
-from stagepack.verify.rules import Claimed, Rules, UnprovedError, exact
+from stagepack.verify.rules import Claimed, Rules, UnprovedError, defined, exact
+
+if TYPE_CHECKING:
+    from stagepack.instances.pipeline.data import PartitionData
 
 MOST_WAYS, MOST_STAGES = 400_000, 1_000_000
 """Ways to place one more stage, of all choices of devices; stages that are tried."""
@@ -86,13 +87,7 @@ def _above(instance: PartitionData, bound: Fraction) -> Fraction:
 
 
 class _Chain:
-    """A partition whose cuts are numbered among those that are allowed.
-
-    Attributes
-    ----------
-    objective : str
-    cuts : list of int
-    """
+    """A partition whose cuts are numbered among those that are allowed."""
 
     def __init__(self, instance: PartitionData, claimed: Claimed) -> None:
         self.objective = str(instance.objective)
@@ -108,6 +103,7 @@ class _Chain:
         apart |= any(table is not None and table.ndim == 3 for table in tables)
         kinds = [d if apart else one.kind for d, one in enumerate(instance.cluster.devices)]
         self.devices = [kinds.index(kind) for kind in kinds]
+        check = defined(instance.kind, "check")
         self._host = _exact(check.host_cycles(instance))
         self._recv = cache(lambda d, a: _exact(check.recv_cycles(instance, d, cuts[a])))
         self._send = cache(lambda d, b: _exact(check.send_cycles(instance, d, cuts[b])))
@@ -243,6 +239,4 @@ def _exact(value: Any) -> int | Fraction:
 
 
 RULES: Rules = {"fill": (Proof.WITNESS, fill)}
-
-UNAIDED: tuple[str, ...] = ("fill",)
-"""Rules that need no evidence, in the order in which they are tried."""
+UNAIDED = ("fill",)

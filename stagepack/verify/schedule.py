@@ -43,11 +43,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from operator import le
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stagepack.evidence import Proof
-from stagepack.instances.schedule.data import ScheduleData
 from stagepack.verify.rules import Claimed, Rules, UnprovedError
+
+if TYPE_CHECKING:
+    from stagepack.instances.schedule.data import ScheduleData
 
 PAIRS, EACH = 1_000_000, 20
 """Pairs of operations of a device up to which they are looked at, and as how many a row counts."""
@@ -417,6 +419,4 @@ RULES: Rules = {
     "orders": (Proof.LOG, partial(orders, most=MANY)),
     "few-orders": (Proof.LOG, partial(orders, most=FEW)),
 }
-
 UNAIDED = ("machine", "ramps", "memory", "counting", "few-orders")
-"""Rules that need no evidence, in the order in which they are tried."""

@@ -185,7 +185,8 @@ def _gather(begin: int, v: int, b: int, heavy: int, blocks: Blocks, placed: Plac
 
     It is written from `begin` on.  What comes after a block that moves up must be on b or later,
     what comes before one that moves down on b or earlier; blocks of its stage that share a net of
-    at least `heavy` ticks come along.
+    at least `heavy` ticks come along.  `queue` may be of any length: before each write it is asked
+    whether that is too many.
     """
     most = len(placed.queue)
     if begin == most:
@@ -236,7 +237,7 @@ def _bring(v: int, w: int, b: int, heavy: int, keep: bool, blocks: Blocks, place
 
     Returns how many blocks were moved with that, as `queue` and `origin` tell; 0: nothing, as
     memory, a device, an order of the two or, with `keep`, an empty stage forbids it, or they are
-    too many.
+    too many.  `origin` is as long as `queue`, and is written no further.
     """
     a, moved, fits = placed.stage[v], 0, True
     # A single block that does not fit needs no look at what hangs on it.

@@ -397,6 +397,7 @@ def _bar(slot: int, count: int, beam: Beam) -> int:
     """Take out candidates that leave a block below which nothing will ever lie; return the rest.
 
     Such a block lies at its base, so that what comes after it may come next only if it meets it.
+    What is left moves to the front of `beam.candidates`, never behind what was read.
     """
     given, base, control = beam.given, beam.pool.base, beam.control
     many = count
@@ -539,6 +540,7 @@ def proceed(capacity: int, work: int, beam: Beam) -> int:
     Parameters
     ----------
     capacity : int
+        In units.
     work : int
         Return to the caller after so many elementary steps.
     beam : Beam

@@ -258,7 +258,8 @@ def _need_height(at: int, count: int, state: SearchState) -> None:
     """Ask why excluded blocks, the first of the queue, cannot lie below `at`.
 
     What they might lie on there was excluded, too, or lies higher; and so on, but of some blocks
-    one must be the lowest.  Blocks are labelled when they enter the queue, which they do once.
+    one must be the lowest.  Blocks are labelled when they enter the queue, which they do once: an
+    entry a block is enough.
     """
     blocks, neighbours, queue = state.blocks, state.neighbours, state.queue
     head, tail = 0, count

@@ -144,8 +144,8 @@ def label_connected(frame: Record, state: SearchState) -> int:
     """Label what a part falls into after its choice was placed; return how many parts.
 
     Conflicts are searched from the neighbours of the choice, one of which is in every part.  Blocks
-    get the label of their part when they enter the queue, which they do once.  Returns 1, without
-    labels, when nothing falls apart.
+    get the label of their part when they enter the queue, which they do once: an entry a block is
+    enough.  Returns 1, without labels, when nothing falls apart.
     """
     blocks, sections, members = state.blocks, state.sections, state.members
     lists, queue, neighbours = state.lists, state.queue, state.neighbours
