@@ -140,7 +140,7 @@ class Slurm(Executor):
         self._watcher.start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Let a job call ``fn(*args)``; `kwargs` must be empty."""
+        """Let a job call `fn` with `args`; `kwargs` must be empty."""
         if kwargs:
             raise TypeError("arguments by name are not sent")
         future: Future[Any] = Future()

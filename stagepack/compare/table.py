@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from stagepack.compare.outcomes import Outcomes, secondary_header
+from stagepack.compare.outcomes import Outcomes, reasons, secondary_header
 from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.report import format as as_text
@@ -165,12 +165,7 @@ def _notes(rows: list[JsonObject]) -> Iterator[RenderableType]:
     """Yield why cells have no answer, equal reasons together."""
     from rich.text import Text
 
-    reasons: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for row in rows:
-        if row["reason"] and row["objective"] is None:
-            where = reasons.setdefault((row["status"], row["reason"]), {})
-            where.setdefault(row["instance"], []).append(row["method"])
-    for (status, reason), where in reasons.items():
+    for (status, reason), where in reasons(rows).items():
         methods = dict.fromkeys(method for some in where.values() for method in some)
         places = next(iter(where)) if len(where) == 1 else f"{len(where):,} instances"
         text = Text(status, style=STATUS_STYLES.get(status, ""))

@@ -390,12 +390,6 @@ def checked_hint(hint: Array | None, columns: int) -> Array | None:
 FIRST_AGREES = "its first solution is the start"
 """`Outcome.hint_note` where the engine printed nothing but returned the hint."""
 
-NOT_CONFIRMED = "did not confirm the start"
-"""`Outcome.hint_note` where the engine was given a hint and said nothing about it."""
-
-TAKES_NO_START = "takes no start"
-"""`Outcome.hint_note` of an engine without the feature "warm-start"."""
-
 
 def agrees(first: Array | None, hint: Array) -> bool:
     """Whether a solver's first solution, if any, equals the hint wherever that is not NaN."""
@@ -540,8 +534,10 @@ class Engine(ABC):
         if hint is not None:
             taken = job.start_taken()
             outcome.hint_accepted = taken != ""
-            silent = NOT_CONFIRMED if "warm-start" in self.features else TAKES_NO_START
-            outcome.hint_note = taken or silent
+            hears = "warm-start" in self.features
+            outcome.hint_note = taken or (
+                "did not confirm the start" if hears else "takes no start"
+            )
         outcome.interrupted = run.interrupted
         outcome.runtime = time.perf_counter() - began
         return outcome

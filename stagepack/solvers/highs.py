@@ -319,7 +319,7 @@ class _Drive:
         if self.cancelled:  # before there was anything to cancel
             self.cancel()
         try:
-            with muted():
+            with muted:
                 status = solver.run()
             if status == _import().HighsStatus.kError:
                 raise _SolveError("HiGHS failed for numerical reasons")

@@ -55,7 +55,7 @@ class Draft:
 
 
 class NetworkReader:
-    """Makes a network of a model, as words that are `given` ask for; see :func:`read_network`."""
+    """Makes a network of that `name`, as words that are `given` ask; see :func:`read_network`."""
 
     def __init__(self, model: Model, name: str, given: Mapping[str, object]) -> None:
         self._model, self._name = model, name

@@ -37,17 +37,7 @@ DEVICES = ("same device", "meta tensor", "device")
 
 
 class Exported(NamedTuple):
-    """A module as one graph.
-
-    Attributes
-    ----------
-    built : tuple
-        How inputs and results are put together, as torch tells it.
-    slopes : tuple of str
-        Whose backward passes are not in the graph.
-    moving : tuple of str
-        Numbers that change when it runs.
-    """
+    """A module as one graph, and what :class:`.tracing.Traced` says of it besides."""
 
     graph: fx.GraphModule
     built: tuple[Any, Any]
