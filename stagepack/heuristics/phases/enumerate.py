@@ -392,6 +392,7 @@ class Pairs:
         self._raise_bound(min(self.bounds.values()))
 
     def _raise_bound(self, least: int) -> None:
+        """Tell `progress` a bound on all pairs, and what found it."""
         if least < UNLIMITED:
             searched = "relaxed phases" if self.inexact else "exhausted search"
             kind = searched if self.progress.solution is not None else "work bound"

@@ -455,12 +455,14 @@ class _Choice:
     def _picked(
         self, runs: list[tuple[Array, Array, Array]], mode: Array
     ) -> tuple[Array, Array, Array]:
+        """Return times, idle cycles and fitting of the mode of each choice."""
         stacked = [np.stack(parts) for parts in zip(*runs, strict=True)]
         time, free, fits = (part[mode, self.row] for part in stacked)
         return time, free, fits
 
 
 def _fastest(runs: list[tuple[Array, Array, Array]]) -> Array:
+    """Return the fastest mode that fits, by row."""
     times = np.stack([np.where(fits, time, UNLIMITED) for time, _, fits in runs])
     return np.asarray(times.argmin(axis=0))
 
