@@ -323,11 +323,8 @@ class Pairs:
         `patient`.
         """
         auto, labels = self.tuning.auto, self.tuning.policies
-        if self.instance.training and len(self.instance.policies) > 1:
-            if auto.glimpse:
-                self.glimpse(source)
-            if auto.foresight and self.instance.prefetch and self.progress.solution is not None:
-                self._foresee()
+        if auto.glimpse and self.instance.training and len(self.instance.policies) > 1:
+            self.glimpse(source)
         while True:
             self._once(source)
             done = self.progress.proved or self.none_fits or not auto.more_labels
@@ -337,28 +334,6 @@ class Pairs:
             self._thinned, self._exact, self.inexact = False, True, ""
             self._policies.clear()
             self._bounding.clear()
-
-    def _foresee(self) -> None:
-        """Raise the least bounds of pairs to what groups take where none depends on the others.
-
-        Soon done, while policies that count in an exact search take long where phases load ahead.
-        """
-        waiting = [(bound, pair) for pair, bound in self.bounds.items()]
-        heapq.heapify(waiting)
-        seen = set[tuple[int, int]]()
-        try:
-            while waiting[0][0] < self.upper and waiting[0][1] not in seen:
-                pair = heapq.heappop(waiting)[1]
-                seen.add(pair)
-                table = next(self.bound_tables(*pair), None)
-                if table is not None:
-                    least = int(dp.rest(table, self.keep_going)[0])
-                    self.bounds[pair] = max(self.bounds[pair], least)
-                heapq.heappush(waiting, (self.bounds[pair], pair))
-                self.keep_going()
-        finally:
-            least = min(*self.bounds.values(), self.upper)
-            self.progress.raise_bound(least, "relaxed phases")
 
     def _once(self, source: str) -> None:
         """Search the pairs by rising bound, as far as they could beat the best plan."""

@@ -116,26 +116,6 @@ def test_bounds_with_prefetching_are_safe_whatever_is_known(part: int) -> None:
     assert looked > 5
 
 
-def test_what_is_foreseen_of_pairs_is_safe() -> None:
-    """No bound is above the best plan, and some are above the work."""
-    raised = 0
-    for seed in range(800, 812):
-        instance = random_phases(seed, layers=(2, 4), training=True, skips=False, prefetch=True,
-                                 recomputations=(1,), budgets=False)  # fmt: skip
-        _, progress = enumerated(instance)
-        if progress.objective is None or not progress.proved:
-            continue
-        early = Pairs(instance, Progress(instance.evaluate, instance.check))
-        early.glimpse("glimpse")
-        before = min(early.bounds.values())
-        early._foresee()
-        assert early.progress.bound is not None
-        assert min(early.bounds.values()) <= progress.objective
-        assert early.progress.bound <= progress.objective
-        raised += early.progress.bound > before
-    assert raised > 2
-
-
 def test_what_may_be_hidden_is_what_some_neighbour_hides() -> None:
     """Of all options that meet, with nothing kept by others: no less, and no more."""
     lowered = 0
