@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from stagepack.heuristics.phases import dp
 from stagepack.heuristics.phases.bounds import WorkBounds
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import OptionTable, assemble
-from stagepack.heuristics.phases.policies import PolicyRows, find_policies, ideal
+from stagepack.heuristics.phases.policies import PolicyRows, find_policies
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.heuristics.phases.tuning import TUNING, PhasesTuning
 from stagepack.instances.phases.data import SEPARATE, PhaseSolution
@@ -76,7 +76,7 @@ class Pairs:
         self._costs: dict[int, RangeCosts] = {}
         self._few: dict[int, RangeCosts] = {}
         self._policies: dict[tuple[int, bool], PolicyRows] = {}
-        self._bounding: dict[tuple[int, bool], PolicyRows] = {}
+        self._bounding: dict[int, PolicyRows] = {}
 
     def within(self, progress: Progress[PhaseSolution]) -> Pairs:
         """Return pairs of which as much is known, but that tell another `progress`."""
@@ -161,34 +161,30 @@ class Pairs:
             return UNLIMITED
         return self._work.longest_recomputation(microbatch, self.upper)
 
-    def bound_tables(self, microbatch: int, io_tiles: int) -> Iterator[OptionTable]:
-        """Return tables that are at least as good as anything possible."""
+    def bound_table(self, microbatch: int, io_tiles: int) -> OptionTable | None:
+        """Return a table at least as good as anything possible; None where there was no time."""
         costs = self.costs(microbatch)
-        for relaxed in (False, True):
-            key = (microbatch, relaxed)
-            if key not in self._bounding:
-                self._bounding[key] = (
-                    find_policies(
-                        costs,
-                        bounding=True,
-                        most=self._labels,
-                        longest=self._longest(microbatch),
-                        keep_going=self.keep_going,
-                    )
-                    if relaxed
-                    else ideal(costs, self.keep_going)
-                )
-            rows = self._bounding[key]
-            self._thinned |= rows.thinned
-            if not (rows.inexact or costs.inexact):
-                most = self._most[microbatch, io_tiles]
-                yield OptionTable(costs, rows, io_tiles, keep_going=self.keep_going, most=most)
+        if microbatch not in self._bounding:
+            self._bounding[microbatch] = find_policies(
+                costs,
+                bounding=True,
+                most=self._labels,
+                longest=self._longest(microbatch),
+                keep_going=self.keep_going,
+            )
+        rows = self._bounding[microbatch]
+        self._thinned |= rows.thinned
+        if rows.inexact or costs.inexact:
+            return None
+        most = self._most[microbatch, io_tiles]
+        return OptionTable(costs, rows, io_tiles, keep_going=self.keep_going, most=most)
 
     def halve(self, pair: tuple[int, int]) -> None:
         """Bound a range of numbers of I/O tiles; unless that leaves it out, halve it."""
         microbatch, low = pair
         table = self.table(*pair)
-        for bounding in self.bound_tables(*pair) if table.inexact else (table,):
+        bounding = self.bound_table(*pair) if table.inexact else table
+        if bounding is not None:
             chosen = dp.search(
                 bounding, dp.rest(bounding, self.keep_going), self.upper, keep_going=self.keep_going
             )
@@ -213,9 +209,9 @@ class Pairs:
                 return
             self._exact = False
             self.inexact = table.inexact
-        for table in self.bound_tables(*pair):
-            if self._relax(pair, table, source):
-                return
+        relaxed = self.bound_table(*pair)
+        if relaxed is not None and self._relax(pair, relaxed, source):
+            return
         table = self.table(*pair)
         chosen = dp.search(
             table, dp.rest(table, self.keep_going), self.upper, keep_going=self.keep_going
@@ -247,8 +243,6 @@ class Pairs:
             return True
         value = self.value(table, chosen)
         self.bounds[pair] = max(self.bounds[pair], value)
-        if not table.rows.named:
-            return False
         solution = assemble(table, chosen)
         self.count_plan(solution)
         if self.progress.offer_if_valid(solution, source):

@@ -15,7 +15,6 @@ import numpy as np
 
 from stagepack.heuristics.phases.liveness_kernels import (
     KEEP,
-    NONE,
     RECOMPUTE,
     RETAIN,
     STASH,
@@ -152,9 +151,8 @@ def _save(label: Array, found: Array, policy: int, tape: int, output: int, visit
 def _extend(label: Array, policy: int, layers: Layers, visit: Visit) -> Array:
     """Return the label after one more layer, whose policy is given.
 
-    The policies NONE, for products that cost nothing at all, and RETAIN are for bounds: with skips
-    the last group may drop a layer's tape but retain its output from the forward part, and compute
-    the layer again for the tape alone.
+    The policy RETAIN is for bounds: with skips the last group may drop a layer's tape but retain
+    its output from the forward part, and compute the layer again for the tape alone.
     """
     layer, together = visit.layer, visit.together
     tape, output = layers.tape[layer], layers.nbytes[layer + 1]
@@ -188,7 +186,7 @@ def _extend(label: Array, policy: int, layers: Layers, visit: Visit) -> Array:
     if policy == RETAIN:
         found[RETAINED] += output
         rerun = max(label[RERUN], run + temporary)
-    elif policy == NONE or dropped:
+    elif dropped:
         rerun = _drop(label, found, run, temporary, output, visit)
     else:
         rerun = _save(label, found, policy, tape, output, visit)

@@ -96,7 +96,6 @@ class OptionsTuning(Tuning):
         "tile_ranges",
         "groups_at_once",
         "comparisons_at_once",
-        "cuts_at_once",
         "layers_at_once",
         "pairs_at_once",
     )
@@ -113,9 +112,6 @@ class OptionsTuning(Tuning):
 
     comparisons_at_once: int = 2**23
     """Comparisons of options between two looks at the clock."""
-
-    cuts_at_once: int = 2**12
-    """Cuts between two looks at the clock."""
 
     layers_at_once: int = 2**12
     """Layers between two looks at the clock, where the rest of a path is bounded."""
