@@ -32,7 +32,6 @@ from stagepack.heuristics.schedule import (
     annealing,
     effort,
     greedy,
-    modulo,
     programs,
     rule_kernels,
     rules,
@@ -44,6 +43,7 @@ from stagepack.heuristics.schedule import (
 )
 from stagepack.heuristics.schedule.lower_bounds import bounds, bounds_kernels, ramps
 from stagepack.heuristics.schedule.policies import policies as list_policies
+from stagepack.heuristics.schedule.tuning import TUNING as SCHEDULED
 from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline import kernels as range_kernels
@@ -62,6 +62,34 @@ Place = tuple[Any, str]
 
 EVERY, ON = 120, 1.15
 """Limits that are tried one by one; from there on each is so many times the one before."""
+
+
+class Given:
+    """Limits that searches are handed."""
+
+    probes = TUNING.probes.steps_at_once
+    annealing = SCHEDULED.annealing.steps
+    grouping = GROUPING.oracle.steps_at_once
+    labels = PHASING.policies.comparisons_at_once
+    policy_layers = PHASING.policies.layers_at_once
+    rows = PHASING.options.comparisons_at_once
+    range_groups = PHASING.options.groups_at_once
+    completed = PHASING.remat.entries_at_once
+    layers = PHASING.rules.layers_at_once
+
+    @classmethod
+    def phases(cls) -> PhasesTuning:
+        """Return what steers phase schedules, with these limits."""
+        policies = {"comparisons_at_once": cls.labels, "layers_at_once": cls.policy_layers}
+        options = {"comparisons_at_once": cls.rows, "groups_at_once": cls.range_groups}
+        return PHASING.changed(
+            {
+                "policies": policies,
+                "options": options,
+                "remat": {"entries_at_once": cls.completed},
+                "rules": {"layers_at_once": cls.layers},
+            }
+        )
 
 
 class Search(NamedTuple):
@@ -116,8 +144,10 @@ def timed() -> object:
 
 def annealed() -> object:
     one = timing.Timing(pipeline(limit=None))
-    cooling = annealing.Cooling(moves=12)
-    return annealing.improve(one, rules.one_by_one(one.instance, int), settings=cooling).tolist()
+    cooling = annealing.Cooling(heat=0.2, weight=4.0, moves=12)
+    tuning = dataclasses.replace(SCHEDULED.annealing, steps=Given.annealing)
+    order = rules.one_by_one(one.instance, int)
+    return annealing.improve(one, order, settings=cooling, tuning=tuning).tolist()
 
 
 def merged() -> object:
@@ -143,33 +173,26 @@ def labelled() -> object:
     """With room for few labels, so that some are merged, and sweeps given up."""
     instance = chain(0)
     progress: Any = Progress(instance.evaluate, instance.check)
-    with pytest.MonkeyPatch.context() as patched:
-        ways = [(4, trips.Way.BEST), (4, trips.Way.MERGED), (9, trips.Way.NEAR)]
-        patched.setattr(trips, "SWEEPS", (*ways, (5_000, trips.Way.ALL)))
-        patched.setattr(trips, "ROOM", 300)
-        trips.Trips(instance, progress).find(60.0)
+    few = {"widths": [4, 4, 9, 5_000], "ways": ["best", "merged", "near", "all"], "room": 300}
+    trips.Trips(instance, progress, SCHEDULED.labels.changed(few)).find(60.0)
     assert progress.objective == progress.bound
     return [(one.kind, one.value, one.source) for one in progress.trace.events]
 
 
-def repeated() -> object:
-    shop, order = greedy.shop_of(pipeline(limit=9)), np.arange(3)
-    time, random = np.zeros((3, 3), np.int64), np.ones(1, np.uint64)
-    assert modulo.placed(shop, order, 12, 16, random, time, lambda _: True)
-    return time.tolist(), random.tolist()
-
-
 SCHEDULES = {
     "rules": Search(places(programs, "PART"), places(rule_kernels, "unroll", "grouped"), ruled),
-    "lists": Search(places(greedy, "STEPS"), places(greedy, "list_schedule"), listed),
+    "lists": Search(places(greedy, "PART"), places(greedy, "list_schedule"), listed),
     "timing": Search(
         places(timing, "PART"),
         places(timing_kernels, "begin", "advance", "peaks", "heads_in_turn", "backward"),
         timed,
     ),
-    "annealing": Search(places(annealing, "BUDGET"), places(annealing, "anneal"), annealed),
+    "annealing": Search(places(Given, "annealing"), places(annealing, "anneal"), annealed),
     "sequences": Search(
-        places(sequences, "PART"), places(sequences, "merge"), merged, 2 * sequences.LOOK
+        places(sequences, "PART"),
+        places(sequences, "merge"),
+        merged,
+        2 * SCHEDULED.lists.choice_price,
     ),
     "bounds": Search(
         (*places(effort, "PART"), *places(bounds, "PART")),
@@ -181,39 +204,11 @@ SCHEDULES = {
     ),
     "ramps": Search(places(ramps, "PART"), places(ramps, "ramp"), ramped),
     "labels": Search(
-        places(trips, "STEPS"), places(trips_kernels, "expand", "undominated", "nearest"), labelled
+        places(trips, "PART"), places(trips_kernels, "expand", "undominated", "nearest"), labelled
     ),
-    "periods": Search(places(modulo, "LOOKED"), places(modulo, "place_best"), repeated),
 }
 
 # ---------------------------------------------------------------------- phases
-
-
-class Given:
-    """Limits that searches are handed."""
-
-    probes = TUNING.probes.steps_at_once
-    grouping = GROUPING.oracle.steps_at_once
-    labels = PHASING.policies.comparisons_at_once
-    policy_layers = PHASING.policies.layers_at_once
-    rows = PHASING.options.comparisons_at_once
-    range_groups = PHASING.options.groups_at_once
-    completed = PHASING.remat.entries_at_once
-    layers = PHASING.rules.layers_at_once
-
-    @classmethod
-    def phases(cls) -> PhasesTuning:
-        """Return what steers phase schedules, with these limits."""
-        policies = {"comparisons_at_once": cls.labels, "layers_at_once": cls.policy_layers}
-        options = {"comparisons_at_once": cls.rows, "groups_at_once": cls.range_groups}
-        return PHASING.changed(
-            {
-                "policies": policies,
-                "options": options,
-                "remat": {"entries_at_once": cls.completed},
-                "rules": {"layers_at_once": cls.layers},
-            }
-        )
 
 
 def plain(found: object) -> object:
