@@ -69,6 +69,27 @@ class Given:
 
     probes = TUNING.probes.steps_at_once
     annealing = SCHEDULED.annealing.steps
+    grouping = GROUPING.oracle.steps_at_once
+    labels = PHASING.policies.comparisons_at_once
+    policy_layers = PHASING.policies.layers_at_once
+    rows = PHASING.options.comparisons_at_once
+    range_groups = PHASING.options.groups_at_once
+    completed = PHASING.remat.entries_at_once
+    layers = PHASING.rules.layers_at_once
+
+    @classmethod
+    def phases(cls) -> PhasesTuning:
+        """Return what steers phase schedules, with these limits."""
+        policies = {"comparisons_at_once": cls.labels, "layers_at_once": cls.policy_layers}
+        options = {"comparisons_at_once": cls.rows, "groups_at_once": cls.range_groups}
+        return PHASING.changed(
+            {
+                "policies": policies,
+                "options": options,
+                "remat": {"entries_at_once": cls.completed},
+                "rules": {"layers_at_once": cls.layers},
+            }
+        )
 
 
 class Search(NamedTuple):
@@ -188,33 +209,6 @@ SCHEDULES = {
 }
 
 # ---------------------------------------------------------------------- phases
-
-
-class Given:
-    """Limits that searches are handed."""
-
-    probes = TUNING.probes.steps_at_once
-    grouping = GROUPING.oracle.steps_at_once
-    labels = PHASING.policies.comparisons_at_once
-    policy_layers = PHASING.policies.layers_at_once
-    rows = PHASING.options.comparisons_at_once
-    range_groups = PHASING.options.groups_at_once
-    completed = PHASING.remat.entries_at_once
-    layers = PHASING.rules.layers_at_once
-
-    @classmethod
-    def phases(cls) -> PhasesTuning:
-        """Return what steers phase schedules, with these limits."""
-        policies = {"comparisons_at_once": cls.labels, "layers_at_once": cls.policy_layers}
-        options = {"comparisons_at_once": cls.rows, "groups_at_once": cls.range_groups}
-        return PHASING.changed(
-            {
-                "policies": policies,
-                "options": options,
-                "remat": {"entries_at_once": cls.completed},
-                "rules": {"layers_at_once": cls.layers},
-            }
-        )
 
 
 def plain(found: object) -> object:
