@@ -43,7 +43,7 @@ CHUNK = 25
 MILP_EVERY = 4
 LARGEST_MILP = 8
 LOCAL_EVERY = 15
-LOCAL = ("anneal", "repair", "dive")
+LOCAL = ("anneal", "dive")
 """Methods that go on for as long as they may, where the load is not reached."""
 LOCAL_SECONDS = 0.05
 CONFLICTS_EVERY = 5

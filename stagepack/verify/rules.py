@@ -67,7 +67,8 @@ Rule = Callable[[Any, Mapping[str, Any], Claimed], None]
 """``rule(instance, evidence, claimed)`` raises :class:`UnprovedError` unless the claim is shown."""
 
 Rules = dict[str, tuple[Proof, Rule]]
-"""The rules of a problem by name, and which kind of proof each is."""
+"""The rules of a problem by name, and which kind of proof each is: `RULES` of its module, where
+`UNAIDED` names those that need no evidence, in the order in which they are tried."""
 
 
 @dataclass(frozen=True)

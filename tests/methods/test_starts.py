@@ -73,7 +73,7 @@ def test_a_start_that_does_not_apply_says_why() -> None:
         assert f"{start}: {known[start]}" in str(caught.value)
 
 
-@pytest.mark.parametrize("start", ["anneal", "dive", "repair"])
+@pytest.mark.parametrize("start", ["anneal", "dive"])
 def test_a_start_without_an_end_leaves_the_run_its_half_of_the_time(start: str) -> None:
     result = sp.solve(
         sp.load("packing/above-load"),

@@ -56,7 +56,7 @@ def too_dense(blocks: Blocks) -> str:
         return ""
     return (
         f"{blocks.pairs:,} pairs of buffers are alive together, too many for a model "
-        f"(at most {LARGEST_PAIRS:,}); use auto, dive or repair"
+        f"(at most {LARGEST_PAIRS:,}); use auto or dive"
     )
 
 

@@ -97,6 +97,7 @@ class _OneOf:
     program : Program
         Gets the binaries; the row that leaves the first option no less than nothing comes later.
     options : iterable of int
+        Their numbers.
     """
 
     def __init__(self, program: Program[int], options: Iterable[int]) -> None:

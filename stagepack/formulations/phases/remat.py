@@ -47,6 +47,7 @@ class Step:
     instance : PhaseSchedule
         Training, all layers in one group.
     io_tiles, microbatch : int
+        Those of the plan.
     mode : Mode or str
         One that goes with `io_tiles`.
 

@@ -78,8 +78,8 @@ from stagepack.kernels.compiled import step, tiered
 PRICED = 12
 """Elementary steps of an operator, or of a tensor, where a bound is found."""
 FAR = 2**61
-PRICES, FINE = 3, 2**10
-"""How many prices of a byte are tried, and the parts of a cycle that they are in."""
+FINE = 2**10
+"""Parts of a cycle that prices of a byte are in."""
 
 
 class Falling(NamedTuple):
@@ -100,9 +100,10 @@ class Falling(NamedTuple):
         Of every load the position that needs it first, rising, cycles, and bytes; -1: it stays.
     free : ndarray of int64, shape (rows,)
         Bytes in a row beside those that are alive in any case.
-    late, paid : ndarray of int64, shape (PRICES, rows)
+    late, paid : ndarray of int64, shape (prices, rows)
         See :func:`_windows`: the price of what a row needs first, and of what is free in it.
-    state : ndarray of int64, shape (PRICES, 2)
+    state : ndarray of int64, shape (prices, 2)
+        At a price: what loads up to the row cost, and the best window that begins before it.
     totals : ndarray of int64, shape (6,)
         How many are in `moves` and in `every`; cycles that move with every slice, and with the
         first alone; bytes that are alive all the time; how many are in `loads`.
@@ -273,7 +274,7 @@ def _heads(
 def _late(machine: Machine, room: Falling, count: int) -> None:
     """Find what loads for every row cost, at a few prices of a byte ahead of it."""
     usual = ceil(machine.lanes * machine.load[1] * FINE, machine.load[0])
-    for which in range(PRICES):
+    for which in range(len(room.state)):
         price = usual << which >> 1
         for row in range(count):
             room.late[which, row] = 0
@@ -296,17 +297,17 @@ def _windows(rows: Rows, room: Falling, count: int, first: bool) -> int:
     `first`: whether it is the first slice, of which `head` is known; it is raised.
     """
     best, work = 0, 0
-    for which in range(PRICES):
+    for which in range(len(room.state)):
         room.state[which, 0], room.state[which, 1] = 0, -FAR
     for row in range(count):
-        for which in range(PRICES):
+        for which in range(len(room.state)):
             room.state[which, 0] += room.late[which, row]
             best = max(best, room.state[which, 1] + room.state[which, 0] - work)
         if first:
             best = max(best, room.head[row])
             room.head[row] = best
         work += rows.cycles[row, COMPUTE]
-        for which in range(PRICES):
+        for which in range(len(room.state)):
             since = best + work - room.state[which, 0] - room.paid[which, row]
             room.state[which, 1] = max(room.state[which, 1], since)
     return int(best)

@@ -113,8 +113,6 @@ def compute(net: Network, machine: Machine, k: int, n: int, c: int, d: int, h: i
 
     Parameters
     ----------
-    net : Network
-    machine : Machine
     k : int
         The operator.
     n, c, d, h, w : int
@@ -375,9 +373,6 @@ def price(
 
     Parameters
     ----------
-    net : Network
-    machine : Machine
-    group : Group
     rows : Rows
         Overwritten.
     cut : ndarray of int64, shape (4,)
@@ -517,8 +512,6 @@ def sweep(
 
     Parameters
     ----------
-    net : Network
-    machine : Machine
     group : Group
         Empty at first; then as the call before left it.
     rows : Rows

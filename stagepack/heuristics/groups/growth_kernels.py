@@ -101,6 +101,7 @@ def moved(nbytes: int, latency: int, rate: tuple[int, int]) -> int:
     Parameters
     ----------
     nbytes : int64
+        What is moved.
     latency : int64
         Cycles before the first byte.
     rate : (int64, int64)
@@ -166,12 +167,12 @@ def reads(
 
     Parameters
     ----------
-    net : Network
     k : int
         The operator.
     edge : int
         Which of its inputs, among those of all operators.
     axis : int
+        Along which the range lies.
     start, length : int
         The range of what it writes.
     size : int
@@ -225,8 +226,6 @@ def stored(net: Network, group: Group, slot: int) -> bool:
 
     Parameters
     ----------
-    net : Network
-    group : Group
     slot : int
         Of the tensor that it writes.
     """
@@ -284,6 +283,7 @@ def extend(net: Network, group: Group, k: int, remembered: bool) -> int:
     ----------
     net, group
     k : int
+        The operator.
     remembered : bool
         Whether it is to be noted what changes, for :func:`retract`.
 

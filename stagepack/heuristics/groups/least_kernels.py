@@ -42,8 +42,6 @@ def least(
 
     Parameters
     ----------
-    net : Network
-    machine : Machine
     start, length : ndarray of int64, shape (tensors, 5)
         Room for ranges; lengths 0.
     met : ndarray of int64, shape (tensors, 2)

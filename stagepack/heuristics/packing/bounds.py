@@ -196,6 +196,7 @@ def of_section(instance: LmemPacking, blocks: Blocks, section: int) -> Evidence:
     blocks : Blocks
         Of the instance.
     section : int
+        Its number.
     """
     if instance.conflicts is None:
         return witness("load", moment=int(blocks.time[section]))

@@ -35,6 +35,7 @@ def sieve(
     low, high : ndarray of int64, shape (n,)
         Addresses [low, high) of each rectangle.
     weight : ndarray of float64, shape (n,)
+        What it is worth that each stays.
     dropped : ndarray of bool, shape (n,)
         Set for those that go.
     alive : ndarray of int64, shape (n,)

@@ -23,9 +23,7 @@ from stagepack.heuristics.packing.exact_search.tuning import (
 from stagepack.heuristics.packing.local_search.tuning import (
     AnnealingTuning,
     CoreTuning,
-    HotSpotTuning,
     OverlapTuning,
-    RepairTuning,
 )
 from stagepack.heuristics.tuning import Tuning
 
@@ -111,12 +109,6 @@ class AutoTuning(Tuning):
     cores: bool = True
     """Whether packings are built from cores: some, of many blocks, before the search."""
 
-    repairing: bool = True
-    """Whether windows of time around the highest block are packed again."""
-
-    hot_spots: bool = True
-    """Whether windows around the highest blocks of large packings are placed again."""
-
     anew: bool = True
     """Whether valleys are filled again and again where blocks are too many for cores."""
 
@@ -177,7 +169,7 @@ class AutoTuning(Tuning):
     it lowers most; by trial."""
 
     annealing_turn: float = 2.4
-    """Seconds of work of annealing, by turns with windows that are packed again; by trial."""
+    """Seconds of work of a turn of annealing, after which it begins anew; by trial."""
 
     annealing_alone: float = 3.0
     """What annealing gets in one piece, where only it lowers placements, if no more is left: turns
@@ -186,9 +178,6 @@ class AutoTuning(Tuning):
     annealing_last: float = 0.1
     """Part of the time that is kept for annealing at the end where a capacity may stay undecided, a
     turn at most."""
-
-    repair_turn: float = 2.0
-    """Seconds of work of windows that are packed again; by trial."""
 
     seed_stride: int = 1_000
     """Seeds of successive turns differ by this."""
@@ -244,12 +233,6 @@ class ScaleTuning(Tuning):
 
     another: float = 1.2
     """How long another placement takes, its check included, in terms of the first one; measured."""
-
-    patience: int = 6
-    """Windows of growing size at one hot spot before all is placed anew; by trial."""
-
-    anew_share: float = 0.6
-    """Part of the work that is left for placing all anew; by trial."""
 
     late_conflicts: int = 100_000
     """Pairs of a conflict graph above which it is not looked at anew where time is over."""
@@ -449,12 +432,6 @@ class PackingTuning(Tuning):
 
     cores: CoreTuning = field(default_factory=CoreTuning)
     """Packings built from a core."""
-
-    hot_spots: HotSpotTuning = field(default_factory=HotSpotTuning)
-    """Windows of time around the highest blocks of large packings, placed again by best fit."""
-
-    repair: RepairTuning = field(default_factory=RepairTuning)
-    """Windows of time around the highest block, annealed or searched again."""
 
     overlaps: OverlapTuning = field(default_factory=OverlapTuning)
     """Minimising overlaps below a ceiling."""

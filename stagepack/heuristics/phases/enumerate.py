@@ -20,25 +20,18 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from stagepack.heuristics.phases import dp, effort
+from stagepack.heuristics.effort import spend
+from stagepack.heuristics.phases import dp
 from stagepack.heuristics.phases.bounds import WorkBounds
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import OptionTable, assemble
-from stagepack.heuristics.phases.policies import MOST_LABELS, PolicyRows, find_policies, ideal
+from stagepack.heuristics.phases.policies import PolicyRows, find_policies, ideal
 from stagepack.heuristics.phases.ranges import RangeCosts
+from stagepack.heuristics.phases.tuning import TUNING, PhasesTuning
 from stagepack.instances.phases.data import SEPARATE, PhaseSolution
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Termination
-
-KEPT = 2**22
-"""Groups of all microbatches whose costs and policies are kept at a time."""
-FEW = 2**18
-"""Layers of all groups together that take little time."""
-GLIMPSED, FEW_LABELS = 4, 24
-"""Pairs that are glanced at before all are searched, and labels followed at each layer then."""
-MANY_LABELS = 16 * MOST_LABELS
-"""Labels at each layer beyond which a look takes too long."""
 
 
 class Pairs:
@@ -55,9 +48,14 @@ class Pairs:
         Why the best plan of a pair may be missed; '' when it is not.
     """
 
-    def __init__(self, instance: PhaseSchedule, progress: Progress[PhaseSolution]) -> None:
-        self.instance, self.progress = instance, progress
-        self._work = work = WorkBounds(instance)
+    def __init__(
+        self,
+        instance: PhaseSchedule,
+        progress: Progress[PhaseSolution],
+        tuning: PhasesTuning = TUNING,
+    ) -> None:
+        self.instance, self.progress, self.tuning = instance, progress, tuning
+        self._work = work = WorkBounds(instance, tuning.options)
         counts = instance.io_tile_choices
         if len(counts) * len(instance.microbatches) <= SEPARATE:
             ranges = [(count, count) for count in counts]
@@ -70,10 +68,10 @@ class Pairs:
             for low, high in ranges:
                 self._most[microbatch, low] = high
                 self.bounds[microbatch, low] = work.of(microbatch, low, high)
-        effort.spend(effort.LOOK * len(self.bounds))
+        spend(tuning.prices.look_price * len(self.bounds))
         self.inexact = ""
         self._exact = True
-        self._labels, self._thinned = MOST_LABELS, False
+        self._labels, self._thinned = tuning.policies.labels, False
         self.infeasible: set[tuple[int, int]] = set()
         self._costs: dict[int, RangeCosts] = {}
         self._few: dict[int, RangeCosts] = {}
@@ -101,7 +99,7 @@ class Pairs:
 
     def time_left(self) -> bool:
         """Whether to go on."""
-        effort.spend(effort.LOOK)
+        spend(self.tuning.prices.look_price)
         return self.progress.keep_going()
 
     def insist(self) -> bool:
@@ -119,18 +117,21 @@ class Pairs:
     def costs(self, microbatch: int) -> RangeCosts:
         """Return what groups cost with a microbatch; the last ones are kept."""
         if microbatch not in self._costs:
-            if sum(len(costs) for costs in self._costs.values()) > KEPT:
+            if sum(len(costs) for costs in self._costs.values()) > self.tuning.pairs.groups_kept:
                 for kept in (self._costs, self._policies, self._bounding):
                     kept.clear()
             self._costs[microbatch] = RangeCosts(
-                self.instance, microbatch, keep_going=self.keep_going
+                self.instance, microbatch, keep_going=self.keep_going, tuning=self.tuning
             )
         return self._costs[microbatch]
 
     def few(self, microbatch: int, keep_going: Callable[[], bool]) -> RangeCosts:
         """Return what groups cost where they are few in all; else says that there are more."""
         if microbatch not in self._few:
-            found = RangeCosts(self.instance, microbatch, FEW, keep_going=keep_going)
+            few = self.tuning.pairs.few_layers
+            found = RangeCosts(
+                self.instance, microbatch, few, keep_going=keep_going, tuning=self.tuning
+            )
             self._few = {microbatch: found}
             if not found.inexact:
                 self._costs.setdefault(microbatch, found)
@@ -249,7 +250,7 @@ class Pairs:
         if not table.rows.named:
             return False
         solution = assemble(table, chosen)
-        effort.plan(self.instance.n, len(solution.mode), self.instance.training)
+        self.count_plan(solution)
         if self.progress.offer_if_valid(solution, source):
             return False
         return self.instance.evaluate(solution) == value
@@ -271,10 +272,20 @@ class Pairs:
             kept = kept + table.kept[number]
         return total
 
+    def count_plan(self, solution: PhaseSolution) -> None:
+        """Count that a plan is assembled, checked and evaluated."""
+        prices, layers, phases = self.tuning.prices, self.instance.n, len(solution.mode)
+        if self.instance.training:
+            layers *= 3
+        layer, phase = prices.layer_price, prices.phase_price
+        if self.instance.n <= prices.moment_layers:
+            layer, phase = prices.moment_layer_price, prices.moment_phase_price
+        spend(15 * prices.look_price + layer * layers + phase * phases)
+
     def offer(self, solution: PhaseSolution, source: str) -> None:
         """Offer a plan, unless it breaks a budget, of which this search knows nothing."""
         instance = self.instance
-        effort.plan(instance.n, len(solution.mode), instance.training)
+        self.count_plan(solution)
         limited = (instance.remote_memory, instance.graphs) != (None, None)
         if not limited:
             self.progress.offer(solution, source)
@@ -288,14 +299,15 @@ class Pairs:
         """
         known = self.inexact
         rows: dict[tuple[int, bool], PolicyRows] = {}
-        for microbatch, io_tiles in self.ranked()[:GLIMPSED]:
+        tuning = self.tuning.pairs
+        for microbatch, io_tiles in self.ranked()[: tuning.glimpsed]:
             if self._most[microbatch, io_tiles] > io_tiles:
                 continue
             costs = self.costs(microbatch)
             key = microbatch, self.instance.prefetch and io_tiles > 0
             if key not in rows:
                 rows[key] = find_policies(
-                    costs, track=key[1], most=FEW_LABELS, keep_going=self.keep_going
+                    costs, track=key[1], most=tuning.glimpse_labels, keep_going=self.keep_going
                 )
             table = OptionTable(costs, rows[key], io_tiles, keep_going=self.keep_going)
             least = dp.rest(table, self.keep_going)
@@ -310,16 +322,18 @@ class Pairs:
         Where there were more policies than labels follow, all is done again with more labels, if
         `patient`.
         """
+        auto, labels = self.tuning.auto, self.tuning.policies
         if self.instance.training and len(self.instance.policies) > 1:
-            self.glimpse(source)
-            if self.instance.prefetch and self.progress.solution is not None:
+            if auto.glimpse:
+                self.glimpse(source)
+            if auto.foresight and self.instance.prefetch and self.progress.solution is not None:
                 self._foresee()
         while True:
             self._once(source)
-            done = self.progress.proved or self.none_fits
-            if done or not patient or not self._thinned or self._labels >= MANY_LABELS:
+            done = self.progress.proved or self.none_fits or not auto.more_labels
+            if done or not patient or not self._thinned or self._labels >= labels.most_labels:
                 return
-            self._labels *= 4
+            self._labels *= labels.label_factor
             self._thinned, self._exact, self.inexact = False, True, ""
             self._policies.clear()
             self._bounding.clear()

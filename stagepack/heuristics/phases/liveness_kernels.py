@@ -33,6 +33,7 @@ class Layers(NamedTuple):
     nbytes : ndarray, shape (n + 1,)
         Bytes of x_0 ... x_n.
     tape, temporary, forward : ndarray, shape (n,)
+        Bytes of tapes and of working memory; cycles of the forward pass.
     reads_from, reads : ndarray
         Layer l reads the tensors reads[reads_from[l]:reads_from[l + 1]].
     readers_from, readers : ndarray
@@ -80,6 +81,7 @@ class Phase(NamedTuple):
     forward, again, backward : ndarray, shape (layers,)
         When each layer of the group runs; -1: not in this phase.
     layer_at : ndarray, shape (moments,)
+        Which layer runs at each moment.
     change : ndarray, shape (moments + 1,)
         Bytes that are live from each moment on, less those that are not any more.
     """
@@ -160,8 +162,8 @@ def touched(layers: Layers, a: int, b: int) -> Array:
 
     Parameters
     ----------
-    layers : Layers
     a, b : int
+        The first layer, and the one behind the last.
     """
     reads_from, reads = layers.reads_from, layers.reads
     readers_from, readers = layers.readers_from, layers.readers
@@ -377,9 +379,10 @@ def _examine(layers: Layers, a: int, b: int, training: bool, policy: Array) -> A
 
     Parameters
     ----------
-    layers : Layers
     a, b : int
+        The first layer, and the one behind the last.
     training : bool
+        Whether there is a backward part.
     policy : ndarray of int64, shape (b - a,)
         NONE in inference.
 
@@ -438,13 +441,14 @@ def examine_all(
 
     Parameters
     ----------
-    layers : Layers
     first, end : ndarray of int64, shape (rows,)
         The layers.
     training : bool
+        Whether there are backward parts.
     policies, ends : ndarray of int64
         Policies of the layers of one row after the other; those of a row end at its `ends`.
     found : ndarray of int64, shape (7, rows)
+        Gets what :func:`_examine` returns, a column a row.
     """
     for row in range(len(first)):
         given = policies[ends[row] - (end[row] - first[row]) : ends[row]]
@@ -486,7 +490,6 @@ def heads(
 
     Parameters
     ----------
-    layers : Layers
     weights, states : ndarray of int64, shape (n + 1,)
         Sums of bytes of variables, and of state in shards, of the layers before.
     reach : ndarray of int64, shape (n,)

@@ -208,10 +208,9 @@ def grow(labels: Array, allowed: Array, layers: Layers, visit: Visit) -> tuple[A
     Parameters
     ----------
     labels : ndarray of int64, shape (l, COLUMNS)
+        Those before the layer.
     allowed : ndarray of int64
         The policies to try.
-    layers : Layers
-    visit : Visit
 
     Returns
     -------
@@ -302,7 +301,6 @@ def unroll(parents: Array, choices: Array, nodes: Array, ends: Array) -> Array:
         The node before each node, -1 for none.
     choices : ndarray of int64
         The policy with which each node was entered.
-    nodes : ndarray of int64, shape (nodes,)
     ends : ndarray of int64, shape (nodes,)
         Where the policies of each node end in the answer: as far behind those of the node before
         as nodes lead to it.
@@ -326,7 +324,6 @@ def beside_chain(layers: Layers, a: int, layer: int, skipping: Array) -> int:
 
     Parameters
     ----------
-    layers : Layers
     a : int
         First layer of the group.
     layer : int
@@ -364,7 +361,6 @@ def gradients_ahead(layers: Layers, a: int, reach: int, skipping: Array) -> Arra
 
     Parameters
     ----------
-    layers : Layers
     a, reach : int
         The layers [a, reach).
     skipping : ndarray of int64

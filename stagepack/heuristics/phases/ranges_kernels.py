@@ -121,6 +121,7 @@ def frontier(state: Array, kept: Array, order: Array) -> Array:
     Parameters
     ----------
     state, kept : ndarray of int64, shape (labels,)
+        Labels of different states do not beat each other; bytes kept.
     order : ndarray of int64, shape (labels,)
         Labels by (state, cycles, kept): each stays that keeps fewer bytes than all before it.
 

@@ -32,6 +32,7 @@ class Figures(NamedTuple):
     retained : ndarray of int64
         Charged if the run of a layer is computed again from a retained output.
     may_keep, may_drop : ndarray of bool
+        Whether the products of each layer may be kept, and dropped.
     retaining : bool
         Whether an output may be retained whose layer is computed again.
     longest : int
@@ -113,8 +114,9 @@ def _within_runs(layer: int, figures: Figures, least: Completions, shorter: Arra
     Parameters
     ----------
     layer : int
-    figures : Figures
+        The layer at which completions are found.
     least : Completions
+        Known behind the layer; gets those at it.
     shorter : ndarray of int32, shape (room + 1,)
         Where the kernel writes: least cycles where only a part of the run goes on, from a retained
         output.
@@ -152,7 +154,6 @@ def complete(figures: Figures, least: Completions, low: int, high: int) -> None:
 
     Parameters
     ----------
-    figures : Figures
     least : Completions
         Right from layer `high` on.
     low, high : int

@@ -37,6 +37,7 @@ class LaneChip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Attributes
     ----------
     lanes : int
+        Lanes that compute side by side.
     memory : int
         Bytes of local memory in each lane.
     banks : int

@@ -56,6 +56,7 @@ class Blocks:
     fixed : ndarray of int64, shape (b,)
         Given offsets; -1: free.
     range_ptr : ndarray of int64, shape (b + 1,)
+        Where the ranges of each block begin.
     range_low, range_high : ndarray of int64, shape (ranges,)
         Address ranges [low, high), ascending, in one of which the block must lie wholly; a block
         without any may lie anywhere from 0 up.
@@ -99,7 +100,6 @@ class Blocks:
 
         Parameters
         ----------
-        instance : LmemPacking
         keep_going : callable, optional
             Asked now and then.  Once it says no, conflicts that no clique covers yet are sections
             by themselves, until somebody with more time asks: millions take long.

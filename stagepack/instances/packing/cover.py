@@ -116,6 +116,7 @@ def pieces(
     member : tuple of two ndarrays of int32, shape (members,)
         Buffer and clique.
     cliques : int
+        Their number.
     block, size : ndarray of int64, shape (n,)
         Of each buffer.
     count : ndarray of int64, shape (blocks,)

@@ -27,6 +27,7 @@ class Rows(NamedTuple):
     Attributes
     ----------
     ptr : ndarray of int64, shape (n + 1,)
+        Where rows begin.
     other, edge : ndarray of int32, shape (2 m,)
         Neighbours, increasing in every row, and which edge leads to each.
     back : ndarray of int32, shape (2 m,)
@@ -51,6 +52,7 @@ class Cover(NamedTuple):
     Attributes
     ----------
     covered : ndarray of bool, shape (m,)
+        Which edges are in a clique.
     candidate, gain : ndarray of int64, shape (n,)
         What may join the clique at hand, and how many new edges each would cover.  Candidates are
         different nodes.
@@ -60,6 +62,7 @@ class Cover(NamedTuple):
         that a clique begins with, and for each that joins and covers a new edge.  Others join
         while places are left over (`SPARE`: at first one for each node with edges).
     state : ndarray of int64, shape (7,)
+        Counters, by the names above.
     """
 
     covered: Array
@@ -81,6 +84,7 @@ def add_lower_neighbours(
     low, high : ndarray of int64, shape (m,)
         The ends of each edge, low < high, ascending by both.
     begin, end : int64
+        The edges of this call.
     cursor : ndarray of int64, shape (n,)
         The next free position of each row.
     above : ndarray of int32, shape (m,)
@@ -128,6 +132,7 @@ def rank(order: Array, begin: int, most: int, cursor: Array, rows: Rows) -> int:
     order : ndarray of int64, shape (n,)
         Nodes, the heavier first, then the lower.
     begin : int64
+        The first node.
     most : int64
         Neighbours after which to stop.
     cursor : ndarray of int64, shape (n,)
@@ -246,10 +251,13 @@ def cover(order: Array, weight: Array, rows: Rows, found: Cover, most: int) -> b
     order : ndarray of int64, shape (n,)
         Nodes in the order in which cliques start from them.
     weight : ndarray of int64, shape (n,)
+        The heavier come first.
     rows : Rows
+        Of the graph.
     found : Cover
         Changed; its class says why all members have room, and what calls go on with.
     most : int64
+        Steps after which to stop.
     """
     ptr, state, steps = rows.ptr, found.state, 0
     while state[INDEX] < len(order):
@@ -296,6 +304,7 @@ def rest(low: Array, high: Array, begin: int, end: int, found: Cover, alone: Arr
     low, high : ndarray of int64, shape (m,)
         The ends of each edge.
     begin, end : int64
+        The edges of this call.
     found : Cover
         Members and their number are written.  An edge that is not covered has not given its two
         places yet; these are what it takes.
@@ -320,8 +329,11 @@ def count_pieces(node: Array, begin: int, end: int, block: Array, count: Array) 
     Parameters
     ----------
     node : ndarray of int32, shape (members,)
+        Members of cliques.
     begin, end : int64
+        The members of this call.
     block : ndarray of int64, shape (n,)
+        Of each buffer.
     count : ndarray of int64, shape (blocks,)
         Changed.
     """
@@ -346,6 +358,7 @@ def enter_pieces(
     member : tuple of two ndarrays of int32, shape (members,)
         Node and clique.
     begin, end : int64
+        The members of this call.
     buffer : tuple of two ndarrays of int64, shape (n,)
         Block and size of each node.
     cursor : ndarray of int64, shape (blocks,)

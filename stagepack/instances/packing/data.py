@@ -250,7 +250,9 @@ class PackingSolution(ShownSolution):
         Parameters
         ----------
         instance : PackingData
+            What is solved.
         offsets : array_like of int, shape (n,)
+            Addresses of the buffers.
         memory : array_like of int, shape (n,), optional
             Index of each buffer's memory, where the instance has several.
         """

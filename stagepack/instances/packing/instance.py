@@ -96,6 +96,7 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         in_place : iterable of (int, int)
             Pairs of buffers that may overlap, but only if they have the same offset.
         banks : Banks, optional
+            Of the memory, and who should not share one.
         memories : iterable of Memory or (name, capacity, cost)
             Several memories to choose from, for the objective ``spill``.
         accesses : array_like of int, shape (n,), optional
@@ -166,6 +167,7 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         Parameters
         ----------
         profile : ModelProfile
+            Of a network.
         cluster : Cluster or str, optional
             An object or a name of the catalog.  The memory is that of its first device, and holds
             both the activations and what the layers hold permanently, as one buffer.  Without a

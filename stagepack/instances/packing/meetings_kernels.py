@@ -19,6 +19,7 @@ def scatter(
     begin, end : int
         Only of pieces [begin, end) with those that they meet.
     owner : ndarray of int64, shape (pieces,)
+        The block of each piece.
     low, high : ndarray of int64, shape (pieces,)
         Piece p meets the pieces low[p] .. high[p] - 1.
     top : ndarray of int64, shape (blocks,)
@@ -50,6 +51,7 @@ def transpose(
     ptr, top : ndarray of int64, shape (blocks + 1,), (blocks,)
         Row i is other[ptr[i] : top[i]].
     other : ndarray of int32
+        Entries of the rows.
     ends : ndarray of int64, shape (blocks,)
         Where each mirrored row ends so far, having begun at `ptr`; moved on.
     mirrored : ndarray of int64

@@ -228,6 +228,7 @@ def aligned(own: Any, n: int, given: Words) -> Any:
     own : array_like of int, shape (n,), or None
         Alignments that the file gives, 1 where it has nothing to say; None: nowhere.
     n : int
+        Number of buffers.
     given : mapping
         What was said beside the file; an ``alignment``, if any, is for the buffers without one.
     """

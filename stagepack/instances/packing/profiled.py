@@ -33,6 +33,7 @@ def columns(profile: ModelProfile, cluster: Cluster | None, *, training: bool) -
     Parameters
     ----------
     profile : ModelProfile
+        Of a network.
     cluster : Cluster, optional
         Its first device is the memory, which holds what layers hold for good, too.
     training : bool

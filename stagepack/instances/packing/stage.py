@@ -28,6 +28,7 @@ def stage_packing(
     Parameters
     ----------
     partition : PipelinePartition
+        Whose layers are cut into stages.
     stage : (int, int, int)
         Its layers [first, end), and its device.
     in_flight : int
@@ -69,6 +70,7 @@ def is_of_stage(
     packing : LmemPacking
         Plain buffers in the memory of the stage's device, nothing else.
     partition : PipelinePartition
+        Whose layers are cut into stages.
     stage : (int, int, int)
         Its layers [first, end), and its device.
     in_flight : int

@@ -177,11 +177,13 @@ def sweep(
     begin, end : int
         The events [begin, end) are played.
     given : Rectangles
+        What may intersect.
     tree : Tree
         What is alive; kept up to date.
     exempt : ndarray of int64
         Pairs i < j of buffers that may intersect, ascending, as i * buffers + j.
     buffers : int
+        Their number.
     found : ndarray of int64, shape (most, 2)
         Pairs of rectangles that intersect; once it is full nothing is added.
     count : int
@@ -297,11 +299,13 @@ def apart(given: Lives, alive: Alive, at: Array, most: int) -> bool:
     Parameters
     ----------
     given : Lives
+        What may intersect.
     alive : Alive
         What is alive; kept up to date.
     at : ndarray of int64, shape (2,)
         How many have been born and have died; kept up to date.
     most : int
+        Events of this call.
     """
     low, high = given.low, given.high
     words, begin = alive

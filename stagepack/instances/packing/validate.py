@@ -30,6 +30,7 @@ def pairs(values: Any, name: str, n: int) -> Array:
     Parameters
     ----------
     values : array_like of int, shape (pairs, 2)
+        As they were given.
     name : str
         The field, for messages.
     n : int
@@ -73,6 +74,7 @@ def records(values: Iterable[object], shape: type[RecordT], name: str) -> Iterat
     Parameters
     ----------
     values : iterable
+        As they were given.
     shape : type
         The dataclass; fields with a default may be left out of a tuple.
     name : str
@@ -152,6 +154,7 @@ def groups(values: Iterable[Iterable[int]], name: str, n: int) -> tuple[tuple[in
     Parameters
     ----------
     values : iterable of groups of int
+        As they were given.
     name : str
         The field, for messages.
     n : int

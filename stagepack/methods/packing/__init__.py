@@ -108,15 +108,6 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         declines=partial(_refusal, "dive"),
     ),
     TABLE.method(
-        "repair",
-        exact=False,
-        description="packs the windows of time around the peak again",
-        limited_by_work=True,
-        unsupported=_peak_only,
-        declines=partial(_refusal, "repair"),
-        default=False,
-    ),
-    TABLE.method(
         "anneal",
         exact=False,
         description="annealing over first-fit orders, from the best greedy placement",
@@ -198,6 +189,7 @@ def prove(
     bound : int or float or None
         None: that nothing fits.
     keep_going : callable
+        Asked between chunks of work.
     """
     proof = importlib.import_module(f"{__name__}.proof")
     found: Evidence | None = proof.prove(instance, bound, keep_going)

@@ -115,6 +115,7 @@ class Attempt:
         Parameters
         ----------
         offsets : ndarray of int64, shape (n,)
+            Of all buffers.
         source : str
             What found them.
         memory : ndarray of int64, shape (n,), optional

@@ -144,6 +144,7 @@ def part(instance: LmemPacking, buffers: list[int], ceiling: int | None) -> Lmem
     Parameters
     ----------
     buffers : list of int
+        Their indices.
     ceiling : int or None
         Bytes; None: the peak is sought.  Of no meaning with several memories.
     """
@@ -237,7 +238,9 @@ def least_that_fits(
     Parameters
     ----------
     low, high : int
+        The one is known not to do, the other tried first.
     unit : int
+        Of the numbers tried.
     make : callable
         From a number to the instance.
     questions : Questions
@@ -268,6 +271,7 @@ def larger_capacity(
     Parameters
     ----------
     ceiling : int
+        Known not to do.
     known : int, optional
         A capacity that would do; that of a stack when absent.
     """

@@ -25,13 +25,10 @@ def solve(
 
     Parameters
     ----------
-    attempt : Attempt
     low : ndarray of int64, shape (b,), optional
         The lowest placement known.
-    engine : Engine
     formulation : str
         Name of the model.
-    settings : Settings
     work : float, optional
         Limit on the engine's work, besides those of the settings.
     """

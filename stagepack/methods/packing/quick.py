@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from stagepack.heuristics.packing import constructive, effort, local_search
+from stagepack.heuristics.packing import constructive
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
@@ -130,52 +130,19 @@ def place_more(
     return quick
 
 
-def place_anew(attempt: Attempt, quick: Quick, seed: int) -> None:
-    """Improve until time is over: hot spots that are soon gone, all anew, then hot spots again.
-
-    Parameters
-    ----------
-    quick : Quick
-        Whose first placement valleys go on from.
-    seed : int
-        Of random numbers.
-    """
-    tuning = attempt.tuning
-    _cool(attempt, seed, patience=tuning.scale.patience)
-    keep_going = attempt.keep_going
-    if not local_search.repair.unsupported(
-        attempt.blocks.rounded
-    ):  # hot spots take what is left then
-        keep_going = attempt.for_a_while(effort.left() * tuning.scale.anew_share)
-    if quick.offsets is not None and tuning.auto.anew:
+def place_anew(attempt: Attempt, quick: Quick) -> None:
+    """Place all anew, again and again, until time is over."""
+    if quick.offsets is not None and attempt.tuning.auto.anew:
         constructive.valleys.improve(
             quick.spans,
             quick.offsets,
             quick.key,
             target=int(attempt.progress.bound or 0),
             known=_peak(attempt, attempt.best),
-            keep_going=keep_going,
+            keep_going=attempt.keep_going,
             on_solution=lambda offsets: attempt.offer(offsets, "valleys, anew"),
-            tuning=tuning,
+            tuning=attempt.tuning,
         )
-    _cool(attempt, seed + 1)
-
-
-def _cool(attempt: Attempt, seed: int, patience: int | None = None) -> None:
-    """Pack the windows anew in which the best placement is the highest."""
-    low, blocks = attempt.best, attempt.blocks.rounded
-    if low is None or not attempt.tuning.auto.hot_spots or local_search.repair.unsupported(blocks):
-        return
-    local_search.hotspots.improve(
-        blocks,
-        low,
-        target=int(attempt.progress.bound or 0),
-        seed=seed,
-        keep_going=attempt.keep_going,
-        on_solution=lambda offsets: attempt.offer(offsets, "hot spots"),
-        patience=patience,
-        tuning=attempt.tuning,
-    )
 
 
 def _peak(attempt: Attempt, offsets: Array | None) -> float:

@@ -32,7 +32,7 @@ MODELS = {
 }
 """Methods that prove the second objective: by which model, on which engine."""
 
-METHODS = (*MODELS, "exact", "portfolio", "dive", "repair", "anneal", "beam")
+METHODS = (*MODELS, "exact", "portfolio", "dive", "anneal", "beam")
 """Methods to which it matters; the answer of a single rule stays what the rule says."""
 
 UNASKED = " (auto and cp-sat look for a proof, given time)"

@@ -151,14 +151,6 @@ def _beaming(instance: LmemPacking, progress: PackingProgress, settings: Setting
         steps.search_beams(attempt, low, settings.seed)
 
 
-def _repair(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
-    """Pack windows of time anew, from the best dive or greedy placement."""
-    attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
-    _start(attempt, settings)
-    steps.dive_with_cores(attempt, settings)
-    steps.repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
-
-
 def _replan(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Keep what can stay where it was, and place the rest greedily."""
     attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
@@ -268,7 +260,7 @@ def _offer_hint(attempt: Attempt) -> None:
 def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Run greedy rules, then what proves: the exact search, or a model where there is more to say.
 
-    Placements too many to search are dived for, then improved window by window.
+    Placements too many to search are dived for, then made anew again and again.
     """
     if settings.engine is not None:
         _PLAIN["cp-sat" if settings.engine == "cp-sat" else "milp"](instance, progress, settings)
@@ -308,7 +300,7 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
 
 
 def _at_scale(attempt: Attempt, settings: Settings) -> None:
-    """Dive, run the rules that remain, pack windows of time anew; in memory linear in blocks."""
+    """Dive, run the rules that remain, place all anew; in memory linear in blocks."""
     tuning = attempt.tuning
     blocks, odd = attempt.blocks, constructive.dive.unsupported(attempt.blocks.rounded)
     if (
@@ -329,10 +321,7 @@ def _at_scale(attempt: Attempt, settings: Settings) -> None:
             on_solution=attempt.offer,
             tuning=tuning,
         )
-    if odd:
-        methods.quick.place_anew(attempt, quick, settings.seed)
-    else:
-        steps.repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
+    methods.quick.place_anew(attempt, quick)
 
 
 def _mostly(attempt: Attempt) -> Callable[[], bool]:
@@ -424,7 +413,6 @@ _PLAIN: dict[str, Run] = {
     **{name: _run_rule(name) for name in RULES},
     "portfolio": _portfolio,
     "dive": _diving,
-    "repair": _repair,
     "anneal": _anneal,
     "beam": _beaming,
     "replan": _replan,
@@ -443,7 +431,6 @@ STARTS = tuple(name for name in _PLAIN if name not in ("auto", "milp", "cp-sat")
 
 REFUSALS: dict[str, Callable[[Blocks], str]] = {
     "dive": lambda blocks: constructive.dive.unsupported(blocks.rounded),
-    "repair": lambda blocks: local_search.repair.unsupported(blocks),
     "anneal": lambda blocks: local_search.annealing.unsupported(blocks),
     "beam": lambda blocks: (
         beam_search.beam.unsupported(blocks) or exact_search.exact.unknown_rule(blocks)

@@ -216,7 +216,7 @@ def improve(
     seconds: float = math.inf,
     near: bool = False,
 ) -> None:
-    """Anneal; where that is longer than a turn, by turns with packing windows anew.
+    """Anneal; where that is longer than a turn, again and again.
 
     Each turn starts from the best placement known, with random numbers of its own.
 
@@ -234,10 +234,7 @@ def improve(
     """
     tuning = attempt.tuning
     keep_going = attempt.for_a_while(seconds)
-    if low is None or not keep_going():
-        return
-    if attempt.too_dense:
-        repair_windows(attempt, low, seed, keep_going)
+    if low is None or attempt.too_dense or not keep_going():
         return
     size = attempt.blocks.size
     # How long it may take decides how fast it cools.
@@ -265,12 +262,6 @@ def improve(
         )
         if seconds <= tuning.auto.annealing_turn or not keep_going():
             return
-        repair_windows(
-            attempt,
-            low,
-            seed + turn * tuning.auto.seed_stride,
-            _both(keep_going, attempt.for_a_while(tuning.auto.repair_turn)),
-        )
         if effort.spent() == before:  # nothing can move
             return
 
@@ -354,13 +345,13 @@ def dive_at_length(attempt: Attempt, settings: Settings) -> None:
                 on_solution=attempt.offer,
                 tuning=tuning,
             )
-        methods.quick.place_anew(attempt, quick, settings.seed)
+        methods.quick.place_anew(attempt, quick)
         return
     quick = methods.quick.place_more(
         attempt, quick, following=(tuning.scale.first_core, tuning.scale.grown_core)
     )
     if attempt.progress.remaining < tuning.scale.first_core * quick.seconds:
-        methods.quick.place_anew(attempt, quick, settings.seed)
+        methods.quick.place_anew(attempt, quick)
     elif attempt.keep_going():
         dive_with_cores(attempt, settings)  # and the rules that scale
 
@@ -368,7 +359,7 @@ def dive_at_length(attempt: Attempt, settings: Settings) -> None:
 def dive_with_cores(
     attempt: Attempt, settings: Settings, keep_going: Callable[[], bool] | None = None
 ) -> None:
-    """Pack from a core, the rest around it, and repair, as long as there is time.
+    """Pack from a core, the rest around it, as long as there is time.
 
     Parameters
     ----------
@@ -408,46 +399,14 @@ def best_dive(attempt: Attempt, low: Array | None) -> Array | None:
     return low
 
 
-def repair_windows(
-    attempt: Attempt, low: Array | None, seed: int, keep_going: Callable[[], bool]
-) -> None:
-    """Pack windows of time anew, from a placement.
-
-    Parameters
-    ----------
-    low : ndarray of int64, shape (b,), or None
-        The placement; without one there is nothing to do.
-    seed : int
-        Of random numbers.
-    keep_going : callable
-        Whether there is time.
-    """
-    if (
-        low is None
-        or not attempt.tuning.auto.repairing
-        or local_search.repair.unsupported(attempt.blocks)
-    ):
-        return
-    local_search.repair.improve(
-        attempt.blocks,
-        low,
-        target=attempt.target,
-        seed=seed,
-        keep_going=keep_going,
-        on_solution=lambda offsets: attempt.offer(offsets, "repair"),
-        tuning=attempt.tuning,
-    )
-
-
 def too_crowded(attempt: Attempt, settings: Settings) -> bool:
-    """Whether more is alive together than a search can hold; then windows are packed anew."""
+    """Whether more is alive together than a search can hold; then all is placed anew."""
     reason = exact_search.exact.unsupported(attempt.blocks, tuning=attempt.tuning)
     if not reason:
         return False
-    repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
     use_up(attempt, settings.seed)
     if not attempt.progress.proved:
-        attempt.progress.reason = f"{reason}; quick rules and repair ran instead"
+        attempt.progress.reason = f"{reason}; quick rules ran instead"
     return True
 
 
@@ -494,7 +453,7 @@ def use_up(attempt: Attempt, seed: int) -> None:
         if not attempt.keep_going():
             return
     if attempt.keep_going():
-        methods.quick.place_anew(attempt, methods.quick.place_first(attempt), seed)
+        methods.quick.place_anew(attempt, methods.quick.place_first(attempt))
 
 
 def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], bool]) -> None:

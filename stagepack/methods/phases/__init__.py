@@ -121,11 +121,6 @@ def shared(_: PhaseSchedule) -> str:
     return "all methods ask the same code what a phase may cost"
 
 
-LOOKED, LOOK = 64, 0.1
-"""Groups in all pairs of microbatch and number of I/O tiles, up to which paths are looked at
-unasked, and the seconds that this may take."""
-
-
 def strengthen(
     instance: PhaseSchedule,
     progress: Progress[PhaseSolution],
@@ -133,8 +128,11 @@ def strengthen(
     keep_going: Callable[[], bool],
 ) -> None:
     """Look for evidence that others can verify: shortest paths over groups."""
+    from stagepack.heuristics.phases.tuning import TUNING
+
+    tuning = settings.tuned(TUNING).evidence
     pairs = len(instance.microbatches) * len(instance.io_tile_choices)
     if settings.proof:
         strengthened(instance, progress, progress.remaining)
-    elif instance.n * (instance.n + 1) // 2 * pairs <= LOOKED:
-        strengthened(instance, progress, LOOK)
+    elif instance.n * (instance.n + 1) // 2 * pairs <= tuning.few_groups:
+        strengthened(instance, progress, tuning.seconds)

@@ -42,6 +42,7 @@ def memory_maps(
     Parameters
     ----------
     solutions : sequence of PackingSolution
+        Of the instance.
     scale : {"auto", "time", "sections"}
         The axis of time, as for :func:`.plot`.
 

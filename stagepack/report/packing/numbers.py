@@ -43,6 +43,7 @@ class Rectangles:
     Attributes
     ----------
     buffer : ndarray of int64, shape (r,)
+        Whose they are.
     start, end : ndarray of int64, shape (r,)
         Times, within one period; numbers of cliques where a graph replaces time.
     low, high : ndarray of int64, shape (r,)
@@ -251,6 +252,7 @@ class MemoryMap:
     top : int
         End of the axis of addresses.
     peak : int
+        The highest address in use.
     bound : int or None
         The largest load, if no buffers may share bytes: no peak is below it.
     fixed, clashing : ndarray of bool, shape (n,)
@@ -325,6 +327,7 @@ def memory_map_of(
     Parameters
     ----------
     solution : PackingSolution or Result
+        Of the instance.
     scale : {"auto", "time", "sections"}
         Real time, time in which every section is equally wide, or what is more legible.
 
@@ -445,6 +448,7 @@ def thinned(places: Array, values: Array, most: int) -> tuple[Array, Array]:
     places, values : ndarray, shape (steps,)
         From places[i] on, values[i].
     most : int
+        Points that are kept.
 
     Returns
     -------

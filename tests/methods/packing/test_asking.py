@@ -10,7 +10,6 @@ from stagepack.errors import InputError
 from stagepack.heuristics.packing import bounds, effort, relocation
 from stagepack.heuristics.packing.constructive import greedy, greedy_kernels, spill, valleys
 from stagepack.heuristics.packing.constructive.rules import RULES, Measures, Rule
-from stagepack.heuristics.packing.local_search import repair
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
@@ -147,19 +146,6 @@ def test_no_iis_is_sought_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> 
     progress.limit_by(lambda: now[0], 10.0)
     iis.find(instance, instance.ceiling, iis.Questions(progress, tuning=tuning), tuning=tuning)
     assert now[0] <= 4
-
-
-@pytest.mark.parametrize("until", [1, 7, 60])
-def test_repair_asks_between_windows_and_ends(until: int) -> None:
-    blocks = Blocks.of(dense(1500, 8, 60))
-    low = greedy.place(blocks, RULES["first-fit-start"])
-    assert low is not None
-    with effort.counting():
-        asked = Paced(until)
-        found = repair.improve(blocks, low, target=0, keep_going=asked)
-    assert until <= asked.times <= until + 3
-    assert asked.most < 0.2
-    assert (found + blocks.size).max() <= (low + blocks.size).max()
 
 
 @pytest.mark.parametrize("until", [1, 7, 60])

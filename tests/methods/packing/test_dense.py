@@ -9,7 +9,7 @@ from stagepack.errors import InputError
 from stagepack.formulations.packing import frame
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.constructive.rules import RULES
-from stagepack.heuristics.packing.local_search import annealing, repair
+from stagepack.heuristics.packing.local_search import annealing
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
@@ -35,7 +35,7 @@ def test_dense_instances_need_no_lists_of_pairs(
     monkeypatch.setattr(Blocks, "neighbours", refused)
     monkeypatch.setattr(modelled, "solve", refused)
     monkeypatch.setattr(steps, "search_exactly", refused)
-    for method in ("auto", "anneal", "repair"):
+    for method in ("auto", "anneal"):
         result = solve(
             instance, method, time_limit=0.3, options={"deterministic": True, "tuning": tuning}
         )
@@ -50,40 +50,6 @@ def test_what_is_dense_goes_the_way_of_what_is_large(monkeypatch: pytest.MonkeyP
         instance, "auto", time_limit=0.5, options={"deterministic": True, "tuning": tuning}
     )
     assert result.solution is not None
-
-
-def test_windows_of_dense_instances_stay_within_their_pairs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tuning = TUNING.changed(
-        {
-            "repair": {"pair_limit": 20_000, "movable_blocks": 300},
-            "annealing": {"budget": 100_000},
-        }
-    )
-    listed: list[int] = []
-    rows = annealing._rows
-
-    def watched(blocks: Blocks, free: Any, **options: Any) -> Any:
-        ptr, other = rows(blocks, free, **options)
-        listed.append(len(other))
-        return ptr, other
-
-    monkeypatch.setattr(annealing, "_rows", watched)
-    blocks = Blocks.of(dense(1500, 8, 60))
-    low = greedy.place(blocks, RULES["first-fit-start"], tuning=tuning)
-    assert low is not None
-    looks = iter(range(200))
-    found = repair.improve(
-        blocks,
-        low,
-        target=int(blocks.load.max()),
-        keep_going=lambda: next(looks, None) is not None,
-        tuning=tuning,
-    )
-    assert (found + blocks.size).max() <= (low + blocks.size).max()
-    assert listed
-    assert max(listed) <= 20_000
 
 
 def test_rows_of_movable_blocks_are_those_of_all() -> None:

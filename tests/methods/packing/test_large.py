@@ -14,7 +14,7 @@ from stagepack.methods.packing import quick
 from stagepack.methods.packing.attempt import Attempt
 from stagepack.progress import Progress
 
-SEARCHES = ("auto", "portfolio", "dive", "repair", "anneal", "beam", "exact")
+SEARCHES = ("auto", "portfolio", "dive", "anneal", "beam", "exact")
 GREEDY = tuple(name for name, rule in RULES.items() if rule.policy != BANKS)
 
 

@@ -15,7 +15,6 @@ from stagepack.formulations.packing import CpSat, Milp
 from stagepack.heuristics.packing import bounds, effort, relocation
 from stagepack.heuristics.packing.constructive import greedy, spill, valleys
 from stagepack.heuristics.packing.exact_search import exact
-from stagepack.heuristics.packing.local_search import annealing
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
@@ -53,25 +52,6 @@ def test_a_capacity_that_resists_is_still_refuted(monkeypatch: pytest.MonkeyPatc
     load = int(Blocks.of(smallest).load.max())
     result = solve(smallest.replace(capacity=load, objective="fit"), "exact", time_limit=None)
     assert result.status is Status.INFEASIBLE
-
-
-def test_windows_take_turns_with_annealing_within_a_few_seconds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Of work as of the clock: what annealing does not find by then, windows may."""
-    begun: list[float] = []
-
-    def anneal(_: Blocks, low: np.ndarray[Any, Any], **options: Any) -> np.ndarray[Any, Any]:
-        while options.get("keep_going", bool)():
-            effort.spend(0.1)
-        return low
-
-    monkeypatch.setattr(annealing, "improve", anneal)
-    monkeypatch.setattr(steps, "repair_windows", lambda *_, **__: begun.append(effort.spent()))
-    instance = catalog.load("packing/above-load")
-    solve(instance, "anneal", time_limit=10, options={"deterministic": True})
-    assert len(begun) >= 3
-    assert begun[0] < 3
 
 
 @pytest.mark.parametrize("seed", range(30))

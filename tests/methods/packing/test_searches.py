@@ -224,7 +224,7 @@ def test_an_answer_even_without_time() -> None:
     assert result.termination is Termination.TIME_LIMIT
 
 
-@pytest.mark.parametrize("method", ["auto", "exact", "anneal", "beam", "dive", "repair"])
+@pytest.mark.parametrize("method", ["auto", "exact", "anneal", "beam", "dive"])
 def test_runs_limited_by_work_repeat(method: str) -> None:
     instance = planted(300, 1, 2**20)
     options = {"deterministic": True}

@@ -190,8 +190,8 @@ def test_a_proof_outlives_the_search_for_a_remedy(monkeypatch: pytest.MonkeyPatc
     assert result.status is Status.INFEASIBLE
     assert result.reason == "no plan keeps within 30 bytes of memory"
     monkeypatch.undo()
-    monkeypatch.setattr(explain, "PATIENCE", -1.0)
-    assert solved(TIGHT, "enumerate").reason == "no plan keeps within 30 bytes of memory"
+    hasty = {"tuning": {"rules": {"patience": 0}}}
+    assert sp.solve(TIGHT, "enumerate", options=hasty).reason == result.reason
 
 
 def test_methods_say_what_they_do_not_take() -> None:

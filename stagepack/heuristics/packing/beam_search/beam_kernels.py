@@ -540,6 +540,7 @@ def proceed(capacity: int, work: int, beam: Beam) -> int:
     Parameters
     ----------
     capacity : int
+        In units.
     work : int
         Return to the caller after so many elementary steps.
     beam : Beam

@@ -63,6 +63,7 @@ class Given(NamedTuple):
     run_ptr : ndarray of int64, shape (b + 1,)
         Block i is alive in the runs of sections run_ptr[i] .. run_ptr[i + 1] - 1.
     run_first, run_end : ndarray of int64, shape (runs,)
+        Its sections, end excluded.
     neighbour_ptr, neighbours : ndarray of int64, shape (b + 1,), (2 * pairs,)
         Blocks that share a section with each, as rows.
     member_ptr, members : ndarray of int64, shape (k + 1,), (incidences,)
@@ -129,6 +130,7 @@ class Pool(NamedTuple):
     left : ndarray of int64, shape (slots, k)
         What each section has still to hold.
     facts : ndarray of FACTS, shape (slots,)
+        What else is known of the state in each slot.
     free : ndarray of int64, shape (slots,)
         Slots that are free, the first ``control[FREE]``: each once, as it is added when the count
         `used` of what needs it falls to 0, and taken out before that is 1 again.
@@ -153,7 +155,9 @@ class Beam(NamedTuple):
     Attributes
     ----------
     given : Given
+        The component and how states are judged.
     pool : Pool
+        The states.
     proposals : ndarray of PROPOSAL, shape (rows, most)
         Of each level to come, in turn, a heap with the worst at its top, which makes room for
         another one where the heap is full.  A placement takes a state up to `rows` - 1 levels on.
@@ -171,9 +175,11 @@ class Beam(NamedTuple):
     excluded : ndarray of int64, shape (b,)
         Scratch: each block once.
     candidates, met : ndarray of int64, shape (b,)
+        Blocks that may come next, and the look at which a block was met.
     barred : ndarray of bool, shape (b,)
         Scratch of what may be placed next, each block once.
     control : ndarray of int64, shape (16,)
+        Counters, by the names above.
     """
 
     given: Given

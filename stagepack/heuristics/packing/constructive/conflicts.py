@@ -121,6 +121,7 @@ def first_fit(
     Parameters
     ----------
     order : ndarray of int64, shape (n,)
+        Who is placed before whom.
     keep_going : callable
         Asked several times a second; once it says no, the answer is None.
 

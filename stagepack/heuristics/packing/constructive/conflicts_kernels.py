@@ -22,9 +22,11 @@ class Graph(NamedTuple):
     Attributes
     ----------
     ptr : ndarray of int64, shape (n + 1,)
+        Where rows begin.
     other : ndarray of int32, shape (2 m,)
         Neighbours of i: other[ptr[i] : ptr[i + 1]].
     size, alignment : ndarray of int64, shape (n,)
+        Of each buffer.
     """
 
     ptr: Array
@@ -44,6 +46,7 @@ class Cliques(NamedTuple):
     mark : ndarray of int32, shape (n,)
         Who meets the last one chosen: those with the number of the look at hand.
     best : ndarray of int32, shape (most neighbours + 1,)
+        The heaviest clique so far.
     state : ndarray of int64, shape (3,)
         Weight and length of the best one, and the number of looks.
     """
@@ -62,7 +65,9 @@ def count_neighbours(pairs: Array, begin: int, end: int, ptr: Array) -> None:
     Parameters
     ----------
     pairs : ndarray of int64, shape (m, 2)
+        Who conflicts with whom.
     begin, end : int64
+        The pairs of this call.
     ptr : ndarray of int64, shape (n + 2,)
         Changed.
     """
@@ -80,7 +85,9 @@ def enter_neighbours(pairs: Array, begin: int, end: int, ptr: Array, other: Arra
     Parameters
     ----------
     pairs : ndarray of int64, shape (m, 2)
+        Who conflicts with whom.
     begin, end : int64
+        The pairs of this call.
     ptr : ndarray of int64, shape (n + 2,)
         Changed.
     other : ndarray of int32, shape (2 m,)
@@ -102,6 +109,7 @@ def weigh(graph: Graph, begin: int, around: Array, most: int) -> int:
     Parameters
     ----------
     begin : int64
+        The first buffer.
     around : ndarray of int64, shape (n + 3,)
         Written; the last entries become the size of the heaviest pair, and its members.
     most : int64
@@ -176,7 +184,9 @@ def fill(
     Parameters
     ----------
     order : ndarray of int64, shape (n,)
+        Who is placed before whom.
     begin : int64
+        How many of these are placed.
     offsets : ndarray of int64, shape (n,)
         -1 for those not placed; written.
     heap : tuple of two ndarrays of int64, shape (most neighbours + 1,)
@@ -225,6 +235,7 @@ def fill_listed(
     pairs : ndarray of int64, shape (m, 2)
         Rising, the first buffer of each before the second.
     size, alignment : ndarray of int64, shape (n,)
+        Of each buffer.
     state : ndarray of int64, shape (2,)
         The last pair and the last buffer that are not done yet; changed.
     offsets : ndarray of int64, shape (n,)
@@ -307,7 +318,9 @@ def grow_cliques(
     Parameters
     ----------
     order : ndarray of int64
+        Buffers from which cliques grow.
     begin : int64
+        How many of these were looked at.
     around : ndarray of int64, shape (n + 1,)
         Of :func:`weigh`: who with all neighbours is no heavier than the best clique is left out.
     key : ndarray of int64, shape (n,) or longer

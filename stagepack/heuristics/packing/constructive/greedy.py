@@ -40,6 +40,7 @@ class BankPairs(NamedTuple):
     Attributes
     ----------
     number, nbytes : int
+        Banks there are, and bytes of each.
     ptr, other : ndarray of int64
         other[ptr[i] : ptr[i + 1]] are the blocks that should not be in a bank of block i; once a
         pair of buffers.
@@ -124,6 +125,7 @@ def place_in_order(
     Parameters
     ----------
     order : ndarray of int64, shape (b,)
+        Who is placed before whom.
     policy : int
         Which gap a block takes: one of the policies of the rules.
     ceiling : int, optional

@@ -37,6 +37,7 @@ class Slabs(NamedTuple):
     first, end : ndarray of int32, shape (entries,)
         Sections of each entry.
     shift : int
+        A slab has 2 ** shift sections.
     """
 
     ptr: Array
@@ -289,6 +290,7 @@ class Lists(NamedTuple):
         placed piece that one of its pieces meets (of a partner both sides of its offset; of those
         that share several slabs the first counts), one below each of its ranges and one above all.
     shift : int
+        A slab has 2 ** shift sections.
     """
 
     ptr: Array

@@ -150,11 +150,13 @@ class Rule:
     Attributes
     ----------
     name : str
+        By which the method is called.
     keys : callable
         Measures by which blocks are ordered, ascending, the most important first.
     policy : int
         Which gap: one of the kernels' FIRST, BEST, TOP, BANKS.
     description, source : str
+        What it does, and where it is from.
     scalable : bool
         Whether long blocks come before short ones, so that the rule carries to millions.
     """

@@ -35,7 +35,9 @@ def pile(size: Array, alignment: Array, floor: int = 0) -> Array | None:
     Parameters
     ----------
     size, alignment : ndarray of int64, shape (n,)
+        Of each buffer.
     floor : int
+        The lowest address.
     """
     step = int(np.lcm.reduce(alignment))
     if not 0 < step <= 2**20:

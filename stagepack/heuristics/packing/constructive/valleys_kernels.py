@@ -28,6 +28,7 @@ class Classes(NamedTuple):
     first, end : ndarray of int32, shape (entries,)
         Sections.
     block : ndarray of int64, shape (entries,)
+        The block of each entry.
     size, alignment : ndarray of int64, shape (entries,)
         Bytes, and what offsets are multiples of.
     range_ptr, range_low, range_high : ndarray of int64
@@ -37,6 +38,7 @@ class Classes(NamedTuple):
     shortest : ndarray of int64, shape (classes,)
         Fewest sections of a block of the class.
     tree_ptr : ndarray of int64, shape (classes + 1,)
+        Where the tree of each class begins.
     tree : ndarray of int32
         For each class a segment tree over its entries: the least end of what is not yet placed.
     finger : ndarray of int64, shape (classes,)
@@ -373,6 +375,7 @@ def around(
     order : ndarray of int64, shape (b,)
         Blocks by first section.
     first, end, size, alignment : ndarray of int64, shape (b,)
+        Of each block.
     ring : int
         Bytes of a lap.
     offsets : ndarray of int64, shape (b,)

@@ -107,6 +107,7 @@ def places(
     Parameters
     ----------
     which : ndarray of int64
+        Their numbers.
     pause : callable
         Called now and then; may raise.
     beside : tuple of ndarray, optional

@@ -27,10 +27,13 @@ class Rules(NamedTuple):
     Attributes
     ----------
     size, alignment : ndarray of int64
+        Of each block.
     range_ptr : ndarray of int64, shape (b + 1,)
+        Where the ranges of each begin.
     range_low, range_high : ndarray of int64
         Rows of the addresses [low, high) in one of which a block must lie, ascending.
     near_ptr : ndarray of int64, shape (b + 1,)
+        Where the fixed neighbours of each begin.
     near_low, near_high : ndarray of int64
         Rows of the addresses [low, high) of fixed blocks that it meets, by ascending `low`.
     """
@@ -52,6 +55,7 @@ def permitted(begin: int, end: int, rules: Rules, ptr: Array, low: Array, high: 
     Parameters
     ----------
     begin, end : int
+        The blocks of this call.
     ptr : ndarray of int64, shape (b + 1,)
         Where rows begin; those of blocks of which nothing is said stay empty.
     low, high : ndarray of int64
@@ -130,6 +134,7 @@ class Spans(NamedTuple):
     spans : ndarray of int64, shape (., 2)
         Offsets, ends included.
     size : ndarray of int64, shape (b,)
+        Units of each block.
     member_ptr, members : ndarray of int64
         Rows of the blocks of each group.
     top : int

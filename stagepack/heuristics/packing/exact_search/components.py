@@ -474,6 +474,7 @@ class Packing:
     clash : bool
         Fixed blocks overlap or break a rule, so that there is no packing at all.
     components : list of Component
+        What is left to be searched, the highest bound first.
     """
 
     def __init__(

@@ -28,6 +28,7 @@ def transposed(ptr: Array, column: Array, columns: int) -> tuple[Array, Array]:
     Parameters
     ----------
     ptr : ndarray of int64, shape (rows + 1,)
+        Where rows begin.
     column : ndarray of int64
         Columns of row r: column[ptr[r] : ptr[r + 1]].
     columns : int

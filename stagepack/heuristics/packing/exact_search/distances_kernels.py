@@ -28,6 +28,7 @@ def forbidden(
     near_ptr, near : ndarray of int64
         Blocks that share a section, as rows.
     piece_ptr : ndarray of int64
+        Where the pieces of each block begin.
     pieces : ndarray of int64, shape (pieces, 4)
         First section, ascending for each block, end, and bytes [low, high) above the offset.
     share_ptr, share : ndarray of int64

@@ -492,6 +492,7 @@ def search(
     Parameters
     ----------
     capacity : int
+        In units.
     node_limit, work_limit : int
         Nodes in all; elementary steps of this call.
     shapes : Shapes
@@ -503,9 +504,11 @@ def search(
         A turn takes at most two rows for the choice, `RAISES` for each block of the part and one
         more, after which nothing enters the queue, and one for each block that still waits there.
     lists : ndarray of int64
+        Blocks of parts.
     parts : ndarray of int64, shape (rows, 2)
         See :func:`_divide`.
     control : ndarray of int64, shape (16,)
+        Counters, by their names.
 
     Returns
     -------

@@ -88,6 +88,7 @@ class Shapes(NamedTuple):
     Attributes
     ----------
     blocks, near, members, sections : ndarray of BLOCK, NEAR, MEMBER, SECTION
+        Records of blocks, of those that meet, and of what is in a section.
     runs, ranges : ndarray of SPAN
         Ascending in every row.
     partners : ndarray of int64

@@ -141,7 +141,9 @@ class SearchState(NamedTuple):
     holes : ndarray of int64, shape (., 2)
         Addresses [low, high) that no block of a section may use, ascending.
     blocks : ndarray of BLOCK, shape (b,)
+        Facts about each block.
     sections : ndarray of SECTION, shape (sections,)
+        Facts about each section.
     frames : ndarray of FRAME, shape (b + 2,)
         The stack: a frame for every block that is placed on the way to this node, and its own.
     trail : ndarray of CHANGE
@@ -164,6 +166,7 @@ class SearchState(NamedTuple):
     agenda : ndarray of int64, as long as the trail
         Rows of the trail that are still to be explained: each once, as its stamp tells.
     control : ndarray of int64, shape (13,)
+        Counters, by the names above.
     """
 
     linear: bool

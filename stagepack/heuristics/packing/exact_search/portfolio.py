@@ -94,6 +94,7 @@ class Portfolio(abc.ABC):
     Attributes
     ----------
     component : Searchable
+        What is searched.
     search : PausedSearch
         The one that is under way.
     warm : ndarray of int64, shape (b,), or None

@@ -9,8 +9,6 @@ from stagepack.kinds import on_demand
 if TYPE_CHECKING:
     from stagepack.heuristics.packing.local_search import annealing as annealing
     from stagepack.heuristics.packing.local_search import cores as cores
-    from stagepack.heuristics.packing.local_search import hotspots as hotspots
     from stagepack.heuristics.packing.local_search import overlaps as overlaps
-    from stagepack.heuristics.packing.local_search import repair as repair
 else:
     __getattr__ = on_demand(__name__)

@@ -47,7 +47,6 @@ def improve(
     *,
     target: int,
     seed: int = 0,
-    movable: Array | None = None,
     legs: int | None = None,
     keep_going: KeepGoing | None = None,
     on_solution: Callable[[Array], None] | None = None,
@@ -65,8 +64,6 @@ def improve(
         Stop at this peak: the best bound known.
     seed : int
         Of random numbers.
-    movable : ndarray of bool, shape (b,), optional
-        Blocks that may move; None: all that are not fixed.
     legs : int, optional
         Stop after so many kernel calls; None: when time is over.
     keep_going : callable, optional
@@ -79,7 +76,7 @@ def improve(
     ndarray of int64, shape (b,)
         Offsets of a peak no higher than before.
     """
-    free = blocks.fixed < 0 if movable is None else movable & (blocks.fixed < 0)
+    free = blocks.fixed < 0
     # All is counted in units, of which the offsets of what stays are multiples too.
     unit = math.gcd(blocks.unit, *offsets[~free].tolist())
     target //= unit

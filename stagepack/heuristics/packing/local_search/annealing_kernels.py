@@ -24,6 +24,7 @@ class Annealing(NamedTuple):
     ptr, other : ndarray, shape (b + 1,), (e,)
         Rows of the blocks that meet each block.
     size, alignment : ndarray, shape (b,)
+        Units of each block, and what its offset is a multiple of.
     piece_ptr, first, end : ndarray
         Sections of each block.
     order : ndarray, shape (movable,)
@@ -97,6 +98,7 @@ def meetings(first: Array, end: Array, order: Array, wanted: Array) -> tuple[Arr
     order : ndarray of int64, shape (b,)
         The blocks by rising `first`.
     wanted : ndarray of bool, shape (b,)
+        Whose rows are written.
     """
     b = len(first)
     ptr = np.zeros(b + 1, dtype=np.int64)
@@ -189,7 +191,6 @@ def _fit_bits(i: int, search: Annealing) -> tuple[int, int]:
             top = high
             if top > 64 * len(bits):
                 break
-            # Words are cleared when a block first reaches them, so that short packings touch few.
             # Words are cleared when a block first reaches them, so that short packings touch few.
             while cleared << 6 < high:
                 bits[cleared] = 0
@@ -392,6 +393,7 @@ def anneal(search: Annealing, temperature: float, budget: int) -> int:
     temperature : float
         Energy: what is worse by as much is accepted with probability 1 / e.
     budget : int
+        Steps.
 
     Returns
     -------

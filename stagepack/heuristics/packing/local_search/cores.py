@@ -18,7 +18,7 @@ from stagepack.heuristics.packing.constructive import valleys
 from stagepack.heuristics.packing.constructive.dive import ORDERS, place
 from stagepack.heuristics.packing.constructive.greedy import KeepGoing, place_in_order
 from stagepack.heuristics.packing.constructive.rules import RULES, Measures
-from stagepack.heuristics.packing.local_search import annealing, repair
+from stagepack.heuristics.packing.local_search import annealing
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
@@ -38,7 +38,7 @@ def best(
     on_solution: Callable[[Array, str], None] | None = None,
     tuning: PackingTuning = TUNING,
 ) -> Array | None:
-    """Return the lowest packing found by rules, cores and repair.
+    """Return the lowest packing found by rules and cores.
 
     Parameters
     ----------
@@ -76,16 +76,6 @@ def best(
         found.offer(packed, rule.name)
     if found.peak > goal:
         _Cores(blocks, measures, goal, keep_going or (lambda: True), found, tuning=tuning).run(seed)
-    if found.offsets is not None and found.peak > goal and keep_going is not None:
-        repair.improve(
-            blocks,
-            found.offsets,
-            target=goal,
-            seed=seed,
-            keep_going=keep_going,
-            on_solution=lambda offsets: found.offer(offsets, "repair"),
-            tuning=tuning,
-        )
     return found.offsets
 
 
@@ -254,7 +244,6 @@ def _pack_core(
     found = _Found(core, None)
     if (before >= 0).all():  # what was built would be built again
         found.offer(before, "last round")
-        _lower(core, measures, target, keep_going, found, tuning=tuning)
     else:
         _build(core, measures, target, keep_going, found, tuning=tuning)
     meetings = int(measures.meetings.sum())
@@ -282,27 +271,6 @@ def _pack_core(
         keep_going=keep_going,
         tuning=tuning,
     )
-
-
-def _lower(
-    core: Blocks,
-    measures: Measures,
-    target: int,
-    keep_going: KeepGoing,
-    found: _Found,
-    *,
-    tuning: PackingTuning,
-) -> None:
-    """Place the few blocks that stick out around the others, which costs least where it does."""
-    assert found.offsets is not None
-    high = found.offsets + core.size > target
-    if core.b <= tuning.cores.dived_blocks and 0 < np.count_nonzero(high) <= tuning.cores.joining:
-        placed = np.where(high, -1, found.offsets)
-        for over, _, offsets in _complete(
-            core, measures, placed, target, keep_going, tuning=tuning
-        ):
-            if not over:  # or else local search goes further from where the others were
-                found.offer(offsets, "lowered")
 
 
 def _build(

@@ -25,12 +25,14 @@ class Overlaps(NamedTuple):
     weight : ndarray of float, shape (e,)
         What a unit of overlap of two blocks costs; the same in both rows.
     size, offsets : ndarray, shape (b,)
+        Of each block.
     clashes : ndarray, shape (b,)
         How many others each block overlaps.
     listed, place : ndarray, shape (b,)
         The blocks that overlap any, first `many[0]` entries; where each is there.  A block is added
         when its `clashes` leave 0, and taken out when they return to it, so it is there once.
     many : ndarray, shape (1,)
+        How many overlap.
     bend, slope : ndarray, shape (4 * most neighbours + 2,), the latter of float
         Where what a place costs bends, and by how much: at both ends, and four times a neighbour.
     random : ndarray of uint64, shape (1,)
@@ -62,6 +64,7 @@ def separate(ceiling: int, steps: int, search: Overlaps) -> int:
     ceiling : int
         No block ends above it.
     steps : int
+        After which it returns.
     search : Overlaps
         Listed by :func:`begin`; calls end between two moves.
     """

@@ -64,8 +64,7 @@ class CoreTuning(Tuning):
     the other; by trial."""
 
     dived_blocks: int = 20_000
-    """Blocks of a core up to which it is packed by dives, and up to which a few are placed again
-    around it."""
+    """Blocks of a core up to which it is packed by dives."""
 
     refilled_meetings: int = 1_000_000
     """Pairs alive together, in either order, above which a core is packed by valleys, again and
@@ -94,68 +93,6 @@ class CoreTuning(Tuning):
 
     joining: int = 20
     """Blocks that stick out and may join the core after one round; by trial."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HotSpotTuning(Tuning):
-    """Windows of time around the highest blocks of large packings, placed again by best fit."""
-
-    first_window: int = 500
-    """Blocks in a first window; by trial."""
-
-    pair_limit: int = 20_000_000
-    """Pairs of a block that is placed again and one that it meets, the heaviest load first: part of
-    a second."""
-
-    longest_pair_limit: int = 100_000_000
-    """Pairs of a block that is placed again and one that it meets, the longest first: part of a
-    second."""
-
-    margin: int = 8
-    """Sections around a block at least."""
-
-    narrowed: int = 4
-    """By how much a window with too many pairs becomes narrower at a time."""
-
-    doublings: int = 5
-    """Times that a window is doubled at most; by trial."""
-
-    noise: float = 0.1
-    """Deviation of the logarithm of lifetimes by which the order is changed once a window has
-    grown; by trial."""
-
-    report_part: int = 300
-    """A peak is reported once it has fallen by one part in so many: to check it takes as long as
-    some windows."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RepairTuning(Tuning):
-    """Windows of time around the highest block, annealed or searched again."""
-
-    searched_blocks: int = 600
-    """Blocks of a window up to which it is first searched exhaustively; by trial."""
-
-    nodes: int = 5_000
-    """Nodes of the first search of a window, doubled at every further try."""
-
-    cut_blocks: int = 30_000
-    """Blocks alive in a window that is wider than the first at its place."""
-
-    movable_blocks: int = 4000
-    """Blocks that are placed again; with more, first-fit orders change too slowly."""
-
-    pair_limit: int = 4_000_000
-    """Pairs of one that is placed again and one that it meets: memory of 8 bytes each."""
-
-    cut: float = 1e-3
-    """Seconds of cutting a window out; measured."""
-
-    cut_block: float = 2e-6
-    """Seconds of a block of a window that is cut out; measured."""
-
-    calls: int = 2
-    """Calls of the kernel of annealing in the first window at a place; doubled as it grows."""
 
 
 @dataclass(frozen=True, kw_only=True)

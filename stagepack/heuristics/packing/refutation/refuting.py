@@ -27,7 +27,9 @@ class Window:
     Attributes
     ----------
     size : ndarray of int64, shape (n,)
+        Of each buffer.
     alive : ndarray of bool, shape (n, moments)
+        Who is alive when.
     capacity : int
         What they are to fit into.
     """

@@ -36,6 +36,7 @@ class Tree(NamedTuple):
     Attributes
     ----------
     capacity : int
+        In units.
     rounds : int
         How often raises are passed on at a node.
     size, rank, life, before : ndarray of int64, shape (n,)
@@ -62,6 +63,7 @@ class Tree(NamedTuple):
     queue : ndarray of int64, shape (n,)
         Scratch: each block once, when it gets its part.
     control : ndarray of int64, shape (7,)
+        Counters, by the names above.
     """
 
     capacity: int
@@ -319,6 +321,7 @@ def refute(node_limit: int, work: int, tree: Tree) -> int:
     Parameters
     ----------
     node_limit : int
+        Nodes after which it gives up.
     work : int
         Elementary steps after which to return.
     tree : Tree

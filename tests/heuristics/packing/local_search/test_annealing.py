@@ -146,18 +146,6 @@ def test_same_seed_same_answer() -> None:
     assert np.array_equal(one, two)
 
 
-def test_what_may_not_move_stays() -> None:
-    instance = random_plain(np.random.default_rng(5), 100, longest=60)
-    blocks = Blocks.of(instance)
-    start = poor(blocks)
-    movable = start + blocks.size > blocks.load.max() * 3 // 4
-    offsets = annealing.improve(
-        blocks, start, target=int(blocks.load.max()), movable=movable, legs=10, tuning=SHORT
-    )
-    assert np.array_equal(offsets[~movable], start[~movable])
-    assert instance.check(PackingSolution(offsets)) == ()
-
-
 def test_valid_with_circular_time_graphs_alignment_and_fixed_offsets() -> None:
     rng = np.random.default_rng(6)
     moved = 0
