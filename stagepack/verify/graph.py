@@ -344,8 +344,7 @@ class _Ideals:
                 self._of[b].append((1 << producer, members, cost, back))
         self._known: dict[int, tuple[list[int], list[int]]] = {}
         self._least = [[min(column) for column in zip(*part, strict=True)] for part in form.parts]
-        same = [form.exchanged] * len(form.kinds)
-        self._apart = form.parts[1] if form.passes > 1 else same
+        self._apart = (form.parts[1:] or [[form.exchanged] * len(form.kinds)])[0]
 
     def refuted(self) -> bool:
         """Whether no partition is better."""
