@@ -300,7 +300,7 @@ def _steps_of_unrolling(parents: Array, choices: Array, nodes: Array, ends: Arra
 
 @tiered(_steps_of_unrolling)
 def unroll(parents: Array, choices: Array, nodes: Array, ends: Array) -> Array:
-    """Return the policies that lead to nodes, one after the other.
+    """Return the policies that lead to `nodes`, one after the other.
 
     Parameters
     ----------
