@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from stagepack.instances.groups import KIND, GroupingSolution, LayerGrouping
-from stagepack.instances.groups.problem import Order, Timesteps
+from stagepack.instances.groups.problem import Objective, Order, Timesteps
 from stagepack.methods import Method, Table
 
-TABLE: Table[LayerGrouping, GroupingSolution] = Table(KIND, __name__)
+TABLE: Table[LayerGrouping, GroupingSolution] = Table(KIND, __name__, (Objective.CYCLES,))
 
 
 def _ordered(instance: LayerGrouping) -> str:

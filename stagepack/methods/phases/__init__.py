@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stagepack.formulations import phases as formulations
-from stagepack.instances.phases import KIND, PhaseSchedule, PhaseSolution, Policy
+from stagepack.instances.phases import KIND, Objective, PhaseSchedule, PhaseSolution, Policy
 from stagepack.methods import Method, Settings, Table
 from stagepack.methods.evidence import strengthened
 from stagepack.progress import Progress
 
-TABLE: Table[PhaseSchedule, PhaseSolution] = Table(KIND, __name__)
+TABLE: Table[PhaseSchedule, PhaseSolution] = Table(KIND, __name__, (Objective.TIME,))
 
 
 def _keeping(instance: PhaseSchedule) -> str:
