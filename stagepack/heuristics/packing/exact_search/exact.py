@@ -2,9 +2,9 @@
 
 Each component is searched by :mod:`.exact_kernels` with several branching orders, in rounds of
 growing limits (:mod:`.portfolio`), after a while alternating with beam searches: beams find
-packings with hardly any free space, branch and bound proves.  If blocks
-shrink for some time, have members of different sizes, or may share offsets, the components and
-searches are those of :mod:`.exact_general`, which support this at about ten times the cost.
+packings with hardly any free space, branch and bound proves.  If blocks shrink for some time, have
+members of different sizes, or may share offsets, the components and searches are those of
+:mod:`.exact_general`, which support this at about ten times the cost.
 
 Cost: exponentially many nodes at worst; for one node, see the kernels.
 Source: the recipe extends MiniMalloc (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
