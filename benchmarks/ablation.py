@@ -17,6 +17,7 @@ the gaps, and processor seconds.  A switch whose line says nothing is worth noth
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -39,6 +40,21 @@ from benchmarks.proofs import catalog, public
 from stagepack import kinds
 
 Row = dict[str, Any]
+CHANGES: dict[str, dict[str, dict[str, Any]]] = {
+    "groups": {
+        "order": {"order": "free"},
+        "timesteps": {"timesteps": "free"},
+        "both": {"order": "free", "timesteps": "free"},
+    },
+    "phases": {
+        "prefetch": {"prefetch": True},
+        "graphs": {"graphs": 6},
+        "remote": {"remote_memory": 2**28},
+        "again": {"recomputations": 2},
+        "memory": {"memory": 700_000_000},
+    },
+}
+"""What instances of the catalog leave out: options that take other steps."""
 LARGE = ("heavy", "thin", "memoryless", "bursty")
 """Distributions of the largest packings."""
 
@@ -57,6 +73,8 @@ def sets(family: str) -> dict[str, Any]:
         found["layouts"] = _layouts
     if family == "graph":
         found["open"] = _open_graphs
+    if family in CHANGES:
+        found["changed"] = lambda: _changed(kind, CHANGES[family])
     return found
 
 
@@ -84,6 +102,13 @@ def _options() -> Iterator[tuple[str, Any]]:
         if found is not None:
             kept = np.random.default_rng(7).random(len(found.offsets)) < 0.1
             yield f"{name} fixed", instance.replace(fixed=np.where(kept, found.offsets, -1))
+
+
+def _changed(kind: str, changes: dict[str, dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield the instances of the catalog with some of their options changed."""
+    for (name, instance), (word, change) in itertools.product(catalog(kind, 1), changes.items()):
+        with contextlib.suppress(sp.InputError):
+            yield f"{name} {word}", instance.replace(**change)
 
 
 def _open_graphs() -> Iterator[tuple[str, Any]]:

@@ -40,7 +40,7 @@ from stagepack.instances.schedule import (
     measure,
 )
 from stagepack.methods import Settings
-from stagepack.methods.schedule import stretches, windows
+from stagepack.methods.schedule import windows
 from stagepack.methods.schedule.explain import sufficient_memory
 from stagepack.progress import Progress
 from stagepack.result import Result, Status, Termination
@@ -49,7 +49,7 @@ from tests import structured
 from tests.random_schedules import best, number_of_orders, random_schedule
 
 CHUNK = 25
-SEARCHES = ("greedy", "modulo")
+SEARCHES = ("greedy",)
 """Methods that go on for as long as they may, where the bound is not met."""
 SEARCH_EVERY = 10
 SEARCH_SECONDS = 0.05
@@ -261,21 +261,6 @@ def windowed(instance: PipelineSchedule, engine: solvers.Engine, proved: int) ->
     return int(progress.bound or 0)
 
 
-def stretched(instance: PipelineSchedule, engine: solvers.Engine) -> int:
-    """Return what the model proves with what is proved of fewer microbatches."""
-    if stretches.unsupported(instance):
-        return 0
-    progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
-    fewer = stretches.Stretches(instance, progress, engine, Settings())
-    fewer.find(WINDOWED)
-    model = CpSat(instance, stretches=fewer.cycles)
-    limits = solvers.Limits(time_limit=None, work_limit=PROVING, threads=1, seed=0)
-    outcome = engine.solve(model.model, limits=limits)
-    if outcome.bound is None:
-        return sys.maxsize if outcome.status is Status.INFEASIBLE else 0
-    return model.lower_bound(outcome.bound, engine.tolerance)
-
-
 def labelled(instance: PipelineSchedule) -> tuple[int, int]:
     """Return the bound of labels of a chain, and the makespan of the best schedule they made."""
     progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
@@ -308,12 +293,10 @@ def attack(numbers: range) -> Tally:
         }
         met = max(found.values()) == optimum
         found["idle windows"] = windowed(instance, engine, optimum)
-        found["stretches"] = stretched(instance, engine)
         found["labels"], value = labelled(instance)
         tally.counts["labels", "met" if found["labels"] == optimum == value else "-"] += 1
         if value < optimum:
             tally.wrong.append(f"case {number} labels: {value} is below {optimum}")
-        tally.counts["stretches", "met" if found["stretches"] == optimum else "-"] += 1
         tally.counts[layout, "MET" if met else "BELOW"] += 1
         for name, value in found.items():
             if value > optimum:

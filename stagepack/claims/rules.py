@@ -125,15 +125,20 @@ class Judgement(NamedTuple):
 
 def claims(case: Case) -> Iterator[Claim]:
     """Yield what a document claims, judged."""
-    for name, rule in RULES.items():
-        claimed = case.document.get(name)
+    yield from judged(case, RULES)
+    yield from _records(case)
+
+
+def judged(case: Case, names: Iterable[str]) -> Iterator[Claim]:
+    """Yield what a document claims in some fields, judged."""
+    for name in names:
+        rule, claimed = RULES[name], case.document.get(name)
         if name in case.document and (claimed is not None or name in NOTHING_SAYS_SOMETHING):
-            judged = rule(case, claimed)
+            found = rule(case, claimed)
             if name == "trace" and isinstance(claimed, list):
                 claimed = f"{len(claimed)} events"
-            if judged is not None:
-                yield Claim(name, claimed, judged.recomputed, judged.verdict, judged.detail)
-    yield from _records(case)
+            if found is not None:
+                yield Claim(name, claimed, found.recomputed, found.verdict, found.detail)
 
 
 # ---------------------------------------------------------------------- which instance

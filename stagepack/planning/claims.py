@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -12,18 +13,17 @@ from typing import Annotated, Any
 import msgspec
 
 from stagepack.claims import check_result
+from stagepack.claims.again import solved_again
 from stagepack.claims.claim import PROVABLE, Claim, ResultCheck, Verdict, short
+from stagepack.claims.rules import Again, Case, judged
 from stagepack.contracts import JsonObject
 from stagepack.instances.documents import strict
-from stagepack.instances.graph import GraphPartition
-from stagepack.instances.groups import LayerGrouping
-from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.violation import Violation
-from stagepack.planning.model_plan import NETWORKS, ModelPlan
-from stagepack.planning.stages import ticks
-from stagepack.planning.steps import shortest_step_is
+from stagepack.planning import steps
+from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.tuned import Tuning
-from stagepack.result import Status
+from stagepack.result import Result, Status, Termination
+from stagepack.verify import Claimed, Finding, UnprovedError, verify
 
 FIGURES = ("objective", "gap", "seconds", "throughput", "bubble", "memory", "binds", "inside")
 """What follows from the levels of a plan."""
@@ -31,13 +31,8 @@ FIGURES = ("objective", "gap", "seconds", "throughput", "bubble", "memory", "bin
 DERIVED = ("best", "front", "doubts", "saved", "counted")
 """What follows from the evaluations of a tuning."""
 
-OPEN = "not verified: it speaks of all stages and all schedules"
-
 POTENTIALS = "verified: witness, potentials"
 """What shows the bound of a network in groups."""
-
-MOST_OPERATORS = 500
-"""Operators up to which stages of these are compared."""
 
 ALWAYS = ("objective_name", "violations")
 """What a plan that breaks no rule says, with levels or without."""
@@ -75,42 +70,43 @@ def check_plan(
     path : path-like
         Where it was read.
     prove : bool
-        Whether to solve again, by other code, what evidence does not show of a level.
+        Whether to solve again, by other code, what evidence does not show, of a level or the whole.
     time_limit : float, optional
-        Seconds for each level.
+        Seconds for each level, and for the whole.
 
     Returns
     -------
     ResultCheck
         What is wrong are its violations.  Bounds and statuses of the levels are verified by the
-        evidence of their results.  That of the whole speaks of all stages and schedules: it is
-        verified as far as the work of a chain or a graph shows it, see
-        :mod:`stagepack.planning.steps`, or the verified bounds of whole networks in groups.
+        evidence of their results, those of the whole, which speak of all stages and schedules, by
+        the evidence of the plan: see :mod:`stagepack.planning.steps`.
 
     Raises
     ------
     InputError
         Where a level holds no result of its instance.
     """
-    broken, claims = plan.check(), list[Claim]()
-    if not broken:
-        with strict.located(path):
-            document = strict.decode(strict.load(path), JsonObject)
-        broken = tuple(_false_records(plan, document))
-        if plan.levels:
-            claims = list(_claims_of_levels(plan, document, prove, time_limit))
-            false = (claim for claim in claims if claim.verdict is Verdict.FALSE)
-            broken += tuple(_false(plan, document))
-            broken += tuple(map(_told, false))
-        else:
-            broken += tuple(_false_without_levels(plan, document))
-    false_ones = {one.rule for one in broken}
-    claims = [
-        *_of_the_whole(plan, claims),
-        *(one for one in claims if one.verdict is not Verdict.FALSE),
-    ]
-    claims = [one for one in claims if f"claim: {one.name}" not in false_ones]
-    return ResultCheck(plan.name, None, broken, None if broken else plan.objective, tuple(claims))
+    broken = plan.check()
+    if broken:
+        return ResultCheck(plan.name, None, broken, None)
+    with strict.located(path):
+        document = strict.decode(strict.load(path), JsonObject)
+    broken = tuple(_false_records(plan, document))
+    claims = list(_claims_of_levels(plan, document, prove, time_limit))
+    figures = _false if plan.levels else _false_without_levels
+    broken += tuple(figures(plan, document))
+    case = _whole(plan, document, claims, prove, time_limit)
+    claims = [*judged(case, ("bound", "proof", "status")), *claims]
+    broken += tuple(_told(claim) for claim in claims if claim.verdict is Verdict.FALSE)
+    claims = [claim for claim in claims if claim.verdict is not Verdict.FALSE]
+    return ResultCheck(
+        plan.name,
+        None,
+        broken,
+        None if broken else plan.objective,
+        tuple(claims),
+        again=tuple(again.result for again in case.again),
+    )
 
 
 def check_tuning(tuning: Tuning, path: str | Path) -> ResultCheck:
@@ -146,9 +142,9 @@ def check_tuning(tuning: Tuning, path: str | Path) -> ResultCheck:
 
 
 def _told(claim: Claim) -> Violation:
-    """Return the false claim of a level as what is wrong with a plan."""
-    level, _, name = claim.name.rpartition(": ")
-    return Violation(f"{level}: claim: {name}", str(replace(claim, name=name)))
+    """Return a false claim, of a level or the whole, as what is wrong with a plan."""
+    level, colon, name = claim.name.rpartition(": ")
+    return Violation(f"{level}{colon}claim: {name}", str(replace(claim, name=name)))
 
 
 def _alike(one: object, other: object) -> bool:
@@ -160,91 +156,77 @@ def _alike(one: object, other: object) -> bool:
     return _same(one, other)
 
 
-def _of_the_whole(plan: ModelPlan, levels: Sequence[Claim]) -> Iterator[Claim]:
-    """Yield what a plan claims of all stages and all schedules, beside the claims of its levels."""
-    if plan.bound is not None:
-        yield Claim("bound", plan.bound, None, *_shown(plan, plan.bound, levels))
-    if plan.status is Status.OPTIMAL and plan.objective is not None:
-        yield Claim("status", str(plan.status), None, *_shown(plan, plan.objective, levels))
-    elif plan.status is Status.INFEASIBLE:
-        yield Claim("status", str(plan.status), None, Verdict.UNVERIFIED, OPEN)
+def _whole(
+    plan: ModelPlan,
+    document: JsonObject,
+    claims: Sequence[Claim],
+    prove: bool,
+    time_limit: float | None,
+) -> Case:
+    """Return what a plan claims of all stages and all schedules, beside what is known of it.
 
-
-def _shown(plan: ModelPlan, bound: int, levels: Sequence[Claim]) -> tuple[Verdict, str]:
-    """Return whether no plan takes fewer cycles a step, as far as work shows it."""
-    whole = plan.levels[0].instance if plan.levels else None
-    if any(isinstance(level.instance, LayerGrouping) for level in plan.levels):
-        if bound <= _least_of_networks(plan, levels):
-            return Verdict.CONFIRMED, "verified: the groups of the whole network"
-    elif isinstance(whole, GraphPartition):
-        if bound <= math.ceil(_least_of_graph(whole, plan.microbatches) * ticks(whole)):
-            return Verdict.CONFIRMED, "verified: witness, work of the graph"
-    elif isinstance(whole, PipelinePartition) and shortest_step_is(
-        whole, plan.microbatches, bound, split=plan.schedule.split, resident=not plan.on_chip
-    ):
-        return Verdict.CONFIRMED, "verified: log, labels of all stages"
-    return Verdict.UNVERIFIED, OPEN
-
-
-def _least_of_graph(instance: GraphPartition, microbatches: int) -> Fraction:
-    """Return units of time that every step of a graph takes.
-
-    Some device does its share of the work of all microbatches, and some all of any node.
+    Parameters
+    ----------
+    plan : ModelPlan
+    document : dict
+    claims : sequence of Claim
+        Of its levels.
+    prove : bool
+    time_limit : float, optional
     """
-    fastest = max(map(Fraction, map(str, instance.speeds.tolist())), default=Fraction(1))
-    columns = (instance.time, instance.accelerator, instance.cpu_time, instance.cpu)
-    least = [
-        min(
-            [Fraction(t) / fastest] * may + [Fraction(c)] * (other and instance.cpus > 0), default=0
-        )
-        for t, may, c, other in zip(*(column.tolist() for column in columns), strict=True)
-    ]
-    return max(Fraction(sum(least)) / instance.devices, *map(Fraction, least)) * microbatches
+    shown = {
+        one.name.removesuffix(": bound"): one.detail == POTENTIALS
+        for one in claims
+        if one.name.endswith(": bound") and one.verdict is Verdict.CONFIRMED
+    }
+    whole = plan.whole(shown)
+    levels = plan if plan.levels else None
+    case = Case(document, whole, levels, (), plan.objective, False)  # type: ignore[arg-type]
+    if plan.bound is None and plan.status is not Status.INFEASIBLE:
+        return case
+    if whole is None:
+        case.finding = Finding(False, False, None, "the document does not say of which model")
+        return case
+    proof = str(document.get("proof"))
+    case.finding = verify(
+        whole, plan.bound, proof, plan.evidence, time_limit=time_limit, rules=steps
+    )
+    if prove and not case.finding.shown:
+        case.again = tuple(_again(whole, plan, time_limit))
+    return case
 
 
-def _least_of_networks(plan: ModelPlan, levels: Sequence[Claim]) -> int:
-    """Return the least step by the potentials of whole networks on one chip, as far as verified.
+def _again(whole: steps.Whole, plan: ModelPlan, time_limit: float | None) -> Iterator[Again]:
+    """Solve the schedules of all stages that may be shorter, by other code; yield what it shows.
 
-    The groups of all stages are a plan of the networks, if these may have any order that stages
-    may: together they take as long at least, and some device its share of all microbatches.  Of a
-    chain, a stage takes what potentials rise along it.  In inference a microbatch passes all
-    stages, and the busiest one works on the others.
+    Nothing where that leaves some of them open, and none is shorter.
     """
-    whole: Any = plan.levels[0].instance
-    graph, once, longest = isinstance(whole, GraphPartition), 0, 0
-    verified = {one.name for one in levels if one.detail == POTENTIALS}
-    inside = [one for one in plan.levels if isinstance(one.instance, LayerGrouping)]
-    given = not graph and all(_in_order(one.instance) for one in inside)
-    devices: int = whole.devices if graph else whole.k
-    for level in inside:
-        known = level.name in NETWORKS and f"{level.name}: bound" in verified
-        if known and (given or not _in_order(level.instance)):
-            potentials = level.result.evidence["potentials"]
-            once += potentials[-1] - potentials[0]
-            if given and level.name == NETWORKS[0]:
-                longest = _longest_stage(potentials, whole.allowed_cuts.tolist(), devices)
-    longest = max(longest, -(-once // devices))
-    if graph or whole.training:
-        return plan.microbatches * longest
-    return once + (plan.microbatches - 1) * longest
-
-
-def _longest_stage(potentials: list[int | None], cuts: list[bool], stages: int) -> int:
-    """Return the least that potentials rise along the longest of so many stages."""
-    if len(potentials) > MOST_OPERATORS:
-        return 0
-    known = [(b, p) for b, p in enumerate(potentials) if p is not None and cuts[b]]
-    reached: dict[int, int] = {0: 0}
-    for _ in range(stages):
-        before = [(a, p, reached[a]) for a, p in known if a in reached]
-        for b, p in reversed(known):
-            ways = [max(longest, p - q) for a, q, longest in before if a < b]
-            reached |= {b: min(*ways, reached.get(b, ways[0]))} if ways else {}
-    return reached.get(len(potentials) - 1, 0)
-
-
-def _in_order(instance: Any) -> bool:
-    return bool(instance.order == "given")
+    until = math.inf if time_limit is None else time.monotonic() + time_limit
+    claimed = Claimed(None if plan.bound is None else Fraction(plan.bound), until)
+    told, by = {"bound": plan.bound, "proof": plan.proof}, dict[str, None]()
+    try:
+        for schedule in steps.schedules(whole, claimed, steps.MANY, steps.MANY_LEAVES):
+            if verify(schedule, plan.bound, time_limit=claimed.left).shown:
+                continue
+            case = Case(told, schedule, None, (), None, False)
+            case.again = solved_again(case, plan.bound, claimed.left)
+            for again in case.again:
+                value = again.result.objective
+                if value is not None and (plan.bound is None or value < plan.bound):
+                    method = f"{again.result.method}, of other stages"
+                    yield Again(replace(again.result, method=method), "", "")
+                    return
+            by |= dict.fromkeys(again.result.method for again in case.again)
+            if not case.settled(plan.bound):
+                return
+    except UnprovedError:
+        return
+    method = ", ".join(["schedules of all stages", *by])
+    ended = Termination.PROVED
+    found: Result[Any] = Result(
+        status=plan.status, termination=ended, bound=plan.bound, method=method
+    )
+    yield Again(found, "", "")
 
 
 def _false(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]:
@@ -254,10 +236,6 @@ def _false(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]:
         said = document.get(name)
         if said is not None and not _same(said, known[name]):
             yield Violation(f"claim: {name}", f"{short(said)} is said, {short(known[name])} is so")
-    proved = plan.status is Status.OPTIMAL and plan.bound != plan.objective
-    if proved or plan.status not in (Status.OPTIMAL, Status.FEASIBLE):
-        why = f"with a plan of {short(plan.objective)} cycles and the bound {short(plan.bound)}"
-        yield Violation("claim: status", f"{plan.status} is said, {why}")
 
 
 def _false_without_levels(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]:
@@ -271,8 +249,6 @@ def _false_without_levels(plan: ModelPlan, document: JsonObject) -> Iterator[Vio
         said = document.get(name)
         if said:
             yield Violation(f"claim: {name}", f"{short(said)} is said of a plan without levels")
-    if plan.status in (Status.OPTIMAL, Status.FEASIBLE):
-        yield Violation("claim: status", f"{plan.status} is said of a plan without levels")
 
 
 def _false_records(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +12,7 @@ import msgspec
 
 from stagepack import files
 from stagepack.claims.claim import is_number
-from stagepack.contracts import JsonObject, Solution
+from stagepack.contracts import Instance, JsonObject, Solution
 from stagepack.errors import InputError, a, suggest
 from stagepack.evidence import Proof
 from stagepack.formats import native
@@ -18,7 +20,7 @@ from stagepack.formats.solutions import solution_in
 from stagepack.instances.documents import strict
 from stagepack.planning.model_plan import PROBLEM, VERSION, ModelPlan
 from stagepack.planning.stages import Level
-from stagepack.planning.tuned import FIGURES, Evaluation, Tuning
+from stagepack.planning.tuned import FIGURES, Evaluation, Tuning, meant, rises
 from stagepack.planning.tuned import PROBLEM as TUNING
 from stagepack.planning.tuned import VERSION as TUNING_VERSION
 from stagepack.result import Result, Status, Termination
@@ -41,6 +43,10 @@ class _Document(msgspec.Struct, frozen=True):
     name: str = ""
     bound: int | None = None
     bound_source: str = ""
+    proof: str | None = None
+    evidence: JsonObject = {}
+    split: bool = False
+    model: JsonObject | None = None
     reason: str | None = None
     bundle: Count = 1
     on_chip: list[int | None] | None = None
@@ -96,6 +102,10 @@ def read_plan(path: str | Path) -> ModelPlan:
         found = strict.decode(data, _Document)
         _require(found, PROBLEM, VERSION, "give a plan")
         levels = tuple(_level(given) for given in found.levels)
+        model = None
+        if found.model is not None and not levels:
+            with _located("model"):
+                model = _instance(found.model)
         names = [level.name for level in levels]
         if names and (names[:2] != ["partition", "schedule"] or len(set(names)) < len(names)):
             raise InputError(
@@ -109,6 +119,10 @@ def read_plan(path: str | Path) -> ModelPlan:
         bound=found.bound,
         bound_source=found.bound_source,
         microbatches=found.microbatches,
+        proof=Proof(found.proof) if found.proof in tuple(Proof) else None,
+        evidence=found.evidence,
+        split=found.split,
+        model=model,
         reason=found.reason or "",
         bundle=found.bundle,
         on_chip=tuple(found.on_chip or ()),
@@ -128,18 +142,18 @@ def read_tuning(path: str | Path) -> Tuning:
     with strict.located(path):
         found = strict.decode(data, _Tuning)
         _require(found, TUNING, TUNING_VERSION, "give a tuning")
+        options = {name: tuple(map(meant, values)) for name, values in found.options.items()}
         evaluations = [
-            _evaluation(given, found.options, at) for at, given in enumerate(found.evaluations)
+            _evaluation(given, options, at) for at, given in enumerate(found.evaluations)
         ]
-        unknown = [name for name in found.monotone if name not in found.options]
-        if unknown:
-            raise InputError(
-                f"unknown {unknown[0]!r}",
-                field="monotone",
-                remedy=suggest(unknown[0], found.options),
-            )
+        for name in found.monotone:
+            if name not in options:
+                remedy = suggest(name, options)
+                raise InputError(f"unknown {name!r}", field="monotone", remedy=remedy)
+            if not rises(options[name]):
+                raise InputError("do not rise", field=f"options.{name}", remedy="tune anew")
     return Tuning(
-        options={name: tuple(values) for name, values in found.options.items()},
+        options=options,
         monotone=tuple(found.monotone),
         search=found.search,
         evaluations=tuple(evaluations),
@@ -175,13 +189,18 @@ def _evaluation(given: JsonObject, options: JsonObject, at: int) -> Evaluation:
         figures = msgspec.convert({name: given[name] for name in FIGURES}, _Figures)
     except msgspec.ValidationError as error:
         raise InputError(str(error), field=f"evaluations.{at}", remedy="tune anew") from None
-    return Evaluation({name: given[name] for name in options}, **msgspec.structs.asdict(figures))
+    chosen = {name: meant(given[name]) for name in options}
+    for name, value in chosen.items():
+        if value not in options[name]:
+            place, problem = f"evaluations.{at}.{name}", f"{value!r} is none of its values"
+            raise InputError(problem, field=place, remedy="tune anew")
+    return Evaluation(chosen, **msgspec.structs.asdict(figures))
 
 
 def _level(given: _Level) -> Level:
     """Return a level of a document."""
-    try:
-        (instance,) = native.parse(json.dumps(given.instance).encode(), {}, "")
+    with _located(f"levels: {given.name}"):
+        instance = _instance(given.instance)
         told = given.result
         solution = solution_in(json.dumps(told).encode(), instance)
         _require_number(told.get("bound"), "bound")
@@ -200,9 +219,22 @@ def _level(given: _Level) -> Level:
             objective_name=str(instance.objective),
             digest=instance.digest,
         )
-    except ValueError as error:
-        raise InputError(str(error), field=f"levels: {given.name}", remedy="plan anew") from None
-    except InputError as error:
-        error.field = f"levels: {given.name}: {error.field}"
-        raise
     return Level(given.name, instance, result)
+
+
+def _instance(given: JsonObject) -> Instance:
+    """Return an instance of a document."""
+    (instance,) = native.parse(json.dumps(given).encode(), {}, "")
+    return instance
+
+
+@contextmanager
+def _located(field: str) -> Iterator[None]:
+    """Name the field of what is wrong within."""
+    try:
+        yield
+    except InputError as error:
+        error.field = f"{field}: {error.field}"
+        raise
+    except ValueError as error:
+        raise InputError(str(error), field=field, remedy="plan anew") from None

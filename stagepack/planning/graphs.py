@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.heuristics.graph.step_bound import longest_chain, step_bound
+from stagepack.evidence import Evidence, Proof
+from stagepack.heuristics.graph.step_bound import forward_path, longest_chain, step_bound
 from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
 from stagepack.instances.profile import Array
@@ -72,7 +73,7 @@ class Graphs(Tries):
                 if first.solution is None:
                     self.note(in_flight, 0, first.status, first.reason)
                     if first.status is Status.INFEASIBLE and in_flight == 1:
-                        reason = first.reason
+                        reason = self.unsolved(first)
                     break
                 self._schedule(whole, first, first.solution)
                 if objective == asked[0]:
@@ -193,6 +194,8 @@ class Graphs(Tries):
             ends = math.inf if limit is None else clock() + limit
             least = least_step(path, self.microbatches, split=self.split, ends=ends)
             if least > bound:
+                nodes = forward_path(self.model).tolist()
+                self.because = Evidence(Proof.LOG, {"rule": "path", "path": nodes})
                 return least, "least step of the longest path"
         return bound, "work of the graph"
 

@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stagepack.evidence import VERIFIABLE
+from stagepack.evidence import SEARCHED, VERIFIABLE
 from stagepack.heuristics.graph.step_bound import longest_chain, longest_path
 from stagepack.heuristics.graph.step_bound import step_bound as graph_bound
 from stagepack.heuristics.groups.stage_bound import least_compute, least_ranges
@@ -99,7 +99,8 @@ class Grouped(Tries):
         for name, network in zip(NETWORKS, self._networks(), strict=False):
             whole = self._grouped(network)
             if whole.status is Status.INFEASIBLE:
-                return self.plan(None, SOURCE, f"{name}: {whole.reason}")
+                found = self.plan(None, SOURCE, f"{name}: {self.unsolved(whole)}")
+                return dataclasses.replace(found, model=network)
             levels.append(Level(name, network, whole))
         bound, source, begin = self._bound(levels)
         self.enough = bound
@@ -158,6 +159,8 @@ class Grouped(Tries):
         solution = alone_behind(found.solution, end, network.n)
         alone = [played_alone(network, at) for at in range(end, network.n)]
         more = sum(alone)
+        if network.order != Order.GIVEN and not network.linear:  # stages may be where it is not
+            found = found.because(SEARCHED)
         evidence = found.evidence
         if found.proof in VERIFIABLE:  # along those behind, potentials rise by their cycles
             given = evidence["potentials"]
@@ -185,7 +188,7 @@ class Grouped(Tries):
             if first.solution is None:
                 self.note(in_flight, 0, first.status, first.reason)
                 if first.status is Status.INFEASIBLE and in_flight == 1:
-                    return first.reason
+                    return self.unsolved(first)
                 continue
             begins: tuple[Any, ...] = begin, self._together()
             for stages in begins:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stagepack import files
-from stagepack.contracts import JsonObject, Number
+from stagepack.contracts import Instance, JsonObject, Number
 from stagepack.errors import InputError, a, suggest
+from stagepack.evidence import Proof
 from stagepack.formats.door import dump
 from stagepack.formats.solutions import write_solution
 from stagepack.instances.graph import GraphPartition
+from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.problem import PROBLEMS
@@ -22,10 +25,11 @@ from stagepack.instances.schedule import PipelineSchedule
 from stagepack.instances.schedule.check import Measure, measure
 from stagepack.instances.violation import Violation
 from stagepack.planning.stages import Level, Structure, inside, pace
+from stagepack.planning.steps import Network, Whole
 from stagepack.report import format as as_text
 from stagepack.report.extra import Axes
 from stagepack.report.pages import Chapter, answers, chapter, report
-from stagepack.report.shown import contents, html, picture_of
+from stagepack.report.shown import html, picture_of
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import view
 from stagepack.result import Status, relative_gap
@@ -84,6 +88,11 @@ class ModelPlan(Shown):
         Lower bound on the cycles of every plan, with any stages and any schedule.
     bound_source : str
         How the bound was proved.
+    proof : Proof or None
+        What kind of proof that is, or for INFEASIBLE that of nothing fitting, as of results:
+        ``check`` verifies `witness`, `dual` and `log`, by :mod:`stagepack.planning.steps`.
+    evidence : dict
+        What it needs for that, as plain JSON data.
     microbatches : int
         Of a step.
     attempts : tuple of Attempt
@@ -96,6 +105,10 @@ class ModelPlan(Shown):
         What the plan does not cover, such as other orders of the layers.
     interrupted : bool
         Whether the search was interrupted; this is not written to documents.
+    split : bool
+        Whether the backward pass may be split into B and W.
+    model : instance or None
+        Where there are no levels, what was planned; for INFEASIBLE what has no solution.
     """
 
     name: str
@@ -110,6 +123,10 @@ class ModelPlan(Shown):
     on_chip: tuple[int | None, ...] = ()
     note: str = ""
     interrupted: bool = False
+    proof: Proof | None = None
+    evidence: JsonObject = field(default_factory=dict)
+    split: bool = False
+    model: Instance | None = None
 
     # ------------------------------------------------------------------ figures
 
@@ -221,6 +238,40 @@ class ModelPlan(Shown):
 
     # ------------------------------------------------------------------ checking
 
+    def whole(self, shown: Mapping[str, bool]) -> Whole | None:
+        """Return what its claims speak of; None where it does not say.
+
+        Parameters
+        ----------
+        shown : mapping of str to bool
+            Names of levels whose bounds are verified, and whether by potentials.
+        """
+        model: Any = self.levels[0].instance if self.levels else self.model
+        if model is None:
+            return None
+        grouped = isinstance(model, LayerGrouping)
+        inner = {
+            level.name: level.instance
+            for level in self.levels
+            if isinstance(level.instance, LayerGrouping)
+        }
+        loose = isinstance(model, GraphPartition)
+        loose |= any(one.order != "given" for one in inner.values())
+        known = []
+        for name in NETWORKS:
+            if name in inner and name in shown and not (loose and inner[name].order == "given"):
+                result = self.level(name).result
+                potentials = result.evidence["potentials"] if shown[name] else None
+                known.append(Network(inner[name], math.ceil(result.bound or 0), potentials))
+        return Whole(
+            model if grouped else model.replace(microbatches=1),
+            self.microbatches,
+            self.schedule.split if self.levels else self.split,
+            resident=all(memory is None for memory in self.on_chip),
+            grouped=grouped or bool(inner),
+            networks=tuple(known),
+        )
+
     def check(self) -> tuple[Violation, ...]:
         """Return all violations within levels and between levels; () for a valid plan."""
         found: list[Violation] = []
@@ -265,9 +316,12 @@ class ModelPlan(Shown):
             "objective_name": "cycles of a step",
             "bound": self.bound,
             "bound_source": self.bound_source,
+            "proof": self.proof,
+            "evidence": self.evidence,
             "gap": self.gap,
             "microbatches": self.microbatches,
             "bundle": self.bundle,
+            "split": self.split,
             "on_chip": list(self.on_chip) or None,
             "seconds": self.seconds,
             "throughput": self.throughput,
@@ -280,6 +334,7 @@ class ModelPlan(Shown):
             "violations": [str(violation) for violation in self.check()],
             "attempts": [{**vars(one), "status": str(one.status)} for one in self.attempts],
             "versions": versions(),
+            "model": None if made or self.model is None else _native(self.model),
             "levels": [_document(level) for level in self.levels],
         }
         plain: JsonObject = files.finite(whole)
@@ -363,13 +418,15 @@ class ModelPlan(Shown):
     def contents(self) -> list[Head | Account | Sheet]:
         """Return what is printed."""
         if not self.levels:
-            return [Head([(self.name, str(self.status))], reason=self.reason)]
+            proof = [f"proof: {self.proof}"] if self.proof is not None else []
+            return [Head([(self.name, str(self.status))], proof, reason=self.reason)]
         steps = f"{as_text.number(self.objective)} cycles a step"
         if self.seconds is not None:
             steps += f" ({as_text.seconds(self.seconds)})"
+        sources = filter(None, (self.bound_source, self.proof))
         figures = [
             steps,
-            f"at least {as_text.number(self.bound)} ({self.bound_source})",
+            f"at least {as_text.number(self.bound)} ({'; '.join(sources)})",
             f"gap {as_text.gap(self.gap)}",
         ]
         if self.throughput is not None:
@@ -453,13 +510,14 @@ class ModelPlan(Shown):
 
 def _document(level: Level) -> JsonObject:
     """Return a level as plain JSON data."""
-    native = json.loads(dump(level.instance, "level.json"))
+    native = _native(level.instance)
     return {"name": level.name, "instance": native, "result": level.result.to_dict()}
 
 
-@contents.register
-def _plan(given: ModelPlan, *, whole: bool = False) -> list[Head | Account | Sheet]:
-    return given.contents()
+def _native(instance: Instance) -> JsonObject:
+    """Return an instance as plain JSON data."""
+    found: JsonObject = json.loads(dump(instance, "level.json"))
+    return found
 
 
 @picture_of.register

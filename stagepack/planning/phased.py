@@ -19,6 +19,7 @@ Bounds: neither phases nor bundles take fewer cycles than a pipeline whose stage
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 
@@ -71,7 +72,8 @@ def phased(
         bound, source = loads, "work and loads of what fits no device"
     search.enough = bound
     reason = search.search()
-    return search.plan(bound, source, reason)
+    found = search.plan(bound, source, reason)
+    return found if found.levels else dataclasses.replace(found, on_chip=search._on_chip)
 
 
 PATIENCE = 3
@@ -108,7 +110,7 @@ class Phased(Loading):
             return ""
         first = self.ask(self.free)
         if first.solution is None:
-            return first.reason if first.status is Status.INFEASIBLE else ""
+            return self.unsolved(first) if first.status is Status.INFEASIBLE else ""
         for bundle in sorted(divisors(self.microbatches), key=lambda one: self.of(one).bound):
             if self.best is not None and self.best[0] <= self.of(bundle).bound:
                 break

@@ -13,6 +13,7 @@ does at least its share of these loads and of the work.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 
@@ -65,7 +66,10 @@ def phased_graph(
         search.search()
         if search.best is None:
             reason = search.too_large()
-    return search.plan(bound, source, "" if search.best is not None else reason)
+    else:
+        search.because = resident.because
+    found = search.plan(bound, source, "" if search.best is not None else reason)
+    return found if found.levels else dataclasses.replace(found, on_chip=search._on_chip)
 
 
 @dataclass

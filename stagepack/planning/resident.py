@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from stagepack.evidence import SEARCHED
 from stagepack.heuristics.pipeline.step_bound import step_bound
 from stagepack.heuristics.pipeline.step_stages import StepStages, affordable
 from stagepack.heuristics.schedule.lower_bounds import bounds
@@ -83,15 +84,17 @@ class Resident(Tries):
         bound, source = self._bound(least)
         self.enough = bound
         if least.status is Status.INFEASIBLE:
-            return bound, source, least.reason
+            return bound, source, self.unsolved(least)
         stages = self._stages()
         if stages is not None:
             quick = stages.least()
             if quick is None:
                 self._refuse_workless(stages, least)
+                self.because = SEARCHED
                 return bound, source, "no stages leave room for what one microbatch keeps"
             if quick.bound > bound:
                 bound, source = quick.bound, "least step of all stages"
+                self.because = SEARCHED
                 self.enough = bound
             self._begin(least, quick.solution)
             if stages.relaxed and not self.ends():
@@ -113,6 +116,7 @@ class Resident(Tries):
             left = max(left, self._rest(stages, least, bound))
         if left > bound:
             bound, source = left, "schedules of all stages that may be faster"
+            self.because = self.asked()
         return bound, source, ""
 
     def _stages(self) -> StepStages | None:
@@ -187,6 +191,7 @@ class Resident(Tries):
             within_memory = int(self.microbatches * each)
             if within_memory > bound:
                 bound, source = within_memory, "least bottleneck within memory"
+                self.because = self.asked()
         return bound, source
 
     def _with_stashes(self, in_flight: int) -> PipelinePartition:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
+from stagepack.evidence import VERIFIABLE, Proof
 from stagepack.instances import clusters
 from stagepack.instances.answer import require_instance
 from stagepack.instances.arrays import integer
@@ -26,13 +27,17 @@ from stagepack.instances.phases.chips import preset as remote_chip
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import Chip, Cluster, ModelProfile
 from stagepack.instances.schedule import PipelineSchedule
+from stagepack.interrupts import Interrupts
+from stagepack.planning import steps
 from stagepack.planning.graphs import Graphs
 from stagepack.planning.grouped import Grouped
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.phased import phased
 from stagepack.planning.phased_graphs import phased_graph
 from stagepack.planning.resident import Resident
+from stagepack.result import Status
 from stagepack.solve import require_time
+from stagepack.verify import verify
 
 if TYPE_CHECKING:
     from torch import nn
@@ -55,6 +60,8 @@ COUNTING = frozenset(
 BOTH_PASSES = {"objective": GraphObjective.FORWARD_BACKWARD.value}
 """What graphs in training are asked for: a schedule has operations of both passes."""
 NANOSECONDS = 1e9
+SHOWING = 1.0
+"""Seconds that are spent at most on what shows the bound of a plan."""
 ONE_PASS = (
     "both passes of a node run at once, and stashes are not counted: objective forward+backward "
     "gives each pass nodes of its own"
@@ -140,7 +147,26 @@ def plan_model(
         )
     limits: JsonObject = {"time_limit": time_limit, "seed": seed, "threads": threads}
     found = _planned(given, many, split, limits, remote)
-    return dataclasses.replace(found, note=_note(chain))
+    return dataclasses.replace(_shown(found, time_limit), note=_note(chain))
+
+
+def _shown(plan: ModelPlan, time_limit: float | None) -> ModelPlan:
+    """Return a plan with what shows its bound, or that nothing fits, as far as anything does."""
+    if plan.bound is None and plan.status is not Status.INFEASIBLE:
+        return dataclasses.replace(plan, proof=None, evidence={})
+    if plan.interrupted:
+        return plan
+    limit = SHOWING if time_limit is None else min(SHOWING, time_limit)
+    own = {level.name: True for level in plan.levels if level.result.proof in VERIFIABLE}
+    whole, data = plan.whole(own), plan.evidence
+    with Interrupts() as interrupts:
+        found = verify(whole, plan.bound, plan.proof, data, time_limit=limit, rules=steps)
+    plan = dataclasses.replace(plan, interrupted=interrupts.asked)
+    if found.proof is not None:
+        data = data if found.detail == data.get("rule") else {"rule": found.detail}
+        return dataclasses.replace(plan, proof=found.proof, evidence=data)
+    proof = Proof.SEARCH if plan.proof in VERIFIABLE else plan.proof
+    return dataclasses.replace(plan, proof=proof, evidence={})
 
 
 def _planned(

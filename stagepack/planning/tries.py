@@ -10,6 +10,7 @@ import numpy as np
 
 from stagepack.contracts import FoundT, InstanceOf, Number, SolutionT
 from stagepack.errors import InputError
+from stagepack.evidence import SEARCHED, TOLD, VERIFIABLE, Evidence, Proof
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.interrupts import Interrupts
 from stagepack.planning.model_plan import Attempt, ModelPlan
@@ -38,6 +39,12 @@ class Tries:
     split : bool
     limits : dict
         Of each question, as :func:`stagepack.solve` takes them.
+    model : instance
+        What is planned.
+    because : Evidence
+        Why the bound holds, or nothing fits.
+    engines : bool
+        Whether an engine's word is all that is known of an answer.
     enough : int or None
         A bound on every plan.
     share : float
@@ -50,6 +57,9 @@ class Tries:
     microbatches: int
     split: bool
     limits: dict[str, Any]
+    model: Any = field(kw_only=True)
+    because: Evidence = SEARCHED
+    engines: bool = False
     enough: int | None = None
     share: float = 1.0
     interrupted: bool = False
@@ -65,9 +75,21 @@ class Tries:
         compiled = compilation.seconds
         with Interrupts() as interrupts:
             found = solve(instance, **{**self.limits, "time_limit": given})
+        self.engines |= found.proof is Proof.ENGINE
         self.interrupted |= interrupts.asked or found.termination is Termination.INTERRUPTED
         self._began += found.setup_time - (compilation.seconds - compiled)  # no time of the clock
         return found
+
+    def asked(self) -> Evidence:
+        """Return what bounds rest on that rest on answers: an engine's word, or searches."""
+        return TOLD if self.engines else SEARCHED
+
+    def unsolved(self, found: Result[Any]) -> str:
+        """Take why nothing fits from a question that has no solution; return it."""
+        proof, shown = found.proof or Proof.SEARCH, found.proof in VERIFIABLE
+        data = {"rule": "part", "proof": str(proof), "evidence": found.evidence}
+        self.because = Evidence(Proof.LOG, data) if shown else Evidence(proof)
+        return found.reason
 
     def ends(self) -> bool:
         """Whether no further question is asked: nothing is faster, or the time is over."""
@@ -163,6 +185,10 @@ class Tries:
             attempts=tuple(self.attempts),
             reason=reason,
             interrupted=self.interrupted,
+            proof=self.because.proof,
+            evidence=self.because.data,
+            split=self.split,
+            model=self.model,
         )
         if self.best is None:
             if reason:
@@ -179,6 +205,7 @@ class Tries:
             levels=levels,
             bound=bound,
             reason="",
+            model=None,
             bundle=given.bundle,
             on_chip=given.on_chip,
         )

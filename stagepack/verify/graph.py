@@ -81,13 +81,8 @@ class Net(NamedTuple):
 class Form:
     """Blocks of nodes that share a device, tensors between them, and kinds of devices, in ticks.
 
-    Parameters
-    ----------
-    instance, claimed
-    block : list of int
-        That of each node.
-    light : float
-        Nodes that take no time, and no more bytes than this, count as if they had none.
+    `block`: that of each node.  Nodes that take no time, and no more bytes than `light`, count as
+    if they had none.
     """
 
     def __init__(self, instance: GraphData, claimed: Claimed, block: list[int], light: float = 0):
@@ -122,20 +117,15 @@ class Form:
         if self.shared:  # m devices take an m-th each, and exchange an m-th of that
             scale *= math.lcm(*range(1, instance.devices + 1)) ** 2
         barred = [self._sums((~may).tolist()) for may in (instance.cpu, instance.accelerator)]
-        self.parts: list[list[list[Any]]] = [
-            [
-                [
-                    math.inf if barred[kind.pays][b] or self.size[b] > kind.room else int(f * scale)
-                    for b, f in enumerate(row)
-                ]
-                for kind, row in zip(self.kinds, part, strict=True)
+        self.parts: list[list[list[Any]]] = [[] for _ in works]
+        for which, (c, kind) in product(range(self.passes), enumerate(self.kinds)):
+            rows = zip(works[which][c], barred[kind.pays], self.size, strict=True)
+            ticks = [
+                math.inf if no or nbytes > kind.room else int(f * scale) for f, no, nbytes in rows
             ]
-            for part in works
-        ]
-        self.time = [
-            [sum(both) for both in zip(*rows, strict=True)]
-            for rows in zip(*self.parts, strict=True)
-        ]
+            self.parts[which].append(ticks)
+        both = zip(*self.parts, strict=True)
+        self.time = [[sum(times) for times in zip(*rows, strict=True)] for rows in both]
         self.nets = [Net(p, r, int(cost * scale), back) for (p, r, back), cost in costs.items()]
         self.exchanged = [int(figure * scale) for figure in exchanged]
         self.limit = math.inf if claimed.bound is None else _least_ticks(claimed.bound, scale)
@@ -471,6 +461,4 @@ RULES: Rules = {
     "ideals": (Proof.LOG, ideals),
     "few-ideals": (Proof.LOG, partial(ideals, most=FEW)),
 }
-
 UNAIDED = ("work", "few-ideals")
-"""Rules that need no evidence, in the order in which they are tried."""

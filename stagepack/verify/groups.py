@@ -36,6 +36,8 @@ input, if no operator before is in the group."""
 
 def potentials(instance: GroupingData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show that no group is shorter than potentials rise along it."""
+    if instance.objective.value != "cycles":
+        raise UnprovedError("is about cycles")
     if instance.timesteps != "nearest" or not (instance.order == "given" or instance.linear):
         raise UnprovedError("groups may be of other operators, or rows")
     given, n = evidence["potentials"], instance.n
@@ -218,6 +220,4 @@ def _cuts(instance: GroupingData, last: int) -> Iterator[Counts]:
 
 
 RULES: Rules = {"potentials": (Proof.WITNESS, potentials)}
-
-UNAIDED: tuple[str, ...] = ()
-"""Rules that need no evidence, in the order in which they are tried."""
+UNAIDED = ()

@@ -27,7 +27,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from stagepack.evidence import Proof
-from stagepack.verify.packing_misfit import UNPLACED, misfit, turns_of
+from stagepack.verify.packing_misfit import PEAKS, misfit, turns_of
 from stagepack.verify.rules import Claimed, Rules, UnprovedError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _require(instance: PackingData, claimed: Claimed, least: float, what: str) -
     """Require that an address which is reached shows the claim."""
     if claimed.bound is not None:
         goal = math.ceil(claimed.bound)
-        if instance.objective.value in UNPLACED:
+        if instance.objective.value not in PEAKS:
             raise UnprovedError(f"no address says anything of {instance.objective}")
     else:
         limits = [memory.capacity for memory in instance.memories] or [instance.ceiling]
@@ -149,8 +149,10 @@ def _place(instance: PackingData, _: Evidence, claimed: Claimed) -> None:
 
 
 def _floor(instance: PackingData, _: Evidence, claimed: Claimed) -> None:
-    least = 0
-    if instance.objective.value == "spill":
+    least, objective = 0, instance.objective.value
+    if objective not in (*PEAKS, "moves", "spill"):
+        raise UnprovedError(f"the objective {objective} is not looked at")
+    if objective == "spill":
         least = sum(instance.accesses.tolist()) * min(memory.cost for memory in instance.memories)
     if claimed.bound is None or claimed.bound > least:
         raise UnprovedError(f"any placement may cost {least:,}")
@@ -163,6 +165,4 @@ RULES: Rules = {
     "floor": (Proof.WITNESS, _floor),
     "misfit": (Proof.LOG, misfit),
 }
-
-UNAIDED: tuple[str, ...] = ("floor", "place", "load")
-"""Rules that need no evidence, in the order in which they are tried."""
+UNAIDED = ("floor", "place", "load")

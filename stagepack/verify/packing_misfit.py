@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 PLACE, LIFT, QUEUE, FULL, DROP, SWAP = range(6)
 """What a step does: step = 6 * number + one of these."""
 
-UNPLACED = ("moves", "spill")
-"""Objectives of which no address says anything."""
+PEAKS = ("peak", "fit", "bank-conflicts")
+"""Objectives of which the highest address is a part."""
 
 MOST_BUFFERS = 1024
 """Buffers that steps may speak of."""
@@ -53,7 +53,7 @@ def misfit(instance: PackingData, evidence: Mapping[str, Any], claimed: Claimed)
     """Replay why some buffers do not fit into a capacity: a rule of :mod:`.packing`."""
     capacity, which, moments = evidence["capacity"], evidence["buffers"], evidence["moments"]
     goal = instance.ceiling if claimed.bound is None else math.ceil(claimed.bound) - 1
-    if instance.objective.value in UNPLACED or goal is None:
+    if instance.objective.value not in PEAKS or goal is None:
         raise UnprovedError("it speaks of the peak of one memory")
     if not isinstance(capacity, int) or capacity < goal:
         raise UnprovedError(f"a capacity of {capacity} is not {goal:,}")
@@ -115,17 +115,7 @@ def _bits(number: int) -> Iterator[int]:
 
 
 class Replay:
-    """What is known of a canonical packing, step by step.
-
-    Parameters
-    ----------
-    size : list of int
-        Of each buffer.
-    capacity : int
-        That they do not fit.
-    alive : list of int
-        At each moment, the buffers that are alive, as bits.
-    """
+    """What is known of a canonical packing; `alive`: who is at each moment, as bits."""
 
     def __init__(self, size: list[int], capacity: int, alive: list[int]) -> None:
         everyone = (1 << len(size)) - 1

@@ -54,6 +54,8 @@ class Way(NamedTuple):
 
 
 def _path(instance: PhaseData, _: Mapping[str, Any], claimed: Claimed) -> None:
+    if instance.objective.value != "time":
+        raise UnprovedError("is about the time")
     pairs = len(instance.io_tile_choices) * len(instance.microbatches)
     for microbatch in instance.microbatches:
         for io_tiles in instance.io_tile_choices:
@@ -243,6 +245,4 @@ class _Group:
 
 
 RULES: Rules = {"path": (Proof.DUAL, _path)}
-
-UNAIDED: tuple[str, ...] = ("path",)
-"""Rules that need no evidence, in the order in which they are tried."""
+UNAIDED = ("path",)

@@ -87,13 +87,7 @@ def _above(instance: PartitionData, bound: Fraction) -> Fraction:
 
 
 class _Chain:
-    """A partition whose cuts are numbered among those that are allowed.
-
-    Attributes
-    ----------
-    objective : str
-    cuts : list of int
-    """
+    """A partition whose cuts are numbered among those that are allowed."""
 
     def __init__(self, instance: PartitionData, claimed: Claimed) -> None:
         self.objective = str(instance.objective)
@@ -245,6 +239,4 @@ def _exact(value: Any) -> int | Fraction:
 
 
 RULES: Rules = {"fill": (Proof.WITNESS, fill)}
-
-UNAIDED: tuple[str, ...] = ("fill",)
-"""Rules that need no evidence, in the order in which they are tried."""
+UNAIDED = ("fill",)

@@ -39,6 +39,12 @@ class Claimed:
     bound: Fraction | None
     until: float
 
+    @property
+    def left(self) -> float | None:
+        """Seconds until then; None: no end."""
+        left = max(self.until - time.monotonic(), 1e-9)
+        return None if left == float("inf") else left
+
     def step(self, count: int) -> None:
         """Look at the clock once in so many steps; `count` numbers them."""
         if count % AT_ONCE == 0 and time.monotonic() > self.until:
@@ -61,7 +67,8 @@ Rule = Callable[[Any, Mapping[str, Any], Claimed], None]
 """``rule(instance, evidence, claimed)`` raises :class:`UnprovedError` unless the claim is shown."""
 
 Rules = dict[str, tuple[Proof, Rule]]
-"""The rules of a problem by name, and which kind of proof each is."""
+"""The rules of a problem by name, and which kind of proof each is: `RULES` of its module, where
+`UNAIDED` names those that need no evidence, in the order in which they are tried."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +99,13 @@ class Finding:
 
 
 def verify(
-    instance: Instance,
+    instance: Instance | Any,
     bound: Number | None,
     proof: str | None = None,
     evidence: Mapping[str, object] | None = None,
     *,
     time_limit: float | None = None,
+    rules: Any = None,
 ) -> Finding:
     """Verify that no solution is better than a bound, or that there is none.
 
@@ -115,6 +123,8 @@ def verify(
         As a result says.
     time_limit : float, optional
         Seconds.
+    rules : module, optional
+        With the rules of what is no problem of its own; by default those of the problem.
 
     Returns
     -------
@@ -128,7 +138,7 @@ def verify(
         least -= Fraction(instance.tolerance) * abs(least)
     claimed = Claimed(least, until)
     try:
-        home = kinds.part(instance.kind, "verify")
+        home = kinds.part(instance.kind, "verify") if rules is None else rules
     except ModuleNotFoundError:
         return Finding(False, False, None, f"nothing verifies proofs of {instance.kind}")
     false, why = False, "there is no evidence"

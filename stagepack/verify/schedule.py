@@ -419,6 +419,4 @@ RULES: Rules = {
     "orders": (Proof.LOG, partial(orders, most=MANY)),
     "few-orders": (Proof.LOG, partial(orders, most=FEW)),
 }
-
 UNAIDED = ("machine", "ramps", "memory", "counting", "few-orders")
-"""Rules that need no evidence, in the order in which they are tried."""

@@ -12,6 +12,7 @@ import pytest
 
 from stagepack.heuristics.groups import free, free_kernels, group_kernels, oracle
 from stagepack.heuristics.groups.dag import steps
+from stagepack.heuristics.groups.tuning import TUNING as GROUPING
 from stagepack.heuristics.phases import (
     baselines,
     liveness_kernels,
@@ -22,6 +23,8 @@ from stagepack.heuristics.phases import (
     remat,
     remat_kernels,
 )
+from stagepack.heuristics.phases.tuning import TUNING as PHASING
+from stagepack.heuristics.phases.tuning import PhasesTuning
 from stagepack.heuristics.pipeline import kernels as pipeline_kernels
 from stagepack.heuristics.pipeline import prober
 from stagepack.heuristics.pipeline.tuning import TUNING
@@ -29,7 +32,6 @@ from stagepack.heuristics.schedule import (
     annealing,
     effort,
     greedy,
-    modulo,
     programs,
     rule_kernels,
     rules,
@@ -41,6 +43,7 @@ from stagepack.heuristics.schedule import (
 )
 from stagepack.heuristics.schedule.lower_bounds import bounds, bounds_kernels, ramps
 from stagepack.heuristics.schedule.policies import policies as list_policies
+from stagepack.heuristics.schedule.tuning import TUNING as SCHEDULED
 from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline import kernels as range_kernels
@@ -59,6 +62,34 @@ Place = tuple[Any, str]
 
 EVERY, ON = 120, 1.15
 """Limits that are tried one by one; from there on each is so many times the one before."""
+
+
+class Given:
+    """Limits that searches are handed."""
+
+    probes = TUNING.probes.steps_at_once
+    annealing = SCHEDULED.annealing.steps
+    grouping = GROUPING.oracle.steps_at_once
+    labels = PHASING.policies.comparisons_at_once
+    policy_layers = PHASING.policies.layers_at_once
+    rows = PHASING.options.comparisons_at_once
+    range_groups = PHASING.options.groups_at_once
+    completed = PHASING.remat.entries_at_once
+    layers = PHASING.rules.layers_at_once
+
+    @classmethod
+    def phases(cls) -> PhasesTuning:
+        """Return what steers phase schedules, with these limits."""
+        policies = {"comparisons_at_once": cls.labels, "layers_at_once": cls.policy_layers}
+        options = {"comparisons_at_once": cls.rows, "groups_at_once": cls.range_groups}
+        return PHASING.changed(
+            {
+                "policies": policies,
+                "options": options,
+                "remat": {"entries_at_once": cls.completed},
+                "rules": {"layers_at_once": cls.layers},
+            }
+        )
 
 
 class Search(NamedTuple):
@@ -113,8 +144,10 @@ def timed() -> object:
 
 def annealed() -> object:
     one = timing.Timing(pipeline(limit=None))
-    cooling = annealing.Cooling(moves=12)
-    return annealing.improve(one, rules.one_by_one(one.instance, int), settings=cooling).tolist()
+    cooling = annealing.Cooling(heat=0.2, weight=4.0, moves=12)
+    tuning = dataclasses.replace(SCHEDULED.annealing, steps=Given.annealing)
+    order = rules.one_by_one(one.instance, int)
+    return annealing.improve(one, order, settings=cooling, tuning=tuning).tolist()
 
 
 def merged() -> object:
@@ -140,33 +173,26 @@ def labelled() -> object:
     """With room for few labels, so that some are merged, and sweeps given up."""
     instance = chain(0)
     progress: Any = Progress(instance.evaluate, instance.check)
-    with pytest.MonkeyPatch.context() as patched:
-        ways = [(4, trips.Way.BEST), (4, trips.Way.MERGED), (9, trips.Way.NEAR)]
-        patched.setattr(trips, "SWEEPS", (*ways, (5_000, trips.Way.ALL)))
-        patched.setattr(trips, "ROOM", 300)
-        trips.Trips(instance, progress).find(60.0)
+    few = {"widths": [4, 4, 9, 5_000], "ways": ["best", "merged", "near", "all"], "room": 300}
+    trips.Trips(instance, progress, SCHEDULED.labels.changed(few)).find(60.0)
     assert progress.objective == progress.bound
     return [(one.kind, one.value, one.source) for one in progress.trace.events]
 
 
-def repeated() -> object:
-    shop, order = greedy.shop_of(pipeline(limit=9)), np.arange(3)
-    time, random = np.zeros((3, 3), np.int64), np.ones(1, np.uint64)
-    assert modulo.placed(shop, order, 12, 16, random, time, lambda _: True)
-    return time.tolist(), random.tolist()
-
-
 SCHEDULES = {
     "rules": Search(places(programs, "PART"), places(rule_kernels, "unroll", "grouped"), ruled),
-    "lists": Search(places(greedy, "STEPS"), places(greedy, "list_schedule"), listed),
+    "lists": Search(places(greedy, "PART"), places(greedy, "list_schedule"), listed),
     "timing": Search(
         places(timing, "PART"),
         places(timing_kernels, "begin", "advance", "peaks", "heads_in_turn", "backward"),
         timed,
     ),
-    "annealing": Search(places(annealing, "BUDGET"), places(annealing, "anneal"), annealed),
+    "annealing": Search(places(Given, "annealing"), places(annealing, "anneal"), annealed),
     "sequences": Search(
-        places(sequences, "PART"), places(sequences, "merge"), merged, 2 * sequences.LOOK
+        places(sequences, "PART"),
+        places(sequences, "merge"),
+        merged,
+        2 * SCHEDULED.lists.choice_price,
     ),
     "bounds": Search(
         (*places(effort, "PART"), *places(bounds, "PART")),
@@ -178,9 +204,8 @@ SCHEDULES = {
     ),
     "ramps": Search(places(ramps, "PART"), places(ramps, "ramp"), ramped),
     "labels": Search(
-        places(trips, "STEPS"), places(trips_kernels, "expand", "undominated", "nearest"), labelled
+        places(trips, "PART"), places(trips_kernels, "expand", "undominated", "nearest"), labelled
     ),
-    "periods": Search(places(modulo, "LOOKED"), places(modulo, "place_best"), repeated),
 }
 
 # ---------------------------------------------------------------------- phases
@@ -200,9 +225,9 @@ def chosen() -> object:
     for seed, skips in ((0, False), (1, True)):
         instance = random_phases(seed, layers=(4, 4), training=True, skips=skips, prefetch=False)
         microbatch = instance.microbatches[0]
-        costs = ranges.RangeCosts(instance, microbatch)
+        costs = ranges.RangeCosts(instance, microbatch, tuning=Given.phases())
         rows = [policies.find_policies(costs, bounding=bounding) for bounding in (False, True)]
-        table = options.group_options(instance, microbatch, 0)
+        table = options.group_options(instance, microbatch, 0, tuning=Given.phases())
         found += [
             *map(plain, rows),
             table.time.tolist(),
@@ -220,7 +245,7 @@ def completed() -> object:
         )
         step = step_of(instance)
         if not step.infeasible:
-            labels = remat.Labels(step, retaining=False)
+            labels = remat.Labels(step, retaining=False, tuning=Given.phases())
             found.append((labels.bound, labels.search(remat.NONE, MANY)))
     assert found
     return found
@@ -229,7 +254,9 @@ def completed() -> object:
 def from_the_head() -> object:
     instance = PhaseSchedule.from_arrays([5, 9, 2, 4, 7, 1], [3] * 6, [2, 8, 1, 6, 4, 3, 2])
     found = [
-        baselines.heads(instance.replace(memory=memory, tiles=1), 1, 0, None, lambda: True)
+        baselines.heads(
+            instance.replace(memory=memory, tiles=1), 1, 0, None, lambda: True, Given.phases()
+        )
         for memory in (30, 60)
     ]
     assert all(found)
@@ -238,11 +265,7 @@ def from_the_head() -> object:
 
 PHASES = {
     "policies": Search(
-        (
-            *places(policies, "COMPARISONS", "AT_ONCE"),
-            *places(options, "COMPARISONS"),
-            *places(ranges, "AT_ONCE"),
-        ),
+        (*places(Given, "labels", "policy_layers", "rows", "range_groups"),),
         (
             *places(policies_kernels, "unbeaten"),
             *places(liveness_kernels, "examine_all"),
@@ -251,17 +274,11 @@ PHASES = {
         ),
         chosen,
     ),
-    "completions": Search(places(remat, "COMPLETED"), places(remat_kernels, "complete"), completed),
-    "heads": Search(places(baselines, "LAYERS"), places(liveness_kernels, "heads"), from_the_head),
+    "completions": Search(places(Given, "completed"), places(remat_kernels, "complete"), completed),
+    "heads": Search(places(Given, "layers"), places(liveness_kernels, "heads"), from_the_head),
 }
 
 # ---------------------------------------------------------------------- chains
-
-
-class Given:
-    """Limits that searches are handed."""
-
-    probes = TUNING.probes.steps_at_once
 
 
 def probed() -> Iterator[object]:
@@ -303,20 +320,20 @@ def priced() -> object:
     way = steps(range(1, 1 << instance.n))
     nothing = [frozenset[int]()] * len(way)
     found = []
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(oracle, "NUMBERS", 600)  # some of the cuts at a time
-        for eager in (False, True):
-            known = oracle.Oracle(instance, branching=True)
-            cycles, cuts = known.price(way, nothing, eager=eager)
-            found += [cycles.tolist(), cuts.tolist()]
-        below = np.full(len(way), oracle.NONE)
-        found += free.FreeOracle(instance, branching=True).floors(way, below).tolist()
-    return found
+    some = {"numbers": 600, "steps_at_once": Given.grouping}  # some of the cuts at a time
+    tuning = GROUPING.changed({"oracle": some})
+    for eager in (False, True):
+        known = oracle.Oracle(instance, branching=True, tuning=tuning)
+        cycles, cuts = known.price(way, nothing, eager=eager)
+        found += [cycles.tolist(), cuts.tolist()]
+    below = np.full(len(way), oracle.NONE)
+    floors = free.FreeOracle(instance, branching=True, tuning=tuning).floors(way, below)
+    return [*found, *floors.tolist()]
 
 
 GROUPS = {
     "groups": Search(
-        (*places(oracle, "STEPS"), *places(free, "STEPS")),
+        places(Given, "grouping"),
         (*places(group_kernels, "sweep"), *places(free_kernels, "floors")),
         priced,
     )

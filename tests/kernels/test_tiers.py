@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from stagepack.heuristics.packing.constructive import valleys
-from stagepack.heuristics.schedule import sequences
+from stagepack.heuristics.schedule import annealing, greedy, sequences
 from stagepack.heuristics.schedule.lower_bounds import counting
+from stagepack.heuristics.schedule.policies import policies
+from stagepack.heuristics.schedule.rules import one_by_one
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.schedule import Objective
 from stagepack.kernels import compiled
 from tests.heuristics.schedule.cases import looped
 from tests.random_schedules import random_schedule
@@ -39,7 +43,22 @@ def _merged(seed: int) -> object:
     return [order.tolist() for order in sequences.lists(timing, lambda _: True)]
 
 
-@pytest.mark.parametrize("find", [_in_valleys, _counted, _merged])
+def _annealed(seed: int) -> object:
+    """Both objectives, and orders that memory limits."""
+    instance = looped(2 + seed % 3, 2, 4).replace(objective=list(Objective)[seed % 2])
+    timing, cooling = Timing(instance), annealing.Cooling(heat=0.5, weight=4.0, moves=100)
+    order = one_by_one(instance, lambda _: None)
+    return annealing.improve(timing, order, seed=seed, settings=cooling).tolist()
+
+
+def _listed(seed: int) -> object:
+    instance = random_schedule(seed)
+    lists = greedy.Lists(instance)
+    found = [lists.order(policy) for policy in itertools.islice(policies(instance), 3)]
+    return [None if order is None else order.tolist() for order in found]
+
+
+@pytest.mark.parametrize("find", [_in_valleys, _counted, _merged, _annealed, _listed])
 def test_answers_are_alike(find: Callable[[int], object], monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for few, warm_up in ((1 << 62, 1e9), (-1, 0.03)):

@@ -31,12 +31,12 @@ def network(seed: int) -> sp.LayerGrouping:
 @pytest.mark.parametrize(
     ("model", "how"),
     [
-        (sp.GraphPartition.from_arrays([3, 3, 3, 3], accelerators=2), "witness, work of the graph"),
+        (sp.GraphPartition.from_arrays([3, 3, 3, 3], accelerators=2), "witness, work"),
         (
             sp.GraphPartition.from_arrays([7.5, 1, 1], accelerators=2, cpus=1, cpu_time=[9, 1, 1]),
-            "witness, work of the graph",
+            "log, path",
         ),
-        (network(9), "the groups of the whole network"),
+        (network(9), "log, networks"),
     ],
 )
 def test_whole_bounds_are_verified_and_no_more(model: Any, how: str, tmp_path: Path) -> None:

@@ -324,7 +324,9 @@ def test_what_is_said_of_a_plan_without_levels_is_no_plan(tmp_path: Path) -> Non
     assert "claim: objective" in done.stdout
     assert "claim: status" in done.stdout
     sp.plan_model(chain(0, capacity=1)).to_json(str(path))  # proved that none fits
-    assert run("check", path).returncode == 5, "nothing in a file shows it"
+    assert run("check", path).returncode == 0
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model": None}))
+    assert run("check", path).returncode == 5, "the file does not say of which model"
 
 
 @pytest.mark.parametrize("bound", ["low", [], {}, 10**400])

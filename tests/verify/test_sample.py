@@ -22,10 +22,31 @@ SAMPLE = (
     "packing/above-load",
 )
 
+LINKS = {"devices": 4, "bandwidth": "10GB/s"}
+PUBLIC: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("pipedream/vgg16_graph.txt", {"kind": "pipeline-partition", "training": True, **LINKS}),
+    ("pipedream/alexnet_graph.txt", {"kind": "graph-partition", **LINKS}),
+    ("pipedream/gnmt_graph.txt", {"objective": "replicated", "kind": "graph-partition", **LINKS}),
+    ("dnn-partitioning/throughput/bert24_inference.json", {}),
+    ("executorch/convnext-tiny.json", {}),
+    ("minimalloc/input.12.csv", {}),
+)
+
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_what_the_catalog_proves_is_verified(name: str) -> None:
-    instance: Any = sp.load(name)
+    require_verified(sp.load(name))
+
+
+@pytest.mark.parametrize(("file", "given"), PUBLIC)
+def test_what_is_proved_of_public_data_is_verified(
+    data_dir: Path, file: str, given: dict[str, Any]
+) -> None:
+    require_verified(sp.read(data_dir / file, **given))
+
+
+def require_verified(instance: Any) -> None:
+    """Require that an optimum is verified by its evidence, and a bound above it is not."""
     result = sp.solve(instance, time_limit=20, options={"proof": True})
     assert result.status == "OPTIMAL"
     assert result.objective is not None

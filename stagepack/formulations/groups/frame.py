@@ -73,6 +73,7 @@ class Frame:
     Attributes
     ----------
     rows, rounds : int
+        Rows of the group; rounds of its slices.
     circular : bool
         Whether time is a circle of rows, or a line of all positions.
     allowed : list of range or list of int

@@ -85,6 +85,7 @@ class Memory:
         height : int
             Units.
         when : sequence of literals
+            Those that must all hold.
 
         Returns
         -------

@@ -35,10 +35,6 @@ from stagepack.heuristics.groups.oracle import NONE
 from stagepack.instances.groups.problem import Objective
 from stagepack.instances.profile import Array
 
-CLIQUES = 5.5e-9
-"""Seconds of HiGHS for each pair of groups of which an incumbent allows but one: where these are
-most of all pairs it lists them, without a look at the time."""
-
 
 class Milp(Formulation[Partition, tuple[int, ...]]):
     """The interval model of a partition; its solutions are boundaries.
@@ -76,7 +72,7 @@ class Milp(Formulation[Partition, tuple[int, ...]]):
             self.program.row({x: cost for x, cost in costs if cost}, high=upper)
         self.infeasible = self.program.contradiction
         if not cp_sat:
-            self.loading = CLIQUES * len(self.groups) ** 2
+            self.loading = partition.tuning.models.clique_price * len(self.groups) ** 2
         if not self.infeasible:
             self.model = self.program.cp_sat() if cp_sat else self.program.arrays()
             self.parameters = self.program.settings if cp_sat else BY_HIGHS

@@ -76,7 +76,6 @@ def stashed_sizes(
 
     Parameters
     ----------
-    instance : PhaseSchedule
     figures : Figures
         Those of a microbatch.
     first : int
@@ -100,13 +99,13 @@ class Part:
 
     Parameters
     ----------
-    table : OptionTable
     program : WholeProgram
         Gets the table's columns and rows.
 
     Attributes
     ----------
     options : list of Option
+        Those of the table, in its order.
     y : list of int
         Their columns.
     ahead, exposed : dict of (cut, direction) to int
@@ -189,6 +188,7 @@ class Part:
         self._memory_ahead()
 
     def _memory_ahead(self) -> None:
+        """State the memory of phases that hold variables of the next one."""
         for (cut, direction), a in self.ahead.items():
             before, after = self.meets(cut, direction)
             most = max(self.options[o].variables[direction] for o in after)
@@ -313,7 +313,6 @@ class Part:
 
         Parameters
         ----------
-        solution : PhaseSolution
         chosen : list of int
             Its options, from :meth:`find`.
         values : ndarray of float64, shape (columns,)
@@ -407,7 +406,6 @@ class GroupModel(Formulation[PhaseSchedule, PhaseSolution]):
 
     Parameters
     ----------
-    instance : PhaseSchedule
     tables : OptionTable or sequence of OptionTable
         Options of all groups, for each number of I/O tiles and microbatch to choose from.
     upper : int, optional

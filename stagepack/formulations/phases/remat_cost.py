@@ -37,7 +37,6 @@ class Cost:
 
     Parameters
     ----------
-    step : Step
     program : WholeProgram
         Gets the columns and rows.
     """
@@ -149,14 +148,13 @@ class RematProgram(ABC):
 
     Parameters
     ----------
-    step : Step
     upper : int, optional
         Cycles of a known plan: what takes longer may be cut off, nothing else is.
 
     Attributes
     ----------
-    program : WholeProgram
     infeasible : bool
+        Whether there is no plan.
     """
 
     def __init__(self, step: Step, upper: int | None) -> None:

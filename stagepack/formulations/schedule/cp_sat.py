@@ -12,8 +12,6 @@ Parameters
     dur_v, lag_uv    duration, latency
     after_d          what the objective adds to the last end of device d (optimizer)
     limit_d          bytes of device d
-    V_k              cycles that any k microbatches in turn need at least, from the first F to the
-                     last B on the first stage
     U                what the objective may be at most
 Variables
     t_v              start of operation v after the origin of its device, between the longest paths
@@ -29,8 +27,6 @@ Objective
 Constraints
     order            t_v >= t_u + gap_uv                 (u, v) in P, operations of one kind in turn
     arcs             t_v + x_de >= t_u + dur_u + lag_uv  for arcs from device d to device e
-    stretches        t_v + dur_v >= t_u + V_k   for u the F of microbatch i, v the B of i + k - 1
-                     on the first stage
     origins          x_de = o_e - o_d                    where A has a cycle
     apart            operations of V_d do not overlap
     releases         t_v >= t_u + dur_u                  (u, v) in L
@@ -49,14 +45,13 @@ Times are relative to the origin because the span of a device is all that counts
 z then limits what a device may be idle, which neither the time of day nor other devices weaken.
 With times of day CP-SAT 9.15 left open after 20 s what it proves in 4 s so (p = 4, m = 12).  Ways
 over other devices in P, and L beside the memory, are redundant; they speed it up.  So do counts,
-where memory is tight, against retentions, and stretches where microbatches go round in few places.
+where memory is tight, against retentions.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,6 +64,7 @@ from stagepack.formulations.base import (
     Formulation,
 )
 from stagepack.formulations.schedule.frame import Frame
+from stagepack.heuristics.schedule.tuning import TUNING, ModelTuning
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import (
     Objective,
@@ -80,12 +76,6 @@ from stagepack.instances.schedule.reasons import reasons
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import IntVar, LinearExpr
-
-LOADING = 1.5e-4
-"""Seconds to build and presolve the model of an operation, in which CP-SAT counts no work."""
-
-LONGEST_COUNT = 16
-"""Microbatches up to which memory is counted at each F: variables grow with the square."""
 
 
 class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
@@ -99,9 +89,8 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
         Objective value of a known solution: what is worth more may be cut off, nothing else is.
     lower : int, optional
         A known lower bound on the objective value.
-    stretches : mapping of int to int, optional
-        By number of microbatches in turn, cycles from their first F to their last B on the first
-        stage.
+    tuning : ModelTuning
+        What loading takes, and where memory is counted at each F.
 
     Raises
     ------
@@ -115,15 +104,15 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
         *,
         upper: int | None = None,
         lower: int | None = None,
-        stretches: Mapping[int, int] | None = None,
+        tuning: ModelTuning = TUNING.model,
     ) -> None:
-        self.instance, self.upper, self._stretches = instance, upper, stretches or {}
+        self.instance, self.upper, self._counted = instance, upper, tuning.counted
         self.parameters: dict[str, object] = {
             "linearization_level": 0,
             "use_objective_lb_search": True,
         }
         self.frame = Frame(instance, upper=upper, lower=lower)
-        self.loading = LOADING * len(instance.operations)
+        self.loading = tuning.loading * len(instance.operations)
         self._origins_free = instance.objective is Objective.SPAN
         self.infeasible = bool(reasons(instance)) or self.frame.lower > self.frame.upper
         if not self.infeasible:
@@ -131,6 +120,7 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
             self._build_model()
 
     def _require_exact(self) -> None:
+        """Refuse times and bytes that the engine would round."""
         limit = self.instance.limit
         most = self.frame.horizon if limit is None else max(self.frame.horizon, int(limit.max()))
         self._most = most
@@ -144,6 +134,7 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
     # ------------------------------------------------------------------ the model
 
     def _build_model(self) -> None:
+        """Build variables, then a family of constraints after the other."""
         from ortools.sat.python import cp_model
 
         self._cp = cp_model
@@ -190,7 +181,6 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
     def _waits(self) -> Iterator[tuple[int, int, int]]:
         """Yield (u, v, gap) such that v is at least `gap` after u, in times of their devices."""
         yield from self._turns()
-        yield from self._stretched()
         for u, v in self._releases:
             yield u, v, self._duration[u]
         if not self._origins_free:
@@ -198,6 +188,7 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
                 yield u, v, gap
 
     def _op(self, node: tuple[int, int], i: int) -> int:
+        """Return the operation of microbatch i of a (stage, kind)."""
         return self.instance.operations.op(*node, i)
 
     def _turns(self) -> Iterator[tuple[int, int, int]]:
@@ -212,18 +203,9 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
                     u = self._op((s, k), i)
                     yield u, self._op((s, k), i + 1), self._duration[u]
 
-    def _stretched(self) -> Iterator[tuple[int, int, int]]:
-        """Yield (u, v, gap) of the first F and the last B of microbatches in turn."""
-        first = self.instance.order[0]
-        for count, cycles in self._stretches.items():
-            gap = -(-cycles // self.frame.unit)
-            for i in range(int(self.instance.microbatches[first]) - count + 1):
-                v = self._op((first, 1), i + count - 1)
-                yield self._op((first, 0), i), v, gap - self._duration[v]
-
     def _order(self) -> None:
-        """t_v >= t_u + gap_uv within a microbatch and a stretch; operations of a kind in turn."""
-        for u, v, gap in itertools.chain(self._turns(), self._stretched()):
+        """t_v >= t_u + gap_uv within a microbatch; operations of a kind in turn."""
+        for u, v, gap in self._turns():
             self.model.add(self.t[v] >= self.t[u] + gap)
 
     def _crossings(self) -> Iterator[tuple[tuple[int, int], int, int, int]]:
@@ -295,7 +277,7 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
             lone = frame.lone_stage(device)
             if lone is not None and frame.kinds == 2:
                 continue  # the releases say it all
-            if lone is not None and int(instance.microbatches[lone]) <= LONGEST_COUNT:
+            if lone is not None and int(instance.microbatches[lone]) <= self._counted:
                 self._count(lone)
                 continue
             assert instance.limit is not None

@@ -65,6 +65,7 @@ class Frame:
     Parameters
     ----------
     instance : PipelineSchedule
+        What is to be modelled.
     upper, lower : int, optional
         Bounds on the objective value, in cycles.
 
@@ -75,6 +76,7 @@ class Frame:
     duration : ndarray of int64, shape (p, kinds)
         Units of F, B, W of each stage.
     lag : ndarray of int64, shape (edges,)
+        Latencies, in units.
     after : ndarray of int64, shape (d,)
         Units that the objective adds to the last end of each device.
     work : ndarray of int64, shape (d,)
@@ -83,6 +85,7 @@ class Frame:
         Units within which all devices must end: what `upper` allows, else enough for any
         schedule that never waits without need.
     lower : int
+        A bound on the objective, in units.
     """
 
     def __init__(
@@ -179,6 +182,7 @@ class Frame:
     # ------------------------------------------------------------------ memory
 
     def _held(self, stage: int) -> list[int]:
+        """Return the bytes that a microbatch holds on a stage after F, B and W."""
         instance = self.instance
         columns = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
         return list(itertools.accumulate(int(column[stage]) for column in columns[: self.kinds]))

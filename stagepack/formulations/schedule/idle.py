@@ -41,7 +41,6 @@ from collections.abc import Collection
 import numpy as np
 
 from stagepack.formulations.base import TOLERANCE
-from stagepack.formulations.schedule.cp_sat import LOADING
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule
 
@@ -52,9 +51,11 @@ class Idle:
     Parameters
     ----------
     instance : PipelineSchedule
+        Whose window it is.
     head : ndarray of int64, shape (n,)
         Lower bounds on starts; for the end of schedules on what follows each operation.
     device : int
+        The device whose idle cycles are counted.
     moment : int
         Cycles, from the beginning; for the end of schedules from there back.
     least : int
@@ -83,7 +84,6 @@ class Idle:
         self.parameters = {"linearization_level": 0}
         self.model = cp_model.CpModel()
         self._own = np.flatnonzero(head < moment)
-        self.loading = LOADING * len(self._own)
         self._starts()
         self._order()
         for d in sorted({device, *apart}):

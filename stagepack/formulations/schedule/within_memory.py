@@ -29,12 +29,10 @@ from __future__ import annotations
 import numpy as np
 
 from stagepack.formulations.base import LARGEST_VALUE, Formulation
+from stagepack.heuristics.schedule.tuning import TUNING, ModelTuning
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.reasons import reasons
-
-LONGEST = 2_000
-"""Operations up to which the model says something soon, if at all."""
 
 
 class WithinMemory(Formulation[PipelineSchedule, ScheduleSolution]):
@@ -53,17 +51,19 @@ class WithinMemory(Formulation[PipelineSchedule, ScheduleSolution]):
             self._build_model()
 
     @staticmethod
-    def unsupported(instance: PipelineSchedule) -> str:
+    def unsupported(instance: PipelineSchedule, tuning: ModelTuning = TUNING.model) -> str:
         """Return why the model is not for an instance, '' if it is."""
         if instance.limit is None:
             return "is for limited memory"
-        if len(instance.operations) > LONGEST:
-            return f"is for up to {LONGEST:,} operations, not {len(instance.operations):,}"
+        n, most = len(instance.operations), tuning.order_operations
+        if n > most:
+            return f"is for up to {most:,} operations, not {n:,}"
         if int(instance.limit.max()) >= LARGEST_VALUE:
             return f"counts bytes up to {LARGEST_VALUE:,}"
         return ""
 
     def _build_model(self) -> None:
+        """Build turns, precedences and memory."""
         from ortools.sat.python import cp_model
 
         self.model = cp_model.CpModel()

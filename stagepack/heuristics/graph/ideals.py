@@ -6,10 +6,6 @@ subsets.  The limit is the value of the best known partition and falls during th
 better is found, this partition is optimal.  Objectives with two separate loads are solved by
 :mod:`.pairs` with limits on the first load.
 
-Stages are grown block by block.  Under `sum` this is continued only as long as it is cheaper than
-examining all pairs of ideals between which a stage may lie; then the pairs are examined instead
-(:mod:`.spans_kernels`).
-
 Cost: steps as :mod:`.ideals_kernels` says.  Memory is linear in the number of ideals and of their
 possible next blocks; above `most_bytes` the search gives up.  Source: own work, after Tarnawski et
 al. (NeurIPS 2020).
@@ -24,15 +20,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph.stage_kernels import FAR, SLACK, SUM, WORK, unmarked
+from stagepack.heuristics.graph.stage_kernels import FAR, SLACK, WORK, unmarked
 from stagepack.heuristics.graph.staging import Found, Staging
 from stagepack.heuristics.graph.tuning import TUNING, IdealsTuning
 from stagepack.instances.graph import Compact
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:
-    from stagepack.heuristics.graph.ideals_kernels import Ahead, Cells, Ideals
-    from stagepack.heuristics.graph.spans_kernels import Spans
+    from stagepack.heuristics.graph.ideals_kernels import Cells, Ideals
 
 CELL = 18
 """Bytes of what a stage up to an ideal holds: see :class:`.ideals_kernels.Cells`."""
@@ -212,11 +207,11 @@ class Lattice:
         for array in self._cut:
             array[:] = 0
         most_steps = self.tuning.chunk
-        left, chunk = self._patience(cells), min(effort.SHORT, most_steps)
-        while left > 0:
+        chunk = min(effort.SHORT, most_steps)
+        while True:
             done = kernels.sweep(
                 state,
-                min(chunk, left),
+                chunk,
                 self.count,
                 staging.blocks,
                 staging.automaton.ways,
@@ -231,94 +226,10 @@ class Lattice:
             effort.spend(self.tuning.sweeping_price * state[kernels.SWEPT])
             if done:
                 return self._found(cells)
-            left -= int(state[kernels.SWEPT])
             if chunk < most_steps:
                 chunk = most_steps
                 continue
             self._pause()
-        if state[kernels.BRANCH] >= 0:
-            state[kernels.IDEAL] -= 1  # its stages are looked at anew
-        self._look_at_pairs(state, cells, ahead)
-        return self._found(cells)
-
-    def _patience(self, cells: Cells) -> int:
-        """Return elementary steps in which to grow stages before pairs of ideals are looked at."""
-        staging = self.staging
-        bits = staging.n + len(staging.blocks.cost)
-        if staging.mode != SUM or len(cells.state) * bits // 8 > self.tuning.most_bytes // 4:
-            return FAR
-        many = np.bincount(cells.state, minlength=staging.automaton.states).astype(np.float64)
-        pairs = float(many[staging.automaton.source] @ many[staging.automaton.ways.target]) / 2
-        return max(self.tuning.grown, int(self.tuning.grown_of_pair * pairs))
-
-    def _look_at_pairs(self, state: Array, cells: Cells, ahead: Ahead) -> None:
-        """Go on adding stages between pairs of ideals."""
-        from stagepack.heuristics.graph import spans_kernels
-
-        staging, done = self.staging, False
-        spans = self._spans(cells)
-        while not done:
-            done = spans_kernels.sweep_spans(
-                state,
-                self.tuning.chunk,
-                self.count,
-                staging.blocks,
-                staging.automaton.ways,
-                staging.rooms,
-                self._ideals,
-                cells,
-                spans,
-                ahead,
-            )
-            effort.spend(self.tuning.pairing_price * state[self._kernels.SWEPT])
-            self._pause()
-
-    def _spans(self, cells: Cells) -> Spans:
-        """Return what tells the price of stages between two ideals."""
-        from stagepack.heuristics.graph import spans_kernels
-
-        staging, done = self.staging, False
-        n, nets, classes = staging.n, len(staging.blocks.cost), len(staging.blocks.pays)
-        held = np.diff(cells.first) > 0
-        rows = int(held.sum()) + 1  # of ideals with cells, and of the one at hand
-        words = [1 + bits // spans_kernels.BITS for bits in (n, nets)]
-        net_first, net = staging.nets
-        spans = spans_kernels.Spans(
-            row=np.repeat(np.cumsum(held) - 1, np.diff(cells.first)).astype(np.int32),
-            layer_first=np.searchsorted(
-                np.sort(cells.state), np.arange(staging.automaton.states + 1)
-            ),
-            layer=np.empty((classes, len(cells.state)), np.int64),
-            member=np.zeros((rows, words[0]), np.int64),
-            crossing=np.zeros((rows, words[1]), np.int64),
-            work=np.zeros((classes, rows), np.int64),
-            barred=np.zeros((classes, rows), np.int64),
-            size=np.zeros(rows, np.int64),
-            stash=np.zeros(rows, np.int64),
-            traffic=np.zeros(rows, np.int64),
-            inside=np.zeros(nets, np.int32),
-            net_first=net_first,
-            net=net,
-        )
-        state, path = np.zeros(3, dtype=np.int64), np.zeros(n + 1, dtype=np.int64)
-        while not done:
-            done = spans_kernels.write_rows(
-                state,
-                self.tuning.chunk,
-                self.count,
-                staging.blocks,
-                self._ideals,
-                cells,
-                spans,
-                path,
-            )
-            effort.spend(self.tuning.writing_price * self.count)
-            self._pause()
-        for c, work in enumerate(spans.work):
-            spans.layer[c] = np.lexsort((work[spans.row], cells.state))
-            effort.spend(self.tuning.sorting_price * len(cells.state))
-            self._pause()
-        return spans
 
     def _cells(self, limits: Array) -> Cells:
         """Return the cells of partitions within limits, without values."""

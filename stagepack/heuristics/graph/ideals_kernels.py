@@ -367,27 +367,6 @@ def _look_beyond(count: int, ideals: Ideals, cells: Cells) -> None:
 
 
 @inlined
-def find_live(state: Array, cells: Cells, live: Array) -> None:
-    """Write the cells of an ideal that stages are added to.
-
-    Parameters
-    ----------
-    state : ndarray of int64
-        See above.
-    cells : Cells
-        What is known of the ideals.
-    live : ndarray of int64, shape (states,)
-        Where the kernel writes.
-    """
-    s = state[IDEAL]
-    state[LIVE] = 0
-    for cell in range(cells.first[s], cells.first[s + 1]):
-        if cells.value[cell] < state[LIMIT]:
-            live[state[LIVE]] = cell
-            state[LIVE] += 1
-
-
-@inlined
 def _next_ideal(
     state: Array,
     blocks: Blocks,
@@ -407,11 +386,16 @@ def _next_ideal(
         shift(blocks, cut, ideals.last[s], 1)
     branch.path[length] = s
     state[IDEAL], state[PATH] = s, length + 1
-    find_live(state, cells, live)
+    state[LIVE] = 0
+    # Cells that are no better than the best partition begin none that is.
+    for cell in range(cells.first[s], cells.first[s + 1]):
+        if cells.value[cell] < state[LIMIT]:
+            live[state[LIVE]] = cell
+            state[LIVE] += 1
 
 
 @inlined
-def look_ahead(
+def _look_ahead(
     state: Array,
     count: int,
     blocks: Blocks,
@@ -421,13 +405,7 @@ def look_ahead(
     cells: Cells,
     ahead: Ahead,
 ) -> None:
-    """Write where the next stage can lead, and how much it has to compute for that.
-
-    Parameters
-    ----------
-    state, count, blocks, ways, rooms, ideals, cells, ahead
-        See :func:`sweep`.
-    """
+    """Write where the next stage can lead, and how much it has to compute for that."""
     live, reached, limits = ahead.live, ahead.reached, ahead.limits
     limits[0], limits[1], limits[2] = state[LIMIT] - 1, state[FIRST_LIMIT], 1
     state[WANTED] = 0
@@ -551,7 +529,7 @@ def sweep(
             _next_ideal(state, blocks, ideals, cells, cut, branch, live)
             budget -= 10
             if state[LIVE] > 0:
-                look_ahead(state, count, blocks, ways, rooms, ideals, cells, ahead)
+                _look_ahead(state, count, blocks, ways, rooms, ideals, cells, ahead)
                 for column in range(rows.shape[1]):
                     rows[0, column] = 0
                 s = state[IDEAL]

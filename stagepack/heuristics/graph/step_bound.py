@@ -67,14 +67,9 @@ def longest_chain(instance: GraphPartition, cycles: int = 1) -> PipelinePartitio
     PipelinePartition or None
         None where there are no forward nodes, or stages need not follow one another.
     """
-    forward = np.flatnonzero(~instance.backward)
-    if not instance.contiguous or not len(forward):
+    if not instance.contiguous or instance.backward.all():
         return None
-    place = np.full(instance.n, -1, dtype=np.int64)
-    place[forward] = np.arange(len(forward))
-    inner = instance.edges[(~instance.backward)[instance.edges].all(axis=1)]
-    least = _least(instance)
-    path = forward[longest_path(place[inner], least[forward])]
+    path = forward_path(instance)
     layer = _layers(instance, path)
     passes = []
     for which in (~instance.backward, instance.backward):
@@ -103,6 +98,20 @@ def longest_chain(instance: GraphPartition, cycles: int = 1) -> PipelinePartitio
         fewer_stages=True,
         name=instance.name,
     )
+
+
+def forward_path(instance: GraphPartition) -> Array:
+    """Return the forward nodes of the path that takes longest on the fastest devices.
+
+    Parameters
+    ----------
+    instance : GraphPartition
+    """
+    forward = np.flatnonzero(~instance.backward)
+    place = np.full(instance.n, -1, dtype=np.int64)
+    place[forward] = np.arange(len(forward))
+    inner = instance.edges[(~instance.backward)[instance.edges].all(axis=1)]
+    return np.asarray(forward[longest_path(place[inner], _least(instance)[forward])])
 
 
 def _layers(instance: GraphPartition, path: Array) -> Array:

@@ -97,7 +97,7 @@ class AutoTuning(Tuning):
     rows_share: float = 0.2
     """Part of what is left for a linear program of which the bound is verified; by trial."""
 
-    cp_sat_places: int = 1_000
+    cp_sat_places: int = 400
     """Blocks times devices up to which a graph is small for CP-SAT; by trial."""
 
     cp_sat_places_loose: int = 10_000
@@ -196,13 +196,6 @@ class IdealsTuning(Tuning):
     """Times as many when that is used up; after that there is room for all that fit: where nothing
     is written, it takes no memory."""
 
-    grown: int = 100_000
-    """Elementary steps in which stages are grown, at least, before pairs of ideals are looked at;
-    by trial."""
-
-    grown_of_pair: float = 0.03
-    """Those steps for each pair of ideals between which a stage may lie; by trial."""
-
     small: int = 250
     """Blocks up to which it is looked at whether a graph is nearly a chain."""
 
@@ -221,17 +214,8 @@ class IdealsTuning(Tuning):
     sweeping_price: float = 9e-9
     """Of one in which stages are grown."""
 
-    pairing_price: float = 1.5e-8
-    """Of one in which pairs of ideals are looked at."""
-
     copying_price: float = 7e-9
     """Of a number that is copied."""
-
-    sorting_price: float = 1e-7
-    """Of a number that is sorted."""
-
-    writing_price: float = 3e-8
-    """Of an ideal of which it is written what stages up to it hold."""
 
     cell_price: float = 2e-9
     """Of an ideal and a state, for each of the limits, of which it is found whether they fit."""

@@ -27,15 +27,10 @@ from stagepack.heuristics.groups.dp import FAR
 from stagepack.heuristics.groups.ideals import Lattice, Network
 from stagepack.heuristics.groups.oracle import NONE, Oracle
 from stagepack.heuristics.groups.placement import Placements
+from stagepack.heuristics.groups.tuning import TUNING, PathsTuning
 from stagepack.instances.groups import GroupingSolution
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
-
-MOST_ARCS = 8_000_000
-"""Arcs that are kept at most; 20 bytes each."""
-
-ARRIVED, LOOKED, GROUPED = 2e-5, 1e-7, 5e-6
-"""Seconds of an ideal, of another one that may be within it, and of a group in between."""
 
 OnBound = Callable[[int], None]
 
@@ -57,10 +52,8 @@ class IdealSearch:
 
     Parameters
     ----------
-    network : Network
     oracle : Oracle
         A branching one, which asks the clock, too.
-    placements : Placements
     keep_going : callable
         Asked several times a second; :class:`.Stopped` is raised once it says no.
     """
@@ -94,7 +87,7 @@ class IdealSearch:
         Stopped
             Once the clock says no.
         """
-        paths = Paths(known, upper)
+        paths = Paths(known, upper, self._network.tuning)
         for size in range(1, self._network.n + 1):
             for at in paths.levels[size]:
                 self._require_time()
@@ -113,17 +106,20 @@ class IdealSearch:
         return None
 
     def _require_time(self) -> None:
+        """Raise :class:`.Stopped` once the clock says no."""
         if not self._keep_going():
             raise Stopped
 
     def _tell(self, on_bound: OnBound, cycles: int) -> None:
+        """Tell a bound, as long as all placements are decided."""
         if self._placements.decided and cycles < FAR:
             on_bound(cycles)
 
     def _arrive(self, paths: Paths, end: int) -> None:
         """Price the groups that complete an ideal."""
         starts = paths.starts(end, self._oracle.instance.max_group, self._network.lone)
-        spend(ARRIVED + GROUPED * len(starts))
+        tuning = self._network.tuning
+        spend(tuning.arrival_price + tuning.group_price * len(starts))
         if not starts:
             return
         starts.sort(key=lambda start: paths.group(start, end))
@@ -155,6 +151,7 @@ class IdealSearch:
         return False
 
     def _relabel(self, paths: Paths) -> None:
+        """Find the shortest paths to all ideals anew."""
         for level in paths.levels[1:]:
             for at in level:
                 paths.label(at)
@@ -164,14 +161,23 @@ class IdealSearch:
 class Paths:
     """Ideals and the arcs between them that may be part of a better plan.
 
+    Parameters
+    ----------
+    known : Lattice
+        The ideals.
+    upper : int
+        What a plan takes that is known.
+    tuning : PathsTuning
+        How many arcs are kept, and what a look at ideals costs.
+
     Attributes
     ----------
     levels : list of range
         Numbers of ideals, by their size.
     """
 
-    def __init__(self, known: Lattice, upper: int) -> None:
-        self.upper = upper
+    def __init__(self, known: Lattice, upper: int, tuning: PathsTuning = TUNING.paths) -> None:
+        self.upper, self._tuning = upper, tuning
         self._masks = list(known)
         sizes = np.array([mask.bit_count() for mask in self._masks])
         spans = np.searchsorted(sizes, np.arange(sizes[-1] + 2)).tolist()
@@ -201,6 +207,7 @@ class Paths:
         Parameters
         ----------
         end : int
+            The number of the ideal that is completed.
         most : int
             Most operators of a group.
         lone : int
@@ -209,7 +216,7 @@ class Paths:
         mask = self._masks[end]
         size, masks = mask.bit_count(), self._masks
         levels = self._alive[max(0, size - most) : size]
-        spend(LOOKED * sum(map(len, levels)))
+        spend(self._tuning.look_price * sum(map(len, levels)))
         found = [at for level in levels for at in level if masks[at] & mask == masks[at]]
         if not found:
             return found
@@ -236,7 +243,7 @@ class Paths:
         if not len(some):
             return
         self._count += len(some)
-        if self._count > MOST_ARCS:
+        if self._count > self._tuning.most_arcs:
             raise TooManyArcsError
         self._arcs[end] = Arcs(
             arcs.start[some].astype(np.int32),
@@ -286,6 +293,7 @@ class Paths:
         start, end : int
             The arc.
         cycles : int
+            Its cycles from now on.
         chosen : int
             Number of the cut.
         """
@@ -293,6 +301,7 @@ class Paths:
         self._arcs[end].cycles[at], self._arcs[end].chosen[at] = cycles, chosen
 
     def _at(self, start: int, end: int) -> int:
+        """Return which arc into an ideal begins at another."""
         return int(np.flatnonzero(self._arcs[end].start == start)[0])
 
 

@@ -28,16 +28,13 @@ from stagepack.evidence import SEARCHED, Evidence, witness
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups.oracle import ALONE, NONE, Ends, Oracle
 from stagepack.heuristics.groups.placement import Place, Placements, place
+from stagepack.heuristics.groups.tuning import TUNING, GroupsTuning
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 
 KeepGoing = Callable[[], bool]
 FAR = 2**62
-OFTEN, EXTENDED = 256, 3e-6
-"""Boundaries between two questions whether to go on, and seconds of one."""
-CLUSTERED = 50
-"""Operators for each of which one more joins a cluster of `dp-first-fit`."""
 
 
 @dataclass
@@ -49,7 +46,6 @@ class Partition:
 
     Parameters
     ----------
-    instance : LayerGrouping
     keep_going : callable
         Asked after every operator; :class:`.Stopped` is raised once it says no.
     eager : bool
@@ -58,6 +54,8 @@ class Partition:
         Operators of a group at most, where that is less than the instance allows.
     placing : callable
         What places a group, see :class:`.placement.Placements`.
+    tuning : GroupsTuning
+        What steers the search.
     """
 
     instance: LayerGrouping
@@ -65,9 +63,12 @@ class Partition:
     eager: bool = False
     longest: int | None = None
     placing: Place = place
+    tuning: GroupsTuning = TUNING
 
     def __post_init__(self) -> None:
-        self._oracle = Oracle(self.instance, longest=self.longest, pause=self.look)
+        self._oracle = Oracle(
+            self.instance, longest=self.longest, pause=self.look, tuning=self.tuning
+        )
         self._ends: dict[int, Ends] = {}
         self._stops: Sequence[int] | None = None
         self._known = 0
@@ -85,7 +86,9 @@ class Partition:
     def clusters(self, longest: int) -> Partition:
         """Return the groups of so many operators at most; the same ones when asked again."""
         if self._clusters is None:
-            self._clusters = Partition(self.instance, self.keep_going, eager=True, longest=longest)
+            self._clusters = Partition(
+                self.instance, self.keep_going, eager=True, longest=longest, tuning=self.tuning
+            )
         return self._clusters
 
     def look(self) -> None:
@@ -130,8 +133,9 @@ class Partition:
         """Find the shortest path to b, those to what is before it being known."""
         reach, self._reach[b] = self._reach, FAR
         low, cycles, _ = self.ends(b)
-        if b % OFTEN == 0:
-            spend(OFTEN * EXTENDED)
+        often = self.tuning.paths.boundaries_at_once
+        if b % often == 0:
+            spend(often * self.tuning.paths.boundary_price)
             self.look()
         open_ = allowed[low:b] & (cycles < NONE) & (reach[low:b] < FAR)
         if open_.any():
@@ -204,7 +208,6 @@ def solve(
 
     Parameters
     ----------
-    partition : Partition
     on_bound : callable
         Told the cycles below which no plan can be, as long as all is decided.
     stops : sequence of int, optional
@@ -273,7 +276,7 @@ def greedy_tail(partition: Partition) -> GroupingSolution | None:
 def clustered(partition: Partition) -> GroupingSolution | None:
     """Return the shortest path over the first cuts that fit, over clusters where n is large."""
     n = partition.instance.n
-    size = n // CLUSTERED
+    size = n // partition.tuning.paths.operators_a_cluster
     if size <= 1:
         return solve(partition)
     inner = solve(partition.clusters(size))

@@ -9,11 +9,8 @@ import numpy as np
 
 from stagepack.heuristics.effort import SHORT, spend
 from stagepack.heuristics.groups import free_kernels as kernels
-from stagepack.heuristics.groups.oracle import NONE, STEPS, Oracle
+from stagepack.heuristics.groups.oracle import NONE, Oracle
 from stagepack.instances.profile import Array
-
-STEP = 4e-9
-"""Seconds of an elementary step of the kernel."""
 
 
 class FreeOracle(Oracle):
@@ -35,7 +32,8 @@ class FreeOracle(Oracle):
         found = np.full((len(steps), len(self.cuts)), NONE)
         # Loads of weights and of tensors, and stores.
         net, moves = self._net, len(self._net.weights) + 2 * len(self._net.tensors)
-        prices = kernels.PRICES
+        tuning = self.tuning.oracle
+        prices = tuning.byte_prices
         shapes = [
             self.longest,
             moves,
@@ -55,7 +53,7 @@ class FreeOracle(Oracle):
             part = np.full((len(steps), len(cuts)), NONE)
             while place[0] < len(steps):
                 done = 0
-                for most in (min(SHORT, STEPS), STEPS):
+                for most in (min(SHORT, tuning.steps_at_once), tuning.steps_at_once):
                     if place[0] == len(steps):
                         break
                     done += kernels.floors(
@@ -71,7 +69,7 @@ class FreeOracle(Oracle):
                         place,
                         most - done,
                     )
-                spend(STEP * done)
+                spend(tuning.bound_step_price * done)
                 self._pause()
             found[:, first : first + len(cuts)] = part
         return found

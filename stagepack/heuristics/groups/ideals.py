@@ -21,11 +21,9 @@ from typing import NamedTuple
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups.least import least
 from stagepack.heuristics.groups.network import machine, network
+from stagepack.heuristics.groups.tuning import TUNING, PathsTuning
 from stagepack.instances.groups import LayerGrouping
 from stagepack.progress import Stopped
-
-ASKED, GROWN = 1000, 2e-5
-"""Ideals between two looks at the clock, and seconds of one."""
 
 
 class Left(NamedTuple):
@@ -36,10 +34,16 @@ class Left(NamedTuple):
 
 
 class Network:
-    """Who reads whom, as sets of bits, and what every operator takes at least."""
+    """Who reads whom, as sets of bits, and what every operator takes at least.
 
-    def __init__(self, instance: LayerGrouping) -> None:
-        self.n = instance.n
+    Parameters
+    ----------
+    tuning : PathsTuning
+        What work on ideals costs.
+    """
+
+    def __init__(self, instance: LayerGrouping, tuning: PathsTuning = TUNING.paths) -> None:
+        self.n, self.tuning = instance.n, tuning
         self.before = [0] * self.n
         for at, given in enumerate(instance.reads):
             for tensor in given:
@@ -66,6 +70,7 @@ class Network:
         ideal : int
             With k.
         k : int
+            The operator that joins it.
         """
         moved = left.transfers - self.weights[k] - self.kept[k] + self.loads[k]
         for tensor in self.reads[k]:
@@ -94,8 +99,8 @@ def lattice(network: Network, most: int, keep_going: Callable[[], bool]) -> Latt
 
     Parameters
     ----------
-    network : Network
     most : int
+        Ideals beyond which none are returned.
     keep_going : callable
         Asked several times a second.
 
@@ -106,12 +111,12 @@ def lattice(network: Network, most: int, keep_going: Callable[[], bool]) -> Latt
     """
     found: Lattice = {0: network.all_left()}
     first = sum(1 << k for k, before in enumerate(network.before) if not before)
-    level = {0: first}
+    level, often = {0: first}, network.tuning.ideals_at_once
     while level:
         larger: dict[int, int] = {}
         for at, (ideal, ready) in enumerate(level.items()):
-            if at % ASKED == 0:
-                spend(GROWN * min(ASKED, len(level) - at))
+            if at % often == 0:
+                spend(network.tuning.listing_price * min(often, len(level) - at))
                 if not keep_going():
                     raise Stopped
             rest = ready
@@ -148,7 +153,6 @@ def around(
 
     Parameters
     ----------
-    network : Network
     order : sequence of int
         A topological one.
     stops : sequence of int
@@ -170,11 +174,12 @@ def around(
             break
         window |= more
         end += 1
-    spend(GROWN * (len(along) + len(window)))
+    spend(network.tuning.listing_price * (len(along) + len(window)))
     return _by_size(window | {along[at][0]: along[at][1] for at in stops}), end
 
 
 def _by_size(found: Lattice) -> Lattice:
+    """Return ideals with the fewest operators first."""
     return dict(sorted(found.items(), key=lambda pair: pair[0].bit_count()))
 
 

@@ -12,7 +12,7 @@ Srinivasa, 2016), with bounds on both sides instead of edges that are known or u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,19 +23,12 @@ from stagepack.heuristics.groups.dp import FAR
 from stagepack.heuristics.groups.free import FreeOracle
 from stagepack.heuristics.groups.ideals import Lattice, Network
 from stagepack.heuristics.groups.oracle import ALONE, NONE
-from stagepack.instances.groups import GroupingSolution
-from stagepack.instances.groups.regions import Cut
+from stagepack.heuristics.groups.tuning import TUNING, PathsTuning
 from stagepack.instances.groups.timesteps import alone_cycles
 from stagepack.instances.profile import Array
 
 UNKNOWN = FAR // 4
 """Cycles of what no way is known for; three of them still are an integer."""
-
-MOST = 1_000_000
-"""Groups in cuts that are kept at most; 48 bytes each, and a path takes 0.2 s."""
-
-LABELLED = 4e-6
-"""Seconds of an ideal, where the shortest path is sought."""
 
 
 class Choice(NamedTuple):
@@ -55,6 +48,8 @@ class Choices:
         The ideals that plans pass through.
     upper : int
         What a plan takes that is known; `FAR` where none is.
+    tuning : PathsTuning
+        How many are kept, and what paths cost.
 
     Attributes
     ----------
@@ -66,9 +61,9 @@ class Choices:
         The cycles from which on no better plan passes through them.
     """
 
-    def __init__(self, known: Lattice, upper: int) -> None:
-        self.paths = Paths(known, upper)
-        self._node = {mask: at for at, mask in enumerate(known)}
+    def __init__(self, known: Lattice, upper: int, tuning: PathsTuning = TUNING.paths) -> None:
+        self.paths, self._tuning = Paths(known, upper, tuning), tuning
+        self._ideals = len(known)
         self.columns = np.zeros((3, 0), np.int64)
         self.low = self.high = self.useful = np.zeros(0, np.int64)
 
@@ -83,7 +78,6 @@ class Choices:
 
         Parameters
         ----------
-        network : Network
         oracle : FreeOracle
             A branching one.
         pause : callable
@@ -94,7 +88,7 @@ class Choices:
         Raises
         ------
         TooManyArcsError
-            Where they are more than `MOST`.
+            Where they are more than are kept.
         """
         found, count = [], 0
         for size, level in enumerate(self.paths.levels[1:], 1):
@@ -102,7 +96,7 @@ class Choices:
                 pause()
                 found.append(self._into(end, network, oracle))
                 count += len(found[-1][1])
-                if count > MOST:
+                if count > self._tuning.most_choices:
                     raise TooManyArcsError
             least = min(self.paths.least(size, oracle.instance.max_group), self.paths.upper)
             if least < FAR:
@@ -143,28 +137,17 @@ class Choices:
         start, end, cut = self.columns[:, at]
         return Choice(int(start), int(end), int(cut))
 
-    def along(self, plan: GroupingSolution, cuts: Sequence[Cut]) -> list[int]:
-        """Return the choices that a plan makes, as far as they are among these."""
-        found, ideal = [], 0
-        for group, counts in enumerate(plan.slices):
-            before = self._node.get(ideal, -1)
-            ideal |= sum(1 << at for at in plan.operators(group))
-            cut = cuts.index(Cut(*counts)) if counts else ALONE
-            wanted = np.array([[before], [self._node.get(ideal, -1)], [cut]])
-            found += np.flatnonzero((self.columns == wanted).all(axis=0)).tolist()
-        return found
-
     def shortest(self, cycles: Array) -> tuple[int, list[int]]:
         """Return the least sum of cycles, and the choices on that path.
 
         From `UNKNOWN` on no way is known; `FAR` and [] where there is no path at all.
         """
         start, end, _ = self.columns
-        spend(LABELLED * len(self._node))
+        spend(self._tuning.label_price * self._ideals)
         reach, before = self._labels(start, end, cycles, forward=True)
         if reach[-1] >= FAR:
             return FAR, []
-        found, at = [], len(self._node) - 1
+        found, at = [], self._ideals - 1
         while at:
             found.append(int(before[at]))
             at = int(start[found[-1]])
@@ -173,7 +156,7 @@ class Choices:
     def narrow(self, upper: int) -> Array:
         """Leave out what no plan below `upper` passes through; return what stays, as numbers."""
         start, end, _ = self.columns
-        spend(2 * LABELLED * len(self._node))
+        spend(2 * self._tuning.label_price * self._ideals)
         reach, _ = self._labels(start, end, self.low, forward=True)
         rest, _ = self._labels(start, end, self.low, forward=False)
         self.useful = upper - reach[start] - rest[end]
@@ -186,7 +169,7 @@ class Choices:
         self, start: Array, end: Array, cycles: Array, *, forward: bool
     ) -> tuple[Array, Array]:
         """Return the least cycles from no operators to each ideal, or from each to all."""
-        count = len(self._node)
+        count = self._ideals
         label, via = np.full(count, FAR), np.zeros(count, np.int64)
         label[0 if forward else -1] = 0
         here, there = (end, start) if forward else (start, end)

@@ -17,23 +17,17 @@ import numpy as np
 
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups.placement import Offsets, place, place_by_rule
+from stagepack.heuristics.groups.tuning import TUNING, GroupsTuning, MovingTuning
 from stagepack.instances.groups.lmem import copies, in_place
 from stagepack.instances.groups.timesteps import STAGES, Role, Timetable
 from stagepack.instances.profile import Array
 
-ROUNDS = 8
-"""Rounds at most."""
-
-TRIED = 4e-5
-"""Seconds in which a transfer is taken up and put down."""
-
-PARTS, LEAST = 32, 26
-"""Capacities are tried in parts of the memory, from all of it to the least."""
-
 KeepGoing = Callable[[], bool]
 
 
-def settled(table: Timetable, keep_going: KeepGoing) -> tuple[Timetable, Offsets] | None:
+def settled(
+    table: Timetable, keep_going: KeepGoing, tuning: GroupsTuning = TUNING
+) -> tuple[Timetable, Offsets] | None:
     """Return the quickest timesteps that were found, with addresses; None where none have any.
 
     Parameters
@@ -42,24 +36,31 @@ def settled(table: Timetable, keep_going: KeepGoing) -> tuple[Timetable, Offsets
         By the rule ``nearest``.
     keep_going : callable
         Asked several times a second.
+    tuning : GroupsTuning
+        Which capacities are tried, and for how long.
     """
-    memory = table.regions.instance.chip.memory
+    memory, moving = table.regions.instance.chip.memory, tuning.moving
     tried = {table.positions: table}
-    for part in range(PARTS, LEAST - 1, -1):
-        positions = hidden(table, memory * part // PARTS, keep_going)
+    for part in range(moving.parts, moving.least_parts - 1, -1) if tuning.auto.moving else ():
+        positions = hidden(table, memory * part // moving.parts, keep_going, moving)
         tried.setdefault(positions, Timetable(table.regions, positions))
     ranked = sorted(tried.values(), key=lambda one: one.cycles)
     for at, one in enumerate(ranked):
-        offsets = place_by_rule(one, keep_going)
+        offsets = place_by_rule(one, keep_going, tuning.placement)
         if offsets is not None:
             if at:
-                _, exact = place(ranked[0], keep_going)
+                _, exact = place(ranked[0], keep_going, tuning.placement)
                 return (ranked[0], exact) if exact else (one, offsets)
             return one, offsets
     return None
 
 
-def hidden(table: Timetable, capacity: int, keep_going: KeepGoing) -> tuple[int, ...]:
+def hidden(
+    table: Timetable,
+    capacity: int,
+    keep_going: KeepGoing,
+    tuning: MovingTuning = TUNING.moving,
+) -> tuple[int, ...]:
     """Return positions of the transfers of a group in which more of them hide.
 
     Parameters
@@ -70,6 +71,8 @@ def hidden(table: Timetable, capacity: int, keep_going: KeepGoing) -> tuple[int,
         Bytes of a lane that may be alive in a row to which a transfer moves.
     keep_going : callable
         Asked several times a second; once it says no, that is all.
+    tuning : MovingTuning
+        How many rounds there are at most.
 
     Returns
     -------
@@ -78,10 +81,10 @@ def hidden(table: Timetable, capacity: int, keep_going: KeepGoing) -> tuple[int,
     """
     rows = _Rows(table, capacity)
     longest = sorted(range(len(table.moves)), key=lambda at: -table.moves[at].cycles)
-    for _ in range(ROUNDS):
+    for _ in range(tuning.rounds):
         if not keep_going():
             break
-        spend(TRIED * len(longest))
+        spend(tuning.move_price * len(longest))
         if not sum([rows.settle(at) for at in longest]):
             break
     return tuple(rows.positions)

@@ -26,6 +26,7 @@ from stagepack.heuristics.groups.network_state import (
     Machine,
     Network,
 )
+from stagepack.heuristics.groups.tuning import TUNING, GroupsTuning
 from stagepack.instances.groups import LayerGrouping, OperatorKind, Slicing
 from stagepack.instances.groups.chip import LaneChip, exact
 from stagepack.instances.groups.operators import (
@@ -46,31 +47,33 @@ from stagepack.instances.groups.regions import Cut
 _made: weakref.WeakKeyDictionary[LayerGrouping, Network] = weakref.WeakKeyDictionary()
 """Normal forms of instances that are still there."""
 
-PART = 1024
-"""Operators between two questions whether to go on."""
 
-
-def network(instance: LayerGrouping, pause: Callable[[], None] = lambda: None) -> Network:
+def network(
+    instance: LayerGrouping,
+    pause: Callable[[], None] = lambda: None,
+    tuning: GroupsTuning = TUNING,
+) -> Network:
     """Return the normal form of a network.
 
     Parameters
     ----------
-    instance : LayerGrouping
     pause : callable
         Called now and then; raises where the run is over.
+    tuning : GroupsTuning
+        How often that is.
     """
     if instance not in _made:
-        _made[instance] = _network(instance, pause)
+        _made[instance] = _network(instance, pause, tuning.operators_at_once)
     return _made[instance]
 
 
-def _network(instance: LayerGrouping, pause: Callable[[], None]) -> Network:
+def _network(instance: LayerGrouping, pause: Callable[[], None], part: int) -> Network:
     """Return the normal form, made anew; a few operators take less time than a question."""
     operators: list[list[int]] = []
     edges: list[list[int]] = []
     weights: list[list[int]] = []
     for at, operator in enumerate(instance.operators):
-        if at % PART == PART - 1:
+        if at % part == part - 1:
             pause()
         sources = instance.sources(at)
         ends = len(edges), len(edges) + len(sources), len(weights)
@@ -181,5 +184,6 @@ def _window(operator: Operator, sources: tuple[Shape, ...], axis: int) -> tuple[
 
 
 def _fraction(rate: float) -> tuple[int, int]:
+    """Return a rate as numerator and denominator."""
     found = exact(rate)
     return found.numerator, found.denominator

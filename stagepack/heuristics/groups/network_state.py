@@ -49,9 +49,6 @@ class Network(NamedTuple):
     Attributes
     ----------
     operators : ndarray of int64, shape (n, 27)
-    tensors : ndarray of int64, shape (tensors, 7)
-    edges : ndarray of int64, shape (edges, 6)
-    weights : ndarray of int64, shape (weights, 4)
     """
 
     operators: Array

@@ -24,6 +24,7 @@ from stagepack.heuristics.groups.network import cuts as ways
 from stagepack.heuristics.groups.network import machine, network
 from stagepack.heuristics.groups.network_state import ALONE as STANDS_ALONE
 from stagepack.heuristics.groups.network_state import END_EDGE, FIRST_EDGE
+from stagepack.heuristics.groups.tuning import TUNING, GroupsTuning, OracleTuning
 from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source
 from stagepack.instances.groups.chip import GENERIC
 from stagepack.instances.groups.regions import Cut
@@ -35,20 +36,6 @@ ALONE = -1
 """The cut of an operator that runs from and to global memory."""
 ON = (0, 1, 3, 4)
 """The axes that are cut."""
-FEW, MANY = 64, 4_096
-"""Cuts known at first, where there are many: of few slices one often fits, and will do."""
-NUMBERS = 2**22
-"""Numbers that are known at a time, of all tensors of a group along all tracks."""
-ASKED = 2_000
-"""Cuts between two questions whether to go on,"""
-PARTED = 3.5e-6
-"""and the seconds of one."""
-STEPS = 2_000_000
-"""Elementary steps of kernels between two questions whether to go on,"""
-STEP = 2.1e-9
-"""and the seconds of one;"""
-CALLED, LONE = 7e-5, 1e-5
-"""those of a call of them, and of the price of an operator that runs by itself."""
 
 Members = range | tuple[int, ...]
 """The operators of a group, rising."""
@@ -69,7 +56,6 @@ class Oracle:
 
     Parameters
     ----------
-    instance : LayerGrouping
     branching : bool
         Whether :meth:`price` will be asked for groups that part from one another, which takes
         room to go back.
@@ -77,6 +63,8 @@ class Oracle:
         Operators of a group at most, where that is less than the instance allows.
     pause : callable
         Called several times a second; raises where the run is over.
+    tuning : GroupsTuning
+        What steers it.
 
     Attributes
     ----------
@@ -95,11 +83,12 @@ class Oracle:
         branching: bool = False,
         longest: int | None = None,
         pause: Callable[[], None] = lambda: None,
+        tuning: GroupsTuning = TUNING,
     ) -> None:
-        self.instance, self._pause = instance, pause
+        self.instance, self._pause, self.tuning = instance, pause, tuning
         self.cuts = ways(instance)
         pause()
-        self._net, self._machine = network(instance, pause), machine(instance)
+        self._net, self._machine = network(instance, pause, tuning), machine(instance)
         self.longest = min(instance.n, instance.max_group, longest or instance.n)
         known = self._net.operators
         inputs = np.sort(known[:, END_EDGE] - known[:, FIRST_EDGE])
@@ -107,7 +96,7 @@ class Oracle:
         edges = int(inputs[-self.longest :].sum()) + self.longest
         slots = min(edges, len(instance.tensors))
         member, of = np.zeros(self.longest, np.int64), np.full(len(instance.tensors), -1)
-        self._room = _Room(member, of, slots, edges if branching else 0)
+        self._room = _Room(member, of, slots, edges if branching else 0, tuning.oracle)
         self._room.part(self.cuts, pause)
         self._rows = kernels.Rows(
             np.zeros((self.longest, 7), np.int64), np.zeros(3 * self.longest + 2, np.int64)
@@ -171,12 +160,12 @@ class Oracle:
         for at in np.flatnonzero(steps[:, 1] == 0):
             if steps[at, 3]:
                 cycles[at] = min(cycles[at], self._alone(int(steps[at, 0])))
-        mask, asked = self._mask(banned), steps[:, 3] > 0
+        mask, asked, tuning = self._mask(banned), steps[:, 3] > 0, self.tuning.oracle
         for group, floors, first, cuts in self._room.portions():
             place = np.array([0, -1, -1])
             while place[0] < len(steps):
                 done = 0
-                for most in (min(SHORT, STEPS), STEPS):
+                for most in (min(SHORT, tuning.steps_at_once), tuning.steps_at_once):
                     if place[0] == len(steps):
                         break
                     done += kernels.sweep(
@@ -195,7 +184,7 @@ class Oracle:
                         place,
                         most - done,
                     )
-                spend(CALLED + STEP * done)
+                spend(tuning.call_price + tuning.step_price * done)
                 self._pause()
             if eager and (chosen[asked] != ALONE).all():
                 break
@@ -205,7 +194,7 @@ class Oracle:
         """Return the cycles of an operator that runs by itself; `NONE` where it may not."""
         if not self.instance.stands(at):
             return NONE
-        spend(LONE)
+        spend(self.tuning.oracle.alone_price)
         return alone_cycles(self.instance, at)
 
     def again(self, members: Members, *, eager: bool = False) -> tuple[int, int]:
@@ -227,6 +216,7 @@ class Oracle:
         return self.bans.get(members, frozenset())
 
     def _mask(self, banned: Sequence[Collection[int]]) -> Array:
+        """Return what is banned, shape (groups, cuts); (0, 0) where nothing is."""
         if not any(banned):
             return np.zeros((0, 0), np.bool_)
         found = np.zeros((len(banned), len(self.cuts)), dtype=np.bool_)
@@ -255,10 +245,15 @@ class _Room:
         Tensors of a group.
     entries : int
         Slots to remember, over all operators of a group; 0: none.
+    tuning : OracleTuning
+        How much is known at a time.
     """
 
-    def __init__(self, member: Array, of: Array, slots: int, entries: int) -> None:
+    def __init__(
+        self, member: Array, of: Array, slots: int, entries: int, tuning: OracleTuning
+    ) -> None:
         self._member, self._of, self._slots, self._entries = member, of, slots, entries
+        self._tuning = tuning
         self._rows = len(member) if entries else 0
         self._flat: list[Array] = []
         self._parted: list[tuple[range, list[tuple[int, int]]]] = []
@@ -273,17 +268,18 @@ class _Room:
         pause()
         parted: list[tuple[range, list[tuple[int, int]]]] = []
         known: dict[tuple[int, int], None] = {}
-        first, width, longest = 0, SLOT_COLUMNS, NUMBERS // max(self._rows, 1)
-        few = FEW if len(cuts) > MANY else len(cuts)
+        tuning = self._tuning
+        first, width, longest = 0, SLOT_COLUMNS, tuning.numbers // max(self._rows, 1)
+        few = tuning.first_cuts if len(cuts) > tuning.many_cuts else len(cuts)
         for at, parts in enumerate(self._cuts.tolist()):
-            if at % ASKED == 0:
-                spend(PARTED * min(ASKED, len(cuts) - at))
+            if at % tuning.cuts_at_once == 0:
+                spend(tuning.part_price * min(tuning.cuts_at_once, len(cuts) - at))
                 pause()
             new = [track for track in zip(ON, parts, strict=True) if track not in known]
             if not new and at - first <= longest and at != few:
                 continue
             width += _width(new)
-            full = (self._slots + self._entries) * width > NUMBERS or at - first > longest
+            full = (self._slots + self._entries) * width > tuning.numbers or at - first > longest
             if known and (full or at == few):
                 parted.append((range(first, at), [*known]))
                 new = [*zip(ON, parts, strict=True)]
@@ -304,6 +300,7 @@ class _Room:
         return self._kept or (self._portion(*part) for part in self._parted)
 
     def _portion(self, which: range, known: Sequence[tuple[int, int]]) -> _Portion:
+        """Return a group that knows the tracks of some cuts, and these cuts by their tracks."""
         cuts = self._cuts[which.start : which.stop]
         begins = accumulate((columns(parts) for _, parts in known), initial=SLOT_COLUMNS)
         width = SLOT_COLUMNS + _width(known)

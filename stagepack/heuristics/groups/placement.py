@@ -15,8 +15,9 @@ from itertools import accumulate
 
 import numpy as np
 
-from stagepack.heuristics.effort import spend
+from stagepack.heuristics.effort import spend, spent
 from stagepack.heuristics.groups.oracle import ALONE, Members, Oracle
+from stagepack.heuristics.groups.tuning import TUNING, PlacementTuning
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.constructive.greedy import BankPairs
 from stagepack.heuristics.packing.constructive.rules import RULES, Measures
@@ -33,28 +34,28 @@ from stagepack.progress import Stopped
 from stagepack.result import Status
 
 RULE = RULES["first-fit-lifetime-size"]
-STEPS = 20_000_000
-"""Elementary steps of the search, about 0.2 s, after which a group is left undecided."""
-
-GROUP, BUFFER = 4e-4, 9e-6
-"""Seconds to write down a group and one of its buffers for that, and to begin to place them."""
 
 NEVER = 2**60
 """More bytes than any lane has."""
 
 Offsets = tuple[int, ...]
-Place = Callable[[Timetable, Callable[[], bool]], tuple[Status, Offsets]]
+Place = Callable[[Timetable, Callable[[], bool], PlacementTuning], tuple[Status, Offsets]]
 """What places a group: :func:`place`, or what is like it."""
 
 
-def place(table: Timetable, keep_going: Callable[[], bool]) -> tuple[Status, Offsets]:
+def place(
+    table: Timetable,
+    keep_going: Callable[[], bool],
+    tuning: PlacementTuning = TUNING.placement,
+) -> tuple[Status, Offsets]:
     """Return whether the buffers of a group can be placed, and where.
 
     Parameters
     ----------
-    table : Timetable
     keep_going : callable
         Asked several times a second.
+    tuning : PlacementTuning
+        How long the search may take.
 
     Returns
     -------
@@ -62,16 +63,22 @@ def place(table: Timetable, keep_going: Callable[[], bool]) -> tuple[Status, Off
         FEASIBLE and offsets in the order of :func:`.lmem.copies`; INFEASIBLE; or UNKNOWN, where
         the search took too long.
     """
-    offsets = place_by_rule(table, keep_going)
+    offsets = place_by_rule(table, keep_going, tuning)
     if offsets is not None:
         return Status.FEASIBLE, offsets
     if not keep_going():
         return Status.UNKNOWN, ()
     blocks, capacity = Blocks.of(packing(table)), table.regions.instance.chip.memory
-    decision = exact.decide(blocks, capacity, keep_going=keep_going, step_limit=STEPS)
+    decision = exact.decide(blocks, capacity, keep_going=_limited(keep_going, tuning))
     if decision.status is Status.FEASIBLE and decision.offsets is not None:
         return Status.FEASIBLE, tuple(blocks.expand(decision.offsets).tolist())
     return decision.status, ()
+
+
+def _limited(keep_going: Callable[[], bool], tuning: PlacementTuning) -> Callable[[], bool]:
+    """Return a `keep_going` that says no once so much work is done from here on."""
+    until = spent() + tuning.search_seconds
+    return lambda: spent() < until and keep_going()
 
 
 def place_apart(table: Timetable, pairs: Pairs, keep_going: Callable[[], bool]) -> Offsets | None:
@@ -79,7 +86,6 @@ def place_apart(table: Timetable, pairs: Pairs, keep_going: Callable[[], bool]) 
 
     Parameters
     ----------
-    table : Timetable
     pairs : sequence of (int, int)
         What should not share a bank, by index of :func:`.lmem.copies`.
     keep_going : callable
@@ -94,16 +100,21 @@ def place_apart(table: Timetable, pairs: Pairs, keep_going: Callable[[], bool]) 
     return None if found is None else tuple(blocks.expand(found).tolist())
 
 
-def place_by_rule(table: Timetable, keep_going: Callable[[], bool]) -> Offsets | None:
+def place_by_rule(
+    table: Timetable,
+    keep_going: Callable[[], bool],
+    tuning: PlacementTuning = TUNING.placement,
+) -> Offsets | None:
     """Return where the seed's rule places the buffers of a group, None where it finds no place.
 
     Parameters
     ----------
-    table : Timetable
     keep_going : callable
         Asked several times a second.
+    tuning : PlacementTuning
+        What it costs.
     """
-    spend(GROUP + BUFFER * len(table.buffers))
+    spend(tuning.group_price + tuning.buffer_price * len(table.buffers))
     if not keep_going():
         return None
     blocks, capacity = Blocks.of(packing(table)), table.regions.instance.chip.memory
@@ -119,18 +130,24 @@ def _by_rule(blocks: Blocks, capacity: int, keep_going: Callable[[], bool]) -> A
     return offsets if done else None
 
 
-def least_memory(table: Timetable, enough: int, keep_going: Callable[[], bool]) -> int:
+def least_memory(
+    table: Timetable,
+    enough: int,
+    keep_going: Callable[[], bool],
+    tuning: PlacementTuning = TUNING.placement,
+) -> int:
     """Return the fewest bytes of a lane in which the buffers of a group can be placed.
 
     Where the exact search takes too long these are the fewest that were found.
 
     Parameters
     ----------
-    table : Timetable
     enough : int
         Where it is no less than so many bytes, their sum at one time will do for an answer.
     keep_going : callable
         Asked several times a second.
+    tuning : PlacementTuning
+        How long the search may take.
     """
     least = 0 if in_place(table) else max(table.load_bytes())
     if least >= enough:  # without what it costs to make a packing of it
@@ -144,7 +161,7 @@ def least_memory(table: Timetable, enough: int, keep_going: Callable[[], bool]) 
     most = int((offsets + blocks.size).max())
     while least < most:
         tried = (least + most) // 2
-        decision = exact.decide(blocks, tried, keep_going=keep_going, step_limit=STEPS)
+        decision = exact.decide(blocks, tried, keep_going=_limited(keep_going, tuning))
         if decision.status is Status.INFEASIBLE:
             least = tried + 1
         elif decision.offsets is not None:
@@ -194,7 +211,8 @@ class Placements:
         if which == ALONE or (members, which) in self._found:
             return True
         table = Timetable(Regions(self._oracle.instance, members, self._oracle.cuts[which]))
-        status, offsets = self._placing(table, self._keep_going)
+        tuning = self._oracle.tuning.placement
+        status, offsets = self._placing(table, self._keep_going, tuning)
         if status is Status.FEASIBLE:
             self._found[members, which] = offsets
             return True

@@ -12,25 +12,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from stagepack.heuristics.effort import spend
+from stagepack.heuristics.groups.tuning import TUNING, PlacementTuning
 from stagepack.instances.groups.chip import aligned
 from stagepack.instances.groups.lmem import Copy, copies
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.result import Status
 
-PAIR = 1e-6
-"""Seconds to look whether two buffers are alive at the same time."""
-
 
 def place_in_order(
-    table: Timetable, keep_going: Callable[[], bool]
+    table: Timetable,
+    keep_going: Callable[[], bool],
+    tuning: PlacementTuning = TUNING.placement,
 ) -> tuple[Status, tuple[int, ...]]:
     """Return whether the order places the buffers of a group, and where, as :func:`.place`.
 
     Parameters
     ----------
-    table : Timetable
     keep_going : callable
         Asked for every buffer.
+    tuning : PlacementTuning
+        What a look at two buffers costs.
 
     Returns
     -------
@@ -41,7 +42,7 @@ def place_in_order(
     order = sorted(range(len(places)), key=lambda at: _rank(places[at]))
     found: dict[int, int] = {}
     for at in order:
-        spend(PAIR * len(found))
+        spend(tuning.pair_price * len(found))
         if not keep_going():
             return Status.UNKNOWN, ()
         nbytes = places[at].buffer.lane_bytes
@@ -58,6 +59,7 @@ def place_in_order(
 
 
 def _rank(copy: Copy) -> tuple[int, int]:
+    """Return what the rule sorts by: the longest lifetime first, then the largest size."""
     return -copy.rows, -copy.buffer.lane_bytes
 
 
@@ -76,6 +78,7 @@ def _lowest(
     taken : sequence of (int, int)
         Ranges [from, to), by their beginning.
     nbytes, memory, bank, alignment : int
+        Of the buffer; of a lane and of a bank; what addresses are multiples of.
     """
     across = None
     free, gaps = 0, []

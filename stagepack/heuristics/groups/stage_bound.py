@@ -34,7 +34,6 @@ def least_ranges(
 
     Parameters
     ----------
-    instance : LayerGrouping
     solution : GroupingSolution or None
         A plan of all operators, in the order given.
     bound : float

@@ -16,19 +16,15 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from stagepack.heuristics.phases import effort, liveness_kernels
+from stagepack.heuristics.effort import spend
+from stagepack.heuristics.phases import liveness_kernels
 from stagepack.heuristics.phases.cycles import rooms
 from stagepack.heuristics.phases.options import OptionTable
 from stagepack.heuristics.phases.policies import CODES, PolicyRows, chosen, uniform
 from stagepack.heuristics.phases.ranges import RangeCosts
+from stagepack.heuristics.phases.tuning import TUNING, PhasesTuning
 from stagepack.instances.phases.data import Policy
 from stagepack.instances.phases.instance import PhaseSchedule
-
-LAYERS = 2**17
-"""Layers looked at between two looks at the clock."""
-
-GROUPS = 2**10
-"""Groups chosen between two looks at the clock."""
 
 Going = Callable[[], bool]
 Policies = Callable[[RangeCosts, Going], PolicyRows]
@@ -59,7 +55,6 @@ def checkpoints(costs: RangeCosts, keep_going: Going, change: int = 0) -> Policy
 
     Parameters
     ----------
-    costs : RangeCosts
     keep_going : callable
         Asked now and then; once it says no, rows are missing, and the answer says so.
     change : int
@@ -102,6 +97,7 @@ def heads(
     io_tiles: int,
     policy: Policy | None,
     keep_going: Going,
+    tuning: PhasesTuning = TUNING,
 ) -> list[int] | None:
     """Return the boundaries of groups that hold as many layers as fit, from the first layer on.
 
@@ -110,23 +106,27 @@ def heads(
 
     Parameters
     ----------
-    instance : PhaseSchedule
     microbatch, io_tiles : int
         Those of the plan.
     policy : Policy, optional
         Of all layers; None in inference.
     keep_going : callable
         Called now and then; what it raises ends the pass.
+    tuning : PhasesTuning
+        How often that is, and what the work costs.
     """
     n = instance.n
-    costs = RangeCosts(instance, microbatch, cuts=range(n + 1), keep_going=keep_going)
+    costs = RangeCosts(
+        instance, microbatch, cuts=range(n + 1), keep_going=keep_going, tuning=tuning
+    )
+    part = tuning.rules.layers_at_once
     given = np.full(n, liveness_kernels.NONE if policy is None else CODES[policy], dtype=np.int64)
-    limits = (rooms(instance.chip, io_tiles)[0], costs.steps, LAYERS)
+    limits = (rooms(instance.chip, io_tiles)[0], costs.steps, part)
     sums = costs.weight_sums, costs.state_sums, costs.reach()
     found, at, kept = [0], 0, 0
     while at < n:
         keep_going()
-        effort.spend(effort.READ * LAYERS)
+        spend(tuning.prices.read_price * part)
         ends, at, kept = liveness_kernels.heads(costs.layers, *sums, given, limits, at, kept)
         if at < 0:
             return None
@@ -149,19 +149,20 @@ def _walk(
 
     Parameters
     ----------
-    table : OptionTable
     choose : callable
         Given where groups may end, where the next one does.
     keep_going : callable
-        Asked every `GROUPS` groups; what it raises ends the walk.
+        Asked now and then; what it raises ends the walk.
     most : int, optional
         Layers of a group.
     """
     found: list[int] = []
     at = kept = 0
+    tuning = table.costs.tuning
+    often = tuning.rules.groups_at_once
     while at < table.n:
-        effort.spend(2 * effort.LOOK)
-        if len(found) % GROUPS == GROUPS - 1:
+        spend(2 * tuning.prices.look_price)
+        if len(found) % often == often - 1:
             keep_going()
         rows = np.arange(table.start[at], table.start[at + 1])
         fits = kept + table.need[rows] <= table.capacity

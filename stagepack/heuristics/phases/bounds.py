@@ -9,11 +9,9 @@ from __future__ import annotations
 import functools
 
 from stagepack.heuristics.phases.cycles import Links, on_tiles, transfer, transfers
+from stagepack.heuristics.phases.tuning import TUNING, OptionsTuning
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode
-
-PARTS = 64
-"""Ranges of numbers of I/O tiles that are told apart where all count."""
 
 
 class WorkBounds:
@@ -24,8 +22,8 @@ class WorkBounds:
     both numbers only is found once for it: O(n), and O(1) for each microbatch, number and pair.
     """
 
-    def __init__(self, instance: PhaseSchedule) -> None:
-        self.instance = instance
+    def __init__(self, instance: PhaseSchedule, tuning: OptionsTuning = TUNING.options) -> None:
+        self.instance, self._tuning = instance, tuning
         chip = instance.chip
         self._links = links = Links(chip)
         shards = -(-instance.variables // instance.sharding)
@@ -55,6 +53,7 @@ class WorkBounds:
         return once
 
     def _overlapped(self, io_tiles: int) -> bool:
+        """Whether transfers may run beside compute."""
         return Mode.IO_OVERLAPPED in self.instance.modes_with(io_tiles)
 
     def _steps(self, microbatch: int) -> tuple[int, int, list[int]]:
@@ -86,7 +85,7 @@ class WorkBounds:
         """Return cycles of a step that a plan of fewer than `upper` may compute again, at most."""
         steps, work, moved = self._steps(microbatch)
         counts, tiles, longest = self.instance.io_tile_choices, self.instance.chip.tiles, 0
-        size = -(-len(counts.some) // PARTS)
+        size = -(-len(counts.some) // self._tuning.tile_ranges)
         parts = [(0, 0)] * counts.none
         for low in range(0, len(counts.some), max(1, size)):
             part = counts.some[low : low + size]

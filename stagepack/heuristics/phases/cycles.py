@@ -32,6 +32,7 @@ class Links:
     Attributes
     ----------
     gather : Fraction or None
+        The rate at which shards are gathered.
     """
 
     def __init__(self, chip: Chip) -> None:
@@ -47,6 +48,7 @@ class Links:
         return self._through(self._host, io_tiles)
 
     def _through(self, link: Fraction | None, io_tiles: int) -> Fraction | None:
+        """Return the rate of a link through some I/O tiles (0: all tiles)."""
         if io_tiles == 0 or self._tile is None:
             return link
         through = self._tile * io_tiles
@@ -92,6 +94,7 @@ def on_tiles(cycles: Cycles, tiles: int, io_tiles: int) -> Cycles:
     Parameters
     ----------
     cycles : int or ndarray of int64
+        What something takes on all tiles.
     tiles : int
         All of the chip.
     io_tiles : int
@@ -107,7 +110,6 @@ def phase_times(
 
     Parameters
     ----------
-    mode : Mode
     variables : ndarray of int64
         Cycles V, once a phase; in mode ``naive`` once a step.
     load, compute, store : ndarray of int64
@@ -129,7 +131,6 @@ def idle_times(mode: Mode, load: Array, compute: Array, store: Array, steps: int
 
     Parameters
     ----------
-    mode : Mode
     load, compute, store : ndarray of int64, of one shape
         Cycles L, C and S of one step.
     steps : int

@@ -20,17 +20,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.phases import effort
+from stagepack.heuristics.effort import spend
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import OptionTable
 from stagepack.heuristics.phases.ranges_kernels import frontier
 from stagepack.instances.profile import Array
-
-LAYERS = 2**12
-"""Layers between two looks at the clock."""
-
-PAIRS = 2**18
-"""Pairs of a label and an option between two looks at the clock."""
 
 
 def rest(table: OptionTable, keep_going: Callable[[], bool] = lambda: True) -> Array:
@@ -40,15 +34,16 @@ def rest(table: OptionTable, keep_going: Callable[[], bool] = lambda: True) -> A
     the others.  2**62 where no groups lead to the end; `keep_going` is asked now and then, and may
     raise.  O(options).
     """
-    n = table.n
+    n, tuning = table.n, table.costs.tuning
+    often = tuning.options.layers_at_once
     least = np.full(n + 1, UNLIMITED, dtype=np.int64)
     least[n] = 0
     # What may be hidden of a group: all its variables, but not those of the first phase.
     hideable = table.hide_first + table.hide_last if table.prefetch else 0
     later = table.time - hideable
     for first in range(n - 1, -1, -1):
-        if first % LAYERS == LAYERS - 1:
-            effort.spend(effort.LOOK * LAYERS)
+        if first % often == often - 1:
+            spend(tuning.prices.look_price * often)
             keep_going()
         low, high = table.start[first], table.start[first + 1]
         if low == high:
@@ -71,10 +66,10 @@ def search(
 
     Parameters
     ----------
-    table : OptionTable
     least : ndarray
         From :func:`rest`.
     upper : int
+        Cycles that a plan must stay below.
     keep_going : callable
         Asked now and then; when it says no the answer is None.
     """
@@ -82,7 +77,8 @@ def search(
     if least[0] >= upper:
         return None
     # Labels: parallel lists of arrays by boundary; the one at 0 stands for no group at all.
-    waiting = [_Waiting(table.prefetch) for _ in range(n + 1)]
+    part = table.costs.tuning.options.pairs_at_once
+    waiting = [_Waiting(table.prefetch, part) for _ in range(n + 1)]
     option, kept, cycles, parent = (
         np.array([-1]),
         np.zeros(1, np.int64),
@@ -131,8 +127,8 @@ def _extend(
 
     Parameters
     ----------
-    table : OptionTable
     boundary : int
+        Where the labels are.
     labels : tuple of ndarray
         Option, kept, cycles and number of each.
     least : ndarray
@@ -142,8 +138,10 @@ def _extend(
     waiting : list of _Waiting
         By boundary.
     keep_going : callable
-        Asked between blocks of `PAIRS`.
+        Asked between blocks of pairs.
     """
+    tuning = table.costs.tuning
+    prices = tuning.prices
     option, kept, cycles, numbers = labels
     low, high = table.start[boundary], table.start[boundary + 1]
     rows = np.arange(low, high)
@@ -151,8 +149,8 @@ def _extend(
     if table.prefetch:
         # The next group may yet hide these cycles, on the way back.
         following = following - table.hide_last[low:high]
-    size = max(1, PAIRS // max(1, high - low))
-    effort.spend(5 * effort.LOOK + effort.READ * len(option) * (high - low))
+    size = max(1, tuning.options.pairs_at_once // max(1, high - low))
+    spend(5 * prices.look_price + prices.read_price * len(option) * (high - low))
     for block in range(0, len(option), size):
         if block and not keep_going():
             return False
@@ -167,7 +165,7 @@ def _extend(
         order = np.argsort(ends, kind="stable")
         came, went, ends = came[order], went[order], ends[order]
         cuts = np.flatnonzero(np.diff(ends)) + 1
-        effort.spend(effort.LOOK * (len(cuts) + 1) + effort.MET * len(ends))
+        spend(prices.look_price * (len(cuts) + 1) + prices.met_price * len(ends))
         for part in np.split(np.arange(len(ends)), cuts):
             if len(part):
                 i, j = came[part], went[part]
@@ -183,9 +181,9 @@ def _extend(
 class _Waiting:
     """Labels (option, kept, cycles, parent) at a boundary not yet reached; the best of them."""
 
-    def __init__(self, by_option: bool) -> None:
-        self.by_option = by_option
-        self.size, self._limit = 0, PAIRS
+    def __init__(self, by_option: bool, part: int) -> None:
+        self.by_option, self._part = by_option, part
+        self.size, self._limit = 0, part
         self._parts: list[tuple[Array, ...]] = []
 
     def add(self, *labels: Array) -> None:
@@ -195,7 +193,7 @@ class _Waiting:
         if self.size > self._limit:
             self._parts = [self.take()]
             self.size = len(self._parts[0][0])
-            self._limit = PAIRS + 2 * self.size
+            self._limit = self._part + 2 * self.size
 
     def take(self) -> tuple[Array, ...]:
         """Return the labels that no other one beats, and forget all."""
@@ -215,7 +213,6 @@ def hidden(table: OptionTable, before: Array, kept: Array, after: Array) -> Arra
 
     Parameters
     ----------
-    table : OptionTable
     before, kept : ndarray of int64, shape (p,)
         An option, and the bytes kept by it and all groups before it.
     after : ndarray of int64, shape (q,)

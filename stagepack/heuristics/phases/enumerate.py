@@ -16,29 +16,22 @@ from __future__ import annotations
 
 import copy
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.phases import dp, effort
+from stagepack.heuristics.effort import spend
+from stagepack.heuristics.phases import dp
 from stagepack.heuristics.phases.bounds import WorkBounds
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import OptionTable, assemble
-from stagepack.heuristics.phases.policies import MOST_LABELS, PolicyRows, find_policies, ideal
+from stagepack.heuristics.phases.policies import PolicyRows, find_policies
 from stagepack.heuristics.phases.ranges import RangeCosts
+from stagepack.heuristics.phases.tuning import TUNING, PhasesTuning
 from stagepack.instances.phases.data import SEPARATE, PhaseSolution
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Termination
-
-KEPT = 2**22
-"""Groups of all microbatches whose costs and policies are kept at a time."""
-FEW = 2**18
-"""Layers of all groups together that take little time."""
-GLIMPSED, FEW_LABELS = 4, 24
-"""Pairs that are glanced at before all are searched, and labels followed at each layer then."""
-MANY_LABELS = 16 * MOST_LABELS
-"""Labels at each layer beyond which a look takes too long."""
 
 
 class Pairs:
@@ -55,9 +48,14 @@ class Pairs:
         Why the best plan of a pair may be missed; '' when it is not.
     """
 
-    def __init__(self, instance: PhaseSchedule, progress: Progress[PhaseSolution]) -> None:
-        self.instance, self.progress = instance, progress
-        self._work = work = WorkBounds(instance)
+    def __init__(
+        self,
+        instance: PhaseSchedule,
+        progress: Progress[PhaseSolution],
+        tuning: PhasesTuning = TUNING,
+    ) -> None:
+        self.instance, self.progress, self.tuning = instance, progress, tuning
+        self._work = work = WorkBounds(instance, tuning.options)
         counts = instance.io_tile_choices
         if len(counts) * len(instance.microbatches) <= SEPARATE:
             ranges = [(count, count) for count in counts]
@@ -70,15 +68,15 @@ class Pairs:
             for low, high in ranges:
                 self._most[microbatch, low] = high
                 self.bounds[microbatch, low] = work.of(microbatch, low, high)
-        effort.spend(effort.LOOK * len(self.bounds))
+        spend(tuning.prices.look_price * len(self.bounds))
         self.inexact = ""
         self._exact = True
-        self._labels, self._thinned = MOST_LABELS, False
+        self._labels, self._thinned = tuning.policies.labels, False
         self.infeasible: set[tuple[int, int]] = set()
         self._costs: dict[int, RangeCosts] = {}
         self._few: dict[int, RangeCosts] = {}
         self._policies: dict[tuple[int, bool], PolicyRows] = {}
-        self._bounding: dict[tuple[int, bool], PolicyRows] = {}
+        self._bounding: dict[int, PolicyRows] = {}
 
     def within(self, progress: Progress[PhaseSolution]) -> Pairs:
         """Return pairs of which as much is known, but that tell another `progress`."""
@@ -101,7 +99,7 @@ class Pairs:
 
     def time_left(self) -> bool:
         """Whether to go on."""
-        effort.spend(effort.LOOK)
+        spend(self.tuning.prices.look_price)
         return self.progress.keep_going()
 
     def insist(self) -> bool:
@@ -119,18 +117,21 @@ class Pairs:
     def costs(self, microbatch: int) -> RangeCosts:
         """Return what groups cost with a microbatch; the last ones are kept."""
         if microbatch not in self._costs:
-            if sum(len(costs) for costs in self._costs.values()) > KEPT:
+            if sum(len(costs) for costs in self._costs.values()) > self.tuning.pairs.groups_kept:
                 for kept in (self._costs, self._policies, self._bounding):
                     kept.clear()
             self._costs[microbatch] = RangeCosts(
-                self.instance, microbatch, keep_going=self.keep_going
+                self.instance, microbatch, keep_going=self.keep_going, tuning=self.tuning
             )
         return self._costs[microbatch]
 
     def few(self, microbatch: int, keep_going: Callable[[], bool]) -> RangeCosts:
         """Return what groups cost where they are few in all; else says that there are more."""
         if microbatch not in self._few:
-            found = RangeCosts(self.instance, microbatch, FEW, keep_going=keep_going)
+            few = self.tuning.pairs.few_layers
+            found = RangeCosts(
+                self.instance, microbatch, few, keep_going=keep_going, tuning=self.tuning
+            )
             self._few = {microbatch: found}
             if not found.inexact:
                 self._costs.setdefault(microbatch, found)
@@ -160,34 +161,30 @@ class Pairs:
             return UNLIMITED
         return self._work.longest_recomputation(microbatch, self.upper)
 
-    def bound_tables(self, microbatch: int, io_tiles: int) -> Iterator[OptionTable]:
-        """Return tables that are at least as good as anything possible."""
+    def bound_table(self, microbatch: int, io_tiles: int) -> OptionTable | None:
+        """Return a table at least as good as anything possible; None where there was no time."""
         costs = self.costs(microbatch)
-        for relaxed in (False, True):
-            key = (microbatch, relaxed)
-            if key not in self._bounding:
-                self._bounding[key] = (
-                    find_policies(
-                        costs,
-                        bounding=True,
-                        most=self._labels,
-                        longest=self._longest(microbatch),
-                        keep_going=self.keep_going,
-                    )
-                    if relaxed
-                    else ideal(costs, self.keep_going)
-                )
-            rows = self._bounding[key]
-            self._thinned |= rows.thinned
-            if not (rows.inexact or costs.inexact):
-                most = self._most[microbatch, io_tiles]
-                yield OptionTable(costs, rows, io_tiles, keep_going=self.keep_going, most=most)
+        if microbatch not in self._bounding:
+            self._bounding[microbatch] = find_policies(
+                costs,
+                bounding=True,
+                most=self._labels,
+                longest=self._longest(microbatch),
+                keep_going=self.keep_going,
+            )
+        rows = self._bounding[microbatch]
+        self._thinned |= rows.thinned
+        if rows.inexact or costs.inexact:
+            return None
+        most = self._most[microbatch, io_tiles]
+        return OptionTable(costs, rows, io_tiles, keep_going=self.keep_going, most=most)
 
     def halve(self, pair: tuple[int, int]) -> None:
         """Bound a range of numbers of I/O tiles; unless that leaves it out, halve it."""
         microbatch, low = pair
         table = self.table(*pair)
-        for bounding in self.bound_tables(*pair) if table.inexact else (table,):
+        bounding = self.bound_table(*pair) if table.inexact else table
+        if bounding is not None:
             chosen = dp.search(
                 bounding, dp.rest(bounding, self.keep_going), self.upper, keep_going=self.keep_going
             )
@@ -212,9 +209,9 @@ class Pairs:
                 return
             self._exact = False
             self.inexact = table.inexact
-        for table in self.bound_tables(*pair):
-            if self._relax(pair, table, source):
-                return
+        relaxed = self.bound_table(*pair)
+        if relaxed is not None and self._relax(pair, relaxed, source):
+            return
         table = self.table(*pair)
         chosen = dp.search(
             table, dp.rest(table, self.keep_going), self.upper, keep_going=self.keep_going
@@ -246,10 +243,8 @@ class Pairs:
             return True
         value = self.value(table, chosen)
         self.bounds[pair] = max(self.bounds[pair], value)
-        if not table.rows.named:
-            return False
         solution = assemble(table, chosen)
-        effort.plan(self.instance.n, len(solution.mode), self.instance.training)
+        self.count_plan(solution)
         if self.progress.offer_if_valid(solution, source):
             return False
         return self.instance.evaluate(solution) == value
@@ -271,10 +266,20 @@ class Pairs:
             kept = kept + table.kept[number]
         return total
 
+    def count_plan(self, solution: PhaseSolution) -> None:
+        """Count that a plan is assembled, checked and evaluated."""
+        prices, layers, phases = self.tuning.prices, self.instance.n, len(solution.mode)
+        if self.instance.training:
+            layers *= 3
+        layer, phase = prices.layer_price, prices.phase_price
+        if self.instance.n <= prices.moment_layers:
+            layer, phase = prices.moment_layer_price, prices.moment_phase_price
+        spend(15 * prices.look_price + layer * layers + phase * phases)
+
     def offer(self, solution: PhaseSolution, source: str) -> None:
         """Offer a plan, unless it breaks a budget, of which this search knows nothing."""
         instance = self.instance
-        effort.plan(instance.n, len(solution.mode), instance.training)
+        self.count_plan(solution)
         limited = (instance.remote_memory, instance.graphs) != (None, None)
         if not limited:
             self.progress.offer(solution, source)
@@ -288,14 +293,15 @@ class Pairs:
         """
         known = self.inexact
         rows: dict[tuple[int, bool], PolicyRows] = {}
-        for microbatch, io_tiles in self.ranked()[:GLIMPSED]:
+        tuning = self.tuning.pairs
+        for microbatch, io_tiles in self.ranked()[: tuning.glimpsed]:
             if self._most[microbatch, io_tiles] > io_tiles:
                 continue
             costs = self.costs(microbatch)
             key = microbatch, self.instance.prefetch and io_tiles > 0
             if key not in rows:
                 rows[key] = find_policies(
-                    costs, track=key[1], most=FEW_LABELS, keep_going=self.keep_going
+                    costs, track=key[1], most=tuning.glimpse_labels, keep_going=self.keep_going
                 )
             table = OptionTable(costs, rows[key], io_tiles, keep_going=self.keep_going)
             least = dp.rest(table, self.keep_going)
@@ -310,41 +316,18 @@ class Pairs:
         Where there were more policies than labels follow, all is done again with more labels, if
         `patient`.
         """
-        if self.instance.training and len(self.instance.policies) > 1:
+        auto, labels = self.tuning.auto, self.tuning.policies
+        if auto.glimpse and self.instance.training and len(self.instance.policies) > 1:
             self.glimpse(source)
-            if self.instance.prefetch and self.progress.solution is not None:
-                self._foresee()
         while True:
             self._once(source)
-            done = self.progress.proved or self.none_fits
-            if done or not patient or not self._thinned or self._labels >= MANY_LABELS:
+            done = self.progress.proved or self.none_fits or not auto.more_labels
+            if done or not patient or not self._thinned or self._labels >= labels.most_labels:
                 return
-            self._labels *= 4
+            self._labels *= labels.label_factor
             self._thinned, self._exact, self.inexact = False, True, ""
             self._policies.clear()
             self._bounding.clear()
-
-    def _foresee(self) -> None:
-        """Raise the least bounds of pairs to what groups take where none depends on the others.
-
-        Soon done, while policies that count in an exact search take long where phases load ahead.
-        """
-        waiting = [(bound, pair) for pair, bound in self.bounds.items()]
-        heapq.heapify(waiting)
-        seen = set[tuple[int, int]]()
-        try:
-            while waiting[0][0] < self.upper and waiting[0][1] not in seen:
-                pair = heapq.heappop(waiting)[1]
-                seen.add(pair)
-                table = next(self.bound_tables(*pair), None)
-                if table is not None:
-                    least = int(dp.rest(table, self.keep_going)[0])
-                    self.bounds[pair] = max(self.bounds[pair], least)
-                heapq.heappush(waiting, (self.bounds[pair], pair))
-                self.keep_going()
-        finally:
-            least = min(*self.bounds.values(), self.upper)
-            self.progress.raise_bound(least, "relaxed phases")
 
     def _once(self, source: str) -> None:
         """Search the pairs by rising bound, as far as they could beat the best plan."""
@@ -378,6 +361,7 @@ class Pairs:
         self._raise_bound(min(self.bounds.values()))
 
     def _raise_bound(self, least: int) -> None:
+        """Tell `progress` a bound on all pairs, and what found it."""
         if least < UNLIMITED:
             searched = "relaxed phases" if self.inexact else "exhausted search"
             kind = searched if self.progress.solution is not None else "work bound"

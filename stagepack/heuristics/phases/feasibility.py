@@ -13,6 +13,7 @@ from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import OptionTable, assemble
 from stagepack.heuristics.phases.policies import find_policies
 from stagepack.heuristics.phases.ranges import RangeCosts
+from stagepack.heuristics.phases.tuning import TUNING, PhasesTuning
 from stagepack.instances.phases.data import PhaseSolution
 from stagepack.instances.phases.instance import PhaseSchedule
 
@@ -20,28 +21,26 @@ MOST = UNLIMITED // 2
 """Bytes of memory that are as good as no limit."""
 
 
-FEW = 64
-"""Numbers of I/O tiles that are all tried; of more, ever rarer ones."""
-
-
-def _some(instance: PhaseSchedule) -> list[int]:
+def _some(instance: PhaseSchedule, few: int) -> list[int]:
     """Return numbers of I/O tiles to try: fewer leave more memory, more hold larger buffers."""
     counts = instance.io_tile_choices
-    if len(counts) <= FEW:
+    if len(counts) <= few:
         return list(counts)
     ranks = {0, len(counts) - 1, *(2**power for power in range(len(counts).bit_length() - 1))}
     return [counts[rank] for rank in sorted(ranks)]
 
 
-def fitting(instance: PhaseSchedule, keep_going: Callable[[], bool]) -> PhaseSolution | None:
+def fitting(
+    instance: PhaseSchedule, keep_going: Callable[[], bool], tuning: PhasesTuning = TUNING
+) -> PhaseSolution | None:
     """Return a plan that fits into the memory, whatever the budgets; None where none was found.
 
     Policies that are not all looked at count as far as they are.  `keep_going` is asked now and
     then and may raise; it does not say no.
     """
     for microbatch in instance.microbatches:
-        costs = RangeCosts(instance, microbatch, keep_going=keep_going)
-        for io_tiles in _some(instance):
+        costs = RangeCosts(instance, microbatch, keep_going=keep_going, tuning=tuning)
+        for io_tiles in _some(instance, tuning.rules.few_tiles):
             keep_going()
             track = instance.prefetch and io_tiles > 0
             rows = find_policies(costs, track=track, keep_going=keep_going)
@@ -53,7 +52,7 @@ def fitting(instance: PhaseSchedule, keep_going: Callable[[], bool]) -> PhaseSol
 
 
 def enough_memory(
-    instance: PhaseSchedule, keep_going: Callable[[], bool]
+    instance: PhaseSchedule, keep_going: Callable[[], bool], tuning: PhasesTuning = TUNING
 ) -> tuple[int, PhaseSolution] | None:
     """Return the least memory beyond the instance's in which a plan fits, and such a plan.
 
@@ -62,13 +61,13 @@ def enough_memory(
     memory = instance.chip.memory
     assert memory is not None
     low, high = memory + 1, max(1, 2 * memory)
-    while (plan := fitting(instance.replace(memory=high), keep_going)) is None:
+    while (plan := fitting(instance.replace(memory=high), keep_going, tuning)) is None:
         low, high = high + 1, high * 4
         if high >= MOST:
             return None
     while low < high:
         middle = (low + high) // 2
-        found = fitting(instance.replace(memory=middle), keep_going)
+        found = fitting(instance.replace(memory=middle), keep_going, tuning)
         if found is None:
             low = middle + 1
         else:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stagepack.heuristics.phases import effort
+from stagepack.heuristics.effort import spend
 from stagepack.heuristics.phases.cycles import (
     UNLIMITED,
     idle_times,
@@ -31,6 +31,7 @@ from stagepack.heuristics.phases.cycles import (
 from stagepack.heuristics.phases.policies import PolicyRows, find_policies
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.heuristics.phases.ranges_kernels import undominated
+from stagepack.heuristics.phases.tuning import TUNING, PhasesTuning
 from stagepack.instances.phases.data import PhaseSolution
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.profile import Array
@@ -39,12 +40,6 @@ if TYPE_CHECKING:
     from stagepack.instances.phases.instance import PhaseSchedule
 
 REMOTE, GRAPHS = "remote", "graphs"
-
-COMPARISONS = 2**23
-"""Comparisons of rows between two looks at the clock."""
-
-CUTS = 2**12
-"""Cuts between two looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +97,6 @@ class OptionTable:
 
     Parameters
     ----------
-    costs : RangeCosts
     rows : PolicyRows
         Policies worth having, by group.
     io_tiles : int
@@ -121,9 +115,12 @@ class OptionTable:
     start : ndarray of int64, shape (n + 1,)
         Options of the groups from layer a are start[a] ... start[a + 1] - 1.
     first, end : ndarray of int64, shape (options,)
+        The layers of each option's group.
     time, need, kept : ndarray of int64, shape (options,)
         Of all phases; the most any needs; see :class:`Option`.
     need_first, need_last, free_first, free_last, hide_first, hide_last, shards : ndarray of int64
+        What the first and the last phase need; cycles that each leaves free, and that may be hidden
+        of it; bytes of variables: see :class:`Option`.
     inexact : str
         Why a better option may be missing; '' when none is.
     prefetch : bool
@@ -177,7 +174,9 @@ class OptionTable:
         )
         every = self.prefetch or GRAPHS in distinguish
         chosen = _Choice(*self._phases(of), alone, modes, every=every, keep_going=keep_going)
-        effort.spend(40 * effort.LOOK + effort.ROW * (len(rows) * len(modes) + len(chosen.row)))
+        prices = costs.tuning.prices
+        made = len(rows) * len(modes) + len(chosen.row)
+        spend(40 * prices.look_price + prices.row_price * made)
         need, kept = np.maximum(need_first, need_last), self.steps * rows.kept
         kept_rows = np.flatnonzero((need[chosen.row] <= self.capacity) & chosen.possible)
         row = chosen.row[kept_rows]
@@ -201,7 +200,7 @@ class OptionTable:
         keep_going()
         order = np.argsort(group[row], kind="stable")
         if not distinguish:
-            order = _undominated(group[row], values, keep_going)
+            order = _undominated(group[row], values, costs.tuning, keep_going)
         keep_going()
         row, at, group = row[order], kept_rows[order], group[row[order]]
         self.row, self._alone = row, alone[row]
@@ -215,35 +214,6 @@ class OptionTable:
         self.start = np.searchsorted(self.first, np.arange(self.n + 1)).astype(np.int64)
         self.hide_first = of(transfers(costs.shards, costs.links.remote(self.most)))
         self.hide_last = np.where(self._alone, 0, self.hide_first)
-        if self.prefetch:
-            self._cap_hiding(keep_going)
-
-    def _cap_hiding(self, keep_going: Callable[[], bool]) -> None:
-        """Lower what may be hidden of phases to what some phase next to them can hide.
-
-        Two groups that meet hide as much as before: of those with room for the other's variables
-        none leaves more time.  Searches, models and bounds are spared what no plan reaches.
-        O(options * log(options)).
-        """
-        by_end = np.argsort(self.end, kind="stable")
-        ends = np.searchsorted(self.end[by_end], np.arange(self.n + 2))
-        effort.spend(effort.ROW * len(self))
-        for cut in range(self.n + 1):
-            if cut % CUTS == CUTS - 1:
-                effort.spend(effort.LOOK * CUTS)
-                keep_going()
-            before = by_end[ends[cut] : ends[cut + 1]]
-            after = np.arange(self.start[cut], self.start[min(cut + 1, self.n)])
-            most = _most_free(
-                self.free_first[before], self.capacity - self.need_first[before], self.shards[after]
-            )
-            self.hide_first[after] = np.minimum(self.hide_first[after], most)
-            most = _most_free(
-                self.free_last[after],
-                self.capacity - self.need_last[after],
-                self.shards[before] + self.kept[before],
-            )
-            self.hide_last[before] = np.minimum(self.hide_last[before], most)
 
     def _needs(self, of: Callable[[Array], Array]) -> tuple[Array, Array]:
         """Return the bytes that the first and the last phase of rows need on the compute tiles."""
@@ -407,8 +377,11 @@ class _Choice:
     Attributes
     ----------
     row, first_mode, last_mode : ndarray of int64, shape (choices,)
+        The row, and the modes of its phases as indices into `modes`.
     possible : ndarray of bool, shape (choices,)
+        Whether the buffers of both phases fit.
     time, first_time, last_time, free_first, free_last : ndarray of int64, shape (choices,)
+        Cycles of both phases and of each, and those that each leaves free.
     """
 
     def __init__(
@@ -451,12 +424,14 @@ class _Choice:
     def _picked(
         self, runs: list[tuple[Array, Array, Array]], mode: Array
     ) -> tuple[Array, Array, Array]:
+        """Return times, idle cycles and fitting of the mode of each choice."""
         stacked = [np.stack(parts) for parts in zip(*runs, strict=True)]
         time, free, fits = (part[mode, self.row] for part in stacked)
         return time, free, fits
 
 
 def _fastest(runs: list[tuple[Array, Array, Array]]) -> Array:
+    """Return the fastest mode that fits, by row."""
     times = np.stack([np.where(fits, time, UNLIMITED) for time, _, fits in runs])
     return np.asarray(times.argmin(axis=0))
 
@@ -471,7 +446,12 @@ def _worthwhile(modes: tuple[Mode, ...], steps: int, every: bool) -> tuple[Mode,
     )
 
 
-def _undominated(group: Array, values: dict[str, Array], keep_going: Callable[[], bool]) -> Array:
+def _undominated(
+    group: Array,
+    values: dict[str, Array],
+    tuning: PhasesTuning,
+    keep_going: Callable[[], bool],
+) -> Array:
     """Return the rows worth having, by rising group, those of one group by rising time.
 
     Once `keep_going`, asked now and then, says no, all others count as worth having.
@@ -488,21 +468,14 @@ def _undominated(group: Array, values: dict[str, Array], keep_going: Callable[[]
     # Each row is compared with those of its group before it.
     done = np.cumsum(np.arange(len(order)) - begin + 1)
     stays = np.ones(len(order), dtype=bool)
-    low = 0
+    low, part = 0, tuning.options.comparisons_at_once
     while low < len(order) and (low == 0 or keep_going()):
         before = int(done[low - 1]) if low else 0
-        high = max(low + 1, int(np.searchsorted(done, before + COMPARISONS, side="right")))
+        high = max(low + 1, int(np.searchsorted(done, before + part, side="right")))
         undominated(table, begin, stays, low, high)
-        effort.spend(effort.COMPARISON * (int(done[high - 1]) - before))
+        spend(tuning.prices.comparison_price * (int(done[high - 1]) - before))
         low = high
     return np.asarray(order[stays])
-
-
-def _most_free(free: Array, room: Array, wanted: Array) -> Array:
-    """Return the most cycles free where there is room for what is wanted, 0 where nowhere."""
-    by = np.argsort(-room, kind="stable")
-    most = np.concatenate(([0], np.maximum.accumulate(free[by])))
-    return np.asarray(most[np.searchsorted(-room[by], -wanted, side="right")])
 
 
 def group_options(
@@ -512,12 +485,12 @@ def group_options(
     *,
     distinguish: Collection[str] = (),
     keep_going: Callable[[], bool] = lambda: True,
+    tuning: PhasesTuning = TUNING,
 ) -> OptionTable:
     """Return the options of every group that fits.
 
     Parameters
     ----------
-    instance : PhaseSchedule
     microbatch, io_tiles : int
         Allowed ones.
     distinguish : collection of str
@@ -525,13 +498,15 @@ def group_options(
         ahead) idle cycles: "remote" and "graphs" keep all policies, "graphs" all modes, too.
     keep_going : callable
         Asked now and then; once it says no, options are missing and the table says so.
+    tuning : PhasesTuning
+        How much is looked at.
 
     Raises
     ------
     ValueError
         For an unknown word in `distinguish`.
     """
-    costs = RangeCosts(instance, microbatch, keep_going=keep_going)
+    costs = RangeCosts(instance, microbatch, keep_going=keep_going, tuning=tuning)
     rows = find_policies(
         costs,
         track=instance.prefetch and io_tiles > 0,
@@ -548,7 +523,6 @@ def assemble(
 
     Parameters
     ----------
-    table : OptionTable
     chosen : sequence of int
         Numbers of the options of its groups, in order.
     prefetch : sequence of bool, one a phase, optional

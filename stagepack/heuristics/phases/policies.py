@@ -7,7 +7,7 @@ bounds, and candidates that are evaluated exactly; small groups are enumerated. 
 recomputed more than once, a relaxation gives bounds: dropped layers cost their forward cycles once
 and only their own memory.
 
-Cost: labels run through O(n * longest group) layers, at most `MOST_LABELS` of them through each; a
+Cost: labels run through O(n * longest group) layers, so many of them through each at most; a
 row is evaluated in O(layers and readers).  Source: own work; label setting as for shortest paths
 with resources.
 """
@@ -23,10 +23,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.heuristics.phases import effort, liveness_kernels, policies_kernels
+from stagepack.heuristics.effort import spend
+from stagepack.heuristics.phases import liveness_kernels, policies_kernels
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.policies_kernels import Visit
 from stagepack.heuristics.phases.ranges import RangeCosts
+from stagepack.heuristics.phases.tuning import TUNING, PhasesTuning
 from stagepack.instances.phases.data import Policy
 from stagepack.instances.profile import Array
 
@@ -37,18 +39,6 @@ CODES = {
 }
 NAMES = {code: str(policy) for policy, code in CODES.items()}
 NAMES[liveness_kernels.RETAIN] = str(Policy.RECOMPUTE)
-MOST_LABELS = 600
-"""Labels followed at each layer at first; more are thinned out, and the answer says so."""
-MOST_ENUMERATED = 243
-"""Policies tried for a group one by one, where no rule finds the best ones."""
-AT_ONCE = 2**18
-"""Layers of rows and what they read, examined or put together between two looks at the clock."""
-SORTED, EXAMINED = 2e-8, 5e-8
-"""Seconds of work to put together and to examine the policy of a layer."""
-GROUPS = 512
-"""Groups between two looks at the clock."""
-COMPARISONS = 2**22
-"""Comparisons of labels between two looks at the clock."""
 COLUMNS = ("stored", "reloaded", "kept", "again", "first_peak", "last_peak")
 """Of rows, in the order in which policies are examined."""
 NO_TIME = "there was no time for all policies"
@@ -117,7 +107,7 @@ def find_policies(
     bounding: bool = False,
     track: bool = False,
     every: bool = False,
-    most: int = MOST_LABELS,
+    most: int | None = None,
     longest: int = UNLIMITED,
     keep_going: Callable[[], bool] = lambda: True,
 ) -> PolicyRows:
@@ -133,8 +123,8 @@ def find_policies(
         The forward phase's memory matters by itself (prefetching).
     every : bool
         All policies, not the best ones (budgets that tell them apart).
-    most : int
-        Labels to follow at each layer.
+    most : int, optional
+        Labels to follow at each layer, if not as many as usual.
     longest : int
         Cycles of a step computed again, at most; labels with more are dropped.
     keep_going : callable
@@ -153,6 +143,7 @@ def find_policies(
     if every:
         return _exactly(costs, list(instance.policies), None, once, keep_going)
     codes = np.array([CODES[policy] for policy in usable], dtype=np.int64)
+    most = costs.tuning.policies.labels if most is None else most
     rows = _labelled(costs, codes, bounding and often, track, bounding, most, longest, keep_going)
     if bounding:
         return rows
@@ -164,20 +155,11 @@ def find_policies(
     return dataclasses.replace(rows, inexact=rows.inexact or doubt)
 
 
-def ideal(costs: RangeCosts, keep_going: Callable[[], bool]) -> PolicyRows:
-    """Return one row a group, for bounds: products cost nothing but memory when they are used."""
-    if not costs.instance.training:
-        return _uniform(costs, None, keep_going)
-    codes = np.array([liveness_kernels.NONE], dtype=np.int64)
-    return _labelled(costs, codes, True, False, True, MOST_LABELS, UNLIMITED, keep_going)
-
-
 def uniform(costs: RangeCosts, policy: Policy, keep_going: Callable[[], bool]) -> PolicyRows:
     """Return one row a group: the same policy for all layers.
 
     Parameters
     ----------
-    costs : RangeCosts
     policy : Policy
         Of no meaning in inference, where there are none.
     keep_going : callable
@@ -195,15 +177,15 @@ def chosen(
 
     Parameters
     ----------
-    costs : RangeCosts
     rule : callable
         From the layers [first, end) of a group to a policy for each.
     keep_going : callable
         Asked now and then; once it says no, rows are missing, and the answer says so.
     """
     given: list[list[int]] = []
+    often = costs.tuning.policies.groups_at_once
     for a, b in zip(costs.first.tolist(), costs.end.tolist(), strict=True):
-        if len(given) % GROUPS == GROUPS - 1 and not keep_going():
+        if len(given) % often == often - 1 and not keep_going():
             break
         given.append([CODES[policy] for policy in rule(a, b)])
     codes = np.array(list(itertools.chain.from_iterable(given)), dtype=np.int64)
@@ -318,8 +300,6 @@ class _Walk:
         used = policies_kernels.SLOT + np.flatnonzero(self.waiting.any(axis=0))
         self.columns = np.array([*final, 3, 6, 7, 8, 9, 10, *used], dtype=np.int64)
         self.idle = np.array([CODES[costs.instance.policies[0]]], dtype=np.int64)
-        if len(codes) == 1 and codes[0] == liveness_kernels.NONE:
-            self.idle = codes
         self.skipping = np.array(
             [t for t, readers in enumerate(costs.instance.readers) if readers[1:]], dtype=np.int64
         )
@@ -335,6 +315,7 @@ class _Walk:
         Parameters
         ----------
         reach : int
+            The layer before which labels end.
         together : bool
             Forward and backward run in one phase, which ends there.
         ends : set of int
@@ -410,9 +391,10 @@ class _Walk:
         )
         allowed = codes if product else self.idle
         new, came, chose = policies_kernels.grow(labels, allowed, layers, visit)
-        effort.spend(5 * effort.LOOK + effort.LABEL * len(new))
+        prices = costs.tuning.prices
+        spend(5 * prices.look_price + prices.label_price * len(new))
         columns = self.columns if state is None else self.final
-        stays = best_labels(new[:, columns], self.keep_going)
+        stays = best_labels(new[:, columns], self.keep_going, costs.tuning)
         if stays is None:
             return None
         if len(stays) > self.most:
@@ -435,14 +417,16 @@ class _Walk:
         if not len(self.rows):
             return self.codes[:0]
         ends = np.cumsum(self.rows[:, 0] - self.first)  # a node for each layer of a group
-        effort.spend(EXAMINED * int(ends[-1]))
+        spend(self.costs.tuning.prices.examining_price * int(ends[-1]))
         nodes = np.ascontiguousarray(self.rows[:, 6])
         parents, choices = np.concatenate(self._parents), np.concatenate(self._choices)
         return np.asarray(policies_kernels.unroll(parents, choices, nodes, ends))
 
 
-def best_labels(labels: Array, keep_going: Callable[[], bool]) -> Array | None:
-    """Return the rows that no other one matches or beats in all columns, by rising sum.
+def best_labels(
+    labels: Array, keep_going: Callable[[], bool], tuning: PhasesTuning = TUNING
+) -> Array | None:
+    """Return the rows of `labels` that no other one matches or beats in all columns, by rising sum.
 
     Of equal rows the last one stays: with skips, where labels leave out some of what is live, those
     that drop products are possible more often than those that keep them.  O(rows * found); None
@@ -453,12 +437,13 @@ def best_labels(labels: Array, keep_going: Callable[[], bool]) -> Array | None:
     rows = np.ascontiguousarray(labels[order])
     front, kept = np.empty_like(rows), np.empty(len(rows), np.int64)  # perhaps all are kept
     count = low = 0
+    part = tuning.policies.comparisons_at_once
     while low < len(rows):
         if low and not keep_going():
             return None
-        high = min(len(rows), low + max(1, COMPARISONS // max(count, math.isqrt(COMPARISONS))))
+        high = min(len(rows), low + max(1, part // max(count, math.isqrt(part))))
         count = policies_kernels.unbeaten(rows, front, kept, count, low, high)
-        effort.spend(effort.COMPARISON * (high - low) * max(1, count))
+        spend(tuning.prices.comparison_price * (high - low) * max(1, count))
         low = high
     return np.asarray(order[kept[:count]])
 
@@ -515,15 +500,16 @@ def _exactly(
 
     groups: list[Array] = []
     policies: list[Array] = []
-    gathered = 0
+    gathered, tuning, prices = 0, costs.tuning.policies, costs.tuning.prices
+    often = tuning.groups_at_once
     for group in range(len(costs)):
-        if gathered >= AT_ONCE or group % GROUPS == GROUPS - 1:
+        if gathered >= tuning.layers_at_once or group % often == often - 1:
             gathered = 0
             if not keep_going():
                 complete = False
                 break
         m = int(costs.end[group] - costs.first[group])
-        if len(names) ** m <= MOST_ENUMERATED:
+        if len(names) ** m <= tuning.most_enumerated:
             tried = every(m)
         else:
             complete = False
@@ -535,7 +521,7 @@ def _exactly(
                 found = candidates.codes[begin:until].reshape(-1, m)
                 tried = np.unique(np.concatenate((found, tried)), axis=0)
         gathered += tried.size
-        effort.spend(effort.LOOK + SORTED * tried.size)
+        spend(prices.look_price + prices.sorting_price * tried.size)
         groups.append(np.full(len(tried), group))
         policies.append(tried.reshape(-1))
     if not groups:
@@ -559,17 +545,18 @@ def _examined(
     steps = np.cumsum(end - first + reads_from[end] - reads_from[first])
     keep_going()
     parts = [np.empty((7, 0), np.int64)]
-    low = 0
+    low, part_size, prices = 0, costs.tuning.policies.layers_at_once, costs.tuning.prices
     while low < len(group):
         if low and not keep_going():
             inexact = inexact or NO_TIME
             break
         before, done = (int(ends[low - 1]), int(steps[low - 1])) if low else (0, 0)
-        high = max(low + 1, int(np.searchsorted(steps, done + AT_ONCE, side="right")))
+        high = max(low + 1, int(np.searchsorted(steps, done + part_size, side="right")))
         rows = slice(low, high)
         layers = int(ends[high - 1]) - before
         reads = int(steps[high - 1]) - done - layers
-        effort.spend(effort.LOOK + EXAMINED * layers + effort.READ * reads)
+        seconds = prices.examining_price * layers + prices.read_price * reads
+        spend(prices.look_price + seconds)
         part = np.zeros((7, high - low), dtype=np.int64)
         liveness_kernels.examine_all(
             costs.layers, first[rows], end[rows], training, codes, ends[rows], part

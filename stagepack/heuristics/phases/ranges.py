@@ -10,18 +10,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from stagepack.heuristics.phases import effort
+from stagepack.heuristics.effort import spend
 from stagepack.heuristics.phases.cycles import UNLIMITED, Links, rooms, transfers
 from stagepack.heuristics.phases.liveness_kernels import Layers
 from stagepack.heuristics.phases.ranges_kernels import traffic
+from stagepack.heuristics.phases.tuning import TUNING, PhasesTuning
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.profile import Array
-
-MOST = 2**24
-"""Layers of all groups together; where there are more, only groups of fewer layers count."""
-
-AT_ONCE = 2**20
-"""Groups and what their layers read between two looks at the clock."""
 
 
 def _layers(sizes: Array, longest: int) -> int:
@@ -35,19 +30,21 @@ class RangeCosts:
 
     Parameters
     ----------
-    instance : PhaseSchedule
     microbatch : int
+        Its size.
     most : int, optional
-        See `MOST`, which it replaces.
+        Layers of all groups together, if less than usual.
     cuts : sequence of int, optional
         Boundaries between which groups are looked at, instead of all that are allowed.
     keep_going : callable
         Asked several times a second; it may raise.
+    tuning : PhasesTuning
+        What steers all that is found by these costs.
 
     Attributes
     ----------
-    links : Links
     first, end : ndarray of int64, shape (groups,)
+        The first layer of each group, and the one behind its last.
     start : ndarray of int64, shape (n + 1,)
         Groups from layer a are start[a] ... start[a + 1] - 1.
     together : ndarray of bool, shape (groups,)
@@ -69,11 +66,12 @@ class RangeCosts:
         most: int | None = None,
         cuts: Sequence[int] | None = None,
         keep_going: Callable[[], bool] = lambda: True,
+        tuning: PhasesTuning = TUNING,
     ) -> None:
-        self.instance = instance
+        self.instance, self.tuning = instance, tuning
         self._keep_going = keep_going
         self._cuts = instance.fixed_boundaries if cuts is None else cuts
-        self._most = MOST if most is None else most
+        self._most = tuning.options.most_layers if most is None else most
         self.figures = figures = instance.at(microbatch)
         self.microbatch, self.steps, self.n = microbatch, figures.steps, instance.n
         n = self.n
@@ -121,7 +119,8 @@ class RangeCosts:
         self.forward = self._over(_sums(figures.forward))
         self.backward = self._over(_sums(figures.backward))
         self.update = self._over(_sums(instance.update))
-        effort.spend(40 * effort.LOOK + effort.GROUP * (len(first) + n))
+        prices = tuning.prices
+        spend(40 * prices.look_price + prices.group_price * (len(first) + n))
 
     def _moved(self, last: Array) -> Array:
         """Return what groups move, given the last readers of tensors; see :func:`traffic`."""
@@ -133,10 +132,10 @@ class RangeCosts:
         ends = np.searchsorted(last[ending], np.arange(self.n + 1)).astype(np.int64)
         seen = np.full(self.n + 1, -1)
         found = np.empty((4, int(start[-1])), dtype=np.int64)
-        low = 0
+        low, part = 0, self.tuning.options.groups_at_once
         while low < self.n:
             self._keep_going()
-            high = int(np.searchsorted(done, done[low] + AT_ONCE, side="right")) - 1
+            high = int(np.searchsorted(done, done[low] + part, side="right")) - 1
             high = max(low + 1, high)
             traffic(
                 start,
@@ -151,7 +150,7 @@ class RangeCosts:
                 low,
                 high,
             )
-            effort.spend(effort.READ * int(done[high] - done[low]))
+            spend(self.tuning.prices.read_price * int(done[high] - done[low]))
             low = high
         return found
 
@@ -189,6 +188,7 @@ class RangeCosts:
         return rooms(self.instance.chip, self.instance.io_tile_choices[0])[0]
 
     def _over(self, sums: Array) -> Array:
+        """Return the sums of groups."""
         self._keep_going()
         return np.asarray(sums[self.end] - sums[self.first])
 
@@ -197,4 +197,5 @@ class RangeCosts:
 
 
 def _sums(values: Array) -> Array:
+    """Return sums of all values before each, and of all."""
     return np.concatenate(([0], np.cumsum(values, dtype=np.int64)))

@@ -39,21 +39,15 @@ from typing import Protocol
 
 import numpy as np
 
-from stagepack.heuristics.phases import effort, remat_kernels
+from stagepack.heuristics.effort import spend
+from stagepack.heuristics.phases import remat_kernels
 from stagepack.heuristics.phases.remat_kernels import UNREACHED, Completions, Figures
+from stagepack.heuristics.phases.tuning import TUNING, PhasesTuning
 from stagepack.instances.phases.data import Policy
 from stagepack.instances.profile import Array
 
 NONE = 2**61
 """Cycles of no plan."""
-LEVELS = 2**14
-"""Numbers of bytes kept that completions tell apart, at most."""
-ENTRIES = 2**26
-"""Entries of the table of completions, at most."""
-COMPLETED = 2**21
-"""Entries of that table between two looks at the clock."""
-AT_ONCE = 64
-"""States between two looks at the clock."""
 KEPT, OPEN, OWN = range(3)
 
 
@@ -134,12 +128,19 @@ class Labels:
         sequences are canonical, and exact but for the moments at which layers are computed again.
     keep_going : callable
         Asked several times a second; it may raise.
+    tuning : PhasesTuning
+        How finely completions are told apart, and what work costs.
     """
 
     def __init__(
-        self, group: Group, *, retaining: bool, keep_going: Callable[[], bool] = lambda: True
+        self,
+        group: Group,
+        *,
+        retaining: bool,
+        keep_going: Callable[[], bool] = lambda: True,
+        tuning: PhasesTuning = TUNING,
     ) -> None:
-        self.group, self.retaining = group, retaining
+        self.group, self.retaining, self._tuning = group, retaining, tuning
         n = self.n = group.n
         self.readers = [sum(1 << v for v in group.readers[u + 1]) for u in range(n)]
         self.reads = [0] * n
@@ -159,13 +160,13 @@ class Labels:
 
     def _complete(self, keep_going: Callable[[], bool]) -> None:
         """Find the least cycles to come, all figures rounded down to coarser units if need be."""
-        group, n = self.group, self.n
-        self.unit = group.room // LEVELS + 1
+        group, n, tuning = self.group, self.n, self._tuning.remat
+        self.unit = group.room // tuning.levels + 1
         self.scale = sum(group.forward) // (UNREACHED - 1) + 1
         products = np.array(group.products, dtype=np.int64)
         sums = np.concatenate(([0], np.cumsum(products)))
         levels = group.room // self.unit + 1
-        most = ENTRIES // (2 * levels * (n + 1)) - 1
+        most = tuning.entries // (2 * levels * (n + 1)) - 1
         self.longest = max(1, min(self._longest_run(sums), most))
         retained = [min(self.output[u - 1], group.products[u]) if u else 0 for u in range(n)]
         figures = Figures(
@@ -186,10 +187,11 @@ class Labels:
         kept[n] = dropped[n] = runs[:, :, n] = 0
         self.least = Completions(kept, dropped, runs)
         size = levels * (self.longest + 1)
-        for high in range(n, 0, -max(1, COMPLETED // size)):
-            low = max(0, high - max(1, COMPLETED // size))
+        part = max(1, tuning.entries_at_once // size)
+        for high in range(n, 0, -part):
+            low = max(0, high - part)
             remat_kernels.complete(figures, self.least, low, high)
-            effort.spend(effort.READ * size * (high - low))
+            spend(self._tuning.prices.read_price * size * (high - low))
             keep_going()
 
     def _longest_run(self, sums: Array) -> int:
@@ -213,6 +215,7 @@ class Labels:
     # ------------------------------------------------------------------ arcs
 
     def _bytes(self, mask: int, of: Sequence[int]) -> int:
+        """Return the bytes of a set of layers."""
         return sum(of[u] for u in layers_of(mask))
 
     def _arcs(
@@ -300,6 +303,7 @@ class Labels:
         Parameters
         ----------
         upper : int
+            Cycles computed again that a plan must stay below.
         most : int
             Labels followed at each layer.
         keep_going : callable
@@ -309,13 +313,13 @@ class Labels:
         starts = np.array([0, 1], dtype=np.int64)
         held, again = np.zeros(1, np.int64), np.zeros(1, np.int64)
         trail: list[tuple[Array, Array, list[tuple[int, int]]]] = []
-        lost = NONE
+        lost, often, prices = NONE, self._tuning.remat.states_at_once, self._tuning.prices
         for layer in range(self.n):
             index: dict[tuple[int, int], int] = {}
             arcs: list[tuple[int, int, int, int, int]] = []
             marks: list[tuple[int, int]] = []
             for source, (opened, closed) in enumerate(states):
-                if source % AT_ONCE == 0 and not keep_going():
+                if source % often == 0 and not keep_going():
                     return Found(NONE, (), (), self.bound, False)
                 least = int(held[starts[source]])
                 for left, out, more, cycles, limit, what, closing in self._arcs(
@@ -331,7 +335,7 @@ class Labels:
             target, held, again, label, arc, least_of = self._grow(
                 starts, held, again, arcs, states, layer, upper
             )
-            effort.spend(5 * effort.LOOK + effort.LOOK * len(arcs) + effort.LABEL * len(target))
+            spend(prices.look_price * (5 + len(arcs)) + prices.label_price * len(target))
             order = np.lexsort((again, held, target))
             chosen = remat_kernels.undominated(order, target, held, again)
             if len(chosen) > most:
@@ -362,6 +366,7 @@ class Labels:
         layer: int,
         upper: int,
     ) -> tuple[Array, ...]:
+        """Return the labels that arcs lead to; see :func:`.remat_kernels.grow`."""
         known: dict[tuple[int, int], int] = {}
         table: list[Array] = []
         rows = np.empty(len(states), np.int64)
@@ -399,6 +404,7 @@ class Labels:
     def _unroll(
         self, trail: list[tuple[Array, Array, list[tuple[int, int]]]], label: int
     ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+        """Return which layers a label drops, and what runs again before each backward layer."""
         recompute: list[tuple[int, ...]] = []
         for layer in reversed(range(self.n)):
             before, arc, marks = trail[layer]

@@ -45,8 +45,10 @@ def fill(
         c = classes[device]
         end = np.searchsorted(prefix[c], prefix[c, at] + limit, side="right") - 1
         end = min(end, reach[c, at])
+        # A span is left for each of the devices after this one.
         if not fewer:
             end = min(end, spans - (k - 1 - device))
+        # A device that nothing fits stays unused, where that is allowed.
         if end > at:
             most = max(most, prefix[c, end] - prefix[c, at])
             found[0, stages], found[1, stages] = end, device

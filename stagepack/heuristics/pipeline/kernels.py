@@ -275,6 +275,7 @@ def _look_ahead(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
             ahead[q] = 0 if chain.accepting[q] else -1
     if chain.tabular:
         return
+    # Backwards: what is before a tail is known before what is before longer ones.
     for t in range(len(chain.source) - 1, -1, -1):
         a, c = ahead[chain.target[t]], chain.device_class[t]
         if a < 0:
@@ -295,6 +296,7 @@ def _look_ahead(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
                     beyond = middle
                     middle -= step
                 step *= 2  # beyond the other end as soon as that is known
+            # Kept by transition: the next probe's limit is near, and so is its end.
             scratch.hints[0, t] = end
             if beyond <= min(last, chain.reach[chain.window[t], a]):
                 needed = chain.prefix[c, beyond] - begun
@@ -318,6 +320,7 @@ def _begun(chain: Chain, c: int, a: int) -> int:
     if chain.mode != SUM:
         return most
     most -= chain.recv[c, a]
+    # Running sums fall going back: once one is no more than `most`, no earlier cut raises it.
     for back in range(1, LOOKED):
         if back > a or chain.prefix[c, a - back] <= most:
             return most - chain.host
@@ -336,6 +339,7 @@ def _ended(chain: Chain, c: int, b: int) -> int:
     if chain.mode != SUM:
         return least
     least += chain.send[c, b]
+    # They rise going on: once one is no less than `least`, no later cut lowers it.
     for on in range(1, LOOKED):
         if b + on == len(chain.allowed) or chain.prefix[c, b + on] >= least:
             return least + chain.host
@@ -355,6 +359,7 @@ def _look_behind(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
         behind[q] = chain.before[q] if chain.tabular else n + 1
     if chain.tabular:
         return
+    # Nothing is placed at first: the only tail of state 0 is the empty one.
     behind[0] = n
     for t in range(len(chain.source)):
         b, c, row = behind[chain.source[t]], chain.device_class[t], chain.window[t]
@@ -419,6 +424,7 @@ def _place_by_window(
             beyond = queue[head]
             head += 1
         if head < tail:
+            # Placed by another transition already, or no cut: nothing to find here.
             if not chain.allowed[a] or (a >= scratch.behind[q] and cells[at + a]):
                 continue
             end = queue[head]
@@ -436,6 +442,7 @@ def _place_by_window(
                 next_compute = min(next_compute, max(r, s))
         if beyond <= chain.reach[row, a]:
             next_compute = min(next_compute, prefix[c, beyond] - prefix[c, a])
+        # No end is left that is not too far: earlier layers are further still.
         if head == tail and b < scratch.lowest[q0]:
             break  # what is too far from here is so from all layers before
     scratch.next_limits[0], scratch.next_limits[1] = next_compute, next_transfer
@@ -449,6 +456,7 @@ def _place_by_table(
     q0, q, c, row = chain.source[t], chain.target[t], chain.device_class[t], chain.window[t]
     cells, at, at0 = scratch.cells, scratch.offset[q], scratch.offset[q0]
     for a in range(chain.before[q], scratch.highest[q0]):
+        # Costs of tables neither rise nor fall: every end is tried until one will do.
         for b in range(max(a + 1, scratch.lowest[q0]), scratch.highest[q0] + 1):
             if cells[at + a]:
                 break
@@ -566,6 +574,7 @@ def search(state: Array, budget: int, chain: Chain, scratch: Scratch) -> int:
         if state[PHASE] == ONE_PROBE:
             state[PHASE] = DONE if reading[0] == 0 else INFEASIBLE
             continue
+        # Kept aside: the next probe may find none, and overwrites `ends`.
         if reading[0] == 0:
             for stage in range(reading[2]):
                 scratch.best_ends[stage] = scratch.ends[stage]

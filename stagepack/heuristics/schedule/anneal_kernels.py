@@ -20,13 +20,7 @@ from stagepack.heuristics.schedule.paths_kernels import EARLY, LATE, Limits, Pat
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
 from stagepack.heuristics.schedule.timing_kernels import target as reached
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import compiled, step
-
-DRAWN, TRIED = 60, 20
-"""Operations drawn until one is critical, and critical ones tried until one can move."""
-
-SLACK = 0.001
-"""Part of all excess by which a move may exceed what is allowed, on its way to be within it."""
+from stagepack.kernels.compiled import step, tiered
 
 DRAW, MOVE = 2, 20
 """Steps of looking whether an operation can move, and of any move."""
@@ -40,6 +34,7 @@ class Walk(NamedTuple):
     paths : Paths
         The orders, and longest paths.
     stage, kind, microbatch : ndarray, shape (n,)
+        Of each operation.
     swapped : ndarray, shape (n,)
         Places in the order of operations that changed places with the next one, in turn: no more
         do than there is room for.
@@ -48,8 +43,13 @@ class Walk(NamedTuple):
     value : ndarray, shape (2,)
         Objective value of the orders and of `best`.
     energy : ndarray of float64, shape (1,)
+        Of the orders at hand: value, and mean excess times its weight.
     random : ndarray of uint64, shape (1,)
         State of the generator.
+    drawn, tried : int
+        Operations drawn until one is critical, and critical ones tried until one can move.
+    slack : float
+        Part of all excess by which a move may exceed what is allowed, on its way to be within it.
     """
 
     paths: Paths
@@ -61,12 +61,16 @@ class Walk(NamedTuple):
     value: Array
     energy: Array
     random: Array
+    drawn: int
+    tried: int
+    slack: float
 
 
 @step
 def _shift(order: Array, position: Array, source: int, target: int) -> None:
     """Move the operation at place `source` to place `target`; those between make room."""
     v = order[source]
+    # Everything between makes one step towards the place that is left.
     step = 1 if target > source else -1
     at = source
     while at != target:
@@ -82,8 +86,9 @@ def _fits(graph: Graph, paths: Paths, d: int) -> bool:
     """Whether a device keeps within its memory."""
     held, limit = 0, graph.limit[d]
     low, high = paths.ptr[d], paths.ptr[d + 1]
-    paths.work[0] += (high - low) // 6
+    paths.work[0] += (high - low) // 6  # measured: a sum is far cheaper than a step
     for at in range(low, high):
+        # What is given back is so at the end: nothing runs beside it, so the sum is enough.
         held += graph.delta[graph.row[paths.order[at]]]
         if held > limit:
             return False
@@ -94,9 +99,10 @@ def _fits(graph: Graph, paths: Paths, d: int) -> bool:
 def _critical(graph: Graph, walk: Walk, threshold: int) -> int:
     """Return an operation on a path of at least `threshold`; -1 when none was drawn."""
     paths = walk.paths
+    # Spans also shrink where devices start later, which no critical path shows: half at random.
     if paths.spans == 1 and draw(walk.random, 2) == 0:
         return draw(walk.random, len(paths.order))
-    for _ in range(DRAWN):
+    for _ in range(walk.drawn):
         v = draw(walk.random, len(paths.order))
         paths.work[0] += 1
         length = paths.span[graph.device[graph.row[v]]] + paths.early[v] - paths.late[v]
@@ -120,6 +126,7 @@ def _place(graph: Graph, walk: Walk, v: int) -> int:
     low, high = paths.ptr[device], paths.ptr[device + 1]
     left = draw(walk.random, 2) == 1
     reach = 1 + draw(walk.random, 4)
+    # Mostly a few places: far moves break more than they mend, but some must be possible.
     if draw(walk.random, 4) == 0:
         reach = 1 + draw(walk.random, high - low)
     step = -1 if left else 1
@@ -128,6 +135,7 @@ def _place(graph: Graph, walk: Walk, v: int) -> int:
     beside = paths.order[source + step]
     limit = -(1 << 62) if left else 1 << 62
     if paths.spans == 0:
+        # Across a gap neither waits for the device: to exchange them helps nothing.
         first, second = (beside, v) if left else (v, beside)
         if early[first] + graph.duration[graph.row[first]] < early[second]:
             return source
@@ -135,10 +143,12 @@ def _place(graph: Graph, walk: Walk, v: int) -> int:
     target = source
     while reach > 0 and low <= target + step < high:
         other = paths.order[target + step]
+        # Microbatches of a stage keep their order, and F, B, W of one theirs.
         if walk.stage[other] == walk.stage[v] and (
             walk.kind[other] == walk.kind[v] or walk.microbatch[other] == walk.microbatch[v]
         ):
             break
+        # Beyond an operation that ends before v can start, v would only wait; likewise behind.
         if left and limit >= early[other] + graph.duration[graph.row[other]]:
             break
         if not left and limit <= late[other]:
@@ -152,7 +162,7 @@ def _place(graph: Graph, walk: Walk, v: int) -> int:
 def _move(graph: Graph, walk: Walk, threshold: int) -> tuple[int, int]:
     """Move a critical operation within memory; return from where to where, the same: none."""
     paths = walk.paths
-    for _ in range(TRIED):
+    for _ in range(walk.tried):
         v = _critical(graph, walk, threshold)
         if v < 0:
             break
@@ -163,6 +173,7 @@ def _move(graph: Graph, walk: Walk, threshold: int) -> tuple[int, int]:
         _shift(paths.order, paths.position, source, target)
         if _fits(graph, paths, graph.device[graph.row[v]]):
             return source, target
+        # Memory is looked at before times: it costs a sum over one device.
         _shift(paths.order, paths.position, target, source)
     return 0, 0
 
@@ -174,6 +185,7 @@ def _joined(graph: Graph, walk: Walk, v: int, onward: bool) -> int:
     if onward:
         for arc in range(graph.first[row], graph.first[row + 1]):
             u = reached(graph, v, row, arc)
+            # The arc within the row leads to the next microbatch, not to another device.
             if graph.after[arc] != row and walk.kind[u] == walk.kind[v]:
                 return u
         return -1
@@ -200,12 +212,14 @@ def _along(graph: Graph, walk: Walk, place: int) -> tuple[int, int]:
             paths.work[0] += DRAW
             first = _joined(graph, walk, first, onward == 1)
             second = _joined(graph, walk, second, onward == 1)
+            # Only neighbours change places; the chain of exchanges ends where they are none.
             if first < 0 or second < 0 or paths.position[first] != paths.position[second] + 1:
                 break
             at, d = paths.position[second], graph.device[graph.row[first]]
             if graph.device[graph.row[second]] != d:
                 break
             _shift(paths.order, paths.position, at, at + 1)
+            # Operations that change memory alike leave all sums as they were.
             alike = graph.delta[graph.row[first]] == graph.delta[graph.row[second]]
             if not (alike or _fits(graph, paths, d)):
                 _shift(paths.order, paths.position, at, at + 1)
@@ -221,7 +235,7 @@ def _along(graph: Graph, walk: Walk, place: int) -> tuple[int, int]:
 def _back(walk: Walk, source: int, place: int, together: int) -> None:
     """Undo a move, and what has changed places with it."""
     paths = walk.paths
-    for other in range(together - 1, -1, -1):
+    for other in range(together - 1, -1, -1):  # the last exchange first: places overlap
         at = walk.swapped[other]
         _shift(paths.order, paths.position, at, at + 1)
     _shift(paths.order, paths.position, place, source)
@@ -254,6 +268,7 @@ def _found(
     """Find starts after a move of order[low:high]; whether they are within limits."""
     paths = walk.paths
     kernels.begin(paths)
+    # The changed places alone often show that a move is no good: nothing else is looked at then.
     for side in range(2):
         if _there(graph, walk, low, high, before, together, side) > limits.longest:
             return False
@@ -261,14 +276,19 @@ def _found(
         for other in range(-1, together):
             at = low if other < 0 else walk.swapped[other]
             kernels.wake(paths, side, at, high if other < 0 else at + 2)
-        if side == LATE:
+        if side == LATE:  # latest starts count from the ends that the earliest have just got
             kernels.finish(graph, paths)
         if not kernels.follow(graph, paths, side, limits):
             return False
     return True
 
 
-@compiled
+def _steps(_: Graph, __: Walk, *rest: float) -> int:
+    """Return the steps after which :func:`anneal` returns."""
+    return int(rest[-1])
+
+
+@tiered(_steps)
 def anneal(
     graph: Graph,
     walk: Walk,
@@ -286,6 +306,7 @@ def anneal(
     Parameters
     ----------
     graph : Graph
+        Operations and precedences; stays as it is.
     walk : Walk
         Orders, values and generator, which go on from call to call.  Shapes and meaning of its
         arrays are said in its class, as those of the graph's in its own.
@@ -297,6 +318,7 @@ def anneal(
     least : int
         A bound on the objective: paths that are no longer need not be shorter.
     moves : int
+        Moves after which to return, whether made or refused.
     work : int
         Steps after which to return.
     """
@@ -307,6 +329,7 @@ def anneal(
             return done
         heat *= ratio
         paths.work[0] += MOVE
+        # Paths between half of what is above the bound and the longest are all worth shortening.
         threshold = walk.value[0] - draw(walk.random, (walk.value[0] - least) // 2 + 1)
         source, place = _move(graph, walk, threshold)
         if place == source:
@@ -314,14 +337,15 @@ def anneal(
         low, high, before, together = min(source, place), max(source, place) + 1, 0, 0
         if high == low + 2 and draw(walk.random, 2) == 0:
             before, together = _along(graph, walk, low)
+        # The chance is drawn before the move is tried, so that it says what may be given up early.
         chance = (1 + draw(walk.random, 1 << 30)) / float(1 << 30)
         allowed = walk.energy[0] - heat * np.log(chance)
-        most = n * (allowed - walk.value[0]) / weight + SLACK * paths.total[0]
+        most = n * (allowed - walk.value[0]) / weight + walk.slack * paths.total[0]
         limits = Limits(least, int(allowed), int(most))
         if paths.spans == 1:  # which are not known before the end
             limits = Limits(least, FAR, FAR)
         good = _found(graph, walk, low, high, before, together, limits)
-        while True:
+        while True:  # once; and once more to settle what was there before
             if not good:
                 _back(walk, source, place, together)
                 kernels.restore(graph, paths)

@@ -17,14 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stagepack.heuristics.effort import SHORT
 from stagepack.heuristics.schedule.anneal_kernels import Walk, anneal
 from stagepack.heuristics.schedule.paths_kernels import Paths
 from stagepack.heuristics.schedule.timing import Timing, entering
+from stagepack.heuristics.schedule.tuning import TUNING, AnnealingTuning
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective
-
-BUDGET = 2_000_000
-"""Steps of a kernel call, and operations and arcs of an instance: a hundredth of a second."""
 
 
 class Cooling(NamedTuple):
@@ -33,51 +32,34 @@ class Cooling(NamedTuple):
     Attributes
     ----------
     heat : float
-        First temperature, as a part of the mean duration; the last is `COOLED` of it.
+        First temperature, as a part of the mean duration; the last is `cooled` of it.
     weight : float
         What mean excess counts beside the objective.
     moves : int
+        Moves from the first temperature to the last.
     """
 
-    heat: float = 0.2
-    weight: float = 4.0
-    moves: int = 10_000
+    heat: float
+    weight: float
+    moves: int
 
 
-COOLED = 1 / 30
-
-KINDS = ((0.2, 4.0), (1.2, 2.0), (0.6, 1.0), (1.2, 1.0), (0.06, 4.0), (0.6, 4.0))
-"""Heats and weights of coolings in turn."""
-
-CALLS = 100
-"""Kernel calls that a cooling of the first turn takes at most."""
-
-EACH = 10
-"""Moves of it for each operation, at least `Cooling.moves`."""
-
-MEAN = 1_000
-"""Operations from which on mean excess counts more, for each, as a move changes less of it."""
-
-LONGER = 1.7
-"""How many times as many moves as those of one turn the coolings of the next have."""
-
-
-def cooling(number: int, timing: Timing) -> Cooling:
-    """Return the settings of a cooling by its number.
+def cooling(number: int, timing: Timing, tuning: AnnealingTuning = TUNING.annealing) -> Cooling:
+    """Return the settings of a cooling by its `number`.
 
     Some percent of all operations are looked at in a move, which takes about as many steps as
     there are.
     """
-    turn, kind = divmod(number, len(KINDS))
-    heat, weight = KINDS[kind]
-    most = min(max(Cooling().moves, EACH * timing.n), CALLS * BUDGET // timing.n)
-    weight *= max(1.0, timing.n / MEAN)
-    return Cooling(heat, weight, int(max(1, most) * LONGER ** min(turn, 12)))
+    turn, kind = divmod(number, len(tuning.heats))
+    most = max(tuning.moves, tuning.each * timing.n)
+    most = min(most, tuning.calls * tuning.steps // timing.n)
+    weight = tuning.weights[kind] * max(1.0, timing.n / tuning.mean)
+    return Cooling(tuning.heats[kind], weight, int(max(1, most) * tuning.longer ** min(turn, 12)))
 
 
-def affordable(timing: Timing) -> bool:
+def affordable(timing: Timing, tuning: AnnealingTuning = TUNING.annealing) -> bool:
     """Return whether a move takes less than a kernel call may."""
-    return timing.n + timing.graph.arcs <= BUDGET
+    return timing.n + timing.graph.arcs <= tuning.steps
 
 
 def improve(
@@ -89,6 +71,7 @@ def improve(
     least: int = 0,
     keep_going: Callable[[int], bool] | None = None,
     on_order: Callable[[Array], None] | None = None,
+    tuning: AnnealingTuning = TUNING.annealing,
 ) -> Array:
     """Return orders at least as good as `order`, a flat array of shape (n,), after one cooling.
 
@@ -98,16 +81,21 @@ def improve(
     Parameters
     ----------
     timing : Timing
+        Of the instance.
     order : ndarray of int64, shape (n,)
         Orders that are within memory.
     seed : int
+        Of the moves.
     settings : Cooling, optional
+        The first of :func:`cooling` when absent.
     least : int
         A bound on the objective, at which it ends.
     keep_going : callable, optional
         Asked several times a second, with the steps since.
     on_order : callable, optional
         Called with better orders, at most once a kernel call.
+    tuning : AnnealingTuning
+        How moves are drawn and given up, and how long a kernel call is.
 
     Raises
     ------
@@ -118,15 +106,16 @@ def improve(
     if value is None:
         raise ValueError("the orders contradict one another")
     best = order.copy()
-    settings = settings or Cooling()
-    graph, walk = timing.graph, _walk(timing, order, seed, least, settings.weight)
+    settings = settings or cooling(0, timing, tuning)
+    graph, walk = timing.graph, _walk(timing, order, seed, least, settings.weight, tuning)
     heat = settings.heat * float(graph.duration[graph.row].mean())
-    ratio = COOLED ** (1 / settings.moves)
-    known, done = int(walk.value[1]), 0
+    ratio = tuning.cooled ** (1 / settings.moves)
+    known, done, steps = int(walk.value[1]), 0, min(SHORT, tuning.steps)
     while done < settings.moves and value > least and (keep_going is None or keep_going(0)):
         before = int(walk.paths.work[0])
         left, now = settings.moves - done, heat * ratio**done
-        done += anneal(graph, walk, now, ratio, settings.weight, least, left, BUDGET)
+        done += anneal(graph, walk, now, ratio, settings.weight, least, left, steps)
+        steps = tuning.steps
         if keep_going is not None:
             keep_going(int(walk.paths.work[0]) - before)
         if walk.value[1] < known:
@@ -141,7 +130,14 @@ def improve(
     return best
 
 
-def _walk(timing: Timing, order: Array, seed: int, least: int, weight: float) -> Walk:
+def _walk(
+    timing: Timing,
+    order: Array,
+    seed: int,
+    least: int,
+    weight: float,
+    tuning: AnnealingTuning = TUNING.annealing,
+) -> Walk:
     """Return a walk that begins at some orders, which do not contradict one another."""
     operations, n = timing.instance.operations, timing.n
     graph, spans = timing.graph, timing.instance.objective is Objective.SPAN
@@ -183,6 +179,7 @@ def _walk(timing: Timing, order: Array, seed: int, least: int, weight: float) ->
         inside=np.zeros(n, dtype=np.int8),
         counts=np.zeros(4, dtype=np.int64),
         spans=int(spans),
+        patience=tuning.patience * n,
         work=np.zeros(1, dtype=np.int64),
     )
     return Walk(
@@ -193,6 +190,9 @@ def _walk(timing: Timing, order: Array, seed: int, least: int, weight: float) ->
         swapped=swapped,
         best=order.copy(),
         value=value,
+        drawn=tuning.drawn,
+        tried=tuning.tried,
+        slack=tuning.slack,
         energy=value[:1] + weight * total / n,
         random=np.random.default_rng(seed).integers(1, 1 << 63, size=1, dtype=np.uint64),
     )

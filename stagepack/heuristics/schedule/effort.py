@@ -17,7 +17,7 @@ RATE = 165_000_000
 """Steps in a second."""
 
 PART = 500_000
-"""Operations, arcs or events in a kernel call: less than a tenth of a second."""
+"""Steps, operations, arcs or events in a kernel call: some hundredths of a second."""
 
 ScheduleProgress = Progress[ScheduleSolution]
 
@@ -78,8 +78,11 @@ def affords(instance: PipelineSchedule, progress: ScheduleProgress, steps: int =
     Parameters
     ----------
     instance : PipelineSchedule
+        Whose solution is to be checked.
     progress : ScheduleProgress
+        Says how long the run still has.
     steps : int
+        Those before the check.
     """
     return progress.remaining * RATE >= steps + _checking(instance)
 
@@ -97,8 +100,11 @@ def offer(
     Parameters
     ----------
     instance : PipelineSchedule
+        What the solution is of.
     progress : Progress
+        Where it is offered.
     solution : ScheduleSolution
+        One that keeps all rules; it is checked again.
     source : str
         Who found it.
     """

@@ -19,62 +19,21 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from stagepack.heuristics.effort import lending, spend, spent
 from stagepack.heuristics.schedule import annealing, effort, sequences, timing
-from stagepack.heuristics.schedule.effort import RATE, Looks, Settings
+from stagepack.heuristics.schedule.effort import PART, RATE, Looks, Settings
 from stagepack.heuristics.schedule.greedy_kernels import B, F, Plan, Policy, Shop, W, list_schedule
 from stagepack.heuristics.schedule.lower_bounds import bounds
-from stagepack.heuristics.schedule.policies import EDGE, STAGE, changed, policies
+from stagepack.heuristics.schedule.policies import changed, policies
 from stagepack.heuristics.schedule.timing_kernels import FAR
+from stagepack.heuristics.schedule.tuning import TUNING, ListsTuning, ScheduleTuning
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.progress import Progress, Stopped
-
-ROUND = 2.0
-"""Seconds of work between two looks of a search at what else there is."""
-
-FIRST_ROUND = 1.5
-"""Seconds of work for lists, and a first cooling, where there is a solution."""
-
-MERGED, FIRST_TRIED, FIRST_COOLED = 0.25, 0.1, 0.4
-"""Parts of it for lists with fixed sequences, for the first policies, and for the cooling."""
-
-COOLED = 400
-"""Operations up to which cooling takes less time than to load what the first policies need."""
-
-CLIMBED = 5
-"""Coolings of a turn before its climb."""
-
-FOLLOWED = 2
-"""Coolings from orders that were found elsewhere."""
-
-ROUNDS = 12
-"""Climbs and coolings of a run that is to repeat without any limit."""
-
-CLIMB = 600_000
-"""Operations placed in one climb: about a second."""
-
-NEAR = 1.02
-"""Times the best value known up to which changing a policy may lead below it."""
-
-FEWEST, MOST = 20, 400
-"""Policies tried in one climb."""
-
-STEPS = 10_000_000
-"""Steps of a kernel call: less than a tenth of a second,"""
-
-LIGHT = 0.6
-"""and how many of :data:`.effort.RATE` each is."""
-
-ELITE = 6
-"""Orders from which coolings begin."""
-
-GOOD = 8
-"""Policies of the first round to which a search returns."""
 
 
 class Lists:
@@ -83,11 +42,14 @@ class Lists:
     Parameters
     ----------
     instance : PipelineSchedule
+        What is to be scheduled.
     careful : bool
         Start only what leaves a way to finish microbatch after microbatch.  Where finished ones
         still hold memory, there may be no such way, and luck is the only one.
     look : callable, optional
         See :class:`.timing.Timing`.
+    tuning : ListsTuning
+        What a list costs.
     """
 
     def __init__(
@@ -96,11 +58,12 @@ class Lists:
         *,
         careful: bool = True,
         look: Callable[[int], object] | None = None,
+        tuning: ListsTuning = TUNING.lists,
     ) -> None:
-        self.instance = instance
+        self.instance, self._tuning = instance, tuning
         self.careful = careful
         self.timing = timing.Timing(instance, look)
-        self.shop = shop_of(instance, look)
+        self.shop = shop_of(instance, look, tuning)
         if not careful:
             self.shop = self.shop._replace(plain=np.ones(instance.d, dtype=np.int64))
         leaves = 1 << (instance.d - 1).bit_length()
@@ -137,10 +100,10 @@ class Lists:
         placed = 0
         while placed < n:
             before = int(plan.work[0])
-            count = list_schedule(self.shop, policy, plan, n - placed, STEPS)
+            count = list_schedule(self.shop, policy, plan, n - placed, PART)
             steps = int(plan.work[0]) - before
             placed += count
-            going = keep_going is None or keep_going(int(LIGHT * steps))
+            going = keep_going is None or keep_going(int(self._tuning.step_price * steps))
             if count < 0 or (placed < n and not going):
                 return None
         return plan.order
@@ -150,6 +113,7 @@ def search(
     instance: PipelineSchedule,
     progress: Progress[ScheduleSolution],
     settings: Settings,
+    tuning: ScheduleTuning = TUNING,
 ) -> None:
     """Report ever better schedules to `progress` until it says stop.
 
@@ -159,38 +123,40 @@ def search(
     Parameters
     ----------
     instance : PipelineSchedule
+        What is to be scheduled.
     progress : Progress
+        Where schedules are offered, and what is known of bounds.
     settings : Settings
         With `deterministic` it ends after a fixed amount of work.
+    tuning : ScheduleTuning
+        What steers lists, climbs and coolings.
     """
     if progress.bound is None:
-        progress.raise_bound(*bounds.bound(instance, effort.asking(progress)))
+        progress.raise_bound(*bounds.bound(instance, effort.asking(progress), tuning.bounds))
     with contextlib.suppress(Stopped):
-        _search(instance, progress, settings)
+        _search(instance, progress, settings, tuning)
 
 
 def _search(
-    instance: PipelineSchedule, progress: Progress[ScheduleSolution], settings: Settings
+    instance: PipelineSchedule,
+    progress: Progress[ScheduleSolution],
+    settings: Settings,
+    tuning: ScheduleTuning,
 ) -> None:
-    run = OrderSearch(instance, progress, settings.seed)
+    """Search from what is known, round after round."""
+    run = OrderSearch(instance, progress, settings.seed, tuning)
     if progress.solution is not None:
         run.adopt(progress.solution)
-    run.first_round(FIRST_ROUND)
+    run.first_round(tuning.lists.first_round)
     if run.policy is None and progress.solution is None:
         if progress.keep_going() and not progress.reason:
             progress.reason = "list scheduling found no order within the memory limits"
         return
-    for _ in rounds(settings):
-        if not progress.keep_going():
+    for turn in itertools.count():
+        endless = settings.deterministic and settings.time_limit is None
+        if not progress.keep_going() or (endless and turn == tuning.lists.rounds):
             return
-        run.improve(ROUND)
-
-
-def rounds(settings: Settings) -> Iterable[int]:
-    """Return the rounds of a search: any number, within its limit; some, where it has none."""
-    if settings.deterministic and settings.time_limit is None:
-        return range(ROUNDS)
-    return itertools.count()
+        run.improve(tuning.auto.turn)
 
 
 class OrderSearch:
@@ -199,18 +165,26 @@ class OrderSearch:
     Parameters
     ----------
     instance : PipelineSchedule
+        What is to be scheduled.
     progress : Progress
         Where every improvement is offered.
     seed : int
+        Of coolings and climbs.
+    tuning : ScheduleTuning
+        What steers lists, climbs and coolings.
     """
 
     def __init__(
-        self, instance: PipelineSchedule, progress: Progress[ScheduleSolution], seed: int
+        self,
+        instance: PipelineSchedule,
+        progress: Progress[ScheduleSolution],
+        seed: int,
+        tuning: ScheduleTuning = TUNING,
     ) -> None:
-        self.instance = instance
+        self.instance, self._tuning = instance, tuning
         self.progress = progress
         self._looked = effort.looking(progress)
-        self.lists = Lists(instance, look=self._looked)
+        self.lists = Lists(instance, look=self._looked, tuning=tuning.lists)
         self._keep_going = effort.asking(progress)
         self.policy: Policy | None = None
         self._random = np.random.default_rng(seed)
@@ -231,14 +205,15 @@ class OrderSearch:
         before all policies, or all but the first where it is large, and those that `work` does not
         suffice for, in seconds, are left for climbs.
         """
-        end, opened = spent() + work, False
-        self._merge(spent() + MERGED * work)
-        large = self.progress.solution is not None and len(self.instance.operations) > COOLED
-        if large and self.progress.keep_going():
+        end, opened, tuning = spent() + work, False, self._tuning.lists
+        if self._tuning.auto.sequences:
+            self._merge(spent() + tuning.sequences_share * work)
+        many = len(self.instance.operations) > tuning.large
+        if many and self.progress.solution is not None and self.progress.keep_going():
             opened = True
             self._open(careful=True)
-            self._try_all(spent() + FIRST_TRIED * work)
-        with contextlib.suppress(Stopped), lending(1, FIRST_COOLED * work):
+            self._try_all(spent() + tuning.tried_share * work)
+        with contextlib.suppress(Stopped), lending(1, tuning.cooled_share * work):
             self.anneal()
         if self.progress.solution is not None and not self.progress.keep_going():
             return
@@ -252,10 +227,13 @@ class OrderSearch:
     def _open(self, *, careful: bool) -> None:
         """Begin with the policies that are known to be good."""
         if not careful:
-            self.lists = Lists(self.instance, careful=False, look=self._looked)
+            self.lists = Lists(
+                self.instance, careful=False, look=self._looked, tuning=self._tuning.lists
+            )
         lower = self.progress.bound
         known = None if lower is None else int(lower)
-        self._untried = policies(self.instance, known, Looks(self._look))
+        every = policies(self.instance, known, Looks(self._look), self._tuning.lists)
+        self._untried = every if self._tuning.auto.policies else itertools.islice(every, 1)
 
     def _try_all(self, end: float, *, first: bool = False) -> None:
         """Try the policies that are left, until work comes to `end` and there is a solution."""
@@ -266,22 +244,28 @@ class OrderSearch:
             first = False
             if value < FAR:
                 good = [*self._good, (value, policy)]
-                self._good = sorted(good, key=lambda row: row[0])[:GOOD]
+                self._good = sorted(good, key=lambda row: row[0])[: self._tuning.lists.good]
             if spent() >= end and self.progress.solution is not None:
                 return
 
     def _merge(self, end: float) -> None:
         """Try lists with fixed sequences, where there is a solution already, until `end`."""
-        if self.progress.solution is None or sequences.unsupported(self.instance):
+        tuning = self._tuning.lists
+        if self.progress.solution is None or sequences.unsupported(self.instance, tuning):
             return
+        enough = int(self.progress.bound or 0) - int(self.instance.after.max())
         found = sequences.lists(
-            self.lists.timing, lambda steps: self._keep_going(steps) and spent() < end
+            self.lists.timing,
+            lambda steps: self._keep_going(steps) and spent() < end,
+            tuning,
+            enough,
         )
-        for order in found[:GOOD]:
+        for order in found[: tuning.good]:
             if self.progress.keep_going():
                 self._offer(order, "list scheduling of sequences")
 
     def _look(self, steps: int) -> bool:
+        """Count steps; the run goes on, or :class:`Stopped` is raised."""
         self._looked(steps)
         return True
 
@@ -296,7 +280,8 @@ class OrderSearch:
         end = spent() + work
         while self.progress.keep_going() and spent() < end:
             before = spent()
-            if self._cooled % len(annealing.KINDS) == CLIMBED:
+            every = self._tuning.lists.climb_every
+            if self._cooled % every == every - 1 and self._tuning.auto.climbs:
                 self.climb()
             self.anneal()
             if spent() == before:
@@ -308,15 +293,16 @@ class OrderSearch:
         It goes on from the best one; after a climb in vain, from one of the best of the first
         round, whose rest is tried before.  None where policies come nowhere near what is known.
         """
-        self._try_all(spent() + ROUND)
-        far = self._value > NEAR * self._best
+        tuning = self._tuning.lists
+        self._try_all(spent() + self._tuning.auto.turn)
+        far = self._value > tuning.near * self._best
         if self.policy is None or far or not self.progress.keep_going():
             return
         policy, value, best = self.policy, self._value, self._value
         if self._stuck:
             value, policy = self._good[int(self._random.integers(len(self._good)))]
-        tries = CLIMB // len(self.instance.operations)
-        for _ in range(min(max(tries, FEWEST), MOST)):
+        tries = tuning.climb_operations // len(self.instance.operations)
+        for _ in range(min(max(tries, tuning.climb_least), tuning.climb_most)):
             if not self.progress.keep_going():
                 return
             other = changed(policy, self.lists.shop, self._random)
@@ -325,52 +311,43 @@ class OrderSearch:
                 policy, value = other, found
         self._stuck = self._value == best and not self._stuck
 
-    @property
-    def best(self) -> list[Array]:
-        """The best orders known, of different values, the best first."""
-        return [order for _, order in self._elite]
-
-    def follow(self, order: Array, source: str) -> None:
-        """Offer orders that were found elsewhere, and cool from them."""
-        self._offer(order, source)
-        for _ in range(FOLLOWED):
-            self.anneal(order)
-
-    def anneal(self, order: Array | None = None) -> None:
-        """Cool from `order`, or from a good one.
-
-        Of these each in turn first, then twice of three times the best.
-        """
-        if not (self._elite or order is not None) or not annealing.affordable(self.lists.timing):
+    def anneal(self) -> None:
+        """Cool from a good order: from each in turn first, then twice of three times the best."""
+        tuning = self._tuning.annealing
+        affordable = annealing.affordable(self.lists.timing, tuning)
+        if not (self._elite and affordable and self._tuning.auto.annealing):
             return
         number = self._cooled
         self._cooled += 1
         place = number if number < len(self._elite) else 0
-        if number >= ELITE and number % 3 == 2:
+        if number >= self._tuning.lists.elite and number % 3 == 2:
             place = int(self._random.integers(len(self._elite)))
         if not self.progress.keep_going():
             return
         found = annealing.improve(
             self.lists.timing,
-            self._elite[place][1] if order is None else order,
+            self._elite[place][1],
             seed=self._seed + number,
-            settings=annealing.cooling(number, self.lists.timing),
+            settings=annealing.cooling(number, self.lists.timing, tuning),
             least=int(self.progress.bound or 0),
             keep_going=self._keep_going,
             on_order=self._keep,
+            tuning=tuning,
         )
         value = self.lists.timing.value(found)
         assert value is not None
         self._keep_in_mind(value, found)
 
     def _keep(self, order: Array) -> None:
+        """Offer what a cooling found on the way."""
         self._offer(order, "annealing")
 
     def _keep_in_mind(self, value: int, order: Array) -> None:
         """Let coolings begin from some orders, one of each value, if they are among the best."""
         self._best = min(self._best, value)
         if all(value != known for known, _ in self._elite):
-            self._elite = sorted([*self._elite, (value, order)], key=lambda row: row[0])[:ELITE]
+            elite = sorted([*self._elite, (value, order)], key=lambda row: row[0])
+            self._elite = elite[: self._tuning.lists.elite]
 
     def _try(self, policy: Policy, late: bool = False) -> int:
         """Return what a policy is worth, FAR where it gets stuck or time ends, unless `late`."""
@@ -383,10 +360,12 @@ class OrderSearch:
         return value
 
     def _uninterrupted(self, steps: int) -> bool:
+        """Count steps; go on, even late, unless the run is interrupted."""
         spend(steps / RATE)
         return not self.progress.interrupted
 
     def _offer(self, order: Array, source: str) -> int:
+        """Offer the best times for orders, remember these, and return their value."""
         start = self.lists.timing.best(order)
         if start is None:
             raise ValueError("orders contradict one another")
@@ -404,7 +383,11 @@ def evaluation(instance: PipelineSchedule) -> int:
     return 20_000 + 100 * instance.p + 2 * len(instance.operations)
 
 
-def shop_of(instance: PipelineSchedule, look: Callable[[int], object] | None = None) -> Shop:
+def shop_of(
+    instance: PipelineSchedule,
+    look: Callable[[int], object] | None = None,
+    tuning: ListsTuning = TUNING.lists,
+) -> Shop:
     """Return the stages and devices of `instance` as the kernels see them; `look` as in `Lists`."""
     look = look or (lambda _: None)
     look(0)
@@ -419,7 +402,7 @@ def shop_of(instance: PipelineSchedule, look: Callable[[int], object] | None = N
         duration[:, kind] = column
         delta[:, kind] = changes[kind]
     chain = _chains(instance)
-    look(STAGE * instance.p + EDGE * len(instance.edges))
+    look(tuning.setup_price * instance.p + len(instance.edges))
     own: list[list[int]] = [[] for _ in range(instance.d)]
     for s in instance.order:
         own[int(instance.devices[s])].append(s)
@@ -428,7 +411,6 @@ def shop_of(instance: PipelineSchedule, look: Callable[[int], object] | None = N
     releases = (delta[:, F] >= 0) & (delta[:, B] <= 0) & (delta[:, W] <= 0)
     plain = [len(stages) == 1 and bool(releases[stages[0]]) for stages in own]
     limit = np.full(instance.d, FAR) if instance.limit is None else instance.limit
-    look(STAGE // 10 * instance.p)
     return Shop(
         device=_column(instance.devices),
         base=_column(instance.operations.base[:-1]),
@@ -479,4 +461,5 @@ def _together(stages: list[int], chain: list[int]) -> list[list[int]]:
 
 
 def _column(values: Sequence[int] | Array) -> Array:
+    """Return values as kernels take them."""
     return np.array(values, dtype=np.int64)

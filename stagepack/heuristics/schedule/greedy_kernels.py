@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import compiled, step
+from stagepack.kernels.compiled import step, tiered
 
 F, B, W = range(3)
 
@@ -131,12 +131,13 @@ def _ready(shop: Shop, plan: Plan, s: int, k: int) -> int:
     """Return when the next operation k of stage s could start; FAR: not known."""
     i = plan.done[s, k]
     ready = 0
-    if k > F:
+    if k > F:  # B waits for F of its stage, and W for B
         if plan.done[s, k - 1] <= i:
             return FAR
         ready = plan.end[shop.base[s] + (k - 1) * shop.microbatches[s] + i]
     if k == W:
         return ready
+    # `met` counts arrivals since the last operation of the kind: no edge is looked at here.
     edges = shop.in_first if k == F else shop.out_first
     if plan.met[s, k] < edges[s + 1] - edges[s]:
         return FAR
@@ -154,7 +155,7 @@ def _look_back(
     plan.work[0] += first[s + 1] - first[s]
     for edge in range(first[s], first[s + 1]):
         a = stage[edge]
-        if plan.done[a, k] > i:
+        if plan.done[a, k] > i:  # others will tell, see `_tell`
             plan.met[s, k] += 1
             arrives = plan.end[shop.base[a] + k * shop.microbatches[a] + i] + lag[edge]
             plan.latest[s, k] = max(plan.latest[s, k], arrives)
@@ -173,10 +174,12 @@ def _tell(
     plan.work[0] += first[s + 1] - first[s]
     for edge in range(first[s], first[s + 1]):
         b = stage[edge]
+        # It still waits for an earlier one; `_look_back` will find this one.
         if plan.done[b, k] < i:
             continue
         plan.met[b, k] += 1
         plan.latest[b, k] = max(plan.latest[b, k], plan.end[v] + lag[edge])
+        # Only the last arrival wakes: with edges between all stages each would wake all devices.
         if plan.met[b, k] == waits[b + 1] - waits[b]:
             other = shop.device[b]
             _set(plan, other, max(plan.free[other], now))
@@ -196,8 +199,10 @@ def _safe(shop: Shop, d: int, s: int, k: int, done: Array, held: int, work: Arra
     if shop.plain[d] == 1 or shop.delta[s, k] <= 0:
         return True
     own = shop.own_stage[shop.own_first[d] : shop.own_first[d + 1]]
+    # As if it had run; undone at the end.
     done[s, k] += 1
     room -= shop.delta[s, k]
+    # Microbatches that have begun and are not done, and one more.
     low, high = FAR, 0
     for a in own:
         low = min(low, done[a, shop.kinds - 1])
@@ -207,8 +212,9 @@ def _safe(shop: Shop, d: int, s: int, k: int, done: Array, held: int, work: Arra
         begin = shop.own_first[d]
         while fine and begin < shop.own_first[d + 1]:
             end = shop.part_end[begin]
-            work[0] += 1 + (end - begin) // 2
+            work[0] += 1 + (end - begin) // 2  # measured: half a step each
             if i < shop.microbatches[shop.part_stage[begin]]:
+                # All F's of the chain that are missing, then all that gives back, the last first.
                 for at in range(begin, end):
                     a = shop.part_stage[at]
                     if done[a, F] <= i:
@@ -238,7 +244,7 @@ def _choose(shop: Shop, policy: Policy, plan: Plan, d: int, now: int) -> tuple[i
         hold = FAR
         for at in range(shop.own_first[d], shop.own_first[d + 1]):
             s = shop.own_stage[at]
-            for k in range(shop.kinds - 1, -1, -1):
+            for k in range(shop.kinds - 1, -1, -1):  # of equal ranks W's come first
                 i = done[s, k]
                 if i == shop.microbatches[s]:
                     continue
@@ -248,14 +254,17 @@ def _choose(shop: Shop, policy: Policy, plan: Plan, d: int, now: int) -> tuple[i
                 if ready == FAR:
                     continue
                 rank = policy.rank[s, k]
+                # A debt of W's that is too large comes before everything.
                 if k == W and (full or done[s, B] - i > policy.debt[s]):
                     rank += 1 << 30
                 if turn == 1:
+                    # Something better would have to wait for what would start now.
                     better = ready > now and rank > best_rank and ready < hold
                     if better and _safe(shop, d, s, k, done, held, work):
                         hold = ready
                 elif ready > now:
                     again = min(again, ready)
+                # Whether it is safe takes longest: asked only of what would be chosen.
                 elif rank > best_rank or (k == F and policy.strict[d] == 1):
                     if _safe(shop, d, s, k, done, held, work):
                         if rank > best_rank:
@@ -272,7 +281,7 @@ def _choose(shop: Shop, policy: Policy, plan: Plan, d: int, now: int) -> tuple[i
                         if waiting and _ready(shop, plan, s, k) <= now:
                             best_s, best_k = s, k
                             best_rank = policy.rank[s, k] + (1 << 30)
-            if best_s < 0:
+            if best_s < 0:  # nothing can start: asked again when something is there
                 return -1, 0, again
         elif hold < FAR:
             busy = now + shop.duration[best_s, best_k]
@@ -288,13 +297,21 @@ def _set(plan: Plan, d: int, value: int) -> None:
     turn[d] = value
     node = (len(turn) + d) >> 1
     while node > 0:
+        # Of equal turns the left: the device of least number.
         left, right = first[2 * node], first[2 * node + 1]
         first[node] = left if turn[left] <= turn[right] else right
         node >>= 1
         plan.work[0] += LEVEL
 
 
-@compiled
+def _steps(shop: Shop, policy: Policy, plan: Plan, most: int, work: int) -> int:
+    """Return about how many steps :func:`list_schedule` takes."""
+    del policy, plan
+    each = 60 + 2 * shop.kinds * len(shop.own_stage) // len(shop.limit)
+    return min(work, most * each)
+
+
+@tiered(_steps)
 def list_schedule(shop: Shop, policy: Policy, plan: Plan, most: int, work: int) -> int:
     """Place more operations, and return how many; -1 when none can start anything.
 
@@ -305,7 +322,9 @@ def list_schedule(shop: Shop, policy: Policy, plan: Plan, most: int, work: int) 
     Parameters
     ----------
     shop : Shop
+        Stages and devices; stays as it is.
     policy : Policy
+        What comes first where several could start.
     plan : Plan
         What is placed so far; goes on from call to call.
     most : int
@@ -320,7 +339,7 @@ def list_schedule(shop: Shop, policy: Policy, plan: Plan, most: int, work: int) 
                 return placed
             d = first[1]
             now = turn[d]
-            if now == FAR:
+            if now == FAR:  # every device waits for another one
                 return -1
             s, k, again = _choose(shop, policy, plan, d, now)
             if s >= 0:
@@ -332,8 +351,9 @@ def list_schedule(shop: Shop, policy: Policy, plan: Plan, most: int, work: int) 
         plan.place[d] += 1
         plan.done[s, k] += 1
         plan.held[d] += shop.delta[s, k]
-        plan.free[d] = plan.end[v]
+        plan.free[d] = plan.end[v]  # a device that is woken before is busy until then
         _set(plan, d, plan.end[v])
+        # F's are met along the edges, B's against them; W's by nobody.
         if k == F:
             _look_back(shop, plan, s, k, shop.in_first, shop.in_stage, shop.in_lag)
             forth = (shop.out_first, shop.out_stage, shop.out_lag, shop.in_first)

@@ -22,11 +22,8 @@ MOVE, HEAPED = 2, 3
 
 MAYBE, SURELY = 1, 2
 
-PATIENCE = 2
-"""Operations looked at in a change, for each of all, from which on it is given up."""
-
-LOOK, SETTLE, DEVICE = 6, 2, 1
-"""Steps of looking at an operation, of finding its excess, and of the end of a device."""
+LOOK, SETTLE = 6, 2
+"""Steps of looking at an operation, and of finding its excess."""
 
 
 class Paths(NamedTuple):
@@ -58,6 +55,8 @@ class Paths(NamedTuple):
         Notes on `early` and on `late`, moves, operations in the heap.
     spans : int
         1: the objective is the longest span, 0: the makespan.
+    patience : int
+        Operations looked at in a move after which it is given up.
     work : ndarray, shape (1,)
         Steps of all loops so far.
     """
@@ -82,6 +81,7 @@ class Paths(NamedTuple):
     inside: Array
     counts: Array
     spans: int
+    patience: int
     work: Array
 
 
@@ -107,13 +107,15 @@ class Limits(NamedTuple):
 @step
 def _push(paths: Paths, side: int, v: int, why: int) -> None:
     """Add an operation to the heap, unless it is there."""
+    # Twice in the heap would be twice looked at; the key may be old, which costs time, no truth.
     if paths.inside[v] != 0:
         return
     paths.inside[v] = why
+    # Latest starts change from the last to the first: the same heap, with keys turned over.
     key = paths.early[v] if side == EARLY else -paths.late[v]
     place = paths.counts[HEAPED]
     paths.counts[HEAPED] += 1
-    while place > 0:
+    while place > 0:  # those above move down until there is room for v
         above = (place - 1) >> 1
         if paths.key[above] <= key:
             break
@@ -128,9 +130,10 @@ def _pop(paths: Paths) -> int:
     found: int = paths.heap[0]
     paths.counts[HEAPED] -= 1
     size = paths.counts[HEAPED]
+    # The last entry looks for a place from the root on.
     v, key, place = paths.heap[size], paths.key[size], 0
     while 2 * place + 1 < size:
-        below = 2 * place + 1
+        below = 2 * place + 1  # the lesser one of two
         if below + 1 < size and paths.key[below + 1] < paths.key[below]:
             below += 1
         if paths.key[below] >= key:
@@ -160,11 +163,14 @@ def arrival(graph: Graph, paths: Paths, v: int) -> int:
     Parameters
     ----------
     graph : Graph
+        Operations and precedences.
     paths : Paths
         Its `early` says so of all other operations.
     v : int64
+        The operation.
     """
     row = graph.row[v]
+    # Arcs join rows: operation u of the other row is that of the same microbatch.
     found = 0
     for arc in range(paths.into_first[row], paths.into_first[row + 1]):
         before = paths.into_row[arc]
@@ -180,15 +186,17 @@ def due(graph: Graph, paths: Paths, v: int) -> int:
     Parameters
     ----------
     graph : Graph
+        Operations and precedences.
     paths : Paths
         Its `late` says so of all other operations.
     v : int64
+        The operation.
     """
     row = graph.row[v]
     found = FAR
     for arc in range(graph.first[row], graph.first[row + 1]):
         after = graph.after[arc]
-        if after != row:
+        if after != row:  # the next of its row is on the same device, and comes by its order
             u = graph.origin[after] + v - graph.origin[row]
             found = min(found, paths.late[u] - graph.lag[arc])
     return found
@@ -200,6 +208,7 @@ def _write(paths: Paths, side: int, v: int, start: int) -> bool:
     starts = paths.early if side == EARLY else paths.late
     if starts[v] == start:
         return False
+    # Only what was there before the move is noted, however often a start changes in it.
     if paths.stamp[side, v] != paths.counts[MOVE]:
         paths.stamp[side, v] = paths.counts[MOVE]
         place = paths.counts[side]
@@ -213,7 +222,7 @@ def _write(paths: Paths, side: int, v: int, start: int) -> bool:
 def _earliest(graph: Graph, paths: Paths, v: int) -> bool:
     """Find the earliest start of an operation; whether it changes."""
     place, found = paths.position[v], arrival(graph, paths, v)
-    if place > paths.ptr[graph.device[graph.row[v]]]:
+    if place > paths.ptr[graph.device[graph.row[v]]]:  # not the first on its device
         u = paths.order[place - 1]
         found = max(found, paths.early[u] + graph.duration[graph.row[u]])
     return _write(paths, EARLY, v, found)
@@ -224,6 +233,7 @@ def _latest(graph: Graph, paths: Paths, v: int) -> bool:
     """Find the latest start of an operation; whether it changes."""
     row = graph.row[v]
     place, d = paths.position[v], graph.device[row]
+    # `ends` keeps what nothing waits for from running for ever late.
     found = min(due(graph, paths, v), paths.ends[d])
     if place + 1 < paths.ptr[d + 1]:
         found = min(found, paths.late[paths.order[place + 1]])
@@ -238,10 +248,11 @@ def _wake(graph: Graph, paths: Paths, side: int, v: int) -> None:
     beside = paths.position[v] + (1 if side == EARLY else -1)
     if paths.ptr[d] <= beside < paths.ptr[d + 1]:
         _push(paths, side, paths.order[beside], MAYBE)
+    # Earliest starts are passed on along arcs, latest ones against them.
     arcs = graph.first if side == EARLY else paths.into_first
     rows = graph.after if side == EARLY else paths.into_row
     for arc in range(arcs[row], arcs[row + 1]):
-        if rows[arc] != row:
+        if rows[arc] != row:  # its own row is beside it on the device
             _push(paths, side, graph.origin[rows[arc]] + v - graph.origin[row], MAYBE)
 
 
@@ -251,7 +262,7 @@ def _wake(graph: Graph, paths: Paths, side: int, v: int) -> None:
 @step
 def begin(paths: Paths) -> None:
     """Begin a move, of which nothing is noted."""
-    paths.counts[MOVE] += 1
+    paths.counts[MOVE] += 1  # older stamps are void: nothing need be cleared
     paths.counts[EARLY] = paths.counts[LATE] = 0
 
 
@@ -262,7 +273,9 @@ def there(graph: Graph, paths: Paths, side: int, low: int, high: int) -> int:
     Parameters
     ----------
     graph : Graph
+        Operations and precedences.
     paths : Paths
+        Starts are written, and noted where they change.
     side : int
         `EARLY` or `LATE`.
     low, high : int
@@ -293,12 +306,14 @@ def wake(paths: Paths, side: int, low: int, high: int) -> None:
     Parameters
     ----------
     paths : Paths
+        The heap grows.
     side : int
         `EARLY` or `LATE`.
     low, high : int
         Places in the order.
     """
     for at in range(low, high):
+        # Found already, they look unchanged: what waits for them must be looked at nevertheless.
         _push(paths, side, paths.order[at], SURELY)
 
 
@@ -307,7 +322,7 @@ def _exceed(graph: Graph, paths: Paths, v: int, least: int) -> None:
     """Find by how much the longest path through an operation exceeds a bound."""
     length = paths.span[graph.device[graph.row[v]]] + paths.early[v] - paths.late[v]
     found = max(0, length - least)
-    paths.total[0] += found - paths.excess[v]
+    paths.total[0] += found - paths.excess[v]  # integers: the sum stays exact
     paths.excess[v] = found
 
 
@@ -318,27 +333,31 @@ def follow(graph: Graph, paths: Paths, side: int, limits: Limits) -> bool:
     Parameters
     ----------
     graph : Graph
+        Operations and precedences.
     paths : Paths
+        Starts are written, and noted where they change; the heap is empty after it.
     side : int
         `EARLY` or `LATE`.
     limits : Limits
+        What ends it early.
 
     Returns
     -------
     bool
         Whether it has an end, and is within limits.
     """
-    looked, most = 0, PATIENCE * len(paths.order)
-    while paths.counts[HEAPED] > 0 and looked < most:
+    looked = 0
+    while paths.counts[HEAPED] > 0 and looked < paths.patience:
         v = _pop(paths)
         looked += 1
         changed = _earliest(graph, paths, v) if side == EARLY else _latest(graph, paths, v)
+        # Where nothing changes nothing behind it does: that is what keeps updates short.
         changed = changed or paths.inside[v] == SURELY
         paths.inside[v] = 0
         if not changed:
             continue
         length = paths.span[graph.device[graph.row[v]]] + paths.early[v] - paths.late[v]
-        if length > limits.longest:
+        if length > limits.longest:  # a path through v alone makes the move no good
             break
         _exceed(graph, paths, v, limits.least)
         if paths.total[0] > limits.total:
@@ -347,6 +366,7 @@ def follow(graph: Graph, paths: Paths, side: int, limits: Limits) -> bool:
     paths.work[0] += LOOK * looked
     if paths.counts[HEAPED] == 0:
         return True
+    # Given up: some starts are not those of the orders, and must be restored.
     _empty(paths)
     return False
 
@@ -356,12 +376,12 @@ def finish(graph: Graph, paths: Paths) -> None:
     """Let latest starts follow earliest ends, for spans."""
     if paths.spans == 0:
         return
-    paths.work[0] += DEVICE * len(paths.ends)
+    paths.work[0] += len(paths.ends)
     for d in range(len(paths.ends)):
         v = paths.order[paths.ptr[d + 1] - 1]
         end = paths.early[v] + graph.duration[graph.row[v]]
         if end != paths.ends[d]:
-            paths.ends[d] = end
+            paths.ends[d] = end  # of the last operation; those before follow from it
             _push(paths, LATE, v, MAYBE)
 
 
@@ -375,7 +395,9 @@ def settle(graph: Graph, paths: Paths, least: int) -> int:
     Parameters
     ----------
     graph : Graph
+        Operations and precedences.
     paths : Paths
+        Spans, excess and their sum are written.
     least : int
         The bound; ends beyond it are what is sought.
     """
@@ -386,6 +408,7 @@ def settle(graph: Graph, paths: Paths, least: int) -> int:
         value = paths.early[v] + graph.duration[graph.row[v]] + graph.rest[d]
         if paths.spans == 1:
             value -= paths.late[paths.order[low]]
+            # The span counts in the paths of all its operations, changed or not.
             if value != paths.span[d]:
                 paths.span[d] = value
                 paths.work[0] += SETTLE * (high - low)
@@ -396,7 +419,7 @@ def settle(graph: Graph, paths: Paths, least: int) -> int:
         for place in range(paths.counts[side]):
             _exceed(graph, paths, paths.noted[side, place], least)
     changes = paths.counts[EARLY] + paths.counts[LATE]
-    paths.work[0] += DEVICE * (1 + paths.spans) * len(paths.ends) + SETTLE * changes
+    paths.work[0] += (1 + paths.spans) * len(paths.ends) + SETTLE * changes
     return most
 
 
@@ -408,7 +431,7 @@ def restore(graph: Graph, paths: Paths) -> None:
         for place in range(paths.counts[side]):
             starts[paths.noted[side, place]] = paths.before[side, place]
     if paths.spans == 1:
-        paths.work[0] += DEVICE * len(paths.ends)
+        paths.work[0] += len(paths.ends)
         for d in range(len(paths.ends)):
             v = paths.order[paths.ptr[d + 1] - 1]
             paths.ends[d] = paths.early[v] + graph.duration[graph.row[v]]

@@ -19,30 +19,29 @@ from stagepack.heuristics.schedule.lower_bounds import bounds
 from stagepack.heuristics.schedule.lower_bounds.ramps import Ramps
 from stagepack.heuristics.schedule.rules import depths
 from stagepack.heuristics.schedule.timing_kernels import FAR
+from stagepack.heuristics.schedule.tuning import TUNING, ListsTuning
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule
 
-STAGE, EDGE = 1500, 5
-"""Steps that a stage and an edge take where they are set up."""
-
-SHARES = (0.3, 0.4, 0.5, 0.6, 0.75)
-"""Parts of the number of stages below that are tried as caps, for little memory."""
-
-PERIODS = 20
-"""Times a microbatch may take from which caps are made."""
-
 
 def policies(
-    instance: PipelineSchedule, lower: int | None = None, looks: Looks | None = None
+    instance: PipelineSchedule,
+    lower: int | None = None,
+    looks: Looks | None = None,
+    tuning: ListsTuning = TUNING.lists,
 ) -> Iterator[Policy]:
     """Yield policies that may well be the best, the most promising first.
 
     Parameters
     ----------
     instance : PipelineSchedule
+        What is to be scheduled.
     lower : int, optional
         A bound on the objective; found here when absent.
     looks : Looks, optional
+        Asks the clock after every stage.
+    tuning : ListsTuning
+        Which caps are tried.
     """
     looks = looks or Looks()
     if lower is None:
@@ -51,7 +50,7 @@ def policies(
     debts = [np.full(instance.p, FAR, dtype=np.int64)]
     if instance.split:
         debts += [depth.max() - depth, np.zeros(instance.p, dtype=np.int64)]
-    caps = _caps(instance, depth, lower, looks)
+    caps = _caps(instance, depth, lower, looks, tuning)
     combined = [policies_of(instance, depth, *both) for both in itertools.product(caps, debts)]
     for row in zip(*combined, strict=True):
         yield from row
@@ -65,6 +64,7 @@ def policies_of(
     Parameters
     ----------
     instance : PipelineSchedule
+        What is to be scheduled.
     depth : ndarray of int64, shape (p,)
         Of :func:`.rules.depths`.
     cap, debt : ndarray of int64, shape (p,)
@@ -83,7 +83,9 @@ def policies_of(
         yield Policy(cap, debt, rank, wait, np.full(d, strict, dtype=np.int64))
 
 
-def _caps(instance: PipelineSchedule, depth: Array, lower: int, looks: Looks) -> list[Array]:
+def _caps(
+    instance: PipelineSchedule, depth: Array, lower: int, looks: Looks, tuning: ListsTuning
+) -> list[Array]:
     """Return caps on the F's ahead of the B's, each of shape (p,).
 
     What the least ramps of :class:`.ramps.Ramps` need; the number of stages below (1F1B), almost
@@ -106,11 +108,11 @@ def _caps(instance: PipelineSchedule, depth: Array, lower: int, looks: Looks) ->
         then = consumers.stage[here]
         ways = trip[then] + instance.backward[then] + 2 * consumers.lag[here]
         trip[s] = instance.forward[s] + ways.max(initial=0)
-        looks.at(STAGE + EDGE * len(then))
+        looks.at(tuning.setup_price + len(then))
     shortest = float((instance.work / most.max()).max()) / 3
     longest = max(shortest, float(trip.max()))
-    periods = np.geomspace(shortest, longest, PERIODS)
-    shares = [share * depth for share in SHARES] + [trip / period for period in periods]
+    periods = np.geomspace(shortest, longest, tuning.periods)
+    shares = [share * depth for share in tuning.caps] + [trip / period for period in periods]
     distinct = {
         tuple(np.clip(np.ceil(share), 1, most).astype(np.int64).tolist()) for share in shares
     }
@@ -141,6 +143,7 @@ def changed(policy: Policy, shop: Shop, random: np.random.Generator) -> Policy:
     shop : Shop
         Whose stages and microbatches limit what a place may hold.
     random : numpy.random.Generator
+        Chooses the places and what they hold.
     """
     cap, debt, rank, wait, strict = (column.copy() for column in policy)
     p = len(cap)

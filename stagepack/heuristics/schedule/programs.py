@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stagepack.heuristics.schedule.effort import PART
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule
 
@@ -18,16 +19,7 @@ Look = Callable[[int], object]
 """Called several times a second with the steps since; it may raise."""
 
 ASKED = 1000
-"""Runs of a program after which it looks."""
-
-RUN = 400
-"""Steps of writing one down."""
-
-STAGE = 100
-"""Steps of a stage in a loop over all."""
-
-PART = 2_000_000
-"""Operations in a kernel call: less than a tenth of a second."""
+"""Runs of a program after which it looks: they take as long as a kernel call."""
 
 
 class Program:
@@ -36,6 +28,7 @@ class Program:
     Parameters
     ----------
     instance : PipelineSchedule
+        Whose operations are run.
     look : callable
         See :data:`Look`.
     """
@@ -66,7 +59,7 @@ class Program:
         self._rounds.append(rounds)
         self._first.append(len(self._line))
         if len(self._rounds) % ASKED == 0:
-            self._look(RUN * ASKED)
+            self._look(PART)
 
     @property
     def order(self) -> Array:
@@ -90,6 +83,7 @@ def stage_by_stage(
     Parameters
     ----------
     instance : PipelineSchedule
+        One with a device for each stage.
     look : callable
         See :data:`Look`.
     *runs : tuple
@@ -109,7 +103,7 @@ def stage_by_stage(
             line.append(base + kind * m)
             begin.append(done[kind])
             done[kind] = done[kind] + rounds[-1]
-    look(STAGE * instance.p)
+    look(instance.p)
     columns = (
         np.stack(rounds, axis=1).ravel(),
         np.cumsum([0, *np.tile(widths, instance.p)]),

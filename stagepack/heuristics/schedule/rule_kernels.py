@@ -27,6 +27,7 @@ def unroll(
     rounds : ndarray of int64, shape (runs,)
         How often run r repeats its columns first[r] .. first[r + 1] - 1.
     first : ndarray of int64, shape (runs + 1,)
+        Where the columns of each run begin.
     line, begin, count : ndarray of int64, shape (columns,)
         Round i of a column is operation ``line + begin + i``, and none where begin + i is not below
         `count`.
@@ -39,17 +40,17 @@ def unroll(
     """
     run, turn, place = state[0], state[1], state[2]
     while run < len(rounds):
-        if turn == rounds[run]:
+        if turn == rounds[run]:  # also a run of no rounds
             run += 1
             turn = 0
             continue
-        if most <= 0:
+        if most <= 0:  # between two rounds, never within one
             state[0], state[1], state[2] = run, turn, place
             return False
         most -= 1 + first[run + 1] - first[run]
         for column in range(first[run], first[run + 1]):
             i = begin[column] + turn
-            if i < count[column]:
+            if i < count[column]:  # rules may ask for more than there are
                 order[place] = line[column] + i
                 place += 1
         turn += 1
@@ -75,12 +76,14 @@ def grouped(
     stages : ndarray of int64
         The stages as they run.
     order : ndarray of int64, shape (n,)
+        Written from `place` on.
     place : int
+        How many operations are written already.
     """
     for s in stages:
         m = microbatches[s]
         for begin in range(0, m, size):
-            end = min(m, begin + size)
+            end = min(m, begin + size)  # the last group may be smaller
             for i in range(begin, end):
                 order[place] = base[s] + i
                 place += 1

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.heuristics.schedule import programs
-from stagepack.heuristics.schedule.programs import STAGE, B, F, Look, Program, W, stage_by_stage
+from stagepack.heuristics.schedule.effort import PART
+from stagepack.heuristics.schedule.programs import B, F, Look, Program, W, stage_by_stage
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 
@@ -26,12 +26,14 @@ class Rule:
     Attributes
     ----------
     name : str
+        What the method is called.
     order : callable
         What each device runs, one device after another, shape (n,), of an instance that the rule
         supports; it is given a :data:`.programs.Look`, too.  O(operations).
     unsupported : callable
         '' or one line saying why the rule does not apply to an instance.
     description, source : str
+        One line for people, and who published it.
     remark : callable
         '' or one line on what the rule's schedule of an instance needs beside it.
     """
@@ -57,8 +59,11 @@ def apply(
     Parameters
     ----------
     rule : Rule
+        Its orders are timed.
     instance : PipelineSchedule
+        What is to be scheduled.
     look : Look, optional
+        Asks the clock; absent: nobody does.
     affords : callable, optional
         Whether so many steps of timing the orders end in time; see :meth:`.Timing.timely`.
     """
@@ -123,7 +128,7 @@ def in_groups(instance: PipelineSchedule, look: Look) -> Array | None:
         for s, device in enumerate(instance.devices.tolist()):
             f, b, _ = instance.changes(s)
             size = min(size, (limits[device] - max(b, 0)) // f) if f > 0 else size
-    look(STAGE * instance.p)
+    look(instance.p)
     if size < 1:
         return None
     operations = instance.operations
@@ -133,7 +138,7 @@ def in_groups(instance: PipelineSchedule, look: Look) -> Array | None:
     base, m = operations.base, operations.microbatches
     done = place = 0
     while place < len(order):
-        more = max(done + 1, int(np.searchsorted(ends, place + programs.PART, side="right")))
+        more = max(done + 1, int(np.searchsorted(ends, place + PART, side="right")))
         written = grouped(base, m, operations.kinds, size, stages[done:more], order, place)
         look(written - place)
         done, place = more, written
@@ -159,6 +164,7 @@ def depths(instance: PipelineSchedule) -> Array:
 
 
 def _gpipe(instance: PipelineSchedule, look: Look) -> Array:
+    """Return all F's, then all B's, each followed by its W."""
     if instance.d == instance.p:
         m = instance.microbatches
         return stage_by_stage(instance, look, (m, (F,)), (m, (B, W)))
@@ -186,35 +192,42 @@ def _ramped(instance: PipelineSchedule, look: Look, warm_up: Array, lag: Array) 
 
 
 def _one_f_one_b(instance: PipelineSchedule, look: Look) -> Array:
+    """Return orders with as many F's ahead as stages follow; W's come right after B."""
     depth = depths(instance)
     return _ramped(instance, look, depth, 0 * depth)
 
 
 def _zb_h1(instance: PipelineSchedule, look: Look) -> Array:
+    """Return orders of 1F1B, with W's as many B's late as the stage is from the first."""
     depth = depths(instance)
     return _ramped(instance, look, depth, depth.max() - depth)
 
 
 def _zb_h2(instance: PipelineSchedule, look: Look) -> Array:
+    """Return orders with almost twice the F's ahead, and W's twice as late."""
     depth = depths(instance)
     return _ramped(instance, look, 2 * depth - 1, 2 * (depth.max() - depth))
 
 
 def _one_stage_each(instance: PipelineSchedule) -> str:
+    """Return why not: stages share devices."""
     if instance.d < instance.p:
         return "needs one stage a device"
     return ""
 
 
 def _trained(instance: PipelineSchedule) -> str:
+    """Return why not: there are no B's."""
     return "" if instance.training else "needs backward operations"
 
 
 def _split(instance: PipelineSchedule) -> str:
+    """Return why not: there are no W's."""
     return "" if instance.split else "needs the backward pass split into B and W"
 
 
 def _chain(instance: PipelineSchedule) -> str:
+    """Return why not: stages are not a chain in order."""
     ends = instance.ends
     if len(ends) != instance.p - 1 or (ends[:, 1] - ends[:, 0] != 1).any():
         return "needs the chain of stages 0, 1, 2, ..."
@@ -234,6 +247,7 @@ def _first_of(*tests: Callable[[PipelineSchedule], str]) -> Callable[[PipelineSc
 
 
 def _dealt(instance: PipelineSchedule) -> str:
+    """Return why not: stages are not dealt out in rounds."""
     p, d = instance.p, instance.d
     if p == d or p % d or instance.devices.tolist() != [s % d for s in range(p)]:
         return "needs two or more rounds of stages over the devices: stage s on device s modulo d"
@@ -241,6 +255,7 @@ def _dealt(instance: PipelineSchedule) -> str:
 
 
 def _looped(instance: PipelineSchedule) -> str:
+    """Return why not: microbatches do not divide into equal rounds."""
     m = int(instance.microbatches[0])
     rounds = max(1, m // instance.d)
     if m % rounds:
@@ -249,10 +264,12 @@ def _looped(instance: PipelineSchedule) -> str:
 
 
 def _interleaved(instance: PipelineSchedule, look: Look) -> Array:
+    """Return orders of Megatron-LM: two F's further ahead on every device before."""
     return _in_rounds(instance, look, hop=2)
 
 
 def _interleaved_zero_bubble(instance: PipelineSchedule, look: Look) -> Array:
+    """Return orders with one F further ahead, and W's one B later, device by device."""
     return _in_rounds(instance, look, hop=1, behind=1)
 
 
@@ -262,7 +279,9 @@ def _in_rounds(instance: PipelineSchedule, look: Look, *, hop: int, behind: int 
     Parameters
     ----------
     instance : PipelineSchedule
+        One with stages dealt out in rounds.
     look : callable
+        See :data:`.programs.Look`.
     hop : int
         F's that a device is further ahead than the next one.
     behind : int
@@ -292,11 +311,12 @@ def _in_rounds(instance: PipelineSchedule, look: Look, *, hop: int, behind: int 
             rest = backward[total - late :] + m
         flat = table.reshape(-1)
         orders.append(np.concatenate([forward[:warm_up], flat[flat >= 0], rest]))
-        look(5000 + 10 * table.size)
+        look(10 * table.size)
     return np.concatenate(orders)
 
 
 def _folded(instance: PipelineSchedule) -> str:
+    """Return why not: stages are not in the shape of a V."""
     d = instance.d
     if instance.devices.tolist() != [*range(d), *reversed(range(d))]:
         return "needs two stages a device in the shape of a V: 0, 1, .., d-1, d-1, .., 1, 0"
@@ -304,6 +324,7 @@ def _folded(instance: PipelineSchedule) -> str:
 
 
 def _zb_v(instance: PipelineSchedule, look: Look) -> Array:
+    """Return orders of a V in the memory of 1F1B, rank by rank."""
     d, m = instance.d, int(instance.microbatches[0])
     total = max(m, 2 * d - 1)  # what exceeds m is left out where it comes up
     program = Program(instance, look)
@@ -321,6 +342,7 @@ def _zb_v(instance: PipelineSchedule, look: Look) -> Array:
 
 
 def _at_least_the_stages(instance: PipelineSchedule) -> str:
+    """Return why not: microbatches are too few."""
     m = int(instance.microbatches[0])
     if m < instance.p:
         return f"needs as many microbatches as stages, {instance.p:,}, not {m:,}"
@@ -328,6 +350,7 @@ def _at_least_the_stages(instance: PipelineSchedule) -> str:
 
 
 def _dualpipe_v(instance: PipelineSchedule, look: Look) -> Array:
+    """Return orders of DualPipe, cut in half: F of one way and B of the other in turn."""
     d, m = instance.d, int(instance.microbatches[0])
     program = Program(instance, look)
     for rank in range(d):
@@ -356,10 +379,12 @@ def _dualpipe_v(instance: PipelineSchedule, look: Look) -> Array:
 
 
 def _loop_stages(instance: PipelineSchedule) -> int:
+    """Return the stages of the loop: F's, and B's behind the last of them."""
     return 2 * instance.p - 1 if instance.training else instance.p
 
 
 def _steps(instance: PipelineSchedule) -> str:
+    """Return why not: microbatches are too few for a steady loop."""
     least, m = 2 * _loop_stages(instance), int(instance.microbatches[0])
     if m < least:
         return f"needs at least 2 * {least // 2} = {least:,} microbatches, not {m:,}"
@@ -367,6 +392,7 @@ def _steps(instance: PipelineSchedule) -> str:
 
 
 def _popxl(instance: PipelineSchedule, look: Look) -> Array:
+    """Return ramp-up, loop and ramp-down: in a step every loop stage runs once."""
     # In step t of the loop F works on microbatch t - s, B on t - (2p - 2 - s).
     ahead = 2 * np.arange(instance.p)[::-1] if instance.training else np.zeros(instance.p, int)
     return stage_by_stage(instance, look, (ahead, (F,)), (instance.microbatches, (F, B, W)))

@@ -67,6 +67,7 @@ def _start(graph: Graph, state: Merging, v: int, d: int) -> int:
     """Return when operation v can start on device d; FAR: not yet known, or it does not fit."""
     if not _fits(graph, state, v, d):
         return FAR
+    # What has not run yet may come at any time: v is asked about again after every operation.
     row = graph.row[v]
     found: int = state.free[d]
     for arc in range(state.into_first[row], state.into_first[row + 1]):
@@ -88,21 +89,22 @@ def _choice(
     cramped = False
     if f < state.counts[d]:
         cramped = not _fits(graph, state, state.forward[d, f], d)
-        if f - b < ahead:
+        if f - b < ahead:  # else it waits for a B, though it would fit
             forward = _start(graph, state, state.forward[d, f], d)
     if b < state.counts[d]:
         backward = _start(graph, state, state.backward[d, b], d)
     if state.split == 1 and w < b:
-        before = state.backward[d, w]
+        before = state.backward[d, w]  # W's follow in the order of their B's
         row = graph.row[before] + 1
         weight = graph.origin[row] + before - graph.origin[row - 1]
-        soonest = min(forward, backward)
+        soonest = min(forward, backward)  # FAR where nothing else can run: W does at once
         if _fits(graph, state, weight, d) and (
             pay == AT_ONCE
             or (pay == MAKES_ROOM and cramped)
             or soonest > state.free[d] + patience * graph.duration[row]
         ):
             return state.free[d], weight, W
+    # F and B that can start together: by the list's preference.
     if forward < backward or (forward == backward < FAR and first == F):
         return forward, state.forward[d, f], F
     if backward < FAR:
@@ -126,7 +128,9 @@ def merge(
     Parameters
     ----------
     graph : Graph
+        Operations and precedences; stays as it is.
     state : Merging
+        What has run so far; goes on from call to call.
     ahead : ndarray of int64, shape (d,)
         F's of each device that may be ahead of its B's.
     patience : float
@@ -140,11 +144,12 @@ def merge(
     """
     for count in range(most):
         soonest, v, kind, where = FAR, -1, F, -1
+        # The device that can start first runs: what others start later cannot delay it.
         for d in range(len(state.counts)):
             start, candidate, its = _choice(graph, state, d, ahead[d], patience, first, pay)
             if start < soonest:
                 soonest, v, kind, where = start, candidate, its, d
-        if where < 0:
+        if where < 0:  # all have run, or memory is stuck
             return count
         row = graph.row[v]
         state.end[v] = state.free[where] = soonest + graph.duration[row]

@@ -17,46 +17,30 @@ from functools import partial
 
 import numpy as np
 
+from stagepack.heuristics.schedule.effort import PART
 from stagepack.heuristics.schedule.rules import depths
-from stagepack.heuristics.schedule.sequence_kernels import (
-    AT_ONCE,
-    MAKES_ROOM,
-    WAITS,
-    B,
-    F,
-    Merging,
-    merge,
-)
+from stagepack.heuristics.schedule.sequence_kernels import B, F, Merging, merge
 from stagepack.heuristics.schedule.timing import Timing, entering
+from stagepack.heuristics.schedule.tuning import TUNING, ListsTuning
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule
 
-LARGEST = 4_000_000
-"""Operations times devices of a list up to which lists are tried."""
 
-LIST, LOOK = 20_000, 23
-"""Steps that it takes to begin a list, and to look what a device may do next."""
-
-PART = 10_000_000
-"""Steps of a kernel call, about a tenth of a second."""
-
-AHEAD = ((1, 0), (1, 1), (1, 2), (1, 4), (2, 0), (2, 1), (2, 2), (2, 4), (0, None))
-"""F's ahead: for each device below, and beside those that a round of groups needs; None: any."""
-
-PAYMENTS = ((0.5, WAITS), (0.0, WAITS), (0.5, MAKES_ROOM), (0.0, AT_ONCE))
-"""Parts of its cycles that a W waits for others, and what it does not wait for."""
-
-
-def unsupported(instance: PipelineSchedule) -> str:
+def unsupported(instance: PipelineSchedule, tuning: ListsTuning = TUNING.lists) -> str:
     """Return why sequences do not apply to `instance`, or ''."""
     if not instance.training:
         return "needs backward operations"
-    if len(instance.operations) * instance.d > LARGEST:
-        return f"is for up to {LARGEST:,} operations times devices"
+    if len(instance.operations) * instance.d > tuning.sequences_limit:
+        return f"is for up to {tuning.sequences_limit:,} operations times devices"
     return ""
 
 
-def lists(timing: Timing, keep_going: Callable[[int], bool]) -> list[Array]:
+def lists(
+    timing: Timing,
+    keep_going: Callable[[int], bool],
+    tuning: ListsTuning = TUNING.lists,
+    enough: int = 0,
+) -> list[Array]:
     """Return orders, flat, within memory, of all lists that come to an end, the shortest first.
 
     Of those that take as long only one.
@@ -67,45 +51,56 @@ def lists(timing: Timing, keep_going: Callable[[int], bool]) -> list[Array]:
         Of an instance that is not :func:`unsupported`.
     keep_going : callable
         Asked several times a second, with the steps since; once it says no, no more are tried.
+    tuning : ListsTuning
+        Which lists are tried, and what they cost.
+    enough : int
+        A last end that no list can be before: after one that meets it no more are tried.
     """
     found: dict[int, Array] = {}
-    for state, ahead, patience, first, pay in _states(timing):
-        if not keep_going(LIST):
+    for state, ahead, patience, first, pay in _states(timing, tuning):
+        if not keep_going(tuning.sequence_price):
             break
         go_on = partial(merge, timing.graph, state, ahead, patience, first, pay)
-        if _completed(timing, go_on, keep_going):
+        if _completed(timing, go_on, keep_going, tuning.choice_price * timing.d):
             found.setdefault(int(state.end.max()), state.order)
+            if min(found) <= enough:
+                break
     return [found[length] for length in sorted(found)]
 
 
 def _completed(
-    timing: Timing, go_on: Callable[[int], int], keep_going: Callable[[int], bool]
+    timing: Timing, go_on: Callable[[int], int], keep_going: Callable[[int], bool], each: int
 ) -> bool:
-    """Let a list go on, in parts that take less than a kernel call may; whether it ends."""
+    """Let a list go on, in parts of a kernel call; whether it ends.  `each`: steps of a choice."""
     left = timing.n
     while left:
-        most = min(left, max(1, PART // (LOOK * timing.d)))
+        most = min(left, max(1, PART // each))
         done = go_on(most)
         left -= done
-        going = keep_going(LOOK * timing.d * done)
+        going = keep_going(each * done)
         if done < most or (left and not going):
             return False
     return True
 
 
-def _states(timing: Timing) -> Iterator[tuple[Merging, Array, float, int, int]]:
+def _states(
+    timing: Timing, tuning: ListsTuning
+) -> Iterator[tuple[Merging, Array, float, int, int]]:
     """Yield what :func:`.sequence_kernels.merge` takes first, the most promising before others."""
     instance = timing.instance
     rounds = -(-instance.p // instance.d) - 1
     room, below = _room(timing), instance.d - 1 - _position(instance)
-    payments = PAYMENTS if instance.split else PAYMENTS[1:2]
+    aheads = list(zip(tuning.slopes, tuning.more, strict=True))
+    payments = list(zip(tuning.patience, tuning.payments, strict=True))
+    if not instance.split:
+        payments = payments[:1]  # there are no W's that could wait
     for size in _sizes(instance) if rounds else (1,):
         least = rounds * size + 1
         if least > room:
             continue
         sequences = _sequence(timing, F, size), _sequence(timing, B, size)
-        for (slope, more), first, (patience, pay) in itertools.product(AHEAD, (B, F), payments):
-            ahead = least + slope * below + (timing.n if more is None else more)
+        for (slope, more), first, (patience, pay) in itertools.product(aheads, (B, F), payments):
+            ahead = least + slope * below + more
             yield _merging(timing, *sequences), ahead, patience, first, pay
 
 

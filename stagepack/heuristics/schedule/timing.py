@@ -14,18 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from stagepack.heuristics.schedule import timing_kernels as kernels
+from stagepack.heuristics.schedule.effort import PART
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
 
-PART = 200_000
-"""Operations in a kernel call: less than a tenth of a second."""
-
 PATHS = 200_000_000
-"""Arcs on all paths from all devices up to which the shortest spans are found: about a second."""
-
-DEVICES = 400
-"""Devices up to which they are."""
+"""Steps up to which the shortest spans are found, for paths from all devices and for cycles of
+these: about a second."""
 
 
 class Timing:
@@ -34,6 +30,7 @@ class Timing:
     Parameters
     ----------
     instance : PipelineSchedule
+        Whose operations are timed.
     look : callable, optional
         Called several times a second with the operations and arcs looked at since; it may raise.
     """
@@ -88,6 +85,7 @@ class Timing:
         return rows
 
     def _looked(self, amount: int) -> None:
+        """Tell who looks at the clock."""
         if self._look is not None:
             self._look(amount)
 
@@ -202,12 +200,12 @@ class Timing:
     def exact(self) -> bool:
         """Whether :meth:`best` finds the best times, not only good ones.
 
-        Makespans it always does, the longest span up to `PATHS` arcs and `DEVICES` devices.
+        Makespans it always does, the longest span up to `PATHS` steps.
         """
         if self.instance.objective is not Objective.SPAN:
             return True
         arcs = self.n + self.graph.arcs
-        return self.d <= DEVICES and self.d * arcs <= PATHS
+        return self.d * max(arcs, self.d**2) <= PATHS
 
     def best(self, order: Array) -> Array | None:
         """Return the starts of least objective for these orders; None when they contradict.
@@ -238,6 +236,7 @@ class Timing:
         Parameters
         ----------
         order : ndarray of int64, shape (n,)
+            What each device runs, one device after another.
         affords : callable
             Whether so many steps, of an operation or an arc, end in time.
         quick : bool
@@ -271,6 +270,7 @@ def tighten(
     Parameters
     ----------
     instance : PipelineSchedule
+        What the solution is of.
     solution : ScheduleSolution
         Of its starts only the order on each device counts.
     look : callable, optional

@@ -55,13 +55,14 @@ def target(graph: Graph, v: int, row: int, arc: int) -> int:
     Parameters
     ----------
     graph : Graph
+        Operations and precedences.
     v, row : int
         An operation and its row.
     arc : int
         One of the row's; that to the next microbatch leads nowhere from the last.
     """
     other = graph.after[arc]
-    if other == row:
+    if other == row:  # rows run in order: the next microbatch follows
         return v + 1 if v + 1 < graph.origin[row + 1] else -1
     then: int = graph.origin[other] + v - graph.origin[row]
     return then
@@ -84,6 +85,7 @@ def begin(
     Parameters
     ----------
     graph : Graph
+        Operations and precedences.
     order : ndarray of int64, shape (n,)
         What each device runs, one device after another.
     follower : ndarray of int64, shape (n,)
@@ -104,10 +106,11 @@ def begin(
         v = order[at]
         row = graph.row[v]
         device = graph.device[row]
+        # Devices stand one after another in `order`: a change of device ends one.
         last = at + 1 == len(order) or graph.device[graph.row[order[at + 1]]] != device
         follower[v] = -1 if last else order[at + 1]
         start[v] = 0
-        waits[v] = graph.waits[row] - (v == graph.origin[row])
+        waits[v] = graph.waits[row] - (v == graph.origin[row])  # the first follows no other
         if at > 0 and graph.device[graph.row[order[at - 1]]] == device:
             waits[v] += 1
         elif waits[v] == 0:  # whatever waits for nothing comes first on its device
@@ -141,11 +144,11 @@ def advance(
         Places in `visit`.
     """
     while read < write and read < stop:
-        v = visit[read]
+        v = visit[read]  # a queue: written behind, read in front
         read += 1
         row = graph.row[v]
         end = start[v] + graph.duration[row]
-        then = follower[v]
+        then = follower[v]  # on its device, without a lag
         if then >= 0:
             start[then] = max(start[then], end)
             waits[then] -= 1
@@ -156,6 +159,7 @@ def advance(
             then = target(graph, v, row, arc)
             if then < 0:
                 continue
+            # Its start is final once it waits for nothing: all that it waits for has been read.
             start[then] = max(start[then], end + graph.lag[arc])
             waits[then] -= 1
             if waits[then] == 0:
@@ -175,6 +179,7 @@ def forward(
     Parameters
     ----------
     graph : Graph
+        Operations and precedences.
     order, follower, start, visit, waits : ndarray of int64, shape (n,)
         As for :func:`begin`; all but `order` are set.
     """
@@ -198,18 +203,20 @@ def backward(
     Parameters
     ----------
     graph : Graph
+        Operations and precedences.
     follower, visit : ndarray of int64, shape (n,)
         Of :func:`forward`: what runs next, a topological order.
     deadline : ndarray of int64, shape (d,)
         Cycles.
     start : ndarray of int64, shape (n,)
+        Written for visit[low:high]; known for what comes later there.
     low, high : int
         Later parts of `visit` come first.
     """
     for at in range(high - 1, low - 1, -1):
         v = visit[at]
         row = graph.row[v]
-        end = deadline[graph.device[row]]
+        end = deadline[graph.device[row]]  # what comes later in `visit` is known
         then = follower[v]
         if then >= 0:
             end = min(end, start[then])
@@ -227,6 +234,7 @@ def peaks(graph: Graph, order: Array, held: Array, peak: Array, low: int, high: 
     Parameters
     ----------
     graph : Graph
+        What operations change.
     order : ndarray of int64, shape (n,)
         What each device runs, one device after another.
     held, peak : ndarray of int64, shape (d,)
@@ -251,6 +259,7 @@ def heads(
     Parameters
     ----------
     graph : Graph
+        Operations and precedences.
     first, after : ndarray of int64, shape (n + 1,), (more,)
         More arcs: from operation v to after[first[v] : first[v + 1]], without a lag.
     visit : ndarray of int32, shape (n,)
@@ -262,7 +271,7 @@ def heads(
     """
     for at in range(low, high):
         v = visit[at]
-        if head[v] == -FAR:
+        if head[v] == -FAR:  # no path leads here, and none on
             continue
         end = _passed_on(graph, v, head)
         for arc in range(first[v], first[v + 1]):
@@ -323,7 +332,7 @@ def least_period(length: Array, walk: Array) -> int:
         walk[0, e] = 0  # as from a node in front of all, which lies on no cycle
     for steps in range(1, d + 1):
         for e in range(d):
-            best = -FAR
+            best = -FAR  # of walks of so many arcs that end in e
             for a in range(d):
                 if walk[steps - 1, a] > -FAR and length[a, e] > -FAR:
                     best = max(best, walk[steps - 1, a] + length[a, e])
@@ -332,10 +341,11 @@ def least_period(length: Array, walk: Array) -> int:
     for e in range(d):
         if walk[d, e] == -FAR:
             continue
+        # Karp: the walk of d arcs holds a cycle; against the best shorter one it has the mean.
         least = FAR
         for steps in range(d):
             if walk[steps, e] > -FAR:
                 rise = walk[d, e] - walk[steps, e]
-                least = min(least, -((-rise) // (d - steps)))
+                least = min(least, -((-rise) // (d - steps)))  # rounded up: spans are whole
         greatest = max(greatest, least)
     return greatest

@@ -38,9 +38,10 @@ import numpy as np
 from stagepack.heuristics.effort import left, spent
 from stagepack.heuristics.schedule import effort
 from stagepack.heuristics.schedule import trips_kernels as kernels
-from stagepack.heuristics.schedule.effort import ScheduleProgress
+from stagepack.heuristics.schedule.effort import PART, ScheduleProgress
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.heuristics.schedule.timing_kernels import FAR
+from stagepack.heuristics.schedule.tuning import TUNING, LabelsTuning
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
 
@@ -48,71 +49,34 @@ from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSo
 class Way(enum.Enum):
     """What becomes of labels where there are too many."""
 
-    ALL = enum.auto()
+    ALL = "all"
     """The sweep is given up."""
-    BEST = enum.auto()
+    BEST = "best"
     """Some stand for others that are little earlier: what comes of them are schedules."""
-    NEAR = enum.auto()
+    NEAR = "near"
     """The same, of labels with about as many F's before every B as on a route."""
-    MERGED = enum.auto()
+    MERGED = "merged"
     """Some become as early as those that they stand for: what comes of them are bounds."""
 
-
-SWEEPS = (
-    (5_000, Way.ALL),
-    (500, Way.BEST),
-    (500, Way.NEAR),
-    (2_000, Way.MERGED),
-    (1_500, Way.NEAR),
-    (16_000, Way.MERGED),
-    (6_000, Way.NEAR),
-    (24_000, Way.MERGED),
-    (16_000, Way.NEAR),
-    (24_000, Way.BEST),
-)
-"""Labels of a step, and what becomes of more."""
-
-ROUNDED = 250
-"""Labels of a step where F's are as many as with W's interrupted."""
-
-NEAR = 1
-"""F's more or less before a B than on the route that a sweep stays near."""
-
-WINDOW, TRIED = 24, 4
-"""Labels of its key that each is compared with; labels so compared for each that is kept."""
-
-PATIENCE, FRUITLESS = 4, 0.25
-"""Entries of `SWEEPS` in turn that find nothing, after which only a part of the time is taken."""
-
-ROOM, STEPS = 60_000, 4_000_000
-"""Labels that are made at a time, and steps of a kernel call: a twentieth of a second."""
-
-SORTED, COST = 20, 0.4
-"""Steps that sorting a label counts as, and writing or comparing a number of it."""
-
-PARENTS = 10_000_000
-"""Labels of all steps together, at most, of a sweep: twelve bytes each say where it comes from."""
-
-AHEAD, STAGES, LARGEST = 16, 64, 20_000
-"""Microbatches under way, stages and operations up to which there is something to hope for."""
 
 SOURCE = "labels of a chain"
 
 
-def unsupported(instance: PipelineSchedule) -> str:
+def unsupported(instance: PipelineSchedule, tuning: LabelsTuning = TUNING.labels) -> str:
     """Return why there are no labels of `instance`, or ''."""
     order, limit = instance.order, instance.limit
     if not instance.training or instance.objective is not Objective.MAKESPAN:
         return "is for the makespan of training"
     if instance.d < instance.p or set(instance.edges) != set(itertools.pairwise(order)):
         return "is for a chain of stages with a device each"
-    if instance.p > STAGES or len(instance.operations) > LARGEST or limit is None:
-        return f"is for up to {STAGES} stages and {LARGEST:,} operations, within a memory"
+    stages, operations = tuning.stages, tuning.operations
+    if instance.p > stages or len(instance.operations) > operations or limit is None:
+        return f"is for up to {stages} stages and {operations:,} operations, within a memory"
     taken, given, later = _memory(instance)
     if (taken <= 0).any() or (given < 0).any() or (later < 0).any():
         return "is for F's that allocate memory, and B's and W's that do not"
-    if not 1 <= _ahead(instance) <= AHEAD:
-        return f"is for up to {AHEAD} microbatches under way"
+    if not 1 <= _ahead(instance) <= tuning.ahead:
+        return f"is for up to {tuning.ahead} microbatches under way"
     return ""
 
 
@@ -189,6 +153,7 @@ def interrupted(chain: kernels.Chain, whole: int) -> kernels.Chain:
     Parameters
     ----------
     chain : Chain
+        With all W's whole.
     whole : int
         Stages whose W's stay in one piece: those with least memory beside what 1F1B holds there;
         and others whose memory could not be counted in 64 bits.
@@ -234,19 +199,27 @@ class Trips:
     Parameters
     ----------
     instance : PipelineSchedule
+        One that is not :func:`unsupported`.
     progress : Progress
         Where schedules are offered and bounds raised.
+    tuning : LabelsTuning
+        The sweeps, and how many labels they keep.
     """
 
-    def __init__(self, instance: PipelineSchedule, progress: ScheduleProgress) -> None:
-        self._instance, self._progress = instance, progress
+    def __init__(
+        self,
+        instance: PipelineSchedule,
+        progress: ScheduleProgress,
+        tuning: LabelsTuning = TUNING.labels,
+    ) -> None:
+        self._instance, self._progress, self._tuning = instance, progress, tuning
         self._chain = self._sweeping = chain = chain_of(instance)
         self._p = len(chain.lag)
         self._going = effort.asking(progress)
         columns = 3 * self._p + chain.ahead
         self._stack = self._scratch(columns + 2)
-        self._out = np.zeros((ROOM, columns), dtype=np.int64)
-        self._parent, self._child = np.zeros((2, ROOM), dtype=np.int32)
+        self._out = np.zeros((tuning.room, columns), dtype=np.int64)
+        self._parent, self._child = np.zeros((2, tuning.room), dtype=np.int32)
         self._whole = 0 if chain.split else self._p  # stages whose W's no sweep may interrupt
         self._cut = self._hopeless = False  # labels were too many, or what becomes of one
         self._fruitless = 0  # sweeps since one found a schedule or a bound
@@ -259,26 +232,22 @@ class Trips:
         return int(self._chain.rest[count])
 
     def _scratch(self, columns: int) -> Array:
+        """Return a stack for the labels on the way to a B."""
         # More than a row for each F on the way to the next B: see `kernels.expand`.
         return np.zeros((2 * self._p * self._chain.ahead + 64, columns), dtype=np.int64)
-
-    @property
-    def leading(self) -> bool:
-        """Whether the best bound known is one of labels: they have the instance in hand."""
-        source = self._progress.bound_source
-        return source is not None and source.startswith(SOURCE)
 
     def find(self, work: float) -> None:
         """Look at labels for so many seconds of work, and go on there the next time."""
         begin, work = spent(), min(work, left())
         for _ in self._sweeps:
-            share = 1.0 if self._fruitless < PATIENCE else FRUITLESS
+            tuning = self._tuning
+            share = 1.0 if self._fruitless < tuning.patience else tuning.fruitless
             if not self._progress.keep_going() or spent() >= begin + share * work:
                 return
 
     def _all(self) -> Iterator[None]:
         """Sweep after sweep, until one had all labels, or cannot; yield to look at the clock."""
-        for width, way in SWEEPS:
+        for width, way in zip(self._tuning.widths, map(Way, self._tuning.ways), strict=True):
             before = self._progress.objective, self._progress.bound
             if way is Way.NEAR:
                 yield from self._gradually(width)
@@ -315,11 +284,11 @@ class Trips:
         route, whole = None, self._whole
         while whole < self._p and not self._hopeless:
             way = Way.BEST if route is None else Way.NEAR
-            yield from self._sweep(width, way, whole, route, NEAR)
+            yield from self._sweep(width, way, whole, route, self._tuning.near)
             route, whole = self._route, self._next(whole)
             if route is None:
                 break
-            yield from self._sweep(ROUNDED, Way.NEAR, self._p, route, 0)
+            yield from self._sweep(self._tuning.rounded, Way.NEAR, self._p, route, 0)
 
     def _near_best(self, width: int) -> Iterator[None]:
         """Sweep near the best schedule, while that finds better ones."""
@@ -328,7 +297,7 @@ class Trips:
             before, best = self._progress.objective, self._progress.solution
             assert best is not None
             route = route_of(self._instance, best)
-            yield from self._sweep(width, Way.NEAR, self._p, route, NEAR)
+            yield from self._sweep(width, Way.NEAR, self._p, route, self._tuning.near)
 
     # ------------------------------------------------------------------ a sweep
 
@@ -342,18 +311,21 @@ class Trips:
         width : int
             Labels of a step.
         way : Way
+            What becomes of more labels.
         whole : int
             Stages whose W's may not be interrupted.
         route : ndarray of int64, shape (m, p), optional
             F's before B's, from which labels are apart by `near` at most: no bound comes of these.
         near : int
+            F's more or less than on the route.
         """
         value = self._progress.objective
         upper = FAR if value is None or way is Way.ALL else int(value)
         shape = self._chain.m, self._p
         self._least = np.zeros(shape, dtype=np.int64) if route is None else route - near
         self._most = np.full(shape, FAR) if route is None else route + near
-        yield from self._swept(min(width, PARENTS // math.prod(shape)), way, upper, whole)
+        width = min(width, self._tuning.parents // math.prod(shape))
+        yield from self._swept(width, way, upper, whole)
 
     def _swept(self, width: int, way: Way, upper: int, whole: int) -> Iterator[None]:
         """Make labels step after step; offer the best last one, and raise the bound."""
@@ -365,7 +337,7 @@ class Trips:
         self._cut = False
         for i, s in self._turns():
             made = yield from self._step(labels, i, s, upper, width, way)
-            if made > ROOM // 2:
+            if made > len(self._out) // 2:
                 return
             labels = self._out[:made].copy()
             done = labels[:, s].astype(np.int32)
@@ -430,37 +402,38 @@ class Trips:
         state = np.zeros(3, dtype=np.int64)
         places = self._stack, self._out, self._parent, self._child
         while state[0] < len(labels):
-            state[2], before, roomy = 0, int(state[0]), bool(state[1] <= ROOM // 2)
+            roomy = bool(state[1] <= len(self._out) // 2)
+            state[2], before = 0, int(state[0])
             near = int(self._least[i, s]), int(self._most[i, s])
-            full = kernels.expand(self._sweeping, i, s, upper, near, labels, state, STEPS, *places)
-            self._going(int(COST * state[2]))
+            full = kernels.expand(self._sweeping, i, s, upper, near, labels, state, PART, *places)
+            self._going(int(self._tuning.entry_price * state[2]))
             yield
             if full:
                 state[1] = yield from self._needed(int(state[1]), width, way)
                 self._hopeless = roomy and bool(state[0] == before)
-                if self._hopeless or state[1] > ROOM // 2:
-                    return ROOM
+                if self._hopeless or state[1] > len(self._out) // 2:
+                    return len(self._out)
         return (yield from self._needed(int(state[1]), width, way))
 
     def _needed(self, made: int, width: int, way: Way) -> Generator[None, None, int]:
         """Keep the labels that no other makes needless, at most so many; return how many."""
-        p, labels = self._p, self._out[:made]
+        p, labels, tuning = self._p, self._out[:made], self._tuning
         key, weight = self._key(labels), self._sweeping.weight
         worth = labels[:, 2 * p :].sum(axis=1) - labels[:, p : 2 * p] @ weight
         order = np.lexsort((worth, key))
         keep, kept = np.zeros(made, dtype=np.bool_), np.zeros(made, dtype=np.int64)
-        self._going(SORTED * made)
+        self._going(tuning.sort_price * made)
         state = np.zeros(3, dtype=np.int64)
         while state[0] < made:
             state[2] = 0
-            kernels.undominated(p, labels, weight, order, key, keep, kept, state, STEPS)
-            self._going(int(COST * state[2]))
+            kernels.undominated(p, labels, weight, order, key, keep, kept, state, PART)
+            self._going(int(tuning.entry_price * state[2]))
             yield
         order = order[keep[order]]
         if len(order) > width:
             self._cut = True
             if way is not Way.MERGED:
-                order = self._least_idle(labels, order, key, worth, TRIED * width)
+                order = self._least_idle(labels, order, key, worth, tuning.tried * width)
             merged, place = yield from self._fewer(labels[order], key[order], width, way)
             order = order[place]
             if way is Way.MERGED:
@@ -493,15 +466,15 @@ class Trips:
         early as each of these, once they have run the W's that these have done.  More are left
         where there are more keys.
         """
-        p, weight = self._p, self._sweeping.weight
+        p, weight, window = self._p, self._sweeping.weight, self._tuning.window
         place = np.arange(len(labels))
         while len(labels) > width:
             whose, least = np.full(len(labels), -1), np.full(len(labels), FAR)
             state = np.zeros(2, dtype=np.int64)
             while state[0] < len(labels):
                 state[1] = 0
-                kernels.nearest(p, labels, weight, key, WINDOW, whose, least, state, STEPS)
-                self._going(int(COST * state[1]))
+                kernels.nearest(p, labels, weight, key, window, whose, least, state, PART)
+                self._going(int(self._tuning.entry_price * state[1]))
                 yield
             order = np.argsort(least, kind="stable")
             gone, many = np.zeros(len(labels), dtype=np.bool_), len(labels) - width

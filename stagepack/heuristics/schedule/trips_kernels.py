@@ -65,7 +65,7 @@ class Chain(NamedTuple):
 @step
 def _copy(one: Array, other: Array) -> None:
     """Write one label into the place of another, as far as both go."""
-    for x in range(min(len(one), len(other))):
+    for x in range(min(len(one), len(other))):  # a slice takes two seconds to compile
         other[x] = one[x]
 
 
@@ -73,6 +73,7 @@ def _copy(one: Array, other: Array) -> None:
 def _pending(chain: Chain, label: Array, i: int, t: int) -> int:
     """Return how many W's stage t can do while B of microbatch i is on its way to it."""
     done: int = label[len(chain.lag) + t]
+    # B's of the i microbatches before have run: no other W can.
     return chain.pieces[t] * i - done if chain.split else 0
 
 
@@ -90,6 +91,7 @@ def _fitting(free: int, arrival: int, length: int, pending: int) -> int:
     """Return how many W's end before something arrives."""
     if arrival <= free:
         return 0
+    # W's of no cycles all fit into any gap.
     return pending if length == 0 else min(pending, (arrival - free) // length)
 
 
@@ -103,17 +105,18 @@ def _forward(
     t = label[hop + HOP]
     j, free, length = label[t], label[2 * p + t], chain.weight[t]
     pending, over, need = _pending(chain, label, i, t), _over(chain, label, i, t), 0
-    if over > 0:
+    if over > 0:  # only W's can make room before this B
         if chain.later[t] <= 0 or not chain.split:
             return top
         need = -(-over // chain.later[t])
         if need > pending:
             return top
     here = label[3 * p + j - i] + chain.lag[t - 1] if t > 0 else 0
+    # W's that fit into the gap delay nothing; one more may pay, two never: it could wait.
     least = max(need, _fitting(free, here, length, pending))
     for w in range(least, min(least + 1, pending) + 1):
         if w > least and free + least * length >= here:
-            break
+            break  # there is no gap that one more would use
         start = max(here, free + w * length)
         if t == s and j > i:
             before = min(w, _fitting(free, arrival, length, w))
@@ -125,10 +128,10 @@ def _forward(
         made[t] = j + 1
         made[p + t] += w
         made[2 * p + t] = made[3 * p + j - i] = start + chain.forward[t]
-        made[hop + HOP] = t + 1 if t < s else -1
+        made[hop + HOP] = t + 1 if t < s else -1  # the same F goes on to the stage of the B
         _note(made, hop, t, w)
         top += 1
-    return top
+    return top  # higher by two at most
 
 
 @step
@@ -145,10 +148,12 @@ def _promising(chain: Chain, i: int, s: int, label: Array, upper: int) -> bool:
     """Whether a label after B of microbatch i on stage s may lead to less than `upper`."""
     p, m = len(chain.lag), chain.m
     free = label[2 * p + s]
+    # All F's and B's that the stage still has, one after another, and then the way to the end.
     end: int = free + chain.forward[s] * (m - label[s]) + chain.backward[s] * (m - 1 - i)
     weights = chain.weight[s] * (chain.pieces[s] * m - label[p + s]) if chain.split else 0
     if max(end + chain.path[s], end + weights + chain.after[s]) >= upper:
         return False
+    # What has not entered needs what is proved of so many microbatches alone.
     if label[0] < m:
         end = _entering(chain, i, s, label) + chain.rest[m - label[0]]
     return end < upper
@@ -166,6 +171,7 @@ def _entering(chain: Chain, i: int, s: int, label: Array) -> int:
     if s == 0:  # the next B comes from the end
         i, s, back = i + 1, p, 0
     over, pending = _over(chain, label, i, 0), _pending(chain, label, i, 0)
+    # All W's together do not make room: it takes the B that is on its way.
     returns = over > chain.later[0] * pending
     if returns:
         over -= chain.given[0]
@@ -184,6 +190,7 @@ def _arriving(chain: Chain, i: int, s: int, label: Array) -> int:
     Those that may be interrupted are not.
     """
     p, j = len(chain.lag), label[s]
+    # The next F of this stage stands before stage t: those before have done it.
     t = s
     while t > 0 and label[t - 1] <= j:
         t -= 1
@@ -212,6 +219,7 @@ def _backward(
         if w > least and free + least * length >= arrival:
             break
         start = max(arrival, free + w * length)
+        # An F that would end in the gap before B could have run: that label is made as well.
         if j < chain.m and j - i < chain.ahead:
             ends = max(_arriving(chain, i, s, label), free + w * length) + chain.forward[s]
             if ends <= start and _over(chain, label, i, s) <= chain.later[s] * w:
@@ -221,7 +229,7 @@ def _backward(
         row[p + s] += w
         row[2 * p + s] = start + chain.backward[s]
         if not _promising(chain, i, s, row, upper):
-            continue
+            continue  # its row is written over
         if len(row) > 3 * p + chain.ahead:
             _note(row, 3 * p + chain.ahead, s, w)
         _settle(chain, i, row)
@@ -237,9 +245,10 @@ def _settle(chain: Chain, i: int, label: Array) -> None:
         last = -1
         while last + 1 < p and label[last + 1] > i + q:
             last += 1
-        if last < 0 or last == p - 1:
+        if last < 0 or last == p - 1:  # not begun, or through: no later F waits for it
             label[3 * p + q] = -1
         else:
+            # Labels that differ only in an end that nobody waits for become equal.
             label[3 * p + q] = max(label[3 * p + q], label[2 * p + last + 1] - chain.lag[last])
 
 
@@ -266,21 +275,22 @@ def _expand(
     hop = 3 * p + chain.ahead
     arrival = label[2 * p + s + 1] + chain.lag[s] if s < p - 1 else 0
     _copy(label, stack[0])
-    stack[0, hop + HOP], stack[0, hop + COUNT] = -1, 0
+    stack[0, hop + HOP], stack[0, hop + COUNT] = -1, 0  # no F is on its way yet
     top, steps = 1, 0
     while top > 0:
         top -= 1
         now = stack[len(stack) - 1]
         _copy(stack[top], now)
         steps += 1
-        if now[hop + HOP] >= 0:
+        if now[hop + HOP] >= 0:  # in the middle of an F's way: nothing else is decided
             top = _forward(chain, i, s, arrival, now, stack, top)
             continue
-        if made + 2 > len(out):
+        if made + 2 > len(out):  # what this label has made is made again with more room
             return -1, steps
-        if now[s] > i and now[s] >= least:
+        if now[s] > i and now[s] >= least:  # B needs its own F
             made = _backward(chain, i, s, arrival, upper, now, out, made)
         if now[s] < min(chain.m, most) and now[s] - i < chain.ahead:
+            # Another F before the B: it comes from the nearest stage that has done it.
             t = s
             while t > 0 and now[t - 1] <= now[s]:
                 t -= 1
@@ -310,12 +320,15 @@ def expand(
     Parameters
     ----------
     chain : Chain
+        The chain, with W's whole or in pieces.
     i, s : int
+        Microbatch and stage of the B.
     upper : int
         Labels that cannot lead to less are left out.
     near : tuple of int
         How many F's the stage runs before B, at least and at most.
     labels : ndarray of int64, shape (n, 3 * p + ahead)
+        Those of the step before; stay as they are.
     state : ndarray of int64, shape (3,)
         Labels looked at, rows of `out` written, and steps: where to go on; updated.
     most : int
@@ -357,11 +370,11 @@ def _above(p: int, one: Array, other: Array, weight: Array, most: int) -> int:
     for s in range(p):
         late = one[2 * p + s] - other[2 * p + s]
         missing = other[p + s] - one[p + s]
-        if missing > 0:
+        if missing > 0:  # it can run them, and is later by as much
             late += missing * weight[s]
         above = max(above, late)
         if above > most:
-            return above
+            return above  # no less is known, and no more is asked
     for x in range(3 * p, len(one)):
         above = max(above, one[x] - other[x])
         if above > most:
@@ -386,12 +399,15 @@ def undominated(
     Parameters
     ----------
     p : int
+        Stages.
     labels : ndarray of int64, shape (n, columns)
+        All that a step made, in any order.
     weight : ndarray of int64, shape (p,)
         Cycles of W.
     order : ndarray of int64, shape (n,)
         Labels by key, those that may make others needless first.
     key : ndarray of int64, shape (n,)
+        Equal for labels with as many F's done everywhere.
     keep : ndarray of bool, shape (n,)
         Written.
     kept : ndarray of int64, shape (n,)
@@ -405,7 +421,7 @@ def undominated(
     while at < len(order) and steps < most:
         v = order[at]
         if at > 0 and key[order[at - 1]] != key[v]:
-            count = 0
+            count = 0  # labels of other keys say nothing of each other
         good = True
         for place in range(count):
             steps += p
@@ -437,11 +453,13 @@ def nearest(
     Parameters
     ----------
     p : int
+        Stages.
     labels : ndarray of int64, shape (n, columns)
         By key.
     weight : ndarray of int64, shape (p,)
         Cycles of W.
     key : ndarray of int64, shape (n,)
+        Equal for labels with as many F's done everywhere.
     window : int
         Labels after each that it is compared with.
     whose, least : ndarray of int64, shape (n,)
@@ -456,6 +474,7 @@ def nearest(
         for v in range(u + 1, min(u + 1 + window, len(labels))):
             if key[u] != key[v]:
                 break
+            # Both ways: which of the two may stand for the other, and at what price.
             steps += 2 * p
             above = _above(p, labels[u], labels[v], weight, least[v])
             if above < least[v]:
@@ -475,6 +494,7 @@ def _merge(p: int, one: Array, other: Array, weight: Array) -> None:
     """
     for s in range(p):
         free = min(one[2 * p + s], other[2 * p + s])
+        # W's that one ran while the other was free already may be undone: they could wait.
         done: int = 0
         for label in (one, other):
             time = label[2 * p + s] - free
@@ -500,6 +520,7 @@ def absorb(
     Parameters
     ----------
     p : int
+        Stages.
     labels : ndarray of int64, shape (n, columns)
         Updated.
     weight : ndarray of int64, shape (p,)
@@ -526,6 +547,7 @@ def absorb(
         u = whose[v]
         if count == most:
             break
+        # What stands for another stays itself, or a chain of small steps would lead far.
         if u < 0 or gone[u] or stays[v]:
             continue
         if merge:

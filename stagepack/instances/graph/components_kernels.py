@@ -52,6 +52,7 @@ def strong_components(after_ptr: Array, after: Array) -> Array:
                 if number[v] == UNSEEN:
                     path[length] = v
                     length += 1
+                # Seen and in no component yet: v is below u on the path, so both are on one circle.
                 elif component[v] == UNSEEN:
                     lowest[u] = min(lowest[u], number[v])
                 continue

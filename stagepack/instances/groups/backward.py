@@ -53,6 +53,7 @@ class Backward(NamedTuple):
     Attributes
     ----------
     network : LayerGrouping
+        The operators of the backward pass.
     of : tuple of int
         Of each of its operators, that of the network whose backward pass it is.
     stash : frozenset of int
@@ -85,7 +86,6 @@ def with_stash(instance: LayerGrouping, stash: frozenset[int]) -> LayerGrouping:
 
     Parameters
     ----------
-    instance : LayerGrouping
     stash : frozenset of int
         Tensors, inputs among them.
     """
@@ -141,8 +141,11 @@ class _Pass:
     Attributes
     ----------
     found : list of (int, Operator)
+        Operators so far, each with that of the forward pass which it belongs to.
     sources : dict of str to Source
+        Tensors that come from outside, by name.
     stash : set of int
+        Tensors of the forward pass that the backward pass reads.
     """
 
     def __init__(self, instance: LayerGrouping) -> None:
@@ -291,7 +294,6 @@ def _turned(operator: Operator, shape: Shape, given: str, own: dict[str, Any]) -
 
     Parameters
     ----------
-    operator : Operator
     shape : Shape
         Of what it reads.
     given : str

@@ -58,7 +58,6 @@ def shared_pairs(table: Timetable, pairs: Pairs, offsets: tuple[int, ...]) -> in
 
     Parameters
     ----------
-    table : Timetable
     pairs : Pairs
         Buffers that should lie apart.
     offsets : tuple of int

@@ -37,6 +37,7 @@ class LaneChip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Attributes
     ----------
     lanes : int
+        Lanes that compute side by side.
     memory : int
         Bytes of local memory in each lane.
     banks : int
@@ -120,6 +121,7 @@ def exact(rate: float) -> Fraction:
 
 
 def _ceil(nbytes: int, rate: float) -> int:
+    """Return the quotient, rounded up."""
     width, cycles = exact(rate).as_integer_ratio()
     return -(-nbytes * cycles // width)
 

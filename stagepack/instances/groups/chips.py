@@ -51,6 +51,7 @@ def _chip(
     Parameters
     ----------
     name : str
+        Of the chip in the catalog.
     geometry : (int, int, int, int)
         Lanes, KiB of each, banks, bytes aligned to.
     arithmetic : (int, int)

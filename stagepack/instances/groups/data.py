@@ -58,8 +58,10 @@ class Tensor:
     Attributes
     ----------
     name : str
+        That of the operator or input that makes it.
     shape : Shape
     dtype_bytes : int
+        Bytes of a value.
     writer : int or None
         The operator; None: from outside.
     readers : tuple of int
@@ -85,9 +87,11 @@ class GroupingData:
     Attributes
     ----------
     name : str
+        For tables and reports.
     operators : tuple of Operator
         In topological order.
     inputs : tuple of Source
+        What comes from outside.
     outputs : tuple of str
         Operators whose tensors are stored even where no other group reads them.
     chip : LaneChip

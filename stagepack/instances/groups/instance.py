@@ -51,6 +51,7 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
         operators : iterable of Operator
             The operators; they are sorted topologically if they are not, stably.
         inputs : iterable of Source
+            Tensors that come from outside.
         chip : LaneChip
         outputs : sequence of str
             Results of the network, in addition to tensors that no operator reads.
@@ -59,6 +60,7 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
         timesteps : Timesteps
         order : Order
         max_slices, max_group : int
+            Slices, and operators, of a group at most.
         overlap_limit : float, "half" or None
             Fraction of the rows of an input that several slices may read.
         objective : Objective

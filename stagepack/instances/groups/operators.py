@@ -64,6 +64,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Attributes
     ----------
     name : str
+        Of the operator and of the tensor that it writes.
     kind : OperatorKind
     inputs : tuple of str
         Names of earlier operators or of inputs of the network, without weights.
@@ -95,6 +96,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     adds : bool
         Whether the output is the sum of the inputs, so that gradients pass through unchanged.
     weights : tuple of Weight
+        What it loads beside its inputs.
     buffer : int
         Bytes of working memory per lane for the whole output; slices need a proportional part.
     passes : int
@@ -164,6 +166,7 @@ def reads(
     which : int
         Which of its inputs.
     axis : int
+        Along which the range lies.
     start, length : int
         The range of the output, [start, start + length).
     size : int
@@ -218,6 +221,7 @@ def interpolates(operator: Operator, axis: int, size: int) -> bool:
     ----------
     operator : Operator
     axis : int
+        The axis that is asked about.
     size : int
         Rows or columns of the input.
     """
@@ -382,5 +386,6 @@ def buffer_bytes(operator: Operator, part: Shape, chip: LaneChip) -> int:
 
 
 def _values(shape: Shape) -> int:
+    """Return how many values a shape has."""
     n, c, d, h, w = shape
     return n * c * d * h * w

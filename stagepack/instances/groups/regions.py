@@ -76,10 +76,8 @@ class Regions:
 
     Parameters
     ----------
-    instance : GroupingData
     operators : sequence of int
         The group, rising.
-    cut : Cut
 
     Attributes
     ----------
@@ -131,6 +129,7 @@ class Regions:
         Parameters
         ----------
         tensor : int
+            The tensor of which a part is needed.
         which : int
             The slice; they are numbered along W first, then H, C, N.
         own : bool

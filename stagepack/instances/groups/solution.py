@@ -82,6 +82,7 @@ class GroupingSolution(ShownSolution):
         Parameters
         ----------
         group : int
+            Which one is to be otherwise.
         positions, spills, offsets : tuple
             What the plan is to say of it.
         """

@@ -55,7 +55,6 @@ def as_chain(
     ----------
     instance : LayerGrouping
         On the chip that every device is; its cycles are those of the cluster's clock.
-    cluster : Cluster
     back : Backward, optional
         In training, its backward pass.
     **options
@@ -89,7 +88,6 @@ def as_profile(instance: LayerGrouping, back: Backward | None = None) -> ModelPr
 
     Parameters
     ----------
-    instance : LayerGrouping
     back : Backward, optional
         In training, its backward pass, of whose operators each layer takes the sum.
     """
@@ -150,10 +148,8 @@ def on_device(
 
     Parameters
     ----------
-    instance : LayerGrouping
     preset : Preset
         Of which the arithmetic is.
-    cluster : Cluster
     utilisation : float, optional
         Share of the peak reached, instead of the preset's.
 
@@ -221,6 +217,7 @@ def stage_groups(instance: LayerGrouping, members: Sequence[int], name: str) -> 
     members : sequence of int
         Rising.
     name : str
+        What to call the part.
     """
     tensors, inside = instance.tensors, frozenset(members)
     known = {given.name: given for given in instance.inputs}
@@ -248,10 +245,10 @@ def stage_backward(back: Backward, members: Sequence[int], name: str) -> LayerGr
 
     Parameters
     ----------
-    back : Backward
     members : sequence of int
         Operators of the forward pass.
     name : str
+        What to call the part.
     """
     own = frozenset(members)
     there = [at for at, of in enumerate(back.of) if of in own]
@@ -263,8 +260,8 @@ def alone_behind(solution: GroupingSolution, end: int, n: int) -> GroupingSoluti
 
     Parameters
     ----------
-    solution : GroupingSolution
     end, n : int
+        Operators of the plan, and all of the network.
     """
     more = n - end
     said = {
@@ -292,6 +289,7 @@ def step_bound(bound: float, microbatches: int, devices: int) -> int:
     bound : float
         On the cycles of the whole network on one chip.
     microbatches, devices : int
+        How many there are.
     """
     return math.ceil(bound) + (microbatches - 1) * math.ceil(bound / devices)
 
@@ -308,7 +306,9 @@ def training_bound(bound: float, microbatches: int, devices: int, *, split: bool
     bound : float
         On the cycles of the whole network on one chip, both passes.
     microbatches, devices : int
+        How many there are.
     split : bool
+        Whether gradients of weights are computed apart.
     """
     share = microbatches * math.ceil(bound / devices)
     if split:

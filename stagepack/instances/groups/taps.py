@@ -22,7 +22,6 @@ def needed(operator: Operator, which: int, box: Box, sources: Sequence[Shape]) -
 
     Parameters
     ----------
-    operator : Operator
     which : int
         Which of its inputs.
     box : Box
@@ -42,12 +41,14 @@ def needed_along(
 
     Parameters
     ----------
-    operator : Operator
     which : int
+        Which of its inputs.
     axis : int
+        The axis that is looked at.
     part : (int, int)
         Of what it writes, [from, to).
     sources : sequence of Shape
+        Shapes of its inputs.
     """
     low, high = _taps(operator, which, axis, *part, sources)
     return max(low, 0), min(high, sources[which][axis])

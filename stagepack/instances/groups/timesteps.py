@@ -54,6 +54,7 @@ class Move:
     operator : int
         Index in the group of its first reader, or of its writer.
     cycles, lane_bytes : int
+        How long it takes; bytes in every lane.
     resident : bool
         Whether it stays for all slices.
     """
@@ -98,6 +99,7 @@ class Buffer:
     of : int
         The tensor; of weights and working bytes the operator.
     lane_bytes, first, last : int
+        Bytes in every lane; the positions from which and up to which it is alive.
     resident : bool
         Whether it stays for all slices.
     """
@@ -116,10 +118,10 @@ class Timetable:
 
     Parameters
     ----------
-    regions : Regions
     positions : sequence of int, optional
         Of each of :attr:`moves`; None: by the rule ``nearest``.
     spills : sequence of Spill
+        What leaves local memory for a while.
     """
 
     def __init__(
@@ -235,6 +237,7 @@ class Timetable:
         Parameters
         ----------
         row : int
+            The row that is asked about.
         stages, first
             As for :meth:`iteration`.
         """
@@ -249,6 +252,7 @@ class Timetable:
         Parameters
         ----------
         stages : sequence of int
+            Those that run in it.
         first : int
             The stage that the first slice is in, which loads what is resident; -1: none.
         """

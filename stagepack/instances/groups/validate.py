@@ -41,6 +41,7 @@ def word(given: str, words: type[WordT], name: str) -> WordT:
     Parameters
     ----------
     given : str
+        The word to look up.
     words : type of enumeration
         The vocabulary.
     name : str
@@ -79,9 +80,11 @@ def parts(
     Parameters
     ----------
     operators : iterable of Operator
+        In the order in which they run.
     inputs : iterable of Source
+        What comes from outside.
     outputs : iterable of str
-    chip : LaneChip
+        Names of the results of the network.
 
     Raises
     ------

@@ -71,7 +71,9 @@ class Figures:
     steps : int
         G, the steps of every phase's loop.
     forward, backward, temporary, tape : ndarray of int64, shape (n,)
+        Cycles of both passes; bytes of working memory and of tapes.
     activations : ndarray of int64, shape (n + 1,)
+        Bytes of x_0 ... x_n.
     """
 
     microbatch: int
@@ -116,6 +118,7 @@ class PhaseData:
     modes : tuple of Mode
         Allowed ways to run a loop.
     training : bool
+        Whether there is a backward pass.
     policies : tuple of Policy
         Allowed when training.
     recomputations : int
@@ -316,7 +319,9 @@ class Phase:
     group : int
         Index of its group; the layers are [first, end).
     first, end : int
+        Its first layer, and the one behind its last.
     mode : str
+        How its loop runs.
     policy : tuple of str, one a layer of the group
         Empty in inference.
     recompute : tuple of tuple of int, one a layer of the group
@@ -370,6 +375,7 @@ class PhaseSolution(ShownSolution):
     io_tiles : int
         Number of tiles reserved for input and output, the same in all phases.
     microbatch : int
+        Its size.
     policy : tuple of str
         Policy of each layer; empty in inference.  It has no effect for a layer without a tape whose
         output no layer of its group reads.
@@ -413,6 +419,7 @@ class PhaseSolution(ShownSolution):
         boundaries : sequence of int
             Of the groups, from 0 to n.
         policy : sequence of str, length n
+            That of every layer.
         retained : iterable of int
             Dropped layers whose output the last group retains from its forward part: they are
             computed again just before their own backward pass, for their tapes.
@@ -511,6 +518,7 @@ class PhaseSolution(ShownSolution):
         Parameters
         ----------
         data : mapping
+            As :meth:`to_dict` returns it.
         instance : PhaseData, optional
             What it should be a solution of.
 

@@ -97,7 +97,9 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
         chip : Chip
             The chip; the fields that follow replace its own, or describe a simple chip without it.
         memory, tiles, startup : int, optional
+            Bytes and tiles of the chip; cycles before a phase.
         io_tiles : (int, int), optional
+            The fewest and the most tiles that may be set aside for transfers.
         remote_bandwidth, host_bandwidth, tile_bandwidth, gather_bandwidth : float, optional
             As :class:`.Chip` has them.
         microbatch, global_batch, data_parallel, steps : int
@@ -107,6 +109,8 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
         modes, policies : iterable of str
             The modes and policies that are allowed.
         training, prefetch : bool
+            Whether there is a backward pass; whether variables of the next phase may be loaded
+            ahead.
         recomputations : int
             Largest number of times that one layer may be computed again.
         fixed_boundaries : iterable of int, optional
@@ -114,6 +118,7 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
         remote_memory, graphs : int, optional
             Most bytes of remote memory, most distinct graphs; no limit when absent.
         layer_names : sequence of str, optional
+            Numbers when absent.
         objective : Objective or str
         name, source : str
             For tables and reports.
@@ -206,6 +211,7 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
             Of a cluster (an object or a name of the catalog), the first device with its speed is
             used, see :mod:`.chips`.
         name : str, optional
+            That of the profile when absent.
         **options
             For :meth:`from_arrays` (training, microbatch, ...); they may replace what is derived.
         """

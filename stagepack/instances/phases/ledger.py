@@ -289,6 +289,7 @@ class _Moments:
         Parameters
         ----------
         nbytes, tensors : ndarray of int64, shape (n,)
+            Sizes, and which tensors they are of; None for tapes.
         needed, outside : ndarray of bool, shape (n,)
             By the backward part; by later groups.
         absent : ndarray of bool, shape (phases,)

@@ -82,10 +82,8 @@ def spans(instance: PhaseData, figures: Figures, phase: Phase) -> tuple[list[Spa
 
     Parameters
     ----------
-    instance : PhaseData
     figures : Figures
         ``instance.at(microbatch)``.
-    phase : Phase
 
     Returns
     -------
@@ -195,7 +193,6 @@ def base_bytes(instance: PhaseData, figures: Figures, phases: list[Phase]) -> li
 
     Parameters
     ----------
-    instance : PhaseData
     figures : Figures
         ``instance.at(microbatch)`` of the plan.
     phases : list of Phase
@@ -233,9 +230,6 @@ def profile(
 
     Parameters
     ----------
-    instance : PhaseData
-    figures : Figures
-    phase : Phase
     base : int
         Bytes held throughout, of :func:`base_bytes`.
     live_spans : sequence of Span, optional
@@ -266,8 +260,6 @@ def buffer_bytes(instance: PhaseData, figures: Figures, phase: Phase) -> int:
 
     Parameters
     ----------
-    instance : PhaseData
-    figures : Figures
     phase : Phase
         In a mode without overlap, or a loop of one step, it needs none.
     """

@@ -51,7 +51,6 @@ def link_rate(chip: Chip, bandwidth: Any, io_tiles: int) -> Fraction | None:
 
     Parameters
     ----------
-    chip : Chip
     bandwidth : number or None
         Of the link alone, bytes a cycle.
     io_tiles : int
@@ -75,6 +74,7 @@ def compute_cycles(cycles: int, tiles: int, io_tiles: int) -> int:
     Parameters
     ----------
     cycles : int
+        What something takes on all tiles.
     tiles : int
         All of the chip.
     io_tiles : int
@@ -88,7 +88,6 @@ def phase_time(mode: Mode | str, v: int, load: int, compute: int, store: int, st
 
     Parameters
     ----------
-    mode : Mode
     v, load, compute, store : int
         Cycles V of the variables, and L, C and S of one step.
     steps : int
@@ -109,7 +108,6 @@ def io_slack(mode: Mode | str, load: int, compute: int, store: int, steps: int) 
 
     Parameters
     ----------
-    mode : Mode or str
     load, compute, store : int
         Cycles of one step.
     steps : int

@@ -70,9 +70,11 @@ class Plan(Shown):
     Attributes
     ----------
     phases : tuple of PhasePlan
+        In the order of time.
     buffers : tuple of Buffer
         Remote buffers with the rows of their tensors.
     steps, microbatch, io_tiles : int
+        Steps of a loop; the two numbers of the whole plan.
     time : int
         Cycles of the global batch, as :meth:`PhaseSchedule.evaluate` counts them.
     samples : int

@@ -38,8 +38,8 @@ def held_on_chip(partition: PipelinePartition, first: int, end: int) -> int:
 
     Parameters
     ----------
-    partition : PipelinePartition
     first, end : int
+        The first layer of the stage, and the one behind its last.
     """
     layers = slice(first, end)
     held = sum(
@@ -66,7 +66,6 @@ def kept_on_chip(
 
     Parameters
     ----------
-    partition : PipelinePartition
     first : int
         Layer with which the stage begins.
     phases : PhaseSchedule
@@ -95,7 +94,6 @@ def stage_phases(
 
     Parameters
     ----------
-    partition : PipelinePartition
     stage : (int, int, int)
         Its layers [first, end), and its device.
     chip : Chip
@@ -104,6 +102,7 @@ def stage_phases(
     steps : int
         Microbatches that go through a phase before the next one begins.
     backward : bool
+        Whether the backward pass belongs to it.
     kept : ndarray of bool, shape (layers of the stage,), optional
         Layers whose variables stay on chip, beside its memory.
     ahead : bool

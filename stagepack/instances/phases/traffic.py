@@ -46,7 +46,9 @@ class Tensor:
     what : str
         "x" (index t: x_t), "dx" (its gradient) or "tape" (index: the layer).
     index : int
+        Which one, x_0 being the input.
     nbytes : int
+        Bytes of a microbatch.
     """
 
     what: str
@@ -135,9 +137,8 @@ def products(
 
     Parameters
     ----------
-    instance : PhaseData
-    figures : Figures
     layer : int
+        The layer that makes them.
     first, end : int
         Its group, the layers [first, end).
 
@@ -153,14 +154,7 @@ def products(
 
 
 def moves(instance: PhaseData, figures: Figures, phase: Phase) -> Moves:
-    """Return what one step of a phase loads and stores.  O(tensors and readers of the group).
-
-    Parameters
-    ----------
-    instance : PhaseData
-    figures : Figures
-    phase : Phase
-    """
+    """Return what one step of a phase loads and stores.  O(tensors and readers of the group)."""
     first, end, training = phase.first, phase.end, instance.training
     nbytes = figures.activations
     read = sorted({tensor for layer in phase.layers for tensor in instance.reads[layer]})
@@ -212,9 +206,6 @@ def cycles(instance: PhaseData, figures: Figures, phase: Phase, io_tiles: int) -
 
     Parameters
     ----------
-    instance : PhaseData
-    figures : Figures
-    phase : Phase
     io_tiles : int
         Tiles set aside for I/O; 0 in the modes that use none.
     """

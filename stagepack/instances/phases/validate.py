@@ -26,6 +26,7 @@ def choices(given: Iterable[object], words: type[WordT], name: str) -> tuple[Wor
     Parameters
     ----------
     given : iterable of str, or str
+        Words, or one text with commas between.
     words : type
         The vocabulary, a `StrEnum`.
     name : str
@@ -151,6 +152,7 @@ def chip(given: Chip | None, facts: Words) -> Chip:
     Parameters
     ----------
     given : Chip, optional
+        What the other words replace fields of.
     facts : mapping
         Fields of a chip that replace those given.
 

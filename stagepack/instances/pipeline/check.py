@@ -16,7 +16,7 @@ import numpy as np
 from stagepack.contracts import Number
 from stagepack.instances.pipeline.data import PartitionData, PipelineSolution
 from stagepack.instances.pipeline.problem import Objective
-from stagepack.instances.profile import Link
+from stagepack.instances.profile import Array, Link
 from stagepack.instances.violation import Violation
 from stagepack.shown import some
 
@@ -180,35 +180,28 @@ def stage_memory(
 
 
 def recv_cycles(instance: PartitionData, device: int, cut: int) -> Number:
-    """Return the cycles in which `device` receives what a stage that begins at `cut` reads.
-
-    Parameters
-    ----------
-    device : int
-        Its number.
-    cut : int
-        0 ... n; cut c lies before layer c.
-    """
-    if instance.recv_cycles is not None:
-        return _item(instance.recv_cycles[device, cut])
+    """Return the cycles in which `device` receives what a stage that begins at `cut` reads."""
     link = instance.cluster.devices[device].recv
-    return instance.trips * _link_cycles(instance, link, instance.in_bytes[cut])
+    return _crossing(instance, instance.recv_cycles, link, instance.in_bytes, (device, cut))
 
 
 def send_cycles(instance: PartitionData, device: int, cut: int) -> Number:
-    """Return the cycles in which `device` sends what a stage that ends at `cut` hands on.
-
-    Parameters
-    ----------
-    device : int
-        Its number.
-    cut : int
-        0 ... n; cut c lies before layer c.
-    """
-    if instance.send_cycles is not None:
-        return _item(instance.send_cycles[device, cut])
+    """Return the cycles in which `device` sends what a stage that ends at `cut` hands on."""
     link = instance.cluster.devices[device].send
-    return instance.trips * _link_cycles(instance, link, instance.out_bytes[cut])
+    return _crossing(instance, instance.send_cycles, link, instance.out_bytes, (device, cut))
+
+
+def _crossing(
+    instance: PartitionData,
+    table: Array | None,
+    link: Link | None,
+    nbytes: Array,
+    place: tuple[int, int],
+) -> Number:
+    """Return what a table says of a device and a cut, or what the bytes there take on a link."""
+    if table is not None:
+        return _item(table[place])
+    return instance.trips * _link_cycles(instance, link, nbytes[place[1]])
 
 
 def host_cycles(instance: PartitionData) -> Number:

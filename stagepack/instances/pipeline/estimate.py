@@ -23,11 +23,17 @@ from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
 from stagepack.files import finite
 from stagepack.instances.answer import require_instance
-from stagepack.instances.pipeline.check import plain
+from stagepack.instances.pipeline.check import (
+    host_cycles,
+    plain,
+    recv_cycles,
+    send_cycles,
+    stage_compute,
+)
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.problem import KIND
-from stagepack.instances.profile import Array, Link
+from stagepack.instances.profile import Array
 from stagepack.result import Result
 from stagepack.shown import ShownRows
 
@@ -280,28 +286,28 @@ def estimate(
     cuts, devices = _structure(instance, solution)
     first, last = cuts[:-1], cuts[1:] - 1
     s, n = len(devices), instance.n
-    link = _Transfers(instance)
-    host = link.host() if instance.host_transfer else 0
-    forward, backward, compute = _compute(instance, cuts, devices)
+    host = host_cycles(instance)
+    forward, backward = _passes(instance, cuts, devices)
     exclusive, shared, stash = _lasting_bytes(instance, cuts, devices)
     peak_layer, temporary, carry = _peaks(instance, first, last)
     stages = []
     for j, device in enumerate(devices):
-        recv = link.recv(device, int(cuts[j])) if j > 0 else 0
-        send = link.send(device, int(cuts[j + 1])) if j < s - 1 else 0
+        layers = int(cuts[j]), int(cuts[j + 1])
+        recv = recv_cycles(instance, device, layers[0]) if j > 0 else 0
+        send = send_cycles(instance, device, layers[1]) if j < s - 1 else 0
         split = {name: int(column[j]) for name, column in exclusive.items()}
         peak = int(peak_layer[j])
         bytes_of = [int(column[j]) for column in (shared, temporary, carry, stash)]
         stages.append(
             StageEstimate(
                 stage=j,
-                first=int(cuts[j]),
-                end=int(cuts[j + 1]),
+                first=layers[0],
+                end=layers[1],
                 device=device,
                 device_name=instance.device_name(device),
                 forward=None if forward is None else plain(forward[j]),
                 backward=None if backward is None else plain(backward[j]),
-                compute=plain(compute[j]),
+                compute=plain(stage_compute(instance, *layers, device)),
                 recv=recv,
                 send=send,
                 host=host,
@@ -422,29 +428,20 @@ def _structure(
     return np.array(cuts, dtype=np.int64), devices
 
 
-def _compute(
+def _passes(
     instance: PipelinePartition, cuts: Array, devices: tuple[int, ...]
-) -> tuple[list[Any] | None, list[Any] | None, list[Any]]:
-    """Return forward, backward and all cycles of the stages, on their devices."""
+) -> tuple[list[Any] | None, list[Any] | None]:
+    """Return forward and backward cycles of the stages, on their devices, unless by a table."""
+    if instance.compute_table is not None:
+        return None, None
     speeds = [instance.cluster.devices[device].speed for device in devices]
 
-    def at_speed(cycles: list[Any]) -> list[Any]:
-        return [_divide(value, speed) for value, speed in zip(cycles, speeds, strict=True)]
+    def at_speed(cycles: Array) -> list[Any]:
+        found = np.add.reduceat(cycles, cuts[:-1]).tolist()
+        return [_divide(value, speed) for value, speed in zip(found, speeds, strict=True)]
 
-    table = instance.compute_table
-    if table is not None:
-        chosen = (
-            table[cuts[:-1], cuts[1:]]
-            if table.ndim == 2
-            else table[list(devices), cuts[:-1], cuts[1:]]
-        )
-        return None, None, at_speed(chosen.tolist())
-    forward = np.add.reduceat(instance.forward, cuts[:-1]).tolist()
-    backward = [0] * len(devices)
-    if instance.training:
-        backward = np.add.reduceat(instance.backward, cuts[:-1]).tolist()
-    both = np.add.reduceat(instance.cycles, cuts[:-1]).tolist()
-    return at_speed(forward), at_speed(backward), at_speed(both)
+    nothing = np.zeros_like(instance.forward)
+    return at_speed(instance.forward), at_speed(instance.backward if instance.training else nothing)
 
 
 def _divide(cycles: Any, speed: Number) -> Any:
@@ -489,47 +486,3 @@ def _peaks(instance: PipelinePartition, first: Array, last: Array) -> tuple[Arra
     hits = np.flatnonzero(both == np.repeat(peak, last - first + 1))
     layer = hits[np.searchsorted(hits, first)]
     return layer, instance.temporary[layer], instance.carry[layer]
-
-
-class _Transfers:
-    """Cycles on the links of an instance, by device and cut."""
-
-    def __init__(self, instance: PipelinePartition) -> None:
-        self.instance = instance
-
-    def recv(self, device: int, cut: int) -> Number:
-        table = self.instance.recv_cycles
-        if table is not None:
-            cycles: Number = table[device, cut].item()
-            return cycles
-        link = self.instance.cluster.devices[device].recv
-        return self.instance.trips * self._link(link, self.instance.in_bytes[cut])
-
-    def send(self, device: int, cut: int) -> Number:
-        table = self.instance.send_cycles
-        if table is not None:
-            cycles: Number = table[device, cut].item()
-            return cycles
-        link = self.instance.cluster.devices[device].send
-        return self.instance.trips * self._link(link, self.instance.out_bytes[cut])
-
-    def host(self) -> Number:
-        instance, cluster, n = self.instance, self.instance.cluster, self.instance.n
-        recv = (
-            self._link(cluster.host_recv, instance.in_bytes[0])
-            if instance.recv_cycles is None
-            else self.recv(0, 0)
-        )
-        send = (
-            self._link(cluster.host_send, instance.out_bytes[n])
-            if instance.send_cycles is None
-            else self.send(instance.k - 1, n)
-        )
-        return recv + send
-
-    def _link(self, link: Link | None, nbytes: Any) -> Number:
-        if link is None:
-            return 0
-        instance = self.instance
-        cycles = link.idle + int(nbytes) / (link.GBps * 2**30 / instance.cluster.clock)
-        return int(cycles) if instance.whole else cycles

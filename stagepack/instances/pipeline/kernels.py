@@ -85,9 +85,11 @@ def furthest_fit(budget: int, layers: Layers, capacity: int, window: Window, rea
     head, tail, total = state[HEAD], state[TAIL], state[TOTAL]
     while a < n and budget > 0:
         b, full = max(a, b), False
+        # The end only moves on: a range that begins later reaches no less far.
         while b < n and budget > 0:
             budget -= 1 + start[b + 1] - start[b]
             more = added[b]
+            # Shared keys count with the first use in the range alone.
             for u in range(start[b], start[b + 1]):
                 if inside[key[u]] == 0:
                     more += nbytes[key[u]]
@@ -100,6 +102,7 @@ def furthest_fit(budget: int, layers: Layers, capacity: int, window: Window, rea
             total += more
             for u in range(start[b], start[b + 1]):
                 inside[key[u]] += 1
+            # Layers that need no more than this one and leave sooner are never the largest again.
             while head < tail and peak[queue[tail - 1]] <= peak[b]:
                 tail -= 1
             queue[tail] = b
@@ -109,6 +112,7 @@ def furthest_fit(budget: int, layers: Layers, capacity: int, window: Window, rea
             break  # it may reach further
         reach[a] = min(b, layers.latest[a])
         budget -= 1 + start[a + 1] - start[a]
+        # The first layer leaves: keys with its last use, and its peak where that is the largest.
         if b > a:
             total -= added[a]
             for u in range(start[a], start[a + 1]):
@@ -136,6 +140,7 @@ def add_keys(span: Array, key: Array, nbytes: Array, seen: Array, needs: Array) 
         Bytes of each span; added to.
     """
     for u in range(len(span)):
+        # Uses come span by span, so the last span of a key tells whether this one has it.
         if seen[key[u]] != span[u]:
             seen[key[u]] = span[u]
             needs[span[u]] += nbytes[key[u]]

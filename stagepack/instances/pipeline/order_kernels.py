@@ -61,11 +61,14 @@ def extend(
         if stage.allowed[b]:
             for a in range(b - 1, -1, -1):
                 compute, recv = stage.work[b] - stage.work[a], stage.recv[a]
+                # Both get worse going back: no earlier beginning will do.
                 if compute > most_compute or stage.reach[a] < b:
                     break
+                # Compute counts in all of these, and rises.
                 if counted != TRANSFER and compute >= least:
                     break
                 transfer = recv + send + stage.host
+                # Transfers neither rise nor fall: an earlier cut may yet be cheap.
                 if before[a] >= least or transfer > most_transfer or not stage.allowed[a]:
                     continue
                 cost = compute

@@ -31,6 +31,7 @@ class Ancestors:
     Parameters
     ----------
     instance : ScheduleData
+        Whose stages they are.
     look : callable
         Called several times a second with the steps since; it may raise.
     """

@@ -114,7 +114,9 @@ class Measure:
     step_bubble : float
         Part of all devices' time up to the makespan in which they do not work.
     devices : tuple of DeviceMeasure
+        One for each device.
     stages : tuple of StageMeasure
+        One for each stage.
     rings : tuple of Ring
         The stash of each stage (from F to its last operation, in training), then the tensors
         that cross each edge, forward and backward.
@@ -168,17 +170,20 @@ def _by_device(instance: ScheduleData) -> list[list[int]]:
 
 
 def _makespan(instance: ScheduleData, last: Array) -> int:
+    """Return when all is done: devices end at `last`, and wait for one another or not."""
     if instance.post_validation:
         return int((last + instance.optimizer).max())
     return int(last.max() + instance.optimizer.max())
 
 
 def _durations(instance: ScheduleData, stage: int) -> list[int]:
+    """Return the cycles of F, B, W of a stage."""
     columns = (instance.forward, instance.backward, instance.weight)
     return [int(column[stage]) for column in columns if column is not None]
 
 
 def _changes(instance: ScheduleData, stage: int) -> list[int]:
+    """Return the bytes that F, B, W of a stage take or give back."""
     columns = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
     return [int(column[stage]) for column in columns[: len(instance.kinds)]]
 
@@ -284,6 +289,7 @@ def check(instance: ScheduleData, solution: ScheduleSolution) -> tuple[Violation
 
 
 def _limited(found: list[Violation]) -> tuple[Violation, ...]:
+    """Return violations, at most `LISTED` of each rule, and how many more there are."""
     kept: list[Violation] = []
     count: dict[str, int] = {}
     for violation in found:
@@ -324,6 +330,7 @@ def shape(instance: ScheduleData, solution: ScheduleSolution) -> tuple[Violation
 
 
 def _order(rows: Rows, start: Array) -> list[Violation]:
+    """Return what starts before the same of an earlier microbatch."""
     early = start[1:] < start[:-1]
     early[rows.first[1:-1] - 1] = False  # the next one is of another row
     return [
@@ -337,6 +344,7 @@ def _order(rows: Rows, start: Array) -> list[Violation]:
 
 
 def _dependencies(rows: Rows, start: Array) -> list[Violation]:
+    """Return what starts before that which it needs is there."""
     found: list[Violation] = []
     for needed, then, lag in _needs(rows):
         for pair, skipped, counts in stretches(rows.count[then]):
@@ -427,6 +435,7 @@ def _overfull(rows: Rows, start: Array) -> list[int]:
 def _overlaps(
     instance: ScheduleData, starts: list[Array], device: int, here: list[int]
 ) -> list[Violation]:
+    """Return the operations of a device that overlap."""
     begins, ends, names = [], [], []
     for stage in here:
         for kind, duration in enumerate(_durations(instance, stage)):
@@ -474,6 +483,7 @@ def _memory(instance: ScheduleData, starts: list[Array], here: list[int]) -> tup
 def _over_limit(
     instance: ScheduleData, starts: list[Array], device: int, here: list[int]
 ) -> list[Violation]:
+    """Return the moments when a device holds more than its limit."""
     if instance.limit is None:
         return []
     times, level = _memory(instance, starts, here)

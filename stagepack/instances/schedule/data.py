@@ -198,6 +198,7 @@ class ScheduleData:
 
     @cached_property
     def _stages_of(self) -> tuple[tuple[int, ...], ...]:
+        """The stages of each device."""
         by = np.argsort(self.devices, kind="stable")
         ends = np.cumsum(np.bincount(self.devices, minlength=self.d))
         return tuple(tuple(part.tolist()) for part in np.split(by, ends[:-1]))

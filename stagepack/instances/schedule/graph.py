@@ -60,6 +60,7 @@ def arguments(
     Parameters
     ----------
     instance : GraphPartition
+        The graph that was divided.
     solution : GraphSolution or Result
         A valid partition.
     cycles : int or float

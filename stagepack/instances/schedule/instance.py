@@ -179,7 +179,9 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
         Parameters
         ----------
         partition : PipelinePartition
+            The chain that was cut.
         solution : PipelineSolution or Result
+            Where it was cut.
         microbatches : int or array_like, optional
             Those of the partition when absent.
         split : bool
@@ -212,6 +214,7 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
         Parameters
         ----------
         profile : ModelProfile
+            The layers.
         cluster : Cluster or str
             By itself, or by its name in the catalog; the layers count cycles of its clock.
         training : bool
@@ -255,7 +258,9 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
         Parameters
         ----------
         partition : GraphPartition
+            The graph that was divided.
         solution : GraphSolution or Result
+            Which device each operator is on.
         cycles : int or float
             Cycles per unit of time of the graph.  Times are rounded up to whole cycles, so for
             times with fractions choose a large number, such as 1,000.
@@ -315,6 +320,7 @@ def with_whole_first(instance: PipelineSchedule) -> PipelineSchedule:
 
 
 def _objective(given: Objective | str | None, post_validation: bool) -> Objective:
+    """Return the objective of its name; the usual one where none is given."""
     if given is None:
         return Objective.SPAN if post_validation else Objective.MAKESPAN
     try:

@@ -116,4 +116,5 @@ def _column(column: Array) -> Array | int | None:
 
 
 def _lone(column: Array) -> Array | int:
+    """Return the number that a column repeats, else the column."""
     return int(column[0]) if (column == column[0]).all() else column

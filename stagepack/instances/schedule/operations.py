@@ -72,6 +72,7 @@ class Operations:
         Parameters
         ----------
         stage, microbatch : int
+            Both from 0.
         kind : int
             0 (F), 1 (B) or 2 (W), of those that the instance has.
         """

@@ -38,11 +38,13 @@ def arguments(
     Parameters
     ----------
     partition : PipelinePartition
+        The chain that was cut.
     solution : PipelineSolution or Result
         A valid partition.
     microbatches : int or array_like
         That of the partition when None.
     split : bool
+        Whether B and W are apart.
     options : mapping
         Arguments that replace what is derived; with `devices`, the limit of a device is its
         stages' least memory less what they all hold.
@@ -191,9 +193,11 @@ def transfers(partition: PipelinePartition, end: str, device: int) -> Array:
     Parameters
     ----------
     partition : PipelinePartition
+        The chain that was cut.
     end : str
         "send" or "recv".
     device : int
+        The device that sends or receives.
     """
     table = getattr(partition, f"{end}_cycles")
     if table is not None:
@@ -232,6 +236,7 @@ def _limits(
 
 
 def _name(partition: PipelinePartition, first: int, end: int) -> str:
+    """Return the name of the layers [first, end)."""
     if end == first + 1:
         return partition.layer_name(first)
     return f"{partition.layer_name(first)} to {partition.layer_name(end - 1)}"

@@ -65,6 +65,7 @@ class _Needs(NamedTuple):
 
 
 def _needs(instance: PipelineSchedule, keep_going: Callable[[], bool] | None) -> _Needs:
+    """Return what devices need at least, and for which operation; zeros once time is over."""
     kinds = len(instance.kinds)
     columns = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
     taken = np.stack(columns[:kinds])

@@ -90,7 +90,9 @@ def in_order(rows: Rows, start: Array, later: Array) -> Iterator[tuple[Array, Ar
     Parameters
     ----------
     rows : Rows
+        The operations by rows.
     start : ndarray of int64, shape (n,)
+        When each starts.
     later : ndarray of int64, shape (rows,)
         What the moments of operations come after their starts.
     """
@@ -144,6 +146,8 @@ def operation_name(instance: ScheduleData, stage: int, kind: int, microbatch: in
     Parameters
     ----------
     instance : ScheduleData
+        Names its stages.
     stage, kind, microbatch : int
+        The operation.
     """
     return f"{instance.kinds[kind]} of {instance.stage_name(stage)} for microbatch {microbatch:,}"

@@ -20,6 +20,7 @@ def earliest(instance: PipelineSchedule, orders: Orders) -> ScheduleSolution | N
     Parameters
     ----------
     instance : PipelineSchedule
+        Whose operations are timed.
     orders : sequence of sequences of int
         A list a device, which together hold every operation once.
 

@@ -14,15 +14,18 @@ from stagepack.instances.tradeoffs import MORE, Axis, WhatIf, more, percent
 
 
 def _within(instance: PipelineSchedule, limit: int) -> PipelineSchedule:
+    """Return the instance with devices of at most so much memory."""
     own = np.full(instance.d, limit) if instance.limit is None else instance.limit
     return instance.replace(limit=np.minimum(own, limit))
 
 
 def _used(instance: PipelineSchedule, solution: ScheduleSolution) -> int:
+    """Return the most bytes that any device holds."""
     return max(device.peak_memory for device in measure(instance, solution).devices)
 
 
 def _no_memory(instance: PipelineSchedule) -> str:
+    """Return why memory is no axis of the instance, or ''."""
     return "" if instance.memory_forward.any() else "its operations take no memory"
 
 

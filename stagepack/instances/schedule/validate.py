@@ -74,9 +74,11 @@ def names(values: Iterable[object] | None, name: str, n: int, per: str) -> tuple
     Parameters
     ----------
     values : iterable, optional
+        The names; none are given when absent.
     name : str
         The field, for messages.
     n : int
+        How many there must be.
     per : str
         What there is one name for: "stage", "device".
 

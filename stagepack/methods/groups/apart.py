@@ -20,25 +20,17 @@ from stagepack.errors import ContradictionError, InputError
 from stagepack.formulations.packing.cp_sat import CpSat
 from stagepack.heuristics.effort import counting, spend, spent
 from stagepack.heuristics.groups.placement import Offsets, place_apart
+from stagepack.heuristics.groups.tuning import TUNING
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.banks import Pairs, bank_pairs, shared_pairs
 from stagepack.instances.groups.lmem import copies, in_place, packing
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.methods import Settings
-from stagepack.methods.groups.offering import PAIR, checking, offer
+from stagepack.methods.groups.offering import checking, offer
 from stagepack.methods.models import PACE, run_model
 from stagepack.progress import Part, Progress, Stopped
 from stagepack.result import Termination
-
-PART, USUAL = 0.1, 20.0
-"""Part of the time limit for all groups, where the plan took less; a limit where there is none."""
-STEP = 0.05
-"""Seconds of work for a group below which no more is tried."""
-LATE = 0.1
-"""Seconds that the last check may take whatever time is left."""
-MOST = 1_000
-"""Pairs of a group beyond which CP-SAT is not asked."""
 
 
 class Apart(NamedTuple):
@@ -100,12 +92,10 @@ def spread(
 
     Parameters
     ----------
-    instance : LayerGrouping
     progress : Progress
         Keeps what is better, the cycles being equal, and says how many pairs are left.
-    settings : Settings
     """
-    plan = progress.solution
+    plan, tuning = progress.solution, settings.tuned(TUNING)
     if plan is None or instance.chip.banks == 1:
         return
     known: dict[object, Apart] = {}
@@ -116,7 +106,7 @@ def spread(
         if not _goes_on(progress):
             break
         pairs = tuple(bank_pairs(table))
-        spend(PAIR * len(pairs))
+        spend(tuning.banks.pair_price * len(pairs))
         names[group] = _signature(table, pairs)
         if names[group] not in known:
             known[names[group]] = _by_rule(table, pairs, plan.offsets[group], progress)
@@ -129,18 +119,21 @@ def spread(
         if one.shared < shared_pairs(one.table, one.pairs, offsets[group]):
             offsets[group] = one.offsets
     if tuple(offsets) != plan.offsets:
-        counting_pairs = 2 * PAIR * sum(len(known[name].pairs) for name in names.values())
-        # Both plans are looked at.
-        if 2 * checking(plan) + counting_pairs > max(LATE, progress.remaining):
+        every = sum(len(known[name].pairs) for name in names.values())
+        counting_pairs = 2 * tuning.banks.pair_price * every  # both plans are looked at
+        seconds = 2 * checking(plan, tuning.check) + counting_pairs
+        if seconds > max(tuning.banks.late, progress.remaining):
             words = "there was no time to check addresses with fewer pairs in one bank"
             progress.reason = "; ".join(filter(None, [progress.reason, words]))
             return
         spend(counting_pairs)
-        offer(progress, replace(plan, offsets=tuple(offsets)), "fewer pairs in one bank")
+        better = replace(plan, offsets=tuple(offsets))
+        offer(progress, better, "fewer pairs in one bank", tuning)
     _say([known[name] for name in names.values()], progress)
 
 
 def _goes_on(progress: Progress[GroupingSolution]) -> bool:
+    """Whether there is time left."""
     return progress.remaining > 0 and not progress.interrupted
 
 
@@ -171,22 +164,25 @@ def _search(
     known: dict[object, Apart], progress: Progress[GroupingSolution], settings: Settings
 ) -> None:
     """Let CP-SAT look at groups, all of them for as long, as long as there is work to be spent."""
-    names = [name for name, one in known.items() if one.shared and len(one.pairs) <= MOST]
+    tuning = settings.tuned(TUNING).banks
+    most = tuning.most_pairs
+    names = [name for name, one in known.items() if one.shared and len(one.pairs) <= most]
     engine = solvers.engine("cp-sat")
     if not names or engine.unavailable():
         return
     with progress.setup("loading cp-sat"), counting():
         engine.load()
-    until = spent() + max(PART * (settings.time_limit or USUAL), spent())
+    limit = settings.time_limit or tuning.usual_limit
+    until = spent() + max(tuning.share * limit, spent())
     while names:
         share = (until - spent()) / len(names)
-        if share < STEP:
+        if share < tuning.least:
             return
         for name in names:
             if not _goes_on(progress):
                 return
             known[name] = _exactly(known[name], share, progress, settings)
-            spend(STEP)
+            spend(tuning.least)
         names = [name for name in names if known[name].least < known[name].shared]
 
 

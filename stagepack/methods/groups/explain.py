@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stagepack.heuristics.groups.network import cuts
 from stagepack.heuristics.groups.placement import least_memory
+from stagepack.heuristics.groups.tuning import TUNING, PlacementTuning
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.operators import AXES as ALL
 from stagepack.instances.groups.problem import Slicing
@@ -35,7 +36,11 @@ class Need(NamedTuple):
         return f"{self.name} by itself needs {self.memory:,} bytes in each lane, {how}"
 
 
-def explain(instance: LayerGrouping, keep_going: Callable[[], bool]) -> str:
+def explain(
+    instance: LayerGrouping,
+    keep_going: Callable[[], bool],
+    tuning: PlacementTuning = TUNING.placement,
+) -> str:
     """Return which operator needs more local memory than there is, however it is cut.
 
     The memory that is told would do: with it every operator has a place by itself.  Where there is
@@ -43,16 +48,17 @@ def explain(instance: LayerGrouping, keep_going: Callable[[], bool]) -> str:
 
     Parameters
     ----------
-    instance : LayerGrouping
     keep_going : callable
         Asked several times a second; once it says no, that is all.
+    tuning : PlacementTuning
+        How long it may be searched for addresses.
     """
     known: dict[object, Need] = {}
     for at, operator in enumerate(instance.operators):
         alike = replace(operator, name="", inputs=()), instance.sources(at)
         if instance.stands(at) or alike in known:
             continue
-        need = _need(instance, at, keep_going)
+        need = _need(instance, at, keep_going, tuning)
         if not keep_going():
             break
         known[alike] = need
@@ -78,7 +84,9 @@ def _hints(instance: LayerGrouping) -> str:
     return f"; {' or '.join(found)} may help" if found else ""
 
 
-def _need(instance: LayerGrouping, at: int, keep_going: Callable[[], bool]) -> Need:
+def _need(
+    instance: LayerGrouping, at: int, keep_going: Callable[[], bool], tuning: PlacementTuning
+) -> Need:
     """Return the least that an operator needs, or what it needs in the first cut that fits."""
     name, sizes = instance.operators[at].name, instance.tensors[at].shape
     best = Need(NEVER, Cut(), name)
@@ -87,6 +95,6 @@ def _need(instance: LayerGrouping, at: int, keep_going: Callable[[], bool]) -> N
             break
         regions = Regions(instance, (at,), cut)
         if all(sizes[axis] >= cut.along(axis) for axis in range(5)) and regions.allowed:
-            found = Need(least_memory(Timetable(regions), best.memory, keep_going), cut, name)
-            best = min(best, found)
+            needed = least_memory(Timetable(regions), best.memory, keep_going, tuning)
+            best = min(best, Need(needed, cut, name))
     return best

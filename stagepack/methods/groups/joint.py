@@ -3,9 +3,7 @@
 1. A shortest path over lower bounds of the groups' cycles
    (:mod:`stagepack.heuristics.groups.lazy`) selects the groups that are worth solving.
 2. When a group is selected for the first time, its transfers are moved to rows where they overlap
-   with computation (:mod:`stagepack.heuristics.groups.moving`).  Groups not solved yet are
-   estimated to exceed their lower bound as much as the solved ones do; groups on the shortest path
-   of these estimates are solved, too.
+   with computation (:mod:`stagepack.heuristics.groups.moving`).
 3. CP-SAT then optimises the timesteps of a group, and each solution is placed in local memory.  If
    none can be placed, timesteps and addresses are optimised in one model.
 
@@ -31,6 +29,7 @@ from stagepack.heuristics.groups.lazy import UNKNOWN, Choices
 from stagepack.heuristics.groups.moving import settled
 from stagepack.heuristics.groups.oracle import ALONE
 from stagepack.heuristics.groups.placement import Offsets, place, place_by_rule
+from stagepack.heuristics.groups.tuning import TUNING
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.instances.groups.timesteps import Timetable
@@ -40,9 +39,6 @@ from stagepack.methods.models import run_model
 from stagepack.progress import Part, Progress
 from stagepack.result import Status
 from stagepack.solvers import Engine
-
-WORK = 0.004
-"""Work of CP-SAT for every operator of a group when it first comes, about 0.02 s each."""
 
 
 @dataclass
@@ -80,7 +76,6 @@ class Inside(Part[GroupingSolution, GroupingSolution]):
 
     Parameters
     ----------
-    instance : LayerGrouping
     whole : Progress
         The run of the method.
     """
@@ -120,6 +115,7 @@ class Joint:
     proves: bool
 
     def __post_init__(self) -> None:
+        self._tuning = self.settings.tuned(TUNING)
         self._alike: dict[object, int] = {}
         self._groups: list[Group] = []
         self._number = np.full(len(self.choices.low), -1)
@@ -135,7 +131,6 @@ class Joint:
 
         Where some groups are too large for the model, what is left open of them stays open.
         """
-        self._begin()
         while True:
             value = UNKNOWN if self.progress.objective is None else int(self.progress.objective)
             self._number = self._number[self.choices.narrow(value)]
@@ -150,9 +145,7 @@ class Joint:
             new = sum(map(self._known, path))
             least, best = self.choices.shortest(self.choices.high)
             if least < value:
-                offer(self.progress, self._plan(best), self._source)
-                continue
-            if sum(map(self._known, self._guessed())):
+                offer(self.progress, self._plan(best), self._source, self._tuning)
                 continue
             turns = [path, best if least < UNKNOWN else path]
             if self._turns % len(turns):
@@ -162,21 +155,6 @@ class Joint:
                 self._turn(at)
             elif not new:  # what is alike may be known to take more than the path that met it
                 return True
-
-    def _begin(self) -> None:
-        """Get to know the groups of the best plan."""
-        plan = self.progress.solution
-        for at in () if plan is None else self.choices.along(plan, self.cuts):
-            self._known(at)
-
-    def _guessed(self) -> list[int]:
-        """Return the shortest path, what is not known taken to exceed its least as others do."""
-        known = (self._number >= 0) & (self.choices.high < UNKNOWN)
-        low, high = self.choices.low[known], self.choices.high[known]
-        more = high.sum() / max(low.sum(), 1) if known.any() else 1.0
-        unlike = (self._number < 0) & (self.choices.columns[2] != ALONE)
-        guess = np.where(unlike, (self.choices.low * more).astype(np.int64), self.choices.high)
-        return self.choices.shortest(guess)[1]
 
     def _known(self, at: int) -> bool:
         """Get to know a choice, and how it may run; return whether that is new."""
@@ -189,9 +167,10 @@ class Joint:
         signature = Frame(table).signature
         if signature not in self._alike:
             self._alike[signature] = len(self._groups)
-            group = Group(plan, int(self.choices.low[at]), WORK * len(members))
+            work = self._tuning.models.first_work * len(members)
+            group = Group(plan, int(self.choices.low[at]), work)
             self._groups.append(group)
-            found = settled(table, self.progress.keep_going)
+            found = settled(table, self.progress.keep_going, self._tuning)
             if found is not None:
                 best, offsets = found
                 positions = () if best is table else best.positions
@@ -231,7 +210,7 @@ class Joint:
         upper = min(group.high, useful - 1)
 
         def placed(table: Timetable) -> Offsets | None:
-            offsets = place_by_rule(table, self.progress.keep_going)
+            offsets = place_by_rule(table, self.progress.keep_going, self._tuning.placement)
             if offsets is None:
                 unplaced.append(table)
             return offsets
@@ -281,7 +260,7 @@ class Joint:
 
     def _place(self, table: Timetable, group: Group, inner: Inside) -> bool:
         """Place the last timesteps found, for which the rule did not do; return whether it did."""
-        status, offsets = place(table, self.progress.keep_going)
+        status, offsets = place(table, self.progress.keep_going, self._tuning.placement)
         if status is not Status.FEASIBLE:
             return False
         spills = tuple((spill.tensor, spill.store, spill.load) for spill in table.spills)

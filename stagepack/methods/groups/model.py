@@ -24,17 +24,12 @@ from stagepack.solvers import Engine
 
 Boundaries = tuple[int, ...]
 
-OVERDUE = 1.2
-"""Part of the seconds left after which an engine is ended that counts no work: HiGHS does not
-before its search."""
-
 
 class Relaxed(Part[Boundaries, GroupingSolution]):
     """A run of the model within a run of the method, which gets the bounds.
 
     Parameters
     ----------
-    partition : Partition
     whole : Progress
         The run of the method.
     proves : bool
@@ -48,6 +43,7 @@ class Relaxed(Part[Boundaries, GroupingSolution]):
         self.partition, self._proves = partition, proves
 
     def _pass_on(self, bound: Number, source: str) -> None:
+        """Hand a bound of the model on, where it is one of the instance."""
         if self._proves and self.partition.decided:
             self.whole.raise_bound(bound, source, TOLD)
 
@@ -64,12 +60,10 @@ def solve(
 
     Parameters
     ----------
-    partition : Partition
     engine : Engine
         From :func:`.models.load_engine`.
     progress : Progress
         Whose solution, if any, is where the engine starts.
-    settings : Settings
     proves : bool
         Whether bounds of the model are bounds of the instance.
 
@@ -90,7 +84,8 @@ def solve(
             return inner.infeasible_reason is None
         standing = [partition.stands(a, b) for a, b in pairwise(inner.solution)]
         if all(standing):
-            offer(progress, partition.solution(inner.solution), f"{engine.name} (milp)")
+            found = partition.solution(inner.solution)
+            offer(progress, found, f"{engine.name} (milp)", partition.tuning)
             return True
         progress.require_time()
 
@@ -100,6 +95,7 @@ def _run(inner: Relaxed, engine: Engine, settings: Settings) -> None:
     partition, known = inner.partition, inner.whole.solution
     start = None if known is None or known.order else known.boundaries
     upper = None if inner.whole.objective is None else int(inner.whole.objective)
+    overdue = partition.tuning.models.overdue
     run_model(
         engine,
         partial(Milp, partition, upper=upper, cp_sat=engine.name == "cp-sat"),
@@ -108,6 +104,6 @@ def _run(inner: Relaxed, engine: Engine, settings: Settings) -> None:
         paced(settings, engine, inner.remaining),
         start=start,
         start_value=None if start is None else partition.cycles(start),
-        overdue=OVERDUE * inner.remaining if settings.deterministic else math.inf,
+        overdue=overdue * inner.remaining if settings.deterministic else math.inf,
         conclude_infeasible=partial(inner.prove_infeasible, "no groups"),
     )

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 from stagepack.heuristics.effort import spend
+from stagepack.heuristics.groups.tuning import CheckTuning, GroupsTuning
 from stagepack.instances.groups import GroupingSolution
 from stagepack.progress import Progress
 
-ALONE, GROUPED, GROUP = 6e-6, 5e-5, 2.5e-4
-"""Seconds to check and evaluate an operator that runs from global memory, one in a group, and a
-group."""
 
-PAIR = 4e-6
-"""Seconds to find a pair of buffers of a group, and to count whether it shares a bank."""
-
-
-def checking(plan: GroupingSolution) -> float:
+def checking(plan: GroupingSolution, tuning: CheckTuning) -> float:
     """Return the seconds that it usually takes to check and evaluate a plan."""
     alone = sum(not counts for counts in plan.slices)
-    groups = len(plan.slices) - alone
-    return ALONE * alone + GROUPED * (plan.boundaries[-1] - alone) + GROUP * groups
+    groups, grouped = len(plan.slices) - alone, plan.boundaries[-1] - alone
+    seconds = tuning.alone_price * alone + tuning.grouped_price * grouped
+    return seconds + tuning.group_price * groups
 
 
-def offer(progress: Progress[GroupingSolution], found: GroupingSolution, source: str) -> None:
+def offer(
+    progress: Progress[GroupingSolution],
+    found: GroupingSolution,
+    source: str,
+    tuning: GroupsTuning,
+) -> None:
     """Offer a plan.
 
     Parameters
     ----------
-    progress : Progress
     found : GroupingSolution
+        The plan.
     source : str
         What found it.
+    tuning : GroupsTuning
+        What it costs to check it.
     """
-    spend(checking(found))
+    spend(checking(found, tuning.check))
     progress.offer(found, source)

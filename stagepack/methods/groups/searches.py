@@ -17,13 +17,14 @@ from stagepack.heuristics.groups.network import machine, network
 from stagepack.heuristics.groups.oracle import Oracle
 from stagepack.heuristics.groups.placement import Place, Placements, place
 from stagepack.heuristics.groups.seed_order import place_in_order
+from stagepack.heuristics.groups.tuning import TUNING, GroupsTuning
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.problem import Order, Timesteps
 from stagepack.methods import Settings, counted
 from stagepack.methods.groups.apart import spread
 from stagepack.methods.groups.explain import explain
 from stagepack.methods.groups.joint import Joint
-from stagepack.methods.groups.offering import ALONE, GROUP, GROUPED, checking, offer
+from stagepack.methods.groups.offering import checking, offer
 from stagepack.methods.models import find_engine, load_engine
 from stagepack.methods.starts import LENT, Turn, offer_start, take_turns
 from stagepack.progress import Progress, Stopped
@@ -44,35 +45,18 @@ RULES: dict[str, tuple[Rule, bool, int | None]] = {
 PLACING: dict[str, Place] = {"seed-order": place_in_order}
 """Rules that place buffers by a rule, too, and leave them there."""
 
-QUICK, OTHERS, MAIN = {"greedy-tail": 1, "dp-first-fit": 2}, ("layerwise", "seed-order"), 3
-"""Rules that take turns with the exact search: those that have theirs before it, and how long these
-are, those that have them behind it; and how long its own are."""
-
-CHECKED = 0.3
-"""Part of the time that is kept, at most, to check what a rule finds."""
-
-KNOWN = 1.2e-5
-"""Seconds to bring an operator into its normal form."""
-
-MANY_IDEALS, MOST_IDEALS = 10_000, 100_000
-"""Ideals beyond which windows come first, and beyond which not all are looked at; 400 bytes each,
-and their pairs take too long."""
-
-WINDOWS = 100, 400, 1_600
-"""Ideals of a window along a plan, where there are many; larger ones once smaller ones end."""
-
 
 def _by_rule(name: str) -> Run:
     """Return the `run` of a rule."""
 
-    def run(instance: LayerGrouping, progress: GroupingProgress, _: Settings) -> None:
-        spare = None
+    def run(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
+        spare, tuning = None, settings.tuned(TUNING)
         try:
-            with progress.reserving(_checking(instance, progress)):
-                _bound(instance, progress)
+            with progress.reserving(_checking(instance, progress, tuning)):
+                _bound(instance, progress, tuning)
             if not _stands(instance):
-                spare = _first(instance, progress)
-            found = _found(name, instance, progress)
+                spare = _first(instance, progress, tuning)
+            found = _found(name, instance, progress, tuning)
         except Stopped:
             if _stands(instance):
                 spare = GroupingSolution.from_global_memory(instance.n)
@@ -80,82 +64,81 @@ def _by_rule(name: str) -> Run:
                 progress.reason = (
                     f"there was no time for {name}: this plan has one operator in each group"
                 )
-                offer(progress, spare, "no time")
+                offer(progress, spare, "no time", tuning)
             return
         if found is None:
-            progress.reason = f"{name}: {explain(instance, progress.keep_going)}"
+            why = explain(instance, progress.keep_going, tuning.placement)
+            progress.reason = f"{name}: {why}"
         else:
-            offer(progress, found, name)
+            offer(progress, found, name, tuning)
 
     return run
 
 
-def _first(instance: LayerGrouping, progress: GroupingProgress) -> GroupingSolution | None:
+def _first(
+    instance: LayerGrouping, progress: GroupingProgress, tuning: GroupsTuning
+) -> GroupingSolution | None:
     """Return an operator a group, each in the first cut that fits; None where one fits in none."""
-    with progress.reserving(CHECKED):
-        return search.layerwise(_partition(instance, progress, eager=True, longest=1))
+    with progress.reserving(tuning.auto.check_share):
+        return search.layerwise(_partition(instance, progress, tuning, eager=True, longest=1))
 
 
 def _found(
-    name: str, instance: LayerGrouping, progress: GroupingProgress
+    name: str, instance: LayerGrouping, progress: GroupingProgress, tuning: GroupsTuning
 ) -> GroupingSolution | None:
     """Return what a rule finds; with enough time left to check it."""
     rule, eager, longest = RULES[name]
-    with progress.reserving(_checking_groups(instance, progress)):
+    with progress.reserving(_checking_groups(instance, progress, tuning)):
         placing = PLACING.get(name, place)
-        return rule(_partition(instance, progress, eager, longest, placing))
+        return rule(_partition(instance, progress, tuning, eager, longest, placing))
 
 
-class _Turns:
-    """Rules that take turns: each goes on with what it knows from the turn before.
+def _greedy_turns(
+    instance: LayerGrouping, progress: GroupingProgress, tuning: GroupsTuning
+) -> Callable[[], bool]:
+    """Return the turns of ``greedy-tail``, each with what is known from those before.
 
-    Those that take the first cut that fits know the same groups.
-
-    Parameters
-    ----------
-    instance : LayerGrouping
-    progress : Progress
-        Is offered what they find, and what they have found where a turn ends before they do.
+    They say whether it is done.  What it has found where a turn ends before it is done is offered.
     """
+    known: list[Partition] = []
 
-    def __init__(self, instance: LayerGrouping, progress: GroupingProgress) -> None:
-        self._instance, self._progress = instance, progress
-        self._known: dict[tuple[bool, int | None, Place], Partition] = {}
-
-    def of(self, name: str) -> Callable[[], bool]:
-        """Return the turns of a rule; they say whether it is done."""
-        return lambda: self._turn(name)
-
-    def _turn(self, name: str) -> bool:
-        progress = self._progress
-        rule, eager, longest = RULES[name]
-        with progress.reserving(_checking_groups(self._instance, progress)):
-            known = eager, longest, PLACING.get(name, place)
-            if known not in self._known:
-                self._known[known] = _partition(self._instance, progress, *known)
-            found = rule(self._known[known])
+    def turn() -> bool:
+        with progress.reserving(_checking_groups(instance, progress, tuning)):
+            if not known:
+                known.append(_partition(instance, progress, tuning, eager=True))
+            found = search.greedy_tail(known[0])
             done = progress.keep_going()
-        if found is not None and (done or checking(found) <= progress.remaining):
-            offer(progress, found, name)
+        if found is not None and (done or checking(found, tuning.check) <= progress.remaining):
+            offer(progress, found, "greedy-tail", tuning)
         return done
 
+    return turn
 
-def _follow(name: str, instance: LayerGrouping, progress: GroupingProgress) -> None:
+
+def _follow(
+    name: str, instance: LayerGrouping, progress: GroupingProgress, tuning: GroupsTuning
+) -> None:
     """Offer what a rule finds, if there is anything, and the time for it."""
     with contextlib.suppress(Stopped):
-        found = _found(name, instance, progress)
+        found = _found(name, instance, progress, tuning)
         if found is not None:
-            offer(progress, found, name)
+            offer(progress, found, name, tuning)
 
 
-def _checking(instance: LayerGrouping, progress: GroupingProgress) -> float:
+def _checking(instance: LayerGrouping, progress: GroupingProgress, tuning: GroupsTuning) -> float:
     """Return the part of the time left that it takes to check a plan without groups, or more."""
-    return min(1.0, max(CHECKED, ALONE * instance.n / max(progress.remaining, ALONE)))
+    alone = tuning.check.alone_price
+    share = alone * instance.n / max(progress.remaining, alone)
+    return min(1.0, max(tuning.auto.check_share, share))
 
 
-def _checking_groups(instance: LayerGrouping, progress: GroupingProgress) -> float:
+def _checking_groups(
+    instance: LayerGrouping, progress: GroupingProgress, tuning: GroupsTuning
+) -> float:
     """Return the part of the time left that it takes to check what a rule finds, within reason."""
-    return min(CHECKED, (GROUPED + GROUP) * instance.n / max(progress.remaining, GROUP))
+    group = tuning.check.group_price
+    seconds = (tuning.check.grouped_price + group) * instance.n
+    return min(tuning.auto.check_share, seconds / max(progress.remaining, group))
 
 
 def _stands(instance: LayerGrouping) -> bool:
@@ -163,10 +146,11 @@ def _stands(instance: LayerGrouping) -> bool:
     return all(map(instance.stands, range(instance.n)))
 
 
-def _bound(instance: LayerGrouping, progress: GroupingProgress) -> None:
+def _bound(instance: LayerGrouping, progress: GroupingProgress, tuning: GroupsTuning) -> None:
     """Raise the bound to what all operators take, however they are grouped and cut."""
-    spend(KNOWN * instance.n)  # once a run, although it may be there already: runs repeat
-    least = behind(network(instance, progress.require_time), machine(instance))
+    # Once a run, although it may be there already: runs repeat.
+    spend(tuning.operator_price * instance.n)
+    least = behind(network(instance, progress.require_time, tuning), machine(instance))
     progress.raise_bound(int(least[0]), "compute, or transfers, of all operators")
 
 
@@ -183,24 +167,23 @@ def _start(
     instance, progress, settings
         Of the run.
     main : callable, optional
-        What takes turns with the rules, see :class:`.Turn`; None: they have half of the time.
+        What takes turns with ``greedy-tail``, see :class:`.Turn`; None: it has half of the time.
     """
-    given = settings.warm_start
+    given, tuning = settings.warm_start, settings.tuned(TUNING)
+    auto = tuning.auto
     if isinstance(given, str | None) and _stands(instance):
-        offer(progress, GroupingSolution.from_global_memory(instance.n), "global memory")
-    _bound(instance, progress)
-    turns = _Turns(instance, progress)
+        offer(progress, GroupingSolution.from_global_memory(instance.n), "global memory", tuning)
+    _bound(instance, progress, tuning)
+    turns = [Turn(_greedy_turns(instance, progress, tuning))] if auto.greedy_tail else []
 
     def every() -> None:
-        quick = [Turn(turns.of(name), length) for name, length in QUICK.items()]
-        others = [Turn(turns.of(name)) for name in OTHERS]
         if main is not None:
-            take_turns(progress, [*quick, Turn(main, MAIN, decides=True), *others])
+            take_turns(progress, [*turns, Turn(main, auto.main_turn, decides=True)])
             return
         with progress.lending(*LENT), effort.lending(*LENT):
-            take_turns(progress, [*quick, *others])
+            take_turns(progress, turns)
 
-    starts = {name: lambda name=name: _follow(name, instance, progress) for name in RULES}
+    starts = {name: lambda name=name: _follow(name, instance, progress, tuning) for name in RULES}
     offer_start(instance, progress, settings, {"auto": every, **starts})
 
 
@@ -212,7 +195,7 @@ def _intervals_prove(instance: LayerGrouping) -> bool:
 
 def dp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
     """Prove the least cycles of groups of consecutive operators, loads and stores by the rule."""
-    turn = _Path(instance, progress).turn
+    turn = _Path(instance, progress, settings.tuned(TUNING)).turn
     _start(instance, progress, settings, turn)
     with contextlib.suppress(Stopped):
         turn()
@@ -221,8 +204,10 @@ def dp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) 
 class _Path:
     """The shortest path over groups of consecutive operators, known further after every turn."""
 
-    def __init__(self, instance: LayerGrouping, progress: GroupingProgress) -> None:
-        self._instance, self._progress = instance, progress
+    def __init__(
+        self, instance: LayerGrouping, progress: GroupingProgress, tuning: GroupsTuning
+    ) -> None:
+        self._instance, self._progress, self._tuning = instance, progress, tuning
         self._proves = _intervals_prove(instance)
         self._partition: Partition | None = None
         self._done = False
@@ -233,17 +218,18 @@ class _Path:
         if self._done:
             return True
         if self._partition is None:
-            self._partition = _partition(self._instance, progress)
+            self._partition = _partition(self._instance, progress, self._tuning)
         found = search.solve(self._partition, self._bound)
         if found is not None:
-            offer(progress, found, "dp")
+            offer(progress, found, "dp", self._tuning)
         elif self._partition.decided and self._proves:
-            reason = explain(self._instance, progress.keep_going)
+            reason = explain(self._instance, progress.keep_going, self._tuning.placement)
             progress.prove_infeasible(reason, self._partition.evidence())
         self._done = True
         return True
 
     def _bound(self, cycles: int) -> None:
+        """Raise the bound to the cycles of the shortest path, where that proves any."""
         if self._proves and self._partition is not None:
             self._progress.raise_bound(cycles, "shortest path", self._partition.evidence())
 
@@ -254,7 +240,7 @@ def milp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings
 
     engine = load_engine("highs", progress, settings)
     _start(instance, progress, settings)
-    partition = _partition(instance, progress)
+    partition = _partition(instance, progress, settings.tuned(TUNING))
     proves = _intervals_prove(instance)
     found = True
     with contextlib.suppress(Stopped):
@@ -263,7 +249,8 @@ def milp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings
         return
     if not found:
         partition.shortest()
-        progress.prove_infeasible(explain(instance, progress.keep_going), partition.evidence())
+        why = explain(instance, progress.keep_going, partition.tuning.placement)
+        progress.prove_infeasible(why, partition.evidence())
     elif progress.proved:
         with contextlib.suppress(Stopped):
             cycles, _ = partition.shortest()
@@ -274,16 +261,17 @@ def dag(instance: LayerGrouping, progress: GroupingProgress, settings: Settings)
     """Prove the least cycles of groups that can run one after the other, whatever their order."""
     try:
         _start(instance, progress, settings)
-        _search_ideals(instance, ideals.Network(instance), progress)
+        _search_ideals(instance, progress, settings.tuned(TUNING))
     except Stopped:
         return
 
 
 def _search_ideals(
-    instance: LayerGrouping, operators: ideals.Network, progress: GroupingProgress
+    instance: LayerGrouping, progress: GroupingProgress, tuning: GroupsTuning
 ) -> None:
     """Search along a few topological orders, then along all of them where they are few enough."""
-    oracle = Oracle(instance, branching=True, pause=progress.require_time)
+    operators, auto = ideals.Network(instance, tuning.paths), tuning.auto
+    oracle = Oracle(instance, branching=True, pause=progress.require_time, tuning=tuning)
     placements = Placements(oracle, progress.keep_going)
     paths = convex.IdealSearch(operators, oracle, placements, progress.keep_going)
     ruled = instance.timesteps == Timesteps.NEAREST
@@ -296,38 +284,40 @@ def _search_ideals(
         upper = FAR if progress.objective is None else int(progress.objective)
         found = paths.better(known, upper, bound)
         if found is not None:
-            offer(progress, found, "dag")
+            offer(progress, found, "dag", tuning)
         elif upper == FAR and placements.decided and proves:
-            progress.prove_infeasible(explain(instance, progress.keep_going))
+            progress.prove_infeasible(explain(instance, progress.keep_going, tuning.placement))
 
     def windows(sizes: Sequence[int]) -> None:
-        for most in sizes:
+        for most in sizes if auto.windows else ():
             _search_windows(operators, progress, lambda known: better(known, False), most)
 
     given, *others = ideals.orders(operators)
     better(ideals.chains(operators, [given]), instance.linear and ruled)
     progress.require_time()
-    better(ideals.chains(operators, [given, *others]), False)
-    every = ideals.lattice(operators, MANY_IDEALS, progress.keep_going)
+    if auto.other_orders:
+        better(ideals.chains(operators, [given, *others]), False)
+    every = ideals.lattice(operators, auto.many_ideals, progress.keep_going)
     if every is None:
-        progress.reason = _many(MANY_IDEALS)
-        windows(WINDOWS[:1])
-        every = ideals.lattice(operators, MOST_IDEALS, progress.keep_going)
-        progress.reason = _many(MOST_IDEALS) if every is None else ""
+        progress.reason = _many(auto.many_ideals)
+        windows(auto.windows_of[:1])
+        every = ideals.lattice(operators, auto.most_ideals, progress.keep_going)
+        progress.reason = _many(auto.most_ideals) if every is None else ""
     if every is None:
-        windows(WINDOWS[1:])
+        windows(auto.windows_of[1:])
         return
     try:
         better(every, ruled)
     except convex.TooManyArcsError:
         progress.reason = (
-            f"more than {convex.MOST_ARCS:,} groups may be part of a better plan; the bound is "
-            "that of those looked at"
+            f"more than {tuning.paths.most_arcs:,} groups may be part of a better plan; the bound "
+            "is that of those looked at"
         )
-        windows(WINDOWS)
+        windows(auto.windows_of)
 
 
 def _many(count: int) -> str:
+    """Return why only a part of the orders was looked at."""
     return (
         f"operators can run in so many orders (more than {count:,} ideals) that only a few were "
         "looked at, and all in windows along the best; the bound is what all operators take at "
@@ -357,12 +347,13 @@ def _search_windows(
 def _partition(
     instance: LayerGrouping,
     progress: GroupingProgress,
+    tuning: GroupsTuning,
     eager: bool = False,
     longest: int | None = None,
     placing: Place = place,
 ) -> Partition:
     """Return the groups of an instance."""
-    return Partition(instance, progress.keep_going, eager, longest, placing)
+    return Partition(instance, progress.keep_going, eager, longest, placing, tuning)
 
 
 def _over_orders(instance: LayerGrouping) -> str:
@@ -379,7 +370,8 @@ def cp_sat(instance: LayerGrouping, progress: GroupingProgress, settings: Settin
     except Stopped:
         return
     if not found:
-        progress.prove_infeasible(explain(instance, progress.keep_going))
+        placement = settings.tuned(TUNING).placement
+        progress.prove_infeasible(explain(instance, progress.keep_going, placement))
 
 
 def _search_free(
@@ -387,17 +379,18 @@ def _search_free(
 ) -> bool:
     """Look at all that may be part of a better plan; return False where there is none at all."""
     progress.require_time()
-    operators = ideals.Network(instance)
+    tuning = settings.tuned(TUNING)
+    operators = ideals.Network(instance, tuning.paths)
     orders = ideals.orders(operators)
     known, proves = ideals.chains(operators, orders[:1]), _over_orders(instance) == "dp"
     if not proves:
-        every = ideals.lattice(operators, MOST_IDEALS, progress.keep_going)
+        every = ideals.lattice(operators, tuning.auto.most_ideals, progress.keep_going)
         if progress.solution is not None and progress.solution.order:
             orders.append(list(progress.solution.order))
         known, proves = every or ideals.chains(operators, orders), every is not None
     upper = FAR if progress.objective is None else int(progress.objective) + 1
-    choices = lazy.Choices(known, upper)
-    oracle = FreeOracle(instance, branching=True, pause=progress.require_time)
+    choices = lazy.Choices(known, upper, tuning.paths)
+    oracle = FreeOracle(instance, branching=True, pause=progress.require_time, tuning=tuning)
 
     def bound(cycles: int) -> None:
         if proves:
@@ -407,8 +400,8 @@ def _search_free(
         choices.find(operators, oracle, progress.require_time, bound)
     except convex.TooManyArcsError:
         progress.reason = (
-            f"more than {lazy.MOST:,} groups in cuts may be part of a better plan: timesteps were "
-            "not looked at"
+            f"more than {tuning.paths.most_choices:,} groups in cuts may be part of a better plan: "
+            "timesteps were not looked at"
         )
         return True
     run = Joint(instance, choices, oracle.cuts, progress, settings, engine, proves)

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stagepack.heuristics.phases.feasibility import enough_memory, fitting
+from stagepack.heuristics.phases.tuning import PhasesTuning
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.phases.least import infeasibility
 from stagepack.instances.phases.plan import plan
 from stagepack.progress import Progress, Stopped
 
-PATIENCE = 5.0
-"""Seconds that a search for what would do may take, once it is proved that nothing fits."""
 
-
-def conclude_infeasible(instance: PhaseSchedule, progress: Progress[PhaseSolution]) -> None:
+def conclude_infeasible(
+    instance: PhaseSchedule, progress: Progress[PhaseSolution], tuning: PhasesTuning
+) -> None:
     """Report that there is no plan, and why; then find in little time what would do.
 
     Parameters
     ----------
-    instance : PhaseSchedule
     progress : Progress
+        Of the run; it is told.
+    tuning : PhasesTuning
+        How long it is looked for what would do.
 
     Raises
     ------
@@ -35,15 +37,15 @@ def conclude_infeasible(instance: PhaseSchedule, progress: Progress[PhaseSolutio
     # Established before a remedy is looked for, which may be interrupted.
     progress.prove_infeasible(cause)
     try:
-        remedy = _remedy(instance, _patience(progress))
+        remedy = _remedy(instance, _patience(progress, tuning.rules.patience), tuning)
     except Stopped:
         return
     progress.prove_infeasible(f"{cause}; {remedy}")
 
 
-def _patience(progress: Progress[PhaseSolution]) -> Callable[[], bool]:
+def _patience(progress: Progress[PhaseSolution], seconds: float) -> Callable[[], bool]:
     """Return a `keep_going` that raises :class:`Stopped` in the end, and never says no."""
-    until = progress.spent + PATIENCE
+    until = progress.spent + seconds
 
     def going() -> bool:
         if progress.interrupted or progress.remaining <= 0 or progress.spent > until:
@@ -54,6 +56,7 @@ def _patience(progress: Progress[PhaseSolution]) -> Callable[[], bool]:
 
 
 def _summary(instance: PhaseSchedule) -> str:
+    """Return which limits leave no plan."""
     limits = []
     if instance.chip.memory is not None:
         limits.append(f"{instance.chip.memory:,} bytes of memory")
@@ -66,19 +69,19 @@ def _summary(instance: PhaseSchedule) -> str:
     return f"no plan keeps within {' and '.join(limits)}"
 
 
-def _remedy(instance: PhaseSchedule, keep_going: Callable[[], bool]) -> str:
+def _remedy(instance: PhaseSchedule, keep_going: Callable[[], bool], tuning: PhasesTuning) -> str:
     """Return what is known to mend it; the plan that shows it was checked."""
     memory = instance.chip.memory
     limited = (instance.remote_memory, instance.graphs) != (None, None)
     if limited:
-        found = fitting(instance, keep_going)
+        found = fitting(instance, keep_going, tuning)
         if found is not None:
             uses = plan(instance, found)
             return (
                 f"{uses.remote_bytes:,} bytes of remote memory and {uses.graphs:,} phase graphs "
                 "would do"
             )
-    enough = None if memory is None else enough_memory(instance, keep_going)
+    enough = None if memory is None else enough_memory(instance, keep_going, tuning)
     if enough is None:
         return "more memory alone does not help"
     least, found = enough

@@ -13,9 +13,6 @@ from stagepack.heuristics.phases.remat import NONE, Found, Labels
 from stagepack.instances.phases import PhaseSchedule, Policy
 from stagepack.instances.phases.modes import Mode
 
-WIDTHS = (300, 3_000, 30_000, 300_000, 1_000_000)
-"""Labels followed at each layer, in turn, as long as some were left out that might tell more."""
-
 
 def unsupported(instance: PhaseSchedule) -> str:
     """Return why labels along the layers do not apply, '' if they do."""
@@ -70,10 +67,11 @@ class _Choice:
             return
         chain = self.pairs.instance.chain
         going = self.pairs.keep_going
-        labels = Labels(self.step, retaining=not chain, keep_going=going)
+        tuning = self.pairs.tuning
+        labels = Labels(self.step, retaining=not chain, keep_going=going, tuning=tuning)
         self._raise(labels.bound)
         plain: Labels | None = None
-        for most in WIDTHS:
+        for most in tuning.remat.widths:
             self.pairs.keep_going()
             if self.bounds[self.choice] >= self.pairs.upper:
                 return
@@ -82,7 +80,7 @@ class _Choice:
             self.pairs.progress.require_time()
             if not self._offer(found) and not chain:
                 # What is retained may be too much: recompute in the canonical order.
-                plain = plain or Labels(self.step, retaining=False, keep_going=going)
+                plain = plain or Labels(self.step, retaining=False, keep_going=going, tuning=tuning)
                 self._offer(plain.search(upper, most, self.pairs.time_left))
             self._raise(found.bound)
             if found.complete:

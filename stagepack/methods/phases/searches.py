@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from stagepack.errors import InputError
 from stagepack.evidence import TOLD
 from stagepack.formulations import phases as formulations
-from stagepack.heuristics.phases import baselines, effort
+from stagepack.heuristics.effort import spend, spent
+from stagepack.heuristics.phases import baselines
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.enumerate import Pairs
 from stagepack.heuristics.phases.options import GRAPHS, REMOTE, OptionTable, assemble, group_options
 from stagepack.heuristics.phases.policies import PolicyRows
 from stagepack.heuristics.phases.ranges import RangeCosts
+from stagepack.heuristics.phases.tuning import TUNING, ModelsTuning
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, Policy
 from stagepack.instances.phases.least import infeasibility
 from stagepack.methods import Settings, counted
@@ -30,19 +32,8 @@ from stagepack.solvers import Engine
 PhaseProgress = Progress[PhaseSolution]
 Run = Callable[[PhaseSchedule, PhaseProgress, Settings], None]
 
-BUILT, SOLVED = 1e-6, {"highs": 1e-5, "cp-sat": 4e-6}
-"""Seconds of work for a term of a model: to build it; to presolve it on an engine, which leaves
-that out of the work it counts."""
 
-PACE, OVERDUE = 0.6, 1.8
-"""Work of CP-SAT in a second (0.65 to 0.85); of CPU seconds to seconds of work, after which an
-engine is ended by the clock."""
-
-SHARE, LONGEST = 0.2, 10.0
-"""The part of the time, and the seconds, that the search for a model's start may take."""
-
-
-def _begin(instance: PhaseSchedule, progress: PhaseProgress) -> Pairs:
+def _begin(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> Pairs:
     """Tell `progress` what is known without a search; return what else a run needs.
 
     Raises
@@ -50,10 +41,11 @@ def _begin(instance: PhaseSchedule, progress: PhaseProgress) -> Pairs:
     Stopped
         When some layer cannot fit.
     """
+    tuning = settings.tuned(TUNING)
     if infeasibility(instance):
-        conclude_infeasible(instance, progress)
+        conclude_infeasible(instance, progress, tuning)
         raise Stopped
-    pairs = Pairs(instance, progress)
+    pairs = Pairs(instance, progress, tuning)
     pairs.raise_bound()
     return pairs
 
@@ -70,7 +62,7 @@ RULES: dict[str, tuple[baselines.Policies, Cut]] = {
 }
 """How the naive rules choose policies, and how they cut."""
 
-STARTS = ("greedy-head", "sqrt-checkpoint", "keep-all", "layer-per-phase")
+STARTS = ("greedy-head", "sqrt-checkpoint", "layer-per-phase")
 """The rules that the start of choice applies, the last one where the others find no plan."""
 
 
@@ -125,7 +117,7 @@ def _apply(
         if chosen is None:
             continue
         solution = assemble(table, chosen, None if table.prefetch else ())
-        effort.plan(instance.n, len(solution.mode), instance.training)
+        pairs.count_plan(solution)
         if not doubtful:
             progress.offer(solution, name)
         elif violations := progress.offer_if_valid(solution, name):
@@ -140,24 +132,28 @@ def _few(
 ) -> RangeCosts | None:
     """Return the costs of groups that a rule needs where all are too many; None: no plan."""
     instance = pairs.instance
+
+    def cutting(cuts: Sequence[int]) -> RangeCosts:
+        return RangeCosts(
+            instance, microbatch, cuts=cuts, keep_going=keep_going, tuning=pairs.tuning
+        )
+
     if name == "layer-per-phase":
-        return RangeCosts(instance, microbatch, cuts=range(instance.n + 1), keep_going=keep_going)
+        return cutting(range(instance.n + 1))
     if name == "sqrt-checkpoint":
         return pairs.few(microbatch, keep_going)
     policy = None
     if instance.training:
         policy = Policy.KEEP if name == "keep-all" else instance.policies[0]
-    cuts = baselines.heads(instance, microbatch, io_tiles, policy, keep_going)
-    if cuts is None:
-        return None
-    return RangeCosts(instance, microbatch, cuts=cuts, keep_going=keep_going)
+    cuts = baselines.heads(instance, microbatch, io_tiles, policy, keep_going, pairs.tuning)
+    return None if cuts is None else cutting(cuts)
 
 
 def _rule(name: str) -> Run:
     """Return the `run` of one naive rule."""
 
     def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
-        _apply_rule(name, _begin(instance, progress))
+        _apply_rule(name, _begin(instance, progress, settings))
 
     return run
 
@@ -166,7 +162,7 @@ def _searching(name: str) -> Run:
     """Return the `run` of the exact search, over all pairs of microbatch and I/O tiles."""
 
     def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
-        pairs = _begin(instance, progress)
+        pairs = _begin(instance, progress, settings)
         _warm_start(pairs, settings)
         _search(pairs, name)
 
@@ -178,13 +174,13 @@ def _search(pairs: Pairs, source: str, *, patient: bool = True) -> None:
 
     `patient`: take all the time that may help; else leave it to others.
     """
-    progress = pairs.progress
-    if not retention.unsupported(pairs.instance):
+    progress, auto = pairs.progress, pairs.tuning.auto
+    if auto.retention and not retention.unsupported(pairs.instance):
         retention.retain(pairs, source)
     if not progress.proved and not pairs.none_fits:
         pairs.run(source, patient=patient)
     if progress.solution is None and pairs.none_fits:
-        conclude_infeasible(pairs.instance, progress)
+        conclude_infeasible(pairs.instance, progress, pairs.tuning)
     elif pairs.inexact and not progress.proved:
         progress.reason = f"{source} proves nothing more here: {pairs.inexact}"
 
@@ -201,8 +197,8 @@ class Choices:
         Cycles that no plan of a choice goes below; 2**62 where it has none.
     """
 
-    def __init__(self, progress: PhaseProgress, bounds: Mapping[Any, int]) -> None:
-        self.progress = progress
+    def __init__(self, pairs: Pairs, bounds: Mapping[Any, int]) -> None:
+        self.pairs, self.progress = pairs, pairs.progress
         self.bounds: dict[Hashable, int] = dict(bounds)
 
     def raised(self, choice: Hashable, bound: int) -> int | None:
@@ -235,14 +231,12 @@ class Choices:
             Makes the model, given the cycles of the best plan, if any.
         name : str
             Of the model, for the source of answers.
-        engine : Engine
-        settings : Settings
         start : PhaseSolution, optional
             A plan of this choice.
         safe : bool
             Whether the model leaves out no plan; else the bound of the choice is not raised.
         """
-        progress = self.progress
+        progress, tuning = self.progress, self.pairs.tuning.models
         upper = None if progress.objective is None else int(progress.objective)
 
         def without() -> None:
@@ -256,12 +250,12 @@ class Choices:
                 lambda: build(upper),
                 name,
                 progress,
-                paced(settings, engine, progress.remaining, PACE),
+                paced(settings, engine, progress.remaining, tuning.pace),
                 start=start,
                 start_value=None if start is None else upper,
                 bound_value=lambda bound: self.raised(choice, bound) if safe else None,
-                pace=PACE,
-                overdue=OVERDUE * progress.remaining if settings.deterministic else math.inf,
+                pace=tuning.pace,
+                overdue=tuning.overdue * progress.remaining if settings.deterministic else math.inf,
                 conclude_infeasible=without,
             )
         except InputError as error:  # figures that the engine cannot hold
@@ -269,23 +263,30 @@ class Choices:
                 raise
             progress.reason = str(error)  # what is known stays known
             return
-        effort.spend(seconds)
+        spend(seconds)
 
-    def conclude(self, instance: PhaseSchedule) -> None:
+    def conclude(self) -> None:
         """Say so when every choice was proved to have no plan."""
         if min(self.bounds.values()) >= UNLIMITED:
-            conclude_infeasible(instance, self.progress)
+            conclude_infeasible(self.pairs.instance, self.progress, self.pairs.tuning)
 
 
 def _of_options(model: Any, instance: PhaseSchedule, table: OptionTable, upper: int | None) -> Any:
+    """Return the model of a table of options."""
     return model(instance, table, upper=upper)
 
 
 def _of_group(
     model: Any, instance: PhaseSchedule, choice: tuple[int, int, str], upper: int | None
 ) -> Any:
+    """Return the model of recomputation with some I/O tiles, microbatch and mode."""
     io_tiles, microbatch, mode = choice
     return model(instance, io_tiles=io_tiles, microbatch=microbatch, mode=mode, upper=upper)
+
+
+def _presolving(tuning: ModelsTuning) -> dict[str, float]:
+    """Return the seconds in which engines presolve a term of a model."""
+    return {"highs": tuning.highs_price, "cp-sat": tuning.cp_sat_price}
 
 
 def _terms(table: OptionTable) -> int:
@@ -305,24 +306,27 @@ def _terms(table: OptionTable) -> int:
 def _columns(pairs: Pairs, engine: Engine, settings: Settings, name: str, model: Any) -> None:
     """Solve models whose columns are the options of groups, one for each pair."""
     instance, progress = pairs.instance, pairs.progress
-    choices = Choices(progress, pairs.bounds)
+    choices, tuning = Choices(pairs, pairs.bounds), pairs.tuning
+    presolving = _presolving(tuning.models)[engine.name]
     budgets = {REMOTE: instance.remote_memory, GRAPHS: instance.graphs}
     wanted = {key for key, budget in budgets.items() if budget is not None}
     doubt = ""
     for pair in pairs.ranked():
         if progress.objective is not None and choices.bounds[pair] >= progress.objective:
             continue
-        table = group_options(instance, *pair, distinguish=wanted, keep_going=pairs.keep_going)
+        table = group_options(
+            instance, *pair, distinguish=wanted, keep_going=pairs.keep_going, tuning=tuning
+        )
         best = progress.solution
         here = best is not None and (best.microbatch, best.io_tiles) == pair
         terms = _terms(table)
         endless = settings.deterministic or engine.name == "highs"  # its presolve hears of no end
-        if endless and SOLVED[engine.name] * terms > progress.remaining:
+        if endless and presolving * terms > progress.remaining:
             # Time is better spent on the search than on a model that would not get far.
             progress.reason = f"a model of about {terms:,} terms takes more time than is left"
             pairs.run("enumerate", patient=False)
             return
-        effort.spend(BUILT * terms)
+        spend(tuning.models.build_price * terms)
         progress.require_time()
         choices.solve(
             pair,
@@ -335,7 +339,7 @@ def _columns(pairs: Pairs, engine: Engine, settings: Settings, name: str, model:
         )
         doubt = doubt or table.inexact
         progress.require_time()
-    choices.conclude(instance)
+    choices.conclude()
     if doubt and not progress.proved:
         progress.reason = f"{name} proves nothing more here: {doubt}"
 
@@ -344,7 +348,7 @@ def _recomputing(pairs: Pairs, engine: Engine, settings: Settings, name: str, mo
     """Solve models of recomputation within one group, one for each pair and mode."""
     instance, progress = pairs.instance, pairs.progress
     found = {choice: pairs.bounds[choice[1], choice[0]] for choice in model.choices(instance)}
-    choices = Choices(progress, found)
+    choices = Choices(pairs, found)
     for choice in sorted(found, key=lambda choice: (found[choice], choice)):
         if progress.objective is not None and choices.bounds[choice] >= progress.objective:
             continue
@@ -360,7 +364,7 @@ def _recomputing(pairs: Pairs, engine: Engine, settings: Settings, name: str, mo
             safe=True,
         )
         progress.require_time()
-    choices.conclude(instance)
+    choices.conclude()
 
 
 def _modelled(
@@ -373,7 +377,7 @@ def _modelled(
 
     def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
         loaded = load_engine(engine, progress, settings)
-        pairs = _begin(instance, progress)
+        pairs = _begin(instance, progress, settings)
         _warm_start(pairs, settings, searched=True)
         progress.require_time()
         solve(pairs, loaded, settings, name, model)
@@ -401,8 +405,6 @@ def _warm_start(pairs: Pairs, settings: Settings, *, searched: bool = False) -> 
 
     Parameters
     ----------
-    pairs : Pairs
-    settings : Settings
     searched : bool
         Whether the exact search, in a part of the time, belongs to the start of choice.
 
@@ -415,6 +417,8 @@ def _warm_start(pairs: Pairs, settings: Settings, *, searched: bool = False) -> 
 
     def of_choice() -> None:
         for name in STARTS:
+            if not getattr(pairs.tuning.auto, name.replace("-", "_")):
+                continue
             spared = name == STARTS[-1] and progress.solution is not None
             if not (spared or unsupported[name](instance)):
                 if name != STARTS[0]:
@@ -439,6 +443,7 @@ class _Start(Part[PhaseSolution, PhaseSolution]):
             super()._take(whole.solution, "start")
 
     def _take(self, solution: PhaseSolution, source: str) -> tuple[bool, tuple[object, ...]]:
+        """Take a plan, and offer it to the whole run if it is better."""
         better, violations = super()._take(solution, source)
         if better:
             self.whole.offer(solution, source)
@@ -450,15 +455,15 @@ def _look_for_start(pairs: Pairs, settings: Settings) -> None:
 
     Bounds are the model's own business.
     """
-    progress = pairs.progress
-    seconds = min(LONGEST, SHARE * progress.remaining)
+    progress, tuning = pairs.progress, pairs.tuning.models
+    seconds = min(tuning.start_seconds, tuning.start_share * progress.remaining)
     part = _Start(pairs.instance, progress, seconds)
     if settings.deterministic:
-        began = effort.spent()
-        part.limit_by(lambda: effort.spent() - began, seconds)
+        began = spent()
+        part.limit_by(lambda: spent() - began, seconds)
     with contextlib.suppress(Stopped):
         inner = pairs.within(part)
-        if not retention.unsupported(pairs.instance):
+        if pairs.tuning.auto.retention and not retention.unsupported(pairs.instance):
             retention.retain(inner, "enumerate")
         inner.run("enumerate", patient=False)
     progress.require_time()
@@ -481,12 +486,14 @@ def _auto(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) 
         else:
             milp_remat(instance, progress, settings)
         return
-    pairs = _begin(instance, progress)
+    pairs = _begin(instance, progress, settings)
     _warm_start(pairs, settings)
     progress.require_time()
     one_group = not formulations.RematCpSat.unsupported(instance)
     _search(pairs, "enumerate", patient=instance.chain or not one_group)
     progress.require_time()
+    if not pairs.tuning.auto.models:
+        return
     if one_group:
         progress.reason = ""
         engine = load_engine("cp-sat", progress, settings)

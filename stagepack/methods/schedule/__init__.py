@@ -1,4 +1,4 @@
-"""Methods of pipeline schedules: the rules, greedy and periodic search, CP-SAT, and ``auto``."""
+"""Methods of pipeline schedules: the rules, greedy search, CP-SAT, and ``auto``."""
 
 from __future__ import annotations
 
@@ -7,24 +7,19 @@ from collections.abc import Callable
 from stagepack.evidence import Evidence, Proof
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.schedule.rules import RULES, Rule
-from stagepack.instances.schedule import KIND, PipelineSchedule, ScheduleSolution
+from stagepack.heuristics.schedule.tuning import TUNING
+from stagepack.instances.schedule import KIND, Objective, PipelineSchedule, ScheduleSolution
 from stagepack.methods import Method, Settings, Table
 from stagepack.methods.evidence import strengthened
 from stagepack.progress import Progress
 
-SMALL = 1_000
-"""Stages up to which evidence is looked for unasked: it takes tenths of a second."""
-
-TABLE: Table[PipelineSchedule, ScheduleSolution] = Table(KIND, __name__)
-
-
-def _aperiodic(instance: PipelineSchedule) -> str:
-    from stagepack.heuristics.schedule.modulo import unsupported
-
-    return unsupported(instance)
+TABLE: Table[PipelineSchedule, ScheduleSolution] = Table(
+    KIND, __name__, (Objective.MAKESPAN, Objective.SPAN)
+)
 
 
 def _rule(rule: Rule) -> Method[PipelineSchedule, ScheduleSolution]:
+    """Return the method of a rule."""
     return TABLE.method(
         rule.name,
         exact=False,
@@ -45,7 +40,7 @@ def strengthen(
         if not strengthened(instance, progress, progress.remaining) and keep_going():
             orders = Evidence(Proof.LOG, {"rule": "orders"})
             strengthened(instance, progress, progress.remaining, orders)
-    elif instance.p <= SMALL and keep_going():
+    elif instance.p <= settings.tuned(TUNING).evidence_stages and keep_going():
         strengthened(instance, progress)
 
 
@@ -63,14 +58,6 @@ METHODS: tuple[Method[PipelineSchedule, ScheduleSolution], ...] = (
         exact=False,
         description="list schedules within the memory, then annealing over the orders of devices",
         limited_by_work=True,
-    ),
-    TABLE.method(
-        "modulo",
-        exact=False,
-        description="one period for the steady state, then ramp-up and ramp-down; for many "
-        "microbatches",
-        limited_by_work=True,
-        unsupported=_aperiodic,
     ),
     TABLE.method(
         "cp-sat",

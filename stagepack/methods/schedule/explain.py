@@ -63,6 +63,7 @@ def conclude_infeasible(
     Parameters
     ----------
     instance : PipelineSchedule
+        One with limited memory.
     progress : Progress
         Once its time is over, no more is looked for.
     source : str

@@ -22,32 +22,22 @@ from stagepack.heuristics.effort import left, spend, spent
 from stagepack.heuristics.schedule import effort
 from stagepack.heuristics.schedule.effort import Looks, ScheduleProgress
 from stagepack.heuristics.schedule.lower_bounds import counting
+from stagepack.heuristics.schedule.tuning import TUNING, ScheduleTuning
 from stagepack.instances.schedule import Objective, PipelineSchedule
 from stagepack.methods import Settings
 from stagepack.result import Status
 
-PACE = 0.6
-"""Work of CP-SAT that takes about a second in these models."""
 
-TURNS = ((0.03, False), (0.3, False), (1.0, False), (1.0, True), (4.0, True))
-"""Work of CP-SAT on a window, and whether all devices do one thing at a time, in turns."""
-
-SHARES = (0.55, 0.7, 0.85, 1.05)
-"""Windows, in parts of the time until a device can run its first B, or after its last F."""
-
-MOST, LARGEST = 1_500, 5_000
-"""Operations of a window, and of an instance, up to which there is something to hope for."""
-
-
-def unsupported(instance: PipelineSchedule) -> str:
+def unsupported(instance: PipelineSchedule, tuning: ScheduleTuning = TUNING) -> str:
     """Return why no windows are asked about in `instance`, or ''."""
     if instance.objective is not Objective.MAKESPAN:
         return "is for the makespan"
     if not instance.training:
         return "needs backward operations"
-    if len(instance.operations) > LARGEST:
-        return f"is for up to {LARGEST:,} operations"
-    return counting.unsupported(instance)
+    most = tuning.windows.operations
+    if len(instance.operations) > most:
+        return f"is for up to {most:,} operations"
+    return counting.unsupported(instance, tuning.bounds)
 
 
 class Window(NamedTuple):
@@ -75,11 +65,13 @@ class Windows:
     Parameters
     ----------
     instance : PipelineSchedule
+        One that is not :func:`unsupported`.
     progress : Progress
         Where bounds are raised.
     engine : Engine
         CP-SAT, loaded.
     settings : Settings
+        Seed, threads, and whether work is limited instead of time.
     """
 
     def __init__(
@@ -91,7 +83,9 @@ class Windows:
     ) -> None:
         self.instance, self.progress = instance, progress
         self._engine, self._settings = engine, settings
-        count = counting.Counting(instance, Looks(effort.asking(progress)))
+        tuning = settings.tuned(TUNING)
+        self._tuning, self._loading = tuning.windows, tuning.model.loading
+        count = counting.Counting(instance, Looks(effort.asking(progress)), tuning.bounds)
         self._head, self._tail = count.ends()
         operations = instance.operations
         own = [(d, np.flatnonzero(operations.device == d)) for d in range(instance.d)]
@@ -111,7 +105,7 @@ class Windows:
         """Ask about windows for so many seconds of work, and go on there the next time."""
         end = spent() + work
         for window, most in self._untried:
-            self._ask(window, min(most, PACE * left()))
+            self._ask(window, min(most, self._tuning.pace * left()))
             if not self.progress.keep_going() or spent() >= end:
                 return
 
@@ -120,9 +114,11 @@ class Windows:
 
         A longer one takes more: where a window was not solved in a turn, those that hold it wait.
         """
-        for most, every in TURNS:
+        tuning = self._tuning
+        turns = [(most, False) for most in tuning.turns]
+        for most, every in [*turns, *((most, True) for most in tuning.turns_apart)]:
             unsolved = set[bool]()
-            for share, back in itertools.product(SHARES, (True, False)):
+            for share, back in itertools.product(tuning.shares, (True, False)):
                 window = Window(back, int(share * self._until[back]), every)
                 if back in unsolved or window in self._solved or self._known(window):
                     continue
@@ -151,7 +147,7 @@ class Windows:
     def _ask(self, window: Window, most: float) -> None:
         """Let CP-SAT work on a window, and raise the bound."""
         head = self._tail if window.back else self._head
-        if int((head < window.moment).sum()) > MOST:
+        if int((head < window.moment).sum()) > self._tuning.window:
             self._solved.add(window)
             return
         source = int(self.instance.devices[self.instance.order[0]])
@@ -177,7 +173,7 @@ class Windows:
             should_stop=lambda: not self.progress.keep_going(),
             parameters=model.parameters,
         )
-        spend(outcome.work / PACE + model.loading)
+        spend(outcome.work / self._tuning.pace + self._loading * len(model.y))
         if outcome.interrupted:
             self.progress.interrupt()
         if outcome.status is Status.OPTIMAL:

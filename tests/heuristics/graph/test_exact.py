@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 from typing import Any
 from unittest import mock
@@ -41,10 +40,6 @@ def go_on() -> None:
 def drawn(seed: int, **options: Any) -> GraphPartition:
     rng = np.random.default_rng(seed)
     return random_instance(rng, int(rng.integers(1, 7)), **options)
-
-
-GROW_ON = FAR - 1
-"""Elementary steps in which all stages grow to the end."""
 
 
 def homeless(compact: Compact) -> bool:
@@ -353,67 +348,6 @@ def test_lattice_that_is_large_is_not_copied_again(monkeypatch: pytest.MonkeyPat
     tuning = TUNING.changed({"ideals": {"first_room": 2**6}})
     assert ideals.Lattice(Staging.of(wide, tuning=tuning), go_on).count == 2**14
     assert 2**10 <= max(copied) <= 2**13
-
-
-def growing(compact: Compact, grown: int, of_pair: float | None = None) -> Staging:
-    """Return what the program works on, where stages grow for so many steps at least."""
-    changes: dict[str, float] = {"grown": grown}
-    if of_pair is not None:
-        changes["grown_of_pair"] = of_pair
-    return Staging.of(compact, tuning=TUNING.changed({"ideals": changes}))
-
-
-@given(seed=st.integers(0, 2**31), grown=st.sampled_from([1, 40]))
-@settings(max_examples=120, deadline=None)
-def test_pairs_of_ideals_and_stages_that_grow_give_the_same(seed: int, grown: int) -> None:
-    """Wherever the search goes over from the one to the other, as if both priced every stage."""
-    from stagepack.heuristics.graph import ideals
-
-    rng = np.random.default_rng(seed)
-    options: dict[str, Any] = {"objective": Objective.SUM, "contiguous": True, "bandwidth": 1}
-    instance = random_instance(rng, int(rng.integers(4, 12)), **options)
-    compact = Compact.of(instance)
-    staging = Staging.of(compact)
-    if homeless(compact):
-        return
-    best = ideals.Lattice(growing(compact, GROW_ON), go_on).best(FAR)
-    lattice = ideals.Lattice(growing(compact, grown, 0.0), go_on)
-    for limit in (FAR, *(() if best is None else (best.whole + 1, best.whole))):
-        found = lattice.best(limit)
-        if best is None or limit == best.whole:
-            assert found is None
-            continue
-        assert found is not None
-        assert found.whole == best.whole
-        solution = staging.solution(found)
-        assert instance.check(solution) == ()
-        assert float(instance.evaluate(solution)) == pytest.approx(
-            float(compact.value(found.whole))
-        )
-
-
-def test_pairs_of_ideals_prove_branches_whose_stages_have_many_ideals_within() -> None:
-    """Growing each stage through all ideals in between takes several times the work."""
-    from stagepack.heuristics.graph import ideals
-
-    rng = np.random.default_rng(0)
-    edges, end = list[tuple[int, int]](), 0
-    for _ in range(4):
-        join = end + 22
-        for branch in range(3):
-            path = [end, *range(end + 1 + 7 * branch, end + 8 + 7 * branch), join]
-            edges += itertools.pairwise(path)
-        end = join
-    n = end + 1
-    instance = GraphPartition.from_edges(
-        n, edges, time=rng.integers(5, 15, n), traffic=rng.integers(1, 5, n), accelerators=6
-    )
-    compact, spent = Compact.of(instance), list[float]()
-    for grown in (1, GROW_ON):
-        lattice, before = ideals.Lattice(growing(compact, grown), go_on), effort.spent()
-        assert lattice.best(FAR) is not None
-        spent.append(effort.spent() - before)
-    assert spent[0] < spent[1] / 3
 
 
 def test_where_blocks_lead_takes_no_memory_before_all_ideals_are_listed(

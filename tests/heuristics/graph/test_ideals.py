@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pytest
 
 from stagepack.heuristics.graph import ideals
 from stagepack.heuristics.graph.stage_kernels import FAR
@@ -38,12 +37,10 @@ def lattices(**changes: float) -> Iterator[tuple[list[int], list[list[int]], int
         yield room.first[: count + 1].tolist(), [row.tolist() for row in rows], value
 
 
-@pytest.mark.parametrize("grown", [0, FAR - 1])
-def test_pauses_change_nothing(grown: int) -> None:
-    """Where stages grow to the end, and where pairs of ideals are looked at soon."""
-    expected = list(lattices(grown=grown, grown_of_pair=0))
+def test_pauses_change_nothing() -> None:
+    expected = list(lattices())
     for chunk in (*range(1, 12), 20, 45):
-        assert list(lattices(grown=grown, grown_of_pair=0, chunk=chunk)) == expected, chunk
+        assert list(lattices(chunk=chunk)) == expected, chunk
 
 
 def test_rooms_that_are_full_at_every_step_grow() -> None:

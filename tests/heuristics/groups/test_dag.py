@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -16,6 +17,7 @@ from stagepack.heuristics.groups.dp import FAR, Partition
 from stagepack.heuristics.groups.ideals import Network, around, chains, lattice, orders
 from stagepack.heuristics.groups.oracle import NONE, Oracle
 from stagepack.heuristics.groups.placement import Placements
+from stagepack.heuristics.groups.tuning import TUNING, PathsTuning
 from stagepack.instances.groups import LayerGrouping
 from stagepack.progress import Stopped
 from tests.heuristics.groups.definitions import cheapest, loaded, placed
@@ -26,9 +28,9 @@ def yes() -> bool:
     return True
 
 
-def search(whole: LayerGrouping) -> IdealSearch:
+def search(whole: LayerGrouping, tuning: PathsTuning = TUNING.paths) -> IdealSearch:
     oracle = Oracle(whole, branching=True)
-    return IdealSearch(Network(whole), oracle, Placements(oracle, yes), yes)
+    return IdealSearch(Network(whole, tuning), oracle, Placements(oracle, yes), yes)
 
 
 def partitions(n: int) -> Iterator[list[list[int]]]:
@@ -189,10 +191,9 @@ def test_wide_networks_are_given_up() -> None:
         lattice(network, 10_000, lambda: False)
 
 
-def test_too_many_arcs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_arcs() -> None:
     whole = wide(6)
     every = lattice(Network(whole), 10_000, yes)
     assert every is not None
-    monkeypatch.setattr("stagepack.heuristics.groups.dag.MOST_ARCS", 50)
     with pytest.raises(TooManyArcsError):
-        search(whole).better(every, FAR)
+        search(whole, replace(TUNING.paths, most_arcs=50)).better(every, FAR)

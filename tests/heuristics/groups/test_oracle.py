@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import stagepack as sp
 from stagepack.heuristics import effort
-from stagepack.heuristics.groups import oracle
 from stagepack.heuristics.groups.dag import steps
 from stagepack.heuristics.groups.network import cuts
 from stagepack.heuristics.groups.oracle import NONE, Oracle
+from stagepack.heuristics.groups.tuning import TUNING
 from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source
 from stagepack.instances.groups.chip import GENERIC
 from stagepack.instances.groups.regions import Cut
@@ -42,18 +42,15 @@ def test_prices_are_those_of_the_definitions(whole: LayerGrouping, rated: bool) 
 def test_prices_do_not_depend_on_how_many_cuts_are_known_at_a_time(whole: LayerGrouping) -> None:
     """Nor on how often the kernel comes back to ask."""
     asked = []
-    with pytest.MonkeyPatch.context() as patched:
-        many = Oracle(whole)
-        patched.setattr(oracle, "NUMBERS", 80)
-        patched.setattr(oracle, "FEW", 1)
-        patched.setattr(oracle, "MANY", 6)
-        patched.setattr(oracle, "STEPS", 100)
-        few = Oracle(whole, pause=lambda: asked.append(1))
-        for b in range(1, whole.n + 1):
-            for eager in (False, True):
-                one, other = many.ends(b, eager=eager), few.ends(b, eager=eager)
-                assert one.cycles.tolist() == other.cycles.tolist()
-                assert one.chosen.tolist() == other.chosen.tolist()
+    often = {"numbers": 80, "first_cuts": 1, "many_cuts": 6, "steps_at_once": 100}
+    tuning = TUNING.changed({"oracle": often})
+    many = Oracle(whole)
+    few = Oracle(whole, pause=lambda: asked.append(1), tuning=tuning)
+    for b in range(1, whole.n + 1):
+        for eager in (False, True):
+            one, other = many.ends(b, eager=eager), few.ends(b, eager=eager)
+            assert one.cycles.tolist() == other.cycles.tolist()
+            assert one.chosen.tolist() == other.chosen.tolist()
     assert len(asked) > 2 * whole.n
 
 
@@ -159,7 +156,7 @@ def test_operators_that_stand_alone_are_work_and_no_groups(monkeypatch: pytest.M
         for b in range(1, 4):
             ends = known.ends(b)
             assert (ends.low, ends.cycles.tolist()) == (b - 1, [alone_cycles(whole, b - 1)])
-        assert effort.spent() - parted == pytest.approx(3 * oracle.LONE)
+        assert effort.spent() - parted == pytest.approx(3 * TUNING.oracle.alone_price)
 
 
 @given(networks(most=3, max_slices=9, slicing="free"))
@@ -187,4 +184,5 @@ def test_cuts_that_are_settled_count_as_work_though_the_first_one_does() -> None
     known = Oracle(whole)
     with effort.counting():
         known.ends(1, eager=True)
-        assert effort.spent() > 20 * oracle.STEP * many + oracle.CALLED
+        tuning = TUNING.oracle
+        assert effort.spent() > 20 * tuning.step_price * many + tuning.call_price

@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.heuristics.phases import baselines, dp, effort, liveness_kernels, policies, ranges
+from stagepack.heuristics import effort
+from stagepack.heuristics.phases import baselines, dp, liveness_kernels, policies
 from stagepack.heuristics.phases import enumerate as enumeration
 from stagepack.heuristics.phases.bounds import WorkBounds
-from stagepack.heuristics.phases.cycles import transfers
 from stagepack.heuristics.phases.enumerate import Pairs
 from stagepack.heuristics.phases.feasibility import enough_memory, fitting
 from stagepack.heuristics.phases.options import OptionTable, assemble, group_options
 from stagepack.heuristics.phases.policies import chosen, find_policies
 from stagepack.heuristics.phases.ranges import RangeCosts
+from stagepack.heuristics.phases.tuning import TUNING, PhasesTuning
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, Policy
 from stagepack.progress import Progress, Stopped
 from tests.random_phases import brute_force, random_phases
@@ -30,9 +31,11 @@ SIX = PhaseSchedule.from_arrays(
 )  # fmt: skip
 
 
-def enumerated(instance: PhaseSchedule) -> tuple[Pairs, Progress[PhaseSolution]]:
+def enumerated(
+    instance: PhaseSchedule, tuning: PhasesTuning = TUNING
+) -> tuple[Pairs, Progress[PhaseSolution]]:
     progress: Progress[PhaseSolution] = Progress(instance.evaluate, instance.check)
-    pairs = Pairs(instance, progress)
+    pairs = Pairs(instance, progress, tuning)
     with contextlib.suppress(Stopped):
         pairs.run("enumerate")
     return pairs, progress
@@ -112,49 +115,6 @@ def test_bounds_with_prefetching_are_safe_whatever_is_known(part: int) -> None:
     assert looked > 5
 
 
-def test_what_is_foreseen_of_pairs_is_safe() -> None:
-    """No bound is above the best plan, and some are above the work."""
-    raised = 0
-    for seed in range(800, 812):
-        instance = random_phases(seed, layers=(2, 4), training=True, skips=False, prefetch=True,
-                                 recomputations=(1,), budgets=False)  # fmt: skip
-        _, progress = enumerated(instance)
-        if progress.objective is None or not progress.proved:
-            continue
-        early = Pairs(instance, Progress(instance.evaluate, instance.check))
-        early.glimpse("glimpse")
-        before = min(early.bounds.values())
-        early._foresee()
-        assert early.progress.bound is not None
-        assert min(early.bounds.values()) <= progress.objective
-        assert early.progress.bound <= progress.objective
-        raised += early.progress.bound > before
-    assert raised > 2
-
-
-def test_what_may_be_hidden_is_what_some_neighbour_hides() -> None:
-    """Of all options that meet, with nothing kept by others: no less, and no more."""
-    lowered = 0
-    for seed in range(700, 730):
-        instance = random_phases(seed, layers=(2, 4), training=True, skips=False, prefetch=True,
-                                 recomputations=(1,), budgets=False)  # fmt: skip
-        table = group_options(instance, instance.microbatches[0], instance.io_tile_choices[-1])
-        if not table.prefetch:
-            continue
-        loading = transfers(table.shards, table.costs.links.remote(table.most))
-        first, last = np.zeros((2, len(table)), dtype=np.int64)
-        pairs = itertools.product(range(len(table)), repeat=2)
-        for i, j in ((i, j) for i, j in pairs if table.end[i] == table.first[j]):
-            if table.need_first[i] + table.shards[j] <= table.capacity:
-                first[j] = max(first[j], min(loading[j], table.free_first[i]))
-            if table.need_last[j] + table.kept[i] + table.shards[i] <= table.capacity:
-                last[i] = max(last[i], min(loading[i], table.free_last[j]))
-        assert table.hide_first.tolist() == first.tolist()
-        assert table.hide_last.tolist() == last.tolist()
-        lowered += bool((first < loading)[table.first > 0].any())
-    assert lowered > 5
-
-
 def test_search_takes_the_cheapest_way_past_what_earlier_groups_keep() -> None:
     """Keeping in the first group leaves no room for the second: it must stash something."""
     seen = 0
@@ -191,15 +151,15 @@ def test_work_bound_is_safe() -> None:
                         assert again[number] <= bounds.longest_recomputation(microbatch, upper)
 
 
-def test_a_look_at_the_clock_between_blocks_of_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dp, "PAIRS", 1)
+def test_a_look_at_the_clock_between_blocks_of_labels() -> None:
     instance = random_phases(5, layers=(5, 5), training=True, skips=False, prefetch=False,
                              budgets=False, recomputations=(1,), memory=200)  # fmt: skip
     instance = instance.replace(policies=["stash", "keep"])
-    table = group_options(instance, instance.microbatches[0], instance.io_tile_choices[0])
+    pair = instance.microbatches[0], instance.io_tile_choices[0]
+    table = group_options(instance, *pair)
+    often = group_options(instance, *pair, tuning=TUNING.changed({"options": {"pairs_at_once": 1}}))
     asked = itertools.count()
-    best = dp.search(table, dp.rest(table), keep_going=lambda: next(asked) >= 0)
-    monkeypatch.undo()
+    best = dp.search(often, dp.rest(often), keep_going=lambda: next(asked) >= 0)
     assert best == dp.search(table, dp.rest(table))
     assert next(asked) > 2 * (instance.n + 1)
 
@@ -343,16 +303,16 @@ def test_no_table_is_as_long_as_the_tiles() -> None:
     assert len(looked) < 5000
 
 
-def test_only_short_groups_count_where_all_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_short_groups_count_where_all_are_too_many() -> None:
     """3,000 layers in any memory asked for gigabytes."""
     instance = SIX.replace(memory=None)
     whole = RangeCosts(instance, 1)
-    monkeypatch.setattr(ranges, "MOST", 6 + 5 * 2 + 1)
-    some = RangeCosts(instance, 1)
+    tuning = TUNING.changed({"options": {"most_layers": 6 + 5 * 2 + 1}})
+    some = RangeCosts(instance, 1, tuning=tuning)
     assert (len(whole), len(some)) == (21, 11)
     assert whole.inexact == ""
     assert "more than 2 layers" in some.inexact
-    pairs, progress = enumerated(instance)
+    pairs, progress = enumerated(instance, tuning)
     assert "more than 2 layers" in pairs.inexact
     assert progress.solution is not None
     assert progress.bound is not None
@@ -406,9 +366,9 @@ def test_work_is_counted_by_what_is_looked_at() -> None:
     assert 4**2 < work(400) / work(100) < 4**3
 
 
-def test_time_is_asked_while_groups_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_is_asked_while_groups_are_made() -> None:
     """What a million groups move, cost and need was found without a question, for 0.4 s."""
-    monkeypatch.setattr(ranges, "AT_ONCE", 10)
+    tuning = TUNING.changed({"options": {"groups_at_once": 10}})
     n = 50
     instance = PhaseSchedule.from_arrays([1] * n, [1] * n, [1] * (n + 1), memory=9)
     asked: list[int] = []
@@ -417,7 +377,7 @@ def test_time_is_asked_while_groups_are_made(monkeypatch: pytest.MonkeyPatch) ->
         asked.append(len(asked))
         return True
 
-    costs = RangeCosts(instance, 1, keep_going=going)
+    costs = RangeCosts(instance, 1, keep_going=going, tuning=tuning)
     assert len(costs) < len(asked) * 10
     rows = find_policies(costs, keep_going=going)
     asked.clear()
@@ -444,11 +404,9 @@ def test_slots_of_skips_are_the_same_for_all_walks(monkeypatch: pytest.MonkeyPat
     assert len(found) == 1
 
 
-def test_policies_of_layers_that_read_much_are_more_work_and_asked_about_more_often(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_policies_of_layers_that_read_much_are_more_work_and_asked_about_more_often() -> None:
     """Layers were counted alone: where all read all, for 0.3 s nothing was asked."""
-    monkeypatch.setattr(policies, "AT_ONCE", 200)
+    tuning = TUNING.changed({"policies": {"layers_at_once": 200}})
     n = 12
     asked, work = [], []
     for skips in ([], [(i, j) for i in range(n) for j in range(i + 2, n)]):
@@ -456,7 +414,7 @@ def test_policies_of_layers_that_read_much_are_more_work_and_asked_about_more_of
             [1] * n, [1] * n, [1] * (n + 1), backward=[1] * n, tape=[1] * n, training=True,
             policies=list(Policy), skips=skips,
         )  # fmt: skip
-        costs = RangeCosts(instance, 1)
+        costs = RangeCosts(instance, 1, tuning=tuning)
         going = iter(range(10**6))
         with effort.counting():
             policies.uniform(costs, Policy.STASH, partial(lambda it: next(it) >= 0, going))
@@ -469,10 +427,12 @@ def test_policies_of_layers_that_read_much_are_more_work_and_asked_about_more_of
 @pytest.mark.parametrize("layers", [30, 3_000])
 def test_many_phases_are_more_work_than_few(layers: int) -> None:
     """A plan of a layer a phase takes several times as long to check as one of few phases."""
-    work = []
+    n, work = layers, []
+    instance = PhaseSchedule.from_arrays([1] * n, [1] * n, [1] * (n + 1))
+    pairs = Pairs(instance, Progress(instance.evaluate, instance.check))
     for phases in (1, layers):
         with effort.counting():
-            effort.plan(layers, phases, False)
+            pairs.count_plan(PhaseSolution((0, layers), ("compute",) * phases))
             work.append(effort.spent())
     assert work[1] > 2.5 * work[0]
 
@@ -497,16 +457,16 @@ def test_the_very_first_plan_asks_too_but_heeds_interrupts_alone() -> None:
             pairs.insist()
 
 
-def test_rules_ask_while_they_choose_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_ask_while_they_choose_many_groups() -> None:
     """20,000 groups of a layer each were chosen without a question, for a quarter of a second."""
-    monkeypatch.setattr(baselines, "GROUPS", 2)
+    often = TUNING.changed({"rules": {"groups_at_once": 2}})
     asked: list[int] = []
 
     def going() -> bool:
         asked.append(len(asked))
         return True
 
-    assert baselines.one_layer(group_options(SIX, 1, 0), going) is not None
+    assert baselines.one_layer(group_options(SIX, 1, 0, tuning=often), going) is not None
     assert len(asked) == 3
 
 

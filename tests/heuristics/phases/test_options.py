@@ -23,9 +23,10 @@ from stagepack.heuristics.phases.cycles import (
     transfers,
 )
 from stagepack.heuristics.phases.options import OptionTable, ahead, assemble, group_options
-from stagepack.heuristics.phases.policies import PolicyRows, find_policies, ideal
+from stagepack.heuristics.phases.policies import PolicyRows, find_policies
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.heuristics.phases.ranges_kernels import frontier, undominated
+from stagepack.heuristics.phases.tuning import TUNING
 from stagepack.instances.phases import Mode, PhaseSchedule, PhaseSolution, Policy
 from stagepack.instances.phases.liveness import base_bytes, capacities, profile
 from stagepack.instances.phases.modes import (
@@ -164,27 +165,25 @@ def test_no_better_policy_is_missing_in_a_chain(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_bounding_rows_are_at_least_as_good_as_anything(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bounding_rows_are_at_least_as_good_as_anything(seed: int) -> None:
     instance = random_phases(seed, layers=(3, 5), training=True, skips=True, prefetch=False,
                              recomputations=(1, 2), budgets=False, memory=10**6)  # fmt: skip
-    costs = RangeCosts(instance, instance.microbatches[0])
+    few = TUNING.changed({"policies": {"labels": 4}})  # so that labels are merged
+    costs = RangeCosts(instance, instance.microbatches[0], tuning=few)
     real = find_policies(costs, every=True)
 
     def needs(rows: PolicyRows) -> Array:
         return np.asarray(costs.steps * rows.kept + rows.last_peak)
 
-    monkeypatch.setattr(policies, "MOST_LABELS", 4)  # so that labels are merged
-    for rows in (find_policies(costs, bounding=True, most=4), ideal(costs, lambda: True)):
-        for at in range(len(real)):
-            assert (
-                (rows.group == real.group[at])
-                & (rows.stored <= real.stored[at])
-                & (rows.kept <= real.kept[at])
-                & (rows.again <= real.again[at])
-                & (needs(rows) <= needs(real)[at])
-            ).any()
+    rows = find_policies(costs, bounding=True)
+    for at in range(len(real)):
+        assert (
+            (rows.group == real.group[at])
+            & (rows.stored <= real.stored[at])
+            & (rows.kept <= real.kept[at])
+            & (rows.again <= real.again[at])
+            & (needs(rows) <= needs(real)[at])
+        ).any()
 
 
 def test_budgets_keep_all_policies_and_modes() -> None:
@@ -218,11 +217,11 @@ def test_options_are_told_apart_by_known_words_only() -> None:
 
 def test_no_time_leaves_rows_that_others_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     """An option table that is cut short has too many options, never too few."""
-    monkeypatch.setattr(options, "COMPARISONS", 1)
+    often = TUNING.changed({"options": {"comparisons_at_once": 1}})
     instance = random_phases(7, layers=(5, 5), training=True, skips=False, budgets=False,
                              prefetch=False, recomputations=(1,), memory=10**6)  # fmt: skip
     instance = instance.replace(policies=list(Policy))
-    costs = RangeCosts(instance, instance.microbatches[0])
+    costs = RangeCosts(instance, instance.microbatches[0], tuning=often)
     rows = find_policies(costs, every=True)
     whole = OptionTable(costs, rows, 0)
     blocks: list[object] = []
@@ -267,11 +266,10 @@ def test_undominated_rows(found: list[tuple[int, int, int, int]], step: int) -> 
 @given(st.lists(st.tuples(*[st.integers(0, 3)] * 3), max_size=14), st.integers(1, 40))
 def test_best_labels(rows: list[tuple[int, int, int]], comparisons: int) -> None:
     labels = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(policies, "COMPARISONS", comparisons)
-        found = policies.best_labels(labels, lambda: True)
-        assert found is not None
-        stopped = policies.best_labels(labels, lambda: False)
+    tuning = TUNING.changed({"policies": {"comparisons_at_once": comparisons}})
+    found = policies.best_labels(labels, lambda: True, tuning)
+    assert found is not None
+    stopped = policies.best_labels(labels, lambda: False, tuning)
     left = [rows[i] for i in found]
     assert len(set(left)) == len(left)
     assert set(left) == {

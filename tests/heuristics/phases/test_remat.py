@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from stagepack.formulations.phases.remat import Step
-from stagepack.heuristics.phases import remat
 from stagepack.heuristics.phases.remat import NONE, Found, Labels, layers_of
+from stagepack.heuristics.phases.tuning import TUNING
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, Policy
 from tests.random_phases import brute_force, random_phases
 
@@ -101,13 +101,12 @@ def test_labels_that_cannot_win_are_left_out() -> None:
     assert (beaten.again, beaten.bound, beaten.complete) == (NONE, NONE, True)
 
 
-def test_coarse_completions_are_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coarse_completions_are_safe() -> None:
     step = step_of(instance_with_skips(14))
     fine = Labels(step, retaining=True)
     best = fine.search(NONE, MANY)
-    monkeypatch.setattr(remat, "LEVELS", 16)
-    monkeypatch.setattr(remat, "ENTRIES", 2_000)
-    coarse = Labels(step, retaining=True)
+    few = TUNING.changed({"remat": {"levels": 16, "entries": 2_000}})
+    coarse = Labels(step, retaining=True, tuning=few)
     assert coarse.unit > 1
     assert coarse.longest < fine.longest
     assert coarse.bound <= fine.bound
@@ -125,7 +124,7 @@ def test_sets_of_layers() -> None:
     assert list(layers_of(1 << 90 | 5)) == [0, 2, 90]
 
 
-def test_time_is_asked_while_completions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_is_asked_while_completions_are_found() -> None:
     """A table of 64 million entries was filled without a question."""
     asked: list[int] = []
 
@@ -136,8 +135,8 @@ def test_time_is_asked_while_completions_are_found(monkeypatch: pytest.MonkeyPat
     step = step_of(instance_with_skips(16))
     whole = Labels(step, retaining=True, keep_going=going)
     assert len(asked) == 1
-    monkeypatch.setattr(remat, "COMPLETED", 1)
-    parts = Labels(step, retaining=True, keep_going=going)
+    often = TUNING.changed({"remat": {"entries_at_once": 1}})
+    parts = Labels(step, retaining=True, keep_going=going, tuning=often)
     assert len(asked) == 1 + 16
     assert np.array_equal(whole.least.kept, parts.least.kept)
     assert np.array_equal(whole.least.dropped, parts.least.dropped)

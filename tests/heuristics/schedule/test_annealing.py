@@ -52,5 +52,5 @@ def test_two_change_places_on_all_devices_at_once() -> None:
     timing = Timing(instance)
     order = timing.flat([[0, 4], [1, 5], [2, 6], [3, 7]])
     assert timing.value(order) == 21
-    cold = annealing.Cooling(heat=0.01, moves=100)
+    cold = annealing.Cooling(heat=0.01, weight=4.0, moves=100)
     assert timing.value(annealing.improve(timing, order, settings=cold)) == 13

@@ -162,7 +162,7 @@ def test_annealing_never_returns_worse_orders() -> None:
         order = timing.order_of(start.start)
         for seed in range(20):
             met = [order]
-            hot = annealing.Cooling(heat=2.0, moves=300)
+            hot = annealing.Cooling(heat=2.0, weight=4.0, moves=300)
             better = annealing.improve(timing, order, seed=seed, settings=hot, on_order=met.append)
             assert value(better) == value(met[-1])
             assert all(value(one) > value(then) for one, then in itertools.pairwise(met))
@@ -204,7 +204,7 @@ def test_without_time_only_the_first_policy_is_tried() -> None:
 
 
 def test_an_interrupted_search_tries_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(greedy, "STEPS", 1)
+    monkeypatch.setattr(greedy, "PART", 1)
     instance = zero_bubble(3, 5, 4, 5, 3, 8)
     progress = run(lambda *_: None, instance)
     search = greedy.OrderSearch(instance, progress, 0)
@@ -218,7 +218,7 @@ def test_lists_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = vee(3, 7, 8)
     chosen = list(itertools.islice(policies(instance), 0, 200, 20))
     whole = [greedy.Lists(instance).order(policy) for policy in chosen]
-    monkeypatch.setattr(greedy, "STEPS", 1)
+    monkeypatch.setattr(greedy, "PART", 1)
     parts = greedy.Lists(instance)
     for policy, expected in zip(chosen, whole, strict=True):
         assert expected is not None

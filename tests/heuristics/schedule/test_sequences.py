@@ -5,6 +5,7 @@ import pytest
 
 from stagepack.heuristics.schedule import annealing, sequences
 from stagepack.heuristics.schedule.timing import Timing, entering
+from stagepack.heuristics.schedule.tuning import TUNING
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from tests.heuristics.schedule.cases import looped, vee
 from tests.random_schedules import optimum, random_schedule
@@ -38,15 +39,16 @@ def test_the_shortest_list_comes_first_and_groups_interleave() -> None:
 def test_long_lists_are_asked_about_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     timing, steps = Timing(looped(4, 2, 8)), list[int]()
     whole = sequences.lists(timing, lambda _: True)
-    monkeypatch.setattr(sequences, "PART", 10 * sequences.LOOK * timing.d)
+    look = TUNING.lists.choice_price
+    monkeypatch.setattr(sequences, "PART", 10 * look * timing.d)
 
     def keep_going(each: int) -> bool:
         steps.append(each)
         return True
 
     parts = sequences.lists(timing, keep_going)
-    assert max(steps) == max(sequences.LIST, sequences.PART)
-    assert sum(steps) > len(parts) * sequences.LOOK * timing.n * timing.d
+    assert max(steps) == max(TUNING.lists.sequence_price, 10 * look * timing.d)
+    assert sum(steps) > len(parts) * look * timing.n * timing.d
     assert [one.tolist() for one in parts] == [other.tolist() for other in whole]
 
 
@@ -77,8 +79,8 @@ def test_rows_enter_what_they_leave_for(seed: int) -> None:
 
 def test_coolings_get_longer_and_large_instances_have_fewer_moves() -> None:
     small, large = Timing(vee(3, 4)), Timing(vee(30, 800))
-    kinds = len(annealing.KINDS)
+    kinds = len(TUNING.annealing.heats)
     settings = [annealing.cooling(number, small) for number in range(2 * kinds)]
     assert len(set(settings)) == 2 * kinds
-    assert settings[kinds].moves > settings[0].moves == annealing.Cooling().moves
+    assert settings[kinds].moves > settings[0].moves == TUNING.annealing.moves
     assert 1 <= annealing.cooling(0, large).moves < settings[0].moves

@@ -10,6 +10,7 @@ from stagepack.heuristics.schedule import trips
 from stagepack.heuristics.schedule import trips_kernels as kernels
 from stagepack.heuristics.schedule.rules import one_by_one
 from stagepack.heuristics.schedule.timing import Timing
+from stagepack.heuristics.schedule.tuning import TUNING, LabelsTuning
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, least_memory
 from stagepack.progress import Progress
 from tests.random_schedules import optimum
@@ -41,10 +42,20 @@ def chain(seed: int) -> PipelineSchedule:
     return instance.replace(limit=least_memory(instance) + draw.integers(0, 4, p))
 
 
-def found(instance: PipelineSchedule) -> Progress[ScheduleSolution]:
+def tuned(*sweeps: tuple[int, trips.Way], **changes: object) -> LabelsTuning:
+    """Return what makes only these sweeps, where some are given."""
+    if sweeps:
+        changes |= {"widths": [width for width, _ in sweeps]}
+        changes |= {"ways": [way.value for _, way in sweeps]}
+    return TUNING.labels.changed(changes)
+
+
+def found(
+    instance: PipelineSchedule, *sweeps: tuple[int, trips.Way], **changes: object
+) -> Progress[ScheduleSolution]:
     """Return what is known once all sweeps are made; schedules are checked where offered."""
     progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
-    trips.Trips(instance, progress).find(60.0)
+    trips.Trips(instance, progress, tuned(*sweeps, **changes)).find(60.0)
     return progress
 
 
@@ -56,26 +67,22 @@ def test_agrees_with_trying_everything(seed: int) -> None:
     assert progress.objective == progress.bound == optimum(instance)
 
 
-def test_few_labels_make_schedules_and_safe_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_labels_make_schedules_and_safe_bounds() -> None:
     instance = gpt(5, 1, 9, limit=2 * 3)
     best = found(instance)
     assert best.objective == best.bound
-    monkeypatch.setattr(trips, "SWEEPS", ((40, ALL), (40, BEST), (40, MERGED)))
-    few = found(instance)
+    few = found(instance, (40, ALL), (40, BEST), (40, MERGED))
     assert 0 < (few.bound or 0) <= (best.objective or 0) <= (few.objective or 0)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_merged_labels_are_bounds(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr(trips, "SWEEPS", ((2, MERGED),))
+def test_merged_labels_are_bounds(seed: int) -> None:
     instance = chain(seed)
-    assert 0 < (found(instance).bound or 0) <= (optimum(instance) or 0)
+    assert 0 < (found(instance, (2, MERGED)).bound or 0) <= (optimum(instance) or 0)
 
 
 @pytest.mark.parametrize("seed", range(0, 24, 2))
-def test_interrupted_weights_ask_for_no_more_the_fewer_stages_they_stay_whole_on(
-    monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_interrupted_weights_ask_for_no_more_the_fewer_stages_they_stay_whole_on(seed: int) -> None:
     instance, values = chain(seed), [0]
     for whole in range(instance.p + 1):
         progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
@@ -86,13 +93,10 @@ def test_interrupted_weights_ask_for_no_more_the_fewer_stages_they_stay_whole_on
     assert values[-1] == optimum(instance)
 
 
-def test_interrupted_weights_prove_more_with_as_many_labels(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_interrupted_weights_prove_more_with_as_many_labels() -> None:
     instance = gpt(7, 1, 14, limit=2 * 4)
     best = found(instance)
-    monkeypatch.setattr(trips, "SWEEPS", ((500, MERGED),))
-    few = found(instance)
+    few = found(instance, (500, MERGED))
     assert best.objective == few.bound == 70_252  # 70,111 with all W's whole
 
 
@@ -117,17 +121,15 @@ def test_weights_stay_whole_where_pieces_are_too_many_to_count() -> None:
     assert found(large).bound == found(large).objective
 
 
-def test_merged_labels_are_close_to_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merged_labels_are_close_to_the_optimum() -> None:
     instance = gpt(6, 1, 12, limit=2 * 4)
     best = found(instance)
-    monkeypatch.setattr(trips, "SWEEPS", ((100, MERGED),))
-    merged = found(instance)
+    merged = found(instance, (100, MERGED))
     assert 0.97 * (best.objective or 0) < (merged.bound or 0) <= (best.objective or 0)
 
 
-def test_merged_labels_keep_how_long_stages_were_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trips, "SWEEPS", ((300, MERGED),))
-    few = found(gpt(7, 1, 28, limit=2 * 5))
+def test_merged_labels_keep_how_long_stages_were_idle() -> None:
+    few = found(gpt(7, 1, 28, limit=2 * 5), (300, MERGED))
     assert few.bound == 117_857  # 107,002 with as many W's done as either label has
 
 
@@ -143,10 +145,7 @@ def test_a_label_that_can_run_weights_in_time_is_merged_without_them() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_labels_near_a_schedule_prove_no_more_than_the_optimum(
-    monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    monkeypatch.setattr(trips, "SWEEPS", ((5_000, NEAR),))
+def test_labels_near_a_schedule_prove_no_more_than_the_optimum(seed: int) -> None:
     instance, best = chain(seed), optimum(chain(seed)) or 0
     progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
     order = one_by_one(instance, lambda _: None)
@@ -154,24 +153,19 @@ def test_labels_near_a_schedule_prove_no_more_than_the_optimum(
     start = Timing(instance).best(order)
     assert start is not None
     progress.offer(ScheduleSolution.of(instance, start), "one by one")
-    trips.Trips(instance, progress).find(60.0)
+    trips.Trips(instance, progress, tuned((5_000, NEAR))).find(60.0)
     assert (progress.bound or 0) <= best <= (progress.objective or 0)
 
 
-def test_labels_near_the_best_find_shorter_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_near_the_best_find_shorter_schedules() -> None:
     instance = gpt(7, 1, 20, limit=2 * 5)
-    monkeypatch.setattr(trips, "SWEEPS", ((100, BEST),))
-    far = found(instance)
-    monkeypatch.setattr(trips, "SWEEPS", ((100, BEST), (100, NEAR)))
-    near = found(instance)
+    far = found(instance, (100, BEST))
+    near = found(instance, (100, BEST), (100, NEAR))
     assert (near.objective or 0) < (far.objective or 0)
 
 
-def test_routes_get_better_with_the_weights_of_ever_more_stages_in_one_piece(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(trips, "SWEEPS", ((100, BEST), (100, NEAR)))
-    near = found(gpt(9, 1, 16, limit=2 * 6))
+def test_routes_get_better_with_the_weights_of_ever_more_stages_in_one_piece() -> None:
+    near = found(gpt(9, 1, 16, limit=2 * 6), (100, BEST), (100, NEAR))
     assert (near.objective or 0) <= 74_464  # 75,991 with the route of interrupted W's alone
 
 
@@ -185,27 +179,23 @@ def test_routes_are_as_many_forwards_as_come_before_each_backward() -> None:
     assert route.tolist() == [[2, 1], [3, 2], [3, 3]]
 
 
-def test_a_label_that_becomes_too_many_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trips, "ROOM", 60)
-    for way in (BEST, MERGED):
-        monkeypatch.setattr(trips, "SWEEPS", ((20, way),))
-        assert found(gpt(8, 1, 9, limit=2 * 6)).objective is None  # and does not go on for ever
+def test_a_label_that_becomes_too_many_ends_the_sweep() -> None:
+    for way in (BEST, MERGED):  # and does not go on for ever
+        assert found(gpt(8, 1, 9, limit=2 * 6), (20, way), room=60).objective is None
 
 
 def test_room_that_others_use_up_does_not_end_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trips, "SWEEPS", ((100, BEST),))
-    monkeypatch.setattr(trips, "ROOM", 500)
-    whole = found(gpt(7, 1, 12, limit=2 * 5))
-    monkeypatch.setattr(trips, "STEPS", 1)
-    assert found(gpt(7, 1, 12, limit=2 * 5)).objective == whole.objective is not None
+    instance = gpt(7, 1, 12, limit=2 * 5)
+    whole = found(instance, (100, BEST), room=500)
+    monkeypatch.setattr(trips, "PART", 1)
+    assert found(instance, (100, BEST), room=500).objective == whole.objective is not None
 
 
 def test_labels_made_in_small_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = gpt(4, 1, 8, limit=2 * 3)
     whole = found(instance)
-    monkeypatch.setattr(trips, "ROOM", 400)
-    monkeypatch.setattr(trips, "STEPS", 1_000)
-    parts = found(instance)
+    monkeypatch.setattr(trips, "PART", 1_000)
+    parts = found(instance, room=400)
     assert parts.objective == parts.bound == whole.objective
 
 

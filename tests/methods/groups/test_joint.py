@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 import stagepack as sp
 from stagepack.errors import InputError
-from stagepack.heuristics.groups import lazy
 from stagepack.heuristics.groups.oracle import NONE
 from stagepack.instances.groups import LayerGrouping, Weight
 from stagepack.solvers.cp_sat import CpSatEngine
@@ -84,11 +83,9 @@ def test_who_does_not_fit_is_named() -> None:
     assert "a by itself needs 416 bytes in each lane" in result.reason
 
 
-def test_where_too_much_may_be_better_the_plan_by_the_rule_stays(
-    free: LayerGrouping, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lazy, "MOST", 100)
-    result = sp.solve(free, method="cp-sat")
+def test_where_too_much_may_be_better_the_plan_by_the_rule_stays(free: LayerGrouping) -> None:
+    few = {"tuning": {"paths": {"most_choices": 100}}}
+    result = sp.solve(free, method="cp-sat", options=few)
     assert result.objective == sp.solve(free, method="dp").objective
     assert result.status is sp.Status.FEASIBLE
     assert "more than 100 groups in cuts" in result.reason

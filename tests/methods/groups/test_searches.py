@@ -83,8 +83,7 @@ def test_free_order_is_a_question_of_its_own() -> None:
     assert sp.solve(sp.load("groups/vgg19", order="free"), method="dp").status is best.status
 
 
-def test_wide_networks_end_with_a_plan_and_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searches, "WINDOWS", (20, 30))
+def test_wide_networks_end_with_a_plan_and_a_bound() -> None:
     found = [conv(f"a{at}", "x", 8, 8, kernel=1) for at in range(40)]
     total = add("s", *(op.name for op in found), channels=8, rows=8)
     whole = grouping(
@@ -95,7 +94,8 @@ def test_wide_networks_end_with_a_plan_and_a_bound(monkeypatch: pytest.MonkeyPat
         max_group=3,
         max_slices=2,
     )
-    result = sp.solve(whole, method="dag")
+    small = {"tuning": {"auto": {"windows_of": [20, 30]}}}
+    result = sp.solve(whole, method="dag", options=small)
     assert result.status is sp.Status.FEASIBLE
     assert result.bound is not None
     assert "more than 100,000 ideals" in result.reason
@@ -122,18 +122,17 @@ def branches() -> sp.LayerGrouping:
     return grouping([*found, joined], channels=64, rows=rows, chip=CHIPS["cv184x"], **said)
 
 
-def test_windows_find_what_all_ideals_prove(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_find_what_all_ideals_prove() -> None:
     whole = branches()
     proved = sp.solve(whole, method="dag")
     assert proved.status is sp.Status.OPTIMAL
-    monkeypatch.setattr(searches, "MANY_IDEALS", 1)
-    monkeypatch.setattr(searches, "MOST_IDEALS", 1)
-    found = sp.solve(whole, method="dag")
+    few: dict[str, Any] = {"many_ideals": 1, "most_ideals": 1}
+    found = sp.solve(whole, method="dag", options={"tuning": {"auto": few}})
     assert found.status is sp.Status.FEASIBLE
     assert "all in windows along the best" in found.reason
     assert found.objective == proved.objective
-    monkeypatch.setattr(searches, "WINDOWS", ())
-    without = sp.solve(whole, method="dag")
+    few["windows"] = False
+    without = sp.solve(whole, method="dag", options={"tuning": {"auto": few}})
     assert without.objective is not None
     assert found.objective is not None
     assert without.objective > found.objective
@@ -289,7 +288,7 @@ def test_addresses_that_no_time_is_left_to_check_are_not_offered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of 10^4 operators in groups the check went on for 0.7 s beyond the limit."""
-    monkeypatch.setattr(banks_apart, "checking", lambda plan: 1e9)
+    monkeypatch.setattr(banks_apart, "checking", lambda *_: 1e9)
     result = sp.solve(crowded(4), "greedy-tail", time_limit=5)
     assert "no time to check addresses with fewer pairs in one bank" in result.reason
     assert crowded(4).secondary(result.solution) > 0
@@ -304,9 +303,9 @@ def test_what_the_rule_for_banks_leaves_is_searched(method: str) -> None:
     assert result.reason == ""
 
 
-def test_pairs_that_were_not_searched_are_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(banks_apart, "PART", 0)
-    result = sp.solve(crowded(2), "layerwise")
+def test_pairs_that_were_not_searched_are_not_proved() -> None:
+    nothing = {"tuning": {"banks": {"share": 0}}}
+    result = sp.solve(crowded(2), "layerwise", options=nothing)
     assert "in one bank: 1, at least 0 with these groups" in result.reason
 
 
@@ -323,11 +322,9 @@ def test_pairs_of_a_group_are_found_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(found) == result.solution.groups
 
 
-def test_rules_keep_the_time_in_which_their_first_plan_is_checked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(searches, "ALONE", 10.0)
-    result = sp.solve(block(), "layerwise", time_limit=5)
+def test_rules_keep_the_time_in_which_their_first_plan_is_checked() -> None:
+    slow = {"tuning": {"check": {"alone_price": 10.0}}}
+    result = sp.solve(block(), "layerwise", time_limit=5, options=slow)
     assert result.termination is sp.Termination.TIME_LIMIT
     assert result.solution == GroupingSolution.from_global_memory(block().n)
 

@@ -13,7 +13,6 @@ from stagepack.errors import InputError
 from stagepack.heuristics.phases.feasibility import fitting
 from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.phases.least import least_memory
-from stagepack.methods.phases import searches
 from stagepack.result import Status
 
 HUGE = 2**50
@@ -133,12 +132,10 @@ def test_every_method(name: str) -> None:
         assert max(bounds) <= min(values)
 
 
-def test_a_model_that_would_not_get_far_leaves_its_time_to_the_search(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_model_that_would_not_get_far_leaves_its_time_to_the_search() -> None:
     instance = training(4, memory=100)
-    monkeypatch.setitem(searches.SOLVED, "highs", 1e6)
-    result = sp.solve(instance, "milp", time_limit=60)
+    slow = {"tuning": {"models": {"highs_price": 1e6}}}
+    result = sp.solve(instance, "milp", time_limit=60, options=slow)
     assert (result.engine, result.status) == ("", Status.OPTIMAL)
     assert result.objective == sp.solve(instance, "enumerate").objective
 

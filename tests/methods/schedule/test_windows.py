@@ -6,9 +6,10 @@ from benchmarks.layouts import gpt
 from stagepack import solvers
 from stagepack.heuristics.schedule.lower_bounds.bounds import bound
 from stagepack.heuristics.schedule.lower_bounds.counting import counting_bound
+from stagepack.heuristics.schedule.tuning import TUNING
 from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
 from stagepack.methods import Settings
-from stagepack.methods.schedule.windows import TURNS, Window, Windows, unsupported
+from stagepack.methods.schedule.windows import Window, Windows, unsupported
 from stagepack.progress import Progress
 from tests.random_schedules import optimum, random_schedule
 
@@ -44,9 +45,9 @@ def test_longer_windows_wait_for_shorter_ones() -> None:
     instance = gpt(4, 4, 8, split=False)
     progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
     windows = Unsolved(instance, progress, solvers.engine("cp-sat"), Settings())
-    windows.asked = []
+    windows.asked, tuning = [], TUNING.windows
     windows.raise_bound(1.0)
-    assert len(windows.asked) == 2 * len(TURNS)
+    assert len(windows.asked) == 2 * (len(tuning.turns) + len(tuning.turns_apart))
     assert len({(window.back, window.moment) for window in windows.asked}) == 2
 
 

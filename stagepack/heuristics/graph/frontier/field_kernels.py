@@ -23,6 +23,7 @@ def anchor(plan: Plan, word: Array, slot: int) -> int:
 def set_anchor(plan: Plan, word: Array, slot: int, stage: int) -> None:
     """Let the `slot` of an anchor hold a `stage` in the `word` array of a label."""
     at, shift = plan.anchor_word[slot], plan.anchor_shift[slot]
+    # Cleared first: fields share a word, and stages are written over one another.
     word[at] = (word[at] & ~(plan.anchor_mask << shift)) | (stage << shift)
 
 
@@ -44,6 +45,7 @@ def set_net(plan: Plan, word: Array, slot: int, field: int) -> None:
 def lowest(bits: int) -> int:
     """Return the lowest of some bits, of which one is set."""
     at = 0
+    # Bit by bit: stages are few.
     while not (bits >> at) & 1:
         at += 1
     return at

@@ -21,12 +21,10 @@ from stagepack.heuristics.schedule.lower_bounds import bounds_kernels as kernels
 from stagepack.heuristics.schedule.lower_bounds.ramps import ramp_bound
 from stagepack.heuristics.schedule.timing import graph_of
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph, heads
+from stagepack.heuristics.schedule.tuning import TUNING, BoundsTuning
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule, memory_arcs
 from stagepack.progress import Stopped
-
-PAIRS = 4_000_000
-"""Operations that all pairs of devices may have together; more, and each device stands alone."""
 
 PASSED = 0.33
 """Steps that an operation or an arc costs in the mean: many have no path, and are passed by."""
@@ -35,18 +33,22 @@ SORT = 4
 """Steps of sorting, for a job: less where heads rise, as they mostly do."""
 
 
-def bound(instance: PipelineSchedule, keep_going: Going | None = None) -> tuple[int, str]:
+def bound(
+    instance: PipelineSchedule,
+    keep_going: Going | None = None,
+    tuning: BoundsTuning = TUNING.bounds,
+) -> tuple[int, str]:
     """Return the best of all lower bounds on the instance's objective, and what it is called.
 
     Once `keep_going` says no, nothing more is looked at.  Heads and tails
     take O(operations + arcs), a machine O(k log(k)) for its k operations: once each for the
     makespan; for the longest span heads and tails once a device, and all machines once a device
-    up to `PAIRS`, else one.  Ramps take O(edges + microbatches of all stages) for each of
-    O(log(value)) values.
+    up to `tuning.pairs` operations, else one.  Ramps take O(edges + microbatches of all stages) for
+    each of O(log(value)) values.
     """
     best, source = work_bound(instance), "work bound"
     ramp = ramp_bound(instance, best, keep_going)
-    window = window_bound(instance, keep_going)
+    window = window_bound(instance, keep_going, tuning)
     if window > best:
         best, source = window, "one-machine bound"
     if ramp > best:
@@ -65,7 +67,11 @@ def work_bound(instance: PipelineSchedule) -> int:
 # ---------------------------------------------------------------------- one machine
 
 
-def window_bound(instance: PipelineSchedule, keep_going: Going | None = None) -> int:
+def window_bound(
+    instance: PipelineSchedule,
+    keep_going: Going | None = None,
+    tuning: BoundsTuning = TUNING.bounds,
+) -> int:
     """Return the best bound of one device among heads and tails; of those that time allows.
 
     The head of an operation is a longest path from a moment that the objective counts from, its
@@ -92,7 +98,7 @@ def window_bound(instance: PipelineSchedule, keep_going: Going | None = None) ->
             for low, high in every.parts():
                 best = max(best, every.least(low, high, head, tail, looks))
             return best
-        pairs = len(operations) * instance.d <= PAIRS
+        pairs = len(operations) * instance.d <= tuning.pairs
         for d in range(instance.d):
             here = np.repeat(device == d, count)
             head = net.heads(np.where(here, 0, -FAR), looks)
@@ -131,6 +137,7 @@ class Machines:
         head, tail : ndarray of int64, shape (n,)
             Of all operations, in cycles; -FAR: the operation does not count.
         looks : Looks
+            Asks the clock between parts.
         """
         operations = self._operations
         rows = self._rows[self._row[low] : self._row[high]]
@@ -160,7 +167,9 @@ def one_machine(
     Parameters
     ----------
     head, duration, tail : ndarray of int64, shape (k,)
+        Cycles before a job begins, of the job, and after its end.
     looks : Looks, optional
+        Asks the clock between parts.
     first : ndarray of int64, shape (machines + 1,), optional
         Machine e does jobs first[e] .. first[e + 1] - 1; all are on one machine when absent.
     """

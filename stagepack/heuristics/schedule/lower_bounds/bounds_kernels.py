@@ -22,8 +22,9 @@ def count_by_source(before: Array, count: Array, low: int, high: int) -> None:
     count : ndarray of int64, shape (n,)
         Zeros at first.
     low, high : int
+        The part of `before` that is counted.
     """
-    for arc in range(low, high):
+    for arc in range(low, high):  # sorting by counting: the operations are few beside the arcs
         count[before[arc]] += 1
 
 
@@ -40,9 +41,10 @@ def by_source(before: Array, place: Array, by: Array, low: int, high: int) -> No
     by : ndarray of int64, shape (arcs,)
         The arcs by the operation they leave.
     low, high : int
+        The part of `before` that is sorted.
     """
     for arc in range(low, high):
-        v = before[arc]
+        v = before[arc]  # arcs of one operation stay in their order
         by[place[v]] = arc
         place[v] += 1
 
@@ -67,6 +69,7 @@ def tails(
         row, best = graph.row[v], tail[v]
         for arc in range(graph.first[row], graph.first[row + 1]):
             then = target(graph, v, row, arc)
+            # A path leads on only through what has one itself.
             if then >= 0 and tail[then] > -FAR:
                 best = max(best, graph.lag[arc] + graph.duration[graph.after[arc]] + tail[then])
         for arc in range(first[v], first[v + 1]):
@@ -101,6 +104,7 @@ def machines(
         by_head[first[e] : first[e + 1]] are the jobs of machine e, in the order of their heads
         (sorting takes long to compile).
     by_head, head, tail : ndarray of int64, shape (n,)
+        The jobs of machines by rising head, and the cycles before and after each.
     rest : ndarray of int64, shape (n,)
         Durations at first; what is left of them.
     heap : ndarray of int64, shape (n,)
@@ -116,6 +120,7 @@ def machines(
     last, steps = first[machine + 1], 0
     while steps < most:
         steps += 1
+        # What lies on no path between both ends takes no time of this machine.
         while at < last and (head[by_head[at]] == -FAR or tail[by_head[at]] == -FAR):
             at += 1
         if size == 0 and at == last:
@@ -125,8 +130,9 @@ def machines(
                 return True
             last, now = first[machine + 1], -FAR
             continue
-        if size == 0:
+        if size == 0:  # idle until a job is there
             now = max(now, head[by_head[at]])
+        # All that are there must be in the heap before one runs.
         if at < last and head[by_head[at]] <= now:
             v = by_head[at]
             at += 1
@@ -143,13 +149,13 @@ def machines(
             continue
         top = heap[0]
         run = rest[top]
-        if at < last:
+        if at < last:  # the next one may have a longer tail, and then interrupts
             run = min(run, head[by_head[at]] - now)
         now += run
         rest[top] -= run
         if rest[top] > 0:
             continue
-        latest = max(latest, now + tail[top])
+        latest = max(latest, now + tail[top])  # a job ends once, and its tail follows
         size -= 1
         v = heap[size]
         parent = 0

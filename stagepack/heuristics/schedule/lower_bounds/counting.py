@@ -30,33 +30,22 @@ from stagepack.heuristics.schedule.lower_bounds import counting_kernels as kerne
 from stagepack.heuristics.schedule.lower_bounds.bounds import Network, one_machine
 from stagepack.heuristics.schedule.lower_bounds.counting_kernels import Side
 from stagepack.heuristics.schedule.timing_kernels import FAR
+from stagepack.heuristics.schedule.tuning import TUNING, BoundsTuning
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule
 from stagepack.progress import Stopped
-
-ROUNDS = 6
-"""Rounds of raising heads."""
-
-COST = 1
-"""Steps that count for a pair of operations of a device in a round."""
-
-MOST = 40_000_000
-"""Pairs of operations of the same device, times devices for spans, up to which it is computed."""
-
-ROWS = 1_000
-"""Rows of operations up to which it is: which comes before which is a table."""
 
 Ramp = tuple[Array, Array]
 """Moments, in order, and how long a device is idle before each at least."""
 
 
-def unsupported(instance: PipelineSchedule) -> str:
+def unsupported(instance: PipelineSchedule, tuning: BoundsTuning = TUNING.bounds) -> str:
     """Return why nothing is counted for `instance`, or ''."""
-    if len(instance.operations.count) > ROWS:
-        return f"is for up to {ROWS:,} rows of operations"
+    if len(instance.operations.count) > tuning.counted_rows:
+        return f"is for up to {tuning.counted_rows:,} rows of operations"
     pairs = int((_sizes(instance) ** 2).sum())
-    if pairs * (instance.d if instance.objective is Objective.SPAN else 1) > MOST:
-        return f"is for up to {MOST:,} pairs of operations"
+    if pairs * (instance.d if instance.objective is Objective.SPAN else 1) > tuning.counted_pairs:
+        return f"is for up to {tuning.counted_pairs:,} pairs of operations"
     operations = instance.operations
     held = int(np.abs(operations.row_delta // _unit(instance)) @ operations.count)
     if held * int(operations.row_duration.max()) >= FAR:
@@ -76,23 +65,29 @@ def _sizes(instance: PipelineSchedule) -> Array:
 
 
 def counting_bound(
-    instance: PipelineSchedule, least: int = 0, keep_going: Going | None = None
+    instance: PipelineSchedule,
+    least: int = 0,
+    keep_going: Going | None = None,
+    tuning: BoundsTuning = TUNING.bounds,
 ) -> int:
     """Return the greatest bound found, `least` or more.
 
     Parameters
     ----------
     instance : PipelineSchedule
+        Any; `least` is returned where it is :func:`unsupported`.
     least : int
         A value that is proved.
     keep_going : callable, optional
         Asked with the steps since; once it says no, what was found is returned.
+    tuning : BoundsTuning
+        How large an instance may be, and how often heads are raised.
     """
-    if unsupported(instance):
+    if unsupported(instance, tuning):
         return least
     spans = instance.objective is Objective.SPAN
     with contextlib.suppress(Stopped):
-        counting = Counting(instance, Looks(keep_going))
+        counting = Counting(instance, Looks(keep_going), tuning)
         for d in range(instance.d) if spans else [None]:
             for value in counting.values(d, least):
                 least = max(least, value)
@@ -105,11 +100,17 @@ class Counting:
     Parameters
     ----------
     instance : PipelineSchedule
+        One that is not :func:`unsupported`.
     looks : Looks
+        Asks the clock after every device.
+    tuning : BoundsTuning
+        How often heads are raised.
     """
 
-    def __init__(self, instance: PipelineSchedule, looks: Looks) -> None:
-        self.instance = instance
+    def __init__(
+        self, instance: PipelineSchedule, looks: Looks, tuning: BoundsTuning = TUNING.bounds
+    ) -> None:
+        self.instance, self._rounds = instance, tuning.rounds
         self._looks = looks
         self._net = Network.of(instance, looks)
         operations = instance.operations
@@ -156,14 +157,14 @@ class Counting:
         paths = self._net.heads if side is self._forth else self._net.tails
         head = paths(head, self._looks)
         place = np.zeros(len(head), dtype=np.int64)
-        for _ in range(ROUNDS):
+        for _ in range(self._rounds):
             found, raised = head.copy(), False
             for d, own in enumerate(self._own):
                 by = own[np.argsort(-head[own], kind="stable")]
                 place[by] = np.arange(len(by))
                 graph, limit = self._net.graph, int(side.limit[d])
                 raised |= kernels.tighten(graph, side, by, place, head, found, limit)
-                self._looks.at(COST * len(by) ** 2)
+                self._looks.at(len(by) ** 2)
             if not raised:
                 break
             head = paths(found, self._looks)
@@ -175,6 +176,7 @@ class Counting:
         Parameters
         ----------
         d : int
+            The device.
         head, tail : ndarray of int64, shape (operations,)
             Cycles that pass at least before each operation begins, and after it ends.
         """
@@ -188,7 +190,7 @@ class Counting:
         moment, least = np.zeros((2, len(by) + 1), dtype=np.int64)
         graph, limit = self._net.graph, int(side.limit[d])
         count = kernels.idle(graph, side.delta, limit, by, head, moment, least)
-        self._looks.at(COST * len(by) ** 2)
+        self._looks.at(len(by) ** 2)
         return moment[:count], least[:count]
 
 

@@ -26,6 +26,7 @@ class Side(NamedTuple):
     delta : ndarray of int64, shape (rows,)
         Change of memory.
     limit : ndarray of int64, shape (d,)
+        Memory of each device, in units of all changes.
     kinds, step : int
         Kinds of operations; from a row to the next of its stage, 1 or -1.
     """
@@ -56,12 +57,13 @@ def _given_back(
     """
     total = 0
     given[:] = 0
+    # Each stage and microbatch once: from the operation that is the first not sure to be done.
     for a in range(len(own)):
         u = own[a]
         row = graph.row[u]
         i = u - graph.origin[row]
         at = row
-        if before[a]:
+        if before[a]:  # done: the next of its microbatch, unless that is done as well
             at = row + side.step
             if at // side.kinds != row // side.kinds or at < 0:
                 continue
@@ -70,10 +72,11 @@ def _given_back(
                 continue
         elif u == v or not _first(side, row):
             continue
+        # What follows on the way to v counts only below the least that was held before it.
         level = least = 0
         while at >= 0 and at // side.kinds == row // side.kinds:
             c = graph.origin[at] + i
-            if c == v:
+            if c == v:  # it and what follows on it come too late
                 break
             level += side.delta[at]
             if level < least:
@@ -104,7 +107,9 @@ def tighten(
     Parameters
     ----------
     graph : Graph
+        Cycles and rows of operations.
     side : Side
+        The direction of time.
     own : ndarray of int64, shape (k,)
         The operations of a device, those of greatest head first.
     place : ndarray of int64, shape (n,)
@@ -127,11 +132,13 @@ def tighten(
             before[a] = u != v and side.turn[u] <= side.turn[v] and side.reach[graph.row[u], row]
             if before[a]:
                 held += side.delta[graph.row[u]]
+        # Only what takes memory can lack it.
         lacking = held - limit if side.delta[row] > 0 else 0
         rest = 0
         given[:] = 0
         if lacking > 0:
             rest = lacking - _given_back(graph, side, own, place, before, v, given)
+        # From the greatest head down: `energy` is the work from r on, for every r in turn.
         best, energy, a = head[v], 0, 0
         cycles, amount = 0, 0  # of what gives back most in a cycle, of those with heads from r on
         while a < k and head[own[a]] > -FAR:
@@ -142,12 +149,13 @@ def tighten(
                     energy += duration
                 if given[a] > 0:
                     rest += given[a]
+                    # Cross-multiplied: the best rate of giving back, without division.
                     if amount == 0 or duration * amount < cycles * given[a]:
                         cycles, amount = duration, given[a]
                 a += 1
             time = energy
             if lacking > 0 and rest > 0 and amount > 0:
-                time -= -rest * cycles // amount
+                time -= -rest * cycles // amount  # rounded up: -(-a // b)
             if time > 0:
                 best = max(best, r + time)
         if best > found[v]:
@@ -187,11 +195,15 @@ def idle(
     Parameters
     ----------
     graph : Graph
+        Cycles and rows of operations.
     delta : ndarray of int64, shape (rows,)
+        Change of memory, in the direction of time.
     limit : int
+        Memory of the device.
     own : ndarray of int64, shape (k,)
         The operations of a device, those of least head first.
     head : ndarray of int64, shape (n,)
+        Lower bounds on starts.
     moment, least : ndarray of int64, shape (k + 1,)
         Moments, in order, and idle cycles before them; 0 and 0 come first, then one for each
         operation at most.  The heap within holds operations before one: fewer than k.
@@ -203,25 +215,27 @@ def idle(
     for z in range(k):
         r = head[own[z]]
         if r <= 0 or (z > 0 and head[own[z - 1]] == r):
-            continue
+            continue  # equal heads are one moment
         room, work = limit, 0
         alike, size, takers = True, 0, 0
         for a in range(z):
             v = own[a]
             row = graph.row[v]
+            # Of its cycles those before r, if it starts at its head.
             time = min(graph.duration[row], r - head[v])
             if delta[row] <= 0:
                 work += time
                 if head[v] + graph.duration[row] < r:
                     room -= delta[row]
             else:
-                part[a] = -time / delta[row]
+                part[a] = -time / delta[row]  # most cycles for a byte come first
                 heap[takers] = a
                 takers += 1
                 alike = alike and (size == 0 or size == delta[row])
                 size = delta[row]
         for at in range(takers // 2 - 1, -1, -1):
             _sink(heap, part, takers, at)
+        # As in a knapsack whose last piece is cut: more than any choice can work.
         while takers > 0 and room > 0:
             a = heap[0]
             takers -= 1

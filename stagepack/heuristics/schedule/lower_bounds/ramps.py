@@ -12,7 +12,7 @@ import contextlib
 
 import numpy as np
 
-from stagepack.heuristics.schedule.effort import Going, Looks
+from stagepack.heuristics.schedule.effort import PART, Going, Looks
 from stagepack.heuristics.schedule.lower_bounds.ramps_kernels import (
     ENTRY,
     FILLED,
@@ -27,12 +27,6 @@ from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule
 from stagepack.progress import Stopped
 
-PART = 2_000_000
-"""Steps in a kernel call: less than a tenth of a second."""
-
-EDGE = 10
-"""Steps that a stage or an edge takes where they are set up."""
-
 
 def ramp_bound(instance: PipelineSchedule, least: int = 0, keep_going: Going | None = None) -> int:
     """Return the least value at which no ramp needs more idling than there is.
@@ -42,6 +36,7 @@ def ramp_bound(instance: PipelineSchedule, least: int = 0, keep_going: Going | N
     Parameters
     ----------
     instance : PipelineSchedule
+        Any; `least` is returned where ramps say nothing of it.
     least : int
         No smaller value is returned.
     keep_going : callable, optional
@@ -104,7 +99,7 @@ class Ramps:
             return
         self._looks.at(0)
         self._stages = _stages(instance)
-        self._looks.at(EDGE * (instance.p + len(instance.edges)))
+        self._looks.at(instance.p + len(instance.edges))
         self._work = instance.work[instance.devices]
         self._length, self._idle = np.zeros((2, 5, instance.p), dtype=np.int64)
         if not self._stages.spans:
@@ -131,6 +126,7 @@ class Ramps:
         return np.asarray(np.minimum(self._stages.ahead, count))
 
     def _budget(self, value: int) -> Array:
+        """Return the cycles that stages may be idle within a value."""
         return np.asarray(value - self._stages.after - self._work)
 
     def _find(self, part: int, budget: Array) -> bool:

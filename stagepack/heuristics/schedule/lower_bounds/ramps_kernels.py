@@ -67,9 +67,11 @@ def _whole(length: int, each: int, most: int, head: int, budget: int) -> int:
     """Return the least sum, >= length, of k <= most times `each` and head <= idle <= budget."""
     if head > budget:
         return NONE
+    # As many whole operations as do not exceed the length; idle cycles are the rest.
     count = most if each == 0 else min(most, max(0, length - head) // each)
     if length - count * each <= budget:
         return max(length, count * each + head)
+    # Too much would be idle: another operation, and as little idle as there must be.
     return head + (count + 1) * each if count < most else NONE
 
 
@@ -89,20 +91,23 @@ def _waiting(stages: Stages, s: int, n: int) -> int:
 @step
 def _mixed(stages: Stages, s: int, length: int, budget: int, state: Array) -> int:
     """Return the least sum, >= length, of some B's, W's beside them, and 0 <= idle <= budget."""
+    # No more B's than fill the length and one that exceeds it; the rest is W's and idle.
     best, b, w = NONE, stages.b[s], stages.w[s]
     for n in range(min(stages.queue[s], length // b + 1), -1, -1):
         state[1] += TRY
         found = _whole(max(0, length - n * b), w, _waiting(stages, s, n), 0, budget)
         if found < NONE:
             best = min(best, n * b + found)
-        if best == length:
+        if best == length:  # nothing is shorter
             break
     return best
 
 
 @step
 def _filled(stages: Stages, s: int, state: Array) -> int:
+    """Return the most cycles of B's and W's between the last F and the last B of stage s."""
     most = 0
+    # More B's that wait leave room for fewer W's: neither end need be the most.
     for n in range(stages.queue[s] + 1):
         most = max(most, n * stages.b[s] + stages.w[s] * _waiting(stages, s, n))
     state[1] += TRY * stages.queue[s]
@@ -119,6 +124,7 @@ def _chained(part: int, stages: Stages, length: Array, s: int, edges: Edges) -> 
         least = stages.w[s]
     for edge in range(edges.first[s], edges.first[s + 1]):
         t, lag = edges.stage[edge], edges.lag[edge]
+        # For spans time counts from the stage's own start, an F and a link after t's.
         if part == ENTRY:
             hop = stages.f[t] + lag
         elif part == HEAD:
@@ -159,6 +165,7 @@ def ramp(
     part : int
         `ENTRY`, `FILLED`, `HEAD`, `TAIL` or `MIDDLE`; those before are found.
     stages : Stages
+        Cycles and memory; stay as they are.
     budget : ndarray of int64, shape (p,)
         Cycles that each stage may be idle.
     length, idle : ndarray of int64, shape (5, p)
@@ -169,12 +176,12 @@ def ramp(
         Steps after which to return, about.
     """
     p, until = len(stages.order), state[1] + most
-    along = part in (ENTRY, TAIL)
+    along = part in (ENTRY, TAIL)  # these grow along the edges, the others against them
     edges = stages.into if along else stages.out
     while state[0] < p and state[1] < until:
         s = stages.order[state[0] if along else p - 1 - state[0]]
         state[0] += 1
-        if part == FILLED:
+        if part == FILLED:  # of a stage alone
             length[part, s] = _filled(stages, s, state)
             continue
         state[1] += STAGE + 2 * (edges.first[s + 1] - edges.first[s])
@@ -184,7 +191,7 @@ def ramp(
             continue
         if part == HEAD:
             head, each, many = length[ENTRY, s], stages.f[s], stages.ahead[s]
-            idle[part, s] = max(head, least - many * each)
+            idle[part, s] = max(head, least - many * each)  # if all F's that fit run in it
             found = _whole(least, each, many, head, budget[s])
         elif part == TAIL:
             idle[part, s] = max(0, least - stages.behind[s] * stages.w[s])
@@ -192,7 +199,7 @@ def ramp(
         else:
             idle[part, s] = max(0, least - length[FILLED, s])
             found = _mixed(stages, s, least, budget[s], state)
-        if found == NONE:
+        if found == NONE:  # lengths only grow from here on: no stage need be looked at
             state[0] = -1
             return
         length[part, s] = found

@@ -39,6 +39,7 @@ class Block(NamedTuple):
     Attributes
     ----------
     address, end : int
+        Where it begins, and where it ends.
     name : str
         Of a tensor, or what else it is.
     box : Box

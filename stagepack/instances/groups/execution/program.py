@@ -49,11 +49,6 @@ def group_program(
 ) -> JsonObject:
     """Return the program of a valid plan.  O(slices * operators).
 
-    Parameters
-    ----------
-    instance : LayerGrouping
-    solution : GroupingSolution or Result
-
     Raises
     ------
     InputError
@@ -104,7 +99,6 @@ class _Writer:
 
     Parameters
     ----------
-    table : Timetable
     offsets : sequence of int
         Of :func:`.lmem.copies`.
     """

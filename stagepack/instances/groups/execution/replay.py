@@ -30,12 +30,15 @@ class Transfer(NamedTuple):
     Attributes
     ----------
     name : str
+        Of what is moved.
     tensor : int
         -1: weights.
     load : bool
+        Whether it is loaded; else it is stored.
     operator : int
         Position of its first reader, or of its writer.
     position : int
+        Stage and row, as plans number them.
     cycles, nbytes : int
         `nbytes` in every lane.
     once : bool
@@ -80,14 +83,13 @@ class Replay:
 
     Parameters
     ----------
-    instance : GroupingData
-    solution : GroupingSolution
     group : int
         One that is cut into slices.
 
     Attributes
     ----------
     operators : tuple of int
+        Those of the group.
     rows : int
         One for each of them; k of them computes at position ``rows + k``.
     cut : dict of str to int

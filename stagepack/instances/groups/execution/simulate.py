@@ -33,6 +33,7 @@ class Task(NamedTuple):
     number : int
         Of the transfer, the operator or the spill, in the table's order.
     cycles : int
+        How long it runs.
     once : bool
         Whether the first slice does it for all.
     """
@@ -61,6 +62,7 @@ class Event:
     Attributes
     ----------
     group, core : int
+        Where it runs.
     engine : str
         "compute" or "dma".
     what, name : str
@@ -120,7 +122,6 @@ def play(table: Timetable, group: int = 0, at: int = 0) -> tuple[list[Event], in
 
     Parameters
     ----------
-    table : Timetable
     group : int
         What the events say.
     at : int
@@ -151,8 +152,8 @@ def play_alone(
 
     Parameters
     ----------
-    instance : GroupingData
     operator : int
+        The one that runs by itself.
     group, at : int
         As of :func:`play`.
     """

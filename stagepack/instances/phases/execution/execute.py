@@ -122,6 +122,7 @@ def execute(
     instance : PhaseData
         Says what the layers read and cost, and what the chip has.
     program : dict
+        As :func:`.program.program` returns it.
     steps : iterable of int, optional
         The steps to execute; when left out all of them, or three where there are many.
     """

@@ -33,6 +33,7 @@ class Event:
         "startup", "variables", "gather", "load", "compute", "store", "prefetch" (of the next
         phase's variables), "epilogue" (scatter, optimiser state, update).
     phase : int
+        Its number, in the order of time.
     step : int
         -1 outside the loop.
     start, end : int
@@ -55,6 +56,7 @@ def loop(
     Parameters
     ----------
     mode : str
+        How the loop runs.
     v, load, compute, store : int
         Cycles of the variables, and of one step's parts.
     steps : int

@@ -71,13 +71,3 @@ def test_distances_take_room_for_the_pieces_that_meet_only() -> None:
     assert len(owner) == len(pieces)
     assert ptr.tolist() == [0, 1, 2]
     assert [(int(r["low"]), int(r["high"])) for r in runs] == [(-2, 2), (-2, 2)]
-
-
-def test_work_limits_end_both_searches() -> None:
-    instance = LmemPacking.from_arrays(
-        [4, 6, 5, 4, 2, 7, 7, 8], [0, 0, 0, 1, 1, 2, 3, 4], [2, 1, 3, 2, 4, 5, 4, 5]
-    )
-    for shaped in (instance, instance.replace(in_place=[(0, 7)])):
-        blocks = Blocks.of(shaped)
-        for steps, status in ((10**9, Status.INFEASIBLE), (0, Status.UNKNOWN)):
-            assert exact.decide(blocks, 16, step_limit=steps).status is status

@@ -1,0 +1,136 @@
+"""Plans that are written by hand, or altered, are never called proved where they are not."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stagepack as sp
+from stagepack.claims import ResultCheck
+from stagepack.contracts import JsonObject
+from stagepack.planning import Level, ModelPlan
+from stagepack.planning.claims import check_plan
+from stagepack.planning.document import read_plan
+from stagepack.planning.stages import Structure
+from stagepack.planning.steps import RULES, Whole
+from stagepack.planning.tries import expressed
+from stagepack.result import Status
+from tests.cli.shell import run
+from tests.planning import test_steps
+from tests.planning.test_grouped import branches
+from tests.verify.mutations import mutated
+
+PART = {"rule": "part", "proof": "log", "evidence": {"rule": "ideals"}}
+SAID: list[tuple[str | None, JsonObject]] = [
+    (None, {}),
+    ("engine", {}),
+    ("search", {}),
+    ("oath", {}),
+    ("log", PART),
+    ("log", {"rule": "path", "path": [0]}),
+    *((str(proof), {"rule": rule}) for rule, (proof, _) in RULES.items()),
+]
+
+
+def worst(whole: Whole) -> JsonObject | None:
+    """Return the plan with the longest step as if it were proved; None: all are as long."""
+    found: dict[int, JsonObject] = {}
+    for solution in test_steps.solutions(whole.model):
+        first = sp.solve(whole.model)
+        cut = Level("partition", whole.model, expressed(whole.model, solution, first))
+        given = Structure(cut, {}, whole.microbatches, split=whole.split)
+        try:
+            timed = sp.solve(given.schedule())
+        except sp.InputError:
+            continue
+        if timed.objective is not None:
+            value = int(timed.objective)
+            levels = (cut, Level("schedule", given.schedule(), timed))
+            plan = ModelPlan("", Status.OPTIMAL, levels, value, "", whole.microbatches)
+            found[value] = plan.to_dict()
+    return found[max(found)] if len(found) > 1 else None
+
+
+def checked(document: JsonObject, path: Path, *, prove: bool = False) -> ResultCheck | None:
+    """Return what a check finds; None where the document is refused."""
+    path.write_text(json.dumps(document))
+    try:
+        return check_plan(read_plan(path), path, prove=prove, time_limit=20)
+    except sp.InputError:
+        return None
+
+
+def nothing_fits(document: JsonObject, whole: Whole) -> JsonObject:
+    """Return a document that says of a model that nothing fits."""
+    plan = ModelPlan(
+        "", Status.INFEASIBLE, (), None, "", whole.microbatches, model=whole.model,
+        split=whole.split,
+    )  # fmt: skip
+    return {**document, **plan.to_dict()}
+
+
+@pytest.mark.parametrize("make", [test_steps.chain, test_steps.graph])
+def test_what_is_written_by_hand_is_not_verified(make: Any, tmp_path: Path) -> None:
+    wholes = (make(seed) for seed in range(40))
+    lies = ((whole, lie) for whole in wholes if (lie := worst(whole)) is not None)
+    whole, lie = next(lies)
+    for proof, evidence in SAID:
+        for document in (lie, nothing_fits(lie, whole)):
+            forged = {**document, "proof": proof, "evidence": evidence}
+            found = checked(forged, tmp_path / "lie.json")
+            assert found is not None
+            assert not found.verified, (proof, evidence, found.claims)
+    for document in (lie, nothing_fits(lie, whole)):
+        found = checked(document, tmp_path / "lie.json", prove=True)
+        assert found is not None
+        assert not found.valid, "solving all schedules again finds a shorter one"
+        assert run("check", tmp_path / "lie.json", "--prove").returncode == 4
+
+
+def test_altered_plans_are_verified_where_they_are_true_only(tmp_path: Path) -> None:
+    rng, path, verified, refused = random.Random(0), tmp_path / "plan.json", 0, 0
+    for seed in range(24):
+        whole = (test_steps.chain, test_steps.graph)[seed % 2](seed)
+        least = test_steps.shortest(whole)
+        given: dict[str, Any] = {"microbatches": whole.microbatches, "split": whole.split}
+        document = sp.plan_model(whole.model, time_limit=1, **given).to_dict()
+        for _ in range(10):
+            said = {name: document[name] for name in ("proof", "evidence")}
+            altered = {**document, **mutated(said, rng)}
+            if rng.random() < 0.7 and document["bound"] is not None:
+                altered["bound"] += rng.choice([-1, 0, 1, 1, 2, document["bound"]])
+            if rng.random() < 0.3:
+                altered["status"] = rng.choice(list(Status))
+            altered["gap"] = None
+            found = checked(altered, path)
+            if found is None or not found.verified:
+                refused += 1
+                continue
+            verified += 1
+            bound, status = altered["bound"], altered["status"]
+            assert bound is None or least is None or bound <= least
+            assert status != "OPTIMAL" or altered["objective"] == least
+            assert status != "INFEASIBLE" or least is None
+    assert min(verified, refused) > 20
+
+
+def test_what_nothing_verifies_is_said_to_be_open(tmp_path: Path) -> None:
+    """Groups of a graph are in any order: no rule knows them, and all methods ask one code."""
+    two, path = sp.Cluster.uniform(2), tmp_path / "plan.json"
+    plan = sp.plan_model(branches(), two, graph=True, time_limit=1)
+    assert plan.proof == "search"
+    assert "; search)" in str(plan)
+    plan.to_json(str(path))
+    told = checked(plan.to_dict(), path, prove=True)
+    assert told is not None
+    assert told.valid
+    assert {"bound"} <= {claim.name for claim in told.unverified}
+    assert run("check", path).returncode == 5
+    document = sp.plan_model(test_steps.chain(0).model, microbatches=1).to_dict()
+    again = checked({**document, "proof": "search", "evidence": {}}, path, prove=True)
+    assert again is not None
+    assert again.verified, "rules that need no evidence show it"
