@@ -25,9 +25,11 @@ import stagepack as sp
 from benchmarks import soak_groups, soak_structured
 from stagepack.contracts import JsonObject
 from stagepack.instances.packing import Objective
+from stagepack.planning import steps
 from stagepack.verify import Claimed, UnprovedError, packing_misfit, verify
 from tests import random_graphs, random_phases, random_pipelines, random_schedules
 from tests.packing_cases import FEATURES, brute_force, random_packing
+from tests.planning import test_steps
 from tests.structured import EVERY, small
 from tests.verify.mutations import mutated
 
@@ -51,7 +53,12 @@ def _least(instance: Any) -> float:
     return math.inf if found is None else float(instance.evaluate(found))
 
 
-BEST = {**soak_structured.BEST, "packing": _least}
+def _shortest(whole: Any) -> float:
+    found = test_steps.shortest(whole)
+    return math.inf if found is None else found
+
+
+BEST = {**soak_structured.BEST, "packing": _least, "plans": _shortest}
 DRAWN: dict[str, Callable[[int], Any]] = {
     "pipeline": lambda number: random_pipelines.random_instance(number + number // 4),
     "graph": _graph,
@@ -59,6 +66,7 @@ DRAWN: dict[str, Callable[[int], Any]] = {
     "phases": lambda number: random_phases.random_phases(number, layers=(1, 4)),
     "groups": lambda number: soak_groups.drawn(1, number)[0],
     "packing": _packing,
+    "plans": lambda number: (test_steps.chain, test_steps.graph)[number % 2](number),
 }
 
 
@@ -79,6 +87,12 @@ def forged(kind: str, instance: Any, draw: random.Random) -> Iterator[tuple[str,
             yield "witness", {"rule": "cut", "flow": [[a, -a] for a in handed]}
             times = [[at, draw.randrange(9)] for at in range(300) if draw.random() < 0.4]
             yield "dual", {"rule": "dual", "times": times}
+        case "plans":
+            nodes = range(instance.model.n)
+            path = sorted(draw.sample(nodes, draw.randint(1, len(nodes))))
+            yield "log", {"rule": "path", "path": path}
+            yield "log", {"rule": "part", "proof": "log", "evidence": {"rule": "ideals"}}
+            yield "log", {"rule": draw.choice(["labels", "schedules", "work", "networks"])}
         case "groups":
             levels: list[Any] = sorted(draw.choice([0, 50, 200, 999]) for _ in range(instance.n))
             levels[draw.randrange(instance.n)] = draw.choice([None, levels[-1]])
@@ -101,27 +115,36 @@ def _log(instance: Any, draw: random.Random) -> JsonObject:
     return {"rule": "misfit", **named, "steps": steps}
 
 
+def _answered(kind: str, instance: Any) -> Any:
+    """Return a result, or a plan: what has a proof."""
+    if kind != "plans":
+        return sp.solve(instance, time_limit=2, options={"proof": True})
+    said = {"microbatches": instance.microbatches, "split": instance.split}
+    return sp.plan_model(instance.model, time_limit=1, **said)
+
+
 def soak(kind: str, number: int, last: dict[str, Any]) -> tuple[int, bool, int]:
     """Claim what is false of an instance; return how often, if its optimum is shown, and faults."""
     draw, wrong = random.Random(number), 0
-    instance = DRAWN[kind](number) if number % EVERY else small(kind, number)
+    usual = number % EVERY or kind == "plans"
+    instance = DRAWN[kind](number) if usual else small(kind, number)
     try:
-        best = BEST[kind](instance)
-    except OverflowError:
+        best, result = BEST[kind](instance), _answered(kind, instance)
+    except (OverflowError, sp.InputError):
         return 0, False, 0
-    result = sp.solve(instance, time_limit=2, options={"proof": True})
+    rules = steps if kind == "plans" else None
     own = str(result.proof), result.evidence
     given = [*forged(kind, instance, draw), own, own, last.get(kind, own)]
     given += [(proof, mutated(evidence, draw)) for proof, evidence in given]
     last[kind] = own
     told = None if best == math.inf else int(best) if best == int(best) else best
-    found = any(verify(instance, told, *one).shown for one in given)
+    found = any(verify(instance, told, *one, rules=rules).shown for one in given)
     more = 3 * instance.tolerance
     least = best * (1 + more) + more if more else math.nextafter(best, math.inf)
     false = [least, (best + 1) * (1 + more), draw.choice([None, 2 * best + 2])] * (told is not None)
     for bound, (proof, evidence) in itertools.product(false, given):
         try:
-            fault = f"is above {best}" * verify(instance, bound, proof, evidence).shown
+            fault = f"is above {best}" * verify(instance, bound, proof, evidence, rules=rules).shown
         except Exception as error:
             fault = repr(error)
         if fault:

@@ -20,7 +20,7 @@ from stagepack.formats.solutions import solution_in
 from stagepack.instances.documents import strict
 from stagepack.planning.model_plan import PROBLEM, VERSION, ModelPlan
 from stagepack.planning.stages import Level
-from stagepack.planning.tuned import FIGURES, Evaluation, Tuning
+from stagepack.planning.tuned import FIGURES, Evaluation, Tuning, meant, rises
 from stagepack.planning.tuned import PROBLEM as TUNING
 from stagepack.planning.tuned import VERSION as TUNING_VERSION
 from stagepack.result import Result, Status, Termination
@@ -142,18 +142,18 @@ def read_tuning(path: str | Path) -> Tuning:
     with strict.located(path):
         found = strict.decode(data, _Tuning)
         _require(found, TUNING, TUNING_VERSION, "give a tuning")
+        options = {name: tuple(map(meant, values)) for name, values in found.options.items()}
         evaluations = [
-            _evaluation(given, found.options, at) for at, given in enumerate(found.evaluations)
+            _evaluation(given, options, at) for at, given in enumerate(found.evaluations)
         ]
-        unknown = [name for name in found.monotone if name not in found.options]
-        if unknown:
-            raise InputError(
-                f"unknown {unknown[0]!r}",
-                field="monotone",
-                remedy=suggest(unknown[0], found.options),
-            )
+        for name in found.monotone:
+            if name not in options:
+                remedy = suggest(name, options)
+                raise InputError(f"unknown {name!r}", field="monotone", remedy=remedy)
+            if not rises(options[name]):
+                raise InputError("do not rise", field=f"options.{name}", remedy="tune anew")
     return Tuning(
-        options={name: tuple(values) for name, values in found.options.items()},
+        options=options,
         monotone=tuple(found.monotone),
         search=found.search,
         evaluations=tuple(evaluations),
@@ -189,7 +189,12 @@ def _evaluation(given: JsonObject, options: JsonObject, at: int) -> Evaluation:
         figures = msgspec.convert({name: given[name] for name in FIGURES}, _Figures)
     except msgspec.ValidationError as error:
         raise InputError(str(error), field=f"evaluations.{at}", remedy="tune anew") from None
-    return Evaluation({name: given[name] for name in options}, **msgspec.structs.asdict(figures))
+    chosen = {name: meant(given[name]) for name in options}
+    for name, value in chosen.items():
+        if value not in options[name]:
+            place, problem = f"evaluations.{at}.{name}", f"{value!r} is none of its values"
+            raise InputError(problem, field=place, remedy="tune anew")
+    return Evaluation(chosen, **msgspec.structs.asdict(figures))
 
 
 def _level(given: _Level) -> Level:

@@ -27,6 +27,7 @@ from stagepack.instances.phases.chips import preset as remote_chip
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import Chip, Cluster, ModelProfile
 from stagepack.instances.schedule import PipelineSchedule
+from stagepack.interrupts import Interrupts
 from stagepack.planning import steps
 from stagepack.planning.graphs import Graphs
 from stagepack.planning.grouped import Grouped
@@ -146,18 +147,21 @@ def plan_model(
         )
     limits: JsonObject = {"time_limit": time_limit, "seed": seed, "threads": threads}
     found = _planned(given, many, split, limits, remote)
-    found = found if found.interrupted else _shown(found, time_limit)
-    return dataclasses.replace(found, note=_note(chain))
+    return dataclasses.replace(_shown(found, time_limit), note=_note(chain))
 
 
 def _shown(plan: ModelPlan, time_limit: float | None) -> ModelPlan:
     """Return a plan with what shows its bound, or that nothing fits, as far as anything does."""
     if plan.bound is None and plan.status is not Status.INFEASIBLE:
         return dataclasses.replace(plan, proof=None, evidence={})
+    if plan.interrupted:
+        return plan
     limit = SHOWING if time_limit is None else min(SHOWING, time_limit)
     own = {level.name: True for level in plan.levels if level.result.proof in VERIFIABLE}
     whole, data = plan.whole(own), plan.evidence
-    found = verify(whole, plan.bound, plan.proof, data, time_limit=limit, rules=steps)
+    with Interrupts() as interrupts:
+        found = verify(whole, plan.bound, plan.proof, data, time_limit=limit, rules=steps)
+    plan = dataclasses.replace(plan, interrupted=interrupts.asked)
     if found.proof is not None:
         data = data if found.detail == data.get("rule") else {"rule": found.detail}
         return dataclasses.replace(plan, proof=found.proof, evidence=data)

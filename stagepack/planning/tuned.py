@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +26,49 @@ PROBLEM, VERSION = "tuning", 1
 """What its documents say they are."""
 BATCH = "batch"
 """The option that says how many samples a microbatch has."""
+ENDLESS = {"Infinity": math.inf, "-Infinity": -math.inf}
+"""Words of JSON documents, which have no such numbers."""
 FIGURES = ("status", "cycles", "throughput", "bound", "memory", "reason", "cached")
+
+
+def plain(value: Any) -> Any:
+    """Return a value of an option as JSON has it; infinities are words.
+
+    Parameters
+    ----------
+    value : object
+    """
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, float) and math.isinf(value):
+        return next(word for word, one in ENDLESS.items() if one == value)
+    known = files.finite(value)
+    return known if isinstance(known, str | int | float | dict | None) else str(known)
+
+
+def meant(value: Any) -> Any:
+    """Return what :func:`plain` made JSON of; tuples are lists.
+
+    Parameters
+    ----------
+    value : object
+    """
+    if isinstance(value, list):
+        return [meant(one) for one in value]
+    return ENDLESS.get(value, value) if isinstance(value, str) else value
+
+
+def rises(values: Sequence[Any]) -> bool:
+    """Return whether values can be compared, and each is above the one before.
+
+    Parameters
+    ----------
+    values : sequence
+    """
+    try:
+        return all(one < other for one, other in itertools.pairwise(values))
+    except TypeError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -60,6 +104,10 @@ class Evaluation:
     def to_row(self) -> JsonObject:
         """Return the evaluation as one row, its options first."""
         return {**self.options, **{name: getattr(self, name) for name in FIGURES}}
+
+    def to_dict(self) -> JsonObject:
+        """Return the evaluation as plain JSON data, which has words for infinities."""
+        return {**self.to_row(), **{name: plain(value) for name, value in self.options.items()}}
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,7 +164,8 @@ class Tuning(ShownRows):
                 others = {key: value for key, value in one.options.items() if key != name}
                 before = last.setdefault(repr(others), one)
                 last[repr(others)] = one
-                pair = f"{name} {before.options[name]} and {one.options[name]}"
+                values = (json.dumps(plain(each.options[name])) for each in (before, one))
+                pair = f"{name} {' and '.join(values)}".replace('"', "")
                 if before.throughput is None and one.throughput is not None:
                     found.append(f"{pair}: there is a plan with the larger one only")
                 elif (one.throughput or math.inf) < (before.throughput or 0.0):
@@ -140,7 +189,7 @@ class Tuning(ShownRows):
             {
                 "problem": PROBLEM,
                 "version": VERSION,
-                "options": {name: list(values) for name, values in self.options.items()},
+                "options": {name: plain(values) for name, values in self.options.items()},
                 "monotone": list(self.monotone),
                 "search": self.search,
                 "configurations": self.configurations,
@@ -149,9 +198,9 @@ class Tuning(ShownRows):
                 "doubts": list(self.doubts),
                 "counted": self.counted,
                 "interrupted": self.interrupted,
-                "best": None if best is None else best.to_row(),
-                "front": [one.to_row() for one in self.front],
-                "evaluations": [one.to_row() for one in self.evaluations],
+                "best": None if best is None else best.to_dict(),
+                "front": [one.to_dict() for one in self.front],
+                "evaluations": [one.to_dict() for one in self.evaluations],
             }
         )
         return data

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stagepack import files
+from stagepack.claims.claim import is_number
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, StagepackError, a, carrying, suggest
 from stagepack.heuristics.pipeline.step_stages import least_step
@@ -38,7 +39,7 @@ from stagepack.instances.answer import require_instance
 from stagepack.instances.arrays import integer
 from stagepack.instances.pipeline import KIND, PipelinePartition
 from stagepack.planning.search import plan_model
-from stagepack.planning.tuned import BATCH, Evaluation, Tuning
+from stagepack.planning.tuned import BATCH, Evaluation, Tuning, rises
 from stagepack.solve import require_time, versions
 
 T = TypeVar("T")
@@ -125,7 +126,7 @@ def tune(
             raise InputError(f"unknown {name!r}", field="monotone", remedy=suggest(name, values))
     rising = tuple(dict.fromkeys(rising))
     for name in rising:
-        if not _rises(values[name]):
+        if not rises(values[name]):
             raise InputError("do not rise", field=name, remedy="give them from small to large")
     kept = None if store is None else files.require_store(store, "plans", VERSION)
     limits: JsonObject = {"split": bool(split), "time_limit": time_limit, "seed": seed}
@@ -141,7 +142,14 @@ def _listed(options: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
     for name, some in options.items():
         if not isinstance(some, Iterable) or isinstance(some, str | bytes):
             raise InputError(f"{some!r}", field=str(name), remedy="give its values in a list")
-    return {str(name): list(some) for name, some in options.items()}
+    found = {str(name): list(some) for name, some in options.items()}
+    for name, some in found.items():
+        for value in some:
+            wrong = isinstance(value, float) and math.isnan(value)
+            wrong |= name == BATCH and not (is_number(value) and value > 0)
+            if wrong:
+                raise InputError(f"{value!r}", field=name, remedy="give numbers above 0")
+    return found
 
 
 @dataclass
@@ -319,14 +327,6 @@ class _Tuner:
                 pairs = zip(other.rank, line.rank, strict=True)
                 if other.point == line.point and all(a <= b if fits else a >= b for a, b in pairs):
                     other.told(at, fits)
-
-
-def _rises(values: Sequence[Any]) -> bool:
-    """Whether values can be compared, and each is above the one before."""
-    try:
-        return all(one < other for one, other in itertools.pairwise(values))
-    except TypeError:
-        return False
 
 
 def _batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

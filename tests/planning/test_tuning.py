@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 import stagepack as sp
 from stagepack import files
+from stagepack.planning.claims import check_tuning
+from stagepack.planning.document import read_tuning
 from tests.cli.shell import run
 
 CYCLES = [5, 9, 4, 7, 6, 8]
@@ -200,3 +203,42 @@ def test_options_that_are_not_monotone_as_declared_are_told_of() -> None:
     assert "not monotone as declared: batch 2 and 3" in str(found)
     usual = sp.tune(model, {"batch": range(1, 5)}, "batch", search="grid")
     assert usual.doubts == ()
+
+
+def test_options_without_end_and_in_rows_are_read_as_they_were(tmp_path: Path) -> None:
+    def make(capacity: float, speeds: tuple[float, ...]) -> sp.PipelinePartition:
+        memory = None if capacity == math.inf else int(capacity)
+        devices = tuple(sp.Device(memory=memory, speed=speed) for speed in speeds)
+        # Declared to be better with more memory, and it is not.
+        cycles = [50, 50] if capacity == math.inf else [3, 4]
+        return sp.PipelinePartition.from_arrays(
+            cycles, exclusive=[2, 2], cluster=sp.Cluster(devices=devices), fewer_stages=True
+        )
+
+    options: dict[str, list[Any]] = {"capacity": [9, 30, math.inf], "speeds": [(1, 1), (1, 2)]}
+    found = sp.tune(make, options, "capacity", search="grid")
+    assert "capacity 30 and Infinity" in " ".join(found.doubts)
+    path = tmp_path / "tuning.json"
+    path.write_text(json.dumps(found.to_dict()))
+    again = read_tuning(path)
+    assert again.options["capacity"] == (9, 30, math.inf)
+    assert check_tuning(again, path).violations == ()
+    assert run("check", path, "--prove").returncode == 5, "it holds no plans"
+    document = found.to_dict()
+    for told, field in (
+        (
+            {**document, "evaluations": [{**document["best"], "speeds": [1]}]},
+            "evaluations.0.speeds",
+        ),
+        ({**document, "options": {**document["options"], "capacity": [9, None]}}, "capacity"),
+        ({**document, "monotone": ["speed"]}, "monotone"),
+    ):
+        path.write_text(json.dumps(told))
+        with pytest.raises(sp.InputError) as caught:
+            read_tuning(path)
+        assert field in str(caught.value)
+    with pytest.raises(sp.InputError, match="no devices"):
+        sp.tune(make, {"capacity": [9], "speeds": [()]})
+    for wrong in ("x", math.nan, 0, math.inf):
+        with pytest.raises(sp.InputError, match="batch"):
+            sp.tune(model, {"batch": [1, wrong]})

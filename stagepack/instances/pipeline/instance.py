@@ -112,6 +112,8 @@ def _sums(given: PartitionData) -> None:
 
 def _cluster(given: PartitionData) -> None:
     cluster, n, k = given.cluster, given.n, given.k
+    if not k:
+        raise InputError("has no devices", field="cluster", remedy="give at least one")
     if k > n and not given.fewer_stages:
         raise InputError(
             f"{k:,} devices for {n:,} {'layer' if n == 1 else 'layers'}",
