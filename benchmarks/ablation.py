@@ -96,12 +96,12 @@ def _options() -> Iterator[tuple[str, Any]]:
     for name, instance in public("lmem-packing"):
         if not name.startswith("minimalloc/"):
             continue
-        yield f"{name} aligned", instance.replace(align=32)
+        yield f"{name} aligned", instance.replace(alignment=32)
         yield f"{name} peak", instance.replace(capacity=None, objective="peak")
         found = sp.solve(instance, time_limit=5).solution
         if found is not None:
-            kept = np.random.default_rng(7).random(len(found.offset)) < 0.1
-            yield f"{name} fixed", instance.replace(offset=np.where(kept, found.offset, -1))
+            kept = np.random.default_rng(7).random(len(found.offsets)) < 0.1
+            yield f"{name} fixed", instance.replace(fixed=np.where(kept, found.offsets, -1))
 
 
 def _changed(kind: str, changes: dict[str, dict[str, Any]]) -> Iterator[tuple[str, Any]]:

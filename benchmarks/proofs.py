@@ -155,7 +155,7 @@ def main() -> None:
             continue
         count["proved"] += 1
         count[str(result.proof)] += 1
-        found = verify(instance, result.bound, result.proof, result.evidence, time_limit=60)
+        found = verify(instance, result.bound, result.proof, result.evidence, time_limit=600)
         count["verified"] += found.shown
         count["of these unaided"] += found.shown and result.proof not in VERIFIABLE
         assert not found.false, f"{name}: {found.detail}"

@@ -32,15 +32,10 @@ VERIFIABLE = (Proof.WITNESS, Proof.DUAL, Proof.LOG)
 
 @dataclass(frozen=True)
 class Evidence:
-    """Why a bound holds, or why nothing is feasible.
+    """Why a bound holds, or why nothing is feasible: a kind of proof, and data for the verifier.
 
-    Attributes
-    ----------
-    proof : Proof
-        Its kind.
-    data : dict
-        Plain JSON data for the verifier: ``rule`` names one of its rules, the rest is what that
-        rule asks for.  Empty where nothing can be verified.
+    Of the data, JSON, ``rule`` names one of the verifier's, the rest is what that asks for.  They
+    are empty where nothing can be verified.
     """
 
     proof: Proof

@@ -19,7 +19,6 @@ _Handler: TypeAlias = Callable[[int, FrameType | None], object]
 
 PATIENCE = 2.0  # seconds after Ctrl-C in which a method may end by itself
 ECHO = 0.5  # seconds in which another Ctrl-C counts as the same one
-AGAIN = 0.05  # seconds until what could not be raised is tried once more
 
 _Told: TypeAlias = Callable[[], object]
 _heeded: dict[type[BaseException], _Told | None] = {}
@@ -77,7 +76,7 @@ class Interruptible:
 
     def _try_again(self) -> None:
         """Raise once more, elsewhere: LLVM calls back whenever it has compiled something."""
-        self._signal_after(AGAIN)
+        self._signal_after(0.05)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         now = time.perf_counter()

@@ -20,15 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Kind:
-    """Where the parts of a problem are.
-
-    Attributes
-    ----------
-    family : str
-        Name of its folder in every wing, and first part of its names in the catalog.
-    home : str
-        The package that holds the wings.
-    """
+    """Where a problem is: its folder in every wing, which begins catalog names, and their home."""
 
     family: str
     home: str = "stagepack"

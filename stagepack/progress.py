@@ -30,22 +30,12 @@ PATIENCE = 2.0
 
 
 class Compilation:
-    """Tells, once a process, that kernels are compiled: not that they come from the cache.
-
-    Attributes
-    ----------
-    kept : bool
-        Whether the machine code is kept on disk, so that it need not be made again.
-    told : bool
-        Whether people were told.
-    heard : callable or None
-        Called with whether something is being compiled, whenever that changes.
-    """
+    """Tells, once a process, that kernels are compiled: not that they come from the cache."""
 
     def __init__(self) -> None:
-        self.kept = True
+        self.kept = True  # on disk, so that machine code need not be made again
         self.told = False
-        self.heard: Callable[[bool], None] | None = None
+        self.heard: Callable[[bool], None] | None = None  # of every begin, True, and end
         self._paused: tuple[float, float | None] = 0.0, None  # all pauses so far; since when
         self._depth = self._pauses = 0
         self._lock = threading.Lock()

@@ -42,7 +42,6 @@ LAYERS: JsonObject = {
     "empty_devices": True,
 }
 """What is said of a graph of layers beside its network and its cluster."""
-BACKWARD = 2  # times that a backward node takes as long as its forward one
 
 
 def _machine(given: JsonObject) -> JsonObject:
@@ -103,7 +102,7 @@ def _trained(forward: JsonObject) -> JsonObject:
     time = forward["time"]
     return {
         **forward,
-        "time": [*time, *(BACKWARD * cycles for cycles in time)],
+        "time": [*time, *(2 * cycles for cycles in time)],
         "memory": [*forward["memory"], *forward["memory"]],
         "parameters": [*forward["parameters"], *([0] * n)],
         "ids": [*forward["ids"], *(f"{one}.grad" for one in forward["ids"])],

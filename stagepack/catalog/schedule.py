@@ -132,31 +132,6 @@ def _unlike(devices: int, microbatches: int, latency: int, seed: int) -> Pipelin
     )
 
 
-def _zero_bubble_small(capacity: int) -> PipelineSchedule:
-    """A case in which no rule is near the optimum: p = 4, m = 12, F, B, W of 5, 6, 4 cycles."""
-    return _zero_bubble("zero-bubble-4x12", 4, 12, (5, 6, 4), 0, (2, -1, -1), capacity)
-
-
-def _zero_bubble_4() -> PipelineSchedule:
-    """Measured times of the authors of Zero Bubble, who left a gap: p = 4, m = 12."""
-    return _zero_bubble(
-        "zero-bubble-measured-4x12", 4, 12, (5478, 5806, 3534), 200, (2, -1, -1), 32
-    )
-
-
-def _zero_bubble_8() -> PipelineSchedule:
-    """Measured times of the authors of Zero Bubble, who left a gap: p = 8, m = 32."""
-    return _zero_bubble(
-        "zero-bubble-measured-8x32",
-        8,
-        32,
-        (29850, 29767, 18868),
-        466,
-        (3720, -2048, -1672),
-        59520,
-    )
-
-
 def _zero_bubble(
     name: str,
     p: int,
@@ -164,8 +139,9 @@ def _zero_bubble(
     times: tuple[int, int, int],
     latency: int,
     memory: tuple[int, int, int],
-    limit: int,
+    capacity: int,
 ) -> PipelineSchedule:
+    """Return `p` stages and `m` microbatches of Zero Bubble: times and memory of F, B and W."""
     forward, backward, weight = (np.full(p, cycles) for cycles in times)
     return PipelineSchedule.from_arrays(
         forward,
@@ -176,7 +152,7 @@ def _zero_bubble(
         memory_forward=memory[0],
         memory_backward=memory[1],
         memory_weight=memory[2],
-        limit=limit,
+        limit=capacity,
         post_validation=True,
         name=name,
     )
@@ -276,15 +252,38 @@ GENERATORS: dict[str, Generator] = {
         "stages of unlike cycles, little memory",
     ),
     "zero-bubble/small": _entry(
-        _zero_bubble_small,
+        partial(_zero_bubble, "zero-bubble-4x12", 4, 12, (5, 6, 4), 0, (2, -1, -1)),
         {"capacity": 10},
         "p = 4, m = 12, F, B, W of 5, 6, 4 cycles: no rule comes near the optimum",
     ),
+    # Measured by the authors of Zero Bubble, who left a gap.
     "zero-bubble/measured-4x12": _entry(
-        _zero_bubble_4, {}, f"p = 4, m = 12, measured times ({ZERO_BUBBLE})"
+        partial(
+            _zero_bubble,
+            "zero-bubble-measured-4x12",
+            4,
+            12,
+            (5478, 5806, 3534),
+            200,
+            (2, -1, -1),
+            32,
+        ),
+        {},
+        f"p = 4, m = 12, measured times ({ZERO_BUBBLE})",
     ),
     "zero-bubble/measured-8x32": _entry(
-        _zero_bubble_8, {}, f"p = 8, m = 32, measured times ({ZERO_BUBBLE})"
+        partial(
+            _zero_bubble,
+            "zero-bubble-measured-8x32",
+            8,
+            32,
+            (29850, 29767, 18868),
+            466,
+            (3720, -2048, -1672),
+            59520,
+        ),
+        {},
+        f"p = 8, m = 32, measured times ({ZERO_BUBBLE})",
     ),
 }
 

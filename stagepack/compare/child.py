@@ -47,16 +47,10 @@ SPAWN = "from stagepack.compare.child import main; main()"
 
 @dataclass(frozen=True)
 class Limits:
-    """What a cell may take beside what its method is told.
+    """What a cell may take beside what its method is told; `fresh`: in a process of its own.
 
-    Attributes
-    ----------
-    wall : float or None
-        Seconds, all included, after which its process is ended.
-    memory : int or None
-        Bytes of data that its process may hold, where the system can limit them (Linux).
-    fresh : bool
-        Whether every cell has a process of its own.
+    `wall` seconds, all included, after which that is ended, and bytes of `memory`, data that it may
+    hold, where the system can limit them (Linux).
     """
 
     wall: float | None = None

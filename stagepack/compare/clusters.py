@@ -11,8 +11,6 @@ from typing import Any
 
 from stagepack.errors import InputError, StagepackError
 
-POLL = 0.5  # seconds between looks at jobs that were submitted
-
 
 @contextmanager
 def dask(address: str, *, timeout: float = 30) -> Iterator[Executor]:
@@ -142,7 +140,7 @@ class Slurm(Executor):
         self._watcher.start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Let a job call ``fn(*args)``; `kwargs` must be empty."""
+        """Let a job call `fn` with `args`; `kwargs` must be empty."""
         if kwargs:
             raise TypeError("arguments by name are not sent")
         future: Future[Any] = Future()
@@ -164,7 +162,7 @@ class Slurm(Executor):
     def _watch(self) -> None:
         """Submit what waits, and hand over what has ended."""
         jobs: list[tuple[Future[Any], Any]] = []
-        while not self._cancelling.wait(POLL):
+        while not self._cancelling.wait(0.5):  # seconds between looks at jobs
             closing = self._closing.is_set()
             jobs += self._submitted()
             for future, job in jobs:

@@ -18,8 +18,6 @@ from stagepack.result import EventKind
 
 Steps = tuple[tuple[float, float], ...]
 """Times and gaps: from each time on, the gap holds until the next."""
-POINTS = 300  # of a mean over time
-SHORT = 3  # times the first place: from there on an axis may be logarithmic
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def mean_over_time(runs: Sequence[Steps]) -> Steps:
     if not moments:
         return ((0.0, 1.0),) if runs else ()
     first, last = min(moments), max(moments)
-    grid = np.unique(np.geomspace(first, max(last, first), POINTS)) if first < last else [first]
+    grid = np.unique(np.geomspace(first, max(last, first), 300)) if first < last else [first]
     total = np.zeros(len(grid))
     for steps in runs:
         times = np.array([time for time, _ in steps])
@@ -111,7 +109,7 @@ def _draw(picture: Picture, curves: Mapping[str, Steps], ax: Axes) -> None:
     ax.set_ylim(bottom=0)
     if picture.counts:
         whole_numbers(ax.yaxis)
-    if picture.logarithmic and last > SHORT * first:
+    if picture.logarithmic and last > 3 * first:
         ax.set_xscale("log")
         ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
         ax.xaxis.set_major_formatter(FormatStrFormatter("%g"))

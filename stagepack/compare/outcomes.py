@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -340,6 +340,16 @@ class Outcomes(ShownRows):
         )
         plain: JsonObject = finite(row)
         return plain
+
+
+def reasons(rows: Iterable[JsonObject]) -> dict[tuple[str, str], dict[str, list[str]]]:
+    """Return why cells have no answer: by status and reason, the methods of each instance."""
+    found: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for row in rows:
+        if row["reason"] and row["objective"] is None:
+            where = found.setdefault((row["status"], row["reason"]), {})
+            where.setdefault(row["instance"], []).append(row["method"])
+    return found
 
 
 def secondary_header(comparison: Outcomes) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stagepack import files
-from stagepack.compare.outcomes import Outcomes, secondary_header
+from stagepack.compare.outcomes import Outcomes, reasons, secondary_header
 from stagepack.compare.table import standing_of
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError
@@ -185,10 +185,6 @@ def _results(comparison: Outcomes, label: str) -> dict[str, Result[Solution]]:
 
 def _reasons(comparison: Outcomes, label: str) -> list[tuple[tuple[str, str], list[str]]]:
     """Return why methods have no solution: of each status and reason its methods."""
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for row in comparison.rows:
-        if row["instance"] == label and row["objective"] is None and row["reason"]:
-            methods = reasons.setdefault((row["status"], row["reason"]), [])
-            if row["method"] not in methods:
-                methods.append(row["method"])
-    return sorted(reasons.items(), key=lambda item: item[0][0] != Status.INFEASIBLE)
+    own = reasons(row for row in comparison.rows if row["instance"] == label)
+    found = [(key, list(dict.fromkeys(where[label]))) for key, where in own.items()]
+    return sorted(found, key=lambda item: item[0][0] != Status.INFEASIBLE)

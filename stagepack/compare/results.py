@@ -32,7 +32,6 @@ from stagepack.errors import InputError, suggest
 from stagepack.report import format as as_text
 from stagepack.report.extra import Axes
 from stagepack.report.pages import Chapter, chapter, report
-from stagepack.report.shown import contents
 from stagepack.report.table import Head, Sheet
 from stagepack.shown import ShownRows
 
@@ -46,8 +45,6 @@ FAILED = "error"
 """The status of a cell without an answer: its process died, or the method failed."""
 NOTHING: JsonObject = {"objective": None, "trace": [], "runtime": None}
 """What a cell without an answer says."""
-SHIFT = 1.0  # seconds that are added to times before their geometric mean, and taken off again
-SLOWER, NOTICED = 1.5, 0.1  # a time that is so many times, and so many seconds, longer is told
 
 
 def require_parquet(path: str | Path) -> None:
@@ -119,7 +116,7 @@ class StoredResults(ShownRows):
         """The methods, by their names."""
         return sorted({row["method"] for row in self.rows})
 
-    def summary(self, shift: float = SHIFT) -> list[JsonObject]:
+    def summary(self, shift: float = 1.0) -> list[JsonObject]:
         """Return figures of each method.
 
         Methods are compared on each instance and seed.  A method wins if it alone has the lowest
@@ -407,7 +404,7 @@ def _changes(old: JsonObject, new: JsonObject) -> Iterable[Change]:
             yield Change(*who, name, before, after, worse=after is None)
     if None in (new["runtime"], old["runtime"]):
         return
-    if new["runtime"] > SLOWER * old["runtime"] and new["runtime"] > old["runtime"] + NOTICED:
+    if new["runtime"] > max(1.5 * old["runtime"], old["runtime"] + 0.1):  # else it is noise
         yield Change(*who, "seconds", old["runtime"], new["runtime"], worse=True)
 
 
@@ -420,11 +417,6 @@ def changes_sheet(changes: Sequence[Change]) -> Sheet:
     ]  # fmt: skip
     header = ("instance", "method", "seed", "what", "before", "after", "")
     return Sheet(header, rows, ("instance", "method", "what", ""), what="change")
-
-
-@contents.register
-def _stored(given: StoredResults, *, whole: bool = False) -> list[Head | Sheet]:
-    return given.contents()
 
 
 @chapter.register

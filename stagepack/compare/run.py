@@ -30,7 +30,6 @@ from stagepack.instances.arrays import integer
 log = logging.getLogger("stagepack")
 
 ISOLATION = ("worker", "cell", "none")
-SETUP = 600.0  # seconds beside limits in which engines are imported and kernels compiled
 
 
 def compare(
@@ -247,7 +246,7 @@ def _limits(
     if isolate == "none":
         return None
     if wall is None and time_limit is not None:
-        wall = 2 * time_limit + SETUP
+        wall = 2 * time_limit + 600.0  # in which engines are imported and kernels compiled
     return Limits(wall, memory, fresh=isolate == "cell")
 
 

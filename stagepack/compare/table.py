@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from stagepack.compare.outcomes import Outcomes, secondary_header
+from stagepack.compare.outcomes import Outcomes, reasons, secondary_header
 from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.report import format as as_text
@@ -37,7 +37,6 @@ SPARE = ("proof", "instance", "ratio", "bound", "gap", "time", "status")
 """Columns that narrow terminals do without; instances become headings then.
 
 After instances comes what decides between equal objectives, where that has a name."""
-MOST_ROWS = 200  # of a table in a notebook
 
 
 def comparison_table(comparison: Outcomes, width: int = 80) -> RenderableType:
@@ -166,12 +165,7 @@ def _notes(rows: list[JsonObject]) -> Iterator[RenderableType]:
     """Yield why cells have no answer, equal reasons together."""
     from rich.text import Text
 
-    reasons: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for row in rows:
-        if row["reason"] and row["objective"] is None:
-            where = reasons.setdefault((row["status"], row["reason"]), {})
-            where.setdefault(row["instance"], []).append(row["method"])
-    for (status, reason), where in reasons.items():
+    for (status, reason), where in reasons(rows).items():
         methods = dict.fromkeys(method for some in where.values() for method in some)
         places = next(iter(where)) if len(where) == 1 else f"{len(where):,} instances"
         text = Text(status, style=STATUS_STYLES.get(status, ""))
@@ -181,6 +175,6 @@ def _notes(rows: list[JsonObject]) -> Iterator[RenderableType]:
 
 def fragment(comparison: Outcomes) -> str:
     """Return the table as HTML without scripts or styles, for a notebook."""
-    sheet = rendered("sheet", _sheet(comparison).first(MOST_ROWS))
+    sheet = rendered("sheet", _sheet(comparison).first(200))
     notes = [rendered("lines", [("Contradiction:", claim)]) for claim in comparison.contradictions]
     return "".join([sheet, *notes])

@@ -26,8 +26,6 @@ from stagepack.kinds import KINDS
 from stagepack.result import Result, Termination
 
 ECHO = 0.1  # seconds after Ctrl-C in which children that were signalled too may end by themselves
-GRACE = 6.0  # seconds that running cells have to hand over their incumbents after that
-NEAR = 2 * len(KINDS)  # cells that are looked at for one of another problem
 Chunk = tuple[Cell, ...]
 
 
@@ -181,7 +179,7 @@ class Run:
         The first cells of a problem compile its kernels; others would only wait for them.
         """
         busy = {self.instances[cell.instance].kind for of in self.running.values() for cell in of}
-        for place, cell in enumerate(itertools.islice(self.queue, NEAR)):
+        for place, cell in enumerate(itertools.islice(self.queue, 2 * len(KINDS))):
             if self.instances[cell.instance].kind not in busy:
                 del self.queue[place]
                 return cell
@@ -217,7 +215,7 @@ class Run:
         self._collect_until(began + ECHO)
         for keeper in keepers:  # the signal may have been for this process alone
             keeper.interrupt()
-        self._collect_until(began + ECHO + GRACE)
+        self._collect_until(began + ECHO + 6.0)  # for cells to hand over what they have
 
     def _collect_until(self, end: float) -> None:
         """Collect what ends until then."""

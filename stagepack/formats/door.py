@@ -28,15 +28,6 @@ from stagepack.kinds import kind_of
 if TYPE_CHECKING:
     from stagepack.instances import types
 
-__all__ = [
-    "Format",
-    "Instance",
-    "formats",
-    "read",
-    "read_all",
-    "write",
-]
-
 SHOWN = 8
 """Names of instances told in a message."""
 

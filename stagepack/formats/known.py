@@ -18,8 +18,6 @@ from stagepack.instances.documents import strict
 from stagepack.instances.words import Words
 from stagepack.kinds import KINDS
 
-Parse = Callable[[bytes, Words, str], Sequence[Instance]]
-
 
 class Reader(Protocol):
     """The module of a format.

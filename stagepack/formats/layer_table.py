@@ -35,8 +35,6 @@ ALIASES = {
     **FORWARD, "layer": "name", "backward_time": "backward", "bwd": "backward",
     "parameters": "exclusive", "params": "exclusive", "weights": "exclusive",
 }  # fmt: skip
-CLOCK = 1_000_000_000
-"""In Hz, where no cluster is named: a cycle is a nanosecond."""
 MEMORY = (
     "say which bytes: exclusive (parameters, which stay with the layer), temporary (while it runs) "
     "or output (sent to the next layer)"
@@ -86,7 +84,7 @@ def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
         PipelinePartition.from_arrays(
             number["forward"],
             backward=number.get("backward"),
-            cluster=clusters.asked(given, CLOCK),
+            cluster=clusters.asked(given, 1_000_000_000),
             exclusive=number.get("exclusive"),
             temporary=number.get("temporary"),
             carry=number.get("carry"),

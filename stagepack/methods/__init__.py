@@ -137,10 +137,13 @@ class Table(Generic[InstanceT, SolutionT]):
         The problem they solve.
     package : str
         The folder in whose `searches` their table `RUNS` is; see :class:`Deferred`.
+    known : tuple of str
+        The objectives that they know, their bounds and evidence included; they refuse others.
     """
 
     kind: str
     package: str
+    known: tuple[str, ...]
 
     def method(
         self,
@@ -162,13 +165,19 @@ class Table(Generic[InstanceT, SolutionT]):
         name, exact, description, unsupported, declines, unproved, engines, limited_by_work, default
             As in :class:`Method`.
         """
+
+        def refusal(instance: InstanceT) -> str:
+            if instance.objective not in self.known:
+                return f"knows no objective {instance.objective}"
+            return unsupported(instance)
+
         return Method(
             name=name,
             kind=self.kind,
             exact=exact,
             description=description,
             run=Deferred(f"{self.package}.searches", name),
-            unsupported=unsupported,
+            unsupported=refusal,
             declines=declines,
             unproved=unproved,
             engines=engines,

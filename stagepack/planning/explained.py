@@ -25,7 +25,6 @@ from stagepack.planning.search import plan_model
 from stagepack.planning.tries import QUESTIONS
 from stagepack.report import format as as_text
 from stagepack.report.pages import Chapter, chapter, with_pictures
-from stagepack.report.shown import contents
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.shown import Shown
 from stagepack.solve import require_time
@@ -228,11 +227,6 @@ def _critical(plan: ModelPlan) -> Iterator[tuple[str, str]]:
     for name, said in known.critical(cut.instance, cut.result.solution):
         if name not in whole:
             yield name, said
-
-
-@contents.register
-def _explanation(given: PlanExplanation, *, whole: bool = False) -> list[Head | Account | Sheet]:
-    return given.contents()
 
 
 @chapter.register

@@ -29,7 +29,7 @@ from stagepack.planning.steps import Network, Whole
 from stagepack.report import format as as_text
 from stagepack.report.extra import Axes
 from stagepack.report.pages import Chapter, answers, chapter, report
-from stagepack.report.shown import contents, html, picture_of
+from stagepack.report.shown import html, picture_of
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import view
 from stagepack.result import Status, relative_gap
@@ -518,11 +518,6 @@ def _native(instance: Instance) -> JsonObject:
     """Return an instance as plain JSON data."""
     found: JsonObject = json.loads(dump(instance, "level.json"))
     return found
-
-
-@contents.register
-def _plan(given: ModelPlan, *, whole: bool = False) -> list[Head | Account | Sheet]:
-    return given.contents()
 
 
 @picture_of.register

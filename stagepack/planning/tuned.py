@@ -17,7 +17,7 @@ from stagepack.report.canvas import engineering, heading, own_picture, quiet
 from stagepack.report.extra import Axes
 from stagepack.report.format import byte_unit
 from stagepack.report.pages import Chapter, chapter, with_pictures
-from stagepack.report.shown import contents, picture_of
+from stagepack.report.shown import picture_of
 from stagepack.report.style import MUTED, line_colour
 from stagepack.report.table import Head, Sheet
 from stagepack.shown import ShownRows
@@ -282,11 +282,6 @@ class Tuning(ShownRows):
 
     def _line(self) -> str:
         return f"{len(self.evaluations)} plans of {self.configurations} configurations"
-
-
-@contents.register
-def _tuning(given: Tuning, *, whole: bool = False) -> list[Head | Sheet]:
-    return given.contents()
 
 
 @picture_of.register

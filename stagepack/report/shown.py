@@ -143,7 +143,10 @@ def columns(instance: Instance, solution: object) -> JsonObject | list[JsonObjec
 
 @singledispatch
 def contents(given: object, *, whole: bool = False) -> Sequence[Content]:
-    """Return what shows a thing; a notebook has room for the `whole` of it."""
+    """Return what shows a thing, if it does not say itself; a notebook has room for the `whole`."""
+    if hasattr(given, "contents"):
+        own: Sequence[Content] = given.contents()
+        return own
     if type(given).__module__.startswith(CHECKS):
         from stagepack.report import checks
 

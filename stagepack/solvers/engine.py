@@ -37,7 +37,6 @@ ShouldStop = Callable[[], bool]
 POLL = 0.05
 """Seconds between two looks of the calling thread at the clock and at `should_stop`."""
 
-SOON = 0.01  # seconds after which what was lost is tried again
 GRACE = 0.15
 """Seconds that a cancelled solver has to return before the run goes on without it.
 
@@ -354,7 +353,7 @@ def _again() -> None:
     """Raise :class:`Abandoned` anew where it came in a callback, out of which nothing is raised."""
     while True:  # from elsewhere and later: here it would be lost as well
         with contextlib.suppress(Abandoned):  # a machine so busy that later came at once
-            again = threading.Timer(SOON, _raise_in, (threading.current_thread(),))
+            again = threading.Timer(0.01, _raise_in, (threading.current_thread(),))
             again.daemon = True
             again.start()
             return
@@ -391,15 +390,6 @@ def checked_hint(hint: Array | None, columns: int) -> Array | None:
 FIRST_AGREES = "its first solution is the start"
 """`Outcome.hint_note` where the engine printed nothing but returned the hint."""
 
-NOT_CONFIRMED = "did not confirm the start"
-"""`Outcome.hint_note` where the engine was given a hint and said nothing about it."""
-
-AGREEMENT = 1e-6
-"""Difference between a hint and a first solution that is called equal: relative, of 1 at least."""
-
-TAKES_NO_START = "takes no start"
-"""`Outcome.hint_note` of an engine without the feature "warm-start"."""
-
 
 def agrees(first: Array | None, hint: Array) -> bool:
     """Whether a solver's first solution, if any, equals the hint wherever that is not NaN."""
@@ -407,7 +397,7 @@ def agrees(first: Array | None, hint: Array) -> bool:
         return False
     given = ~np.isnan(hint)
     scale = np.maximum(1.0, np.abs(hint[given]))
-    return bool((np.abs(first[given] - hint[given]) <= AGREEMENT * scale).all())
+    return bool((np.abs(first[given] - hint[given]) <= 1e-6 * scale).all())
 
 
 @dataclass(kw_only=True)
@@ -544,8 +534,10 @@ class Engine(ABC):
         if hint is not None:
             taken = job.start_taken()
             outcome.hint_accepted = taken != ""
-            silent = NOT_CONFIRMED if "warm-start" in self.features else TAKES_NO_START
-            outcome.hint_note = taken or silent
+            hears = "warm-start" in self.features
+            outcome.hint_note = taken or (
+                "did not confirm the start" if hears else "takes no start"
+            )
         outcome.interrupted = run.interrupted
         outcome.runtime = time.perf_counter() - began
         return outcome

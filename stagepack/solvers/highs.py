@@ -41,21 +41,9 @@ NODES_PER_WORK = 20
 ITERATIONS_PER_WORK = 10_000
 """Simplex iterations that one unit of `Limits.work_limit` pays for in a model without integers."""
 
-BOUND_PERIOD = 0.05
-"""Least seconds between two bound reports: HiGHS offers several hundred a second."""
-
 PROBING = 1e-4
 """Seconds for each entry of a matrix that probing takes at most, one of the steps of presolve: it
 looks at the clock only afterwards, and is left out where that may be too late."""
-
-RULE_OF_PROBING = 1 << 15
-"""Its bit among the rules of presolve."""
-
-COMPLETION_NODES = 500
-"""Branch-and-bound nodes spent on completing a hint that leaves columns open."""
-
-COMPLETION_SHARE = 0.2
-"""Share of the time limit spent on completing such a hint."""
 
 RELEASES = ("1.16",)
 """Trusted releases of highspy: 1.12 loses optima of small models in presolve, 1.13 and 1.14
@@ -70,8 +58,6 @@ NO_WORSE = "the start is feasible in its model, and its solution no worse"
 Highs = Any
 HighsLp = Any
 Event = Any
-
-FEASIBLE_POINT = 2  # HighsInfo.primal_solution_status
 
 
 class HighsEngine(Engine):
@@ -299,7 +285,7 @@ class _Drive:
             "dual_feasibility_tolerance": tolerance,
             "mip_feasibility_tolerance": tolerance,
             "presolve": "choose" if self.presolves else "off",
-            "presolve_rule_off": 0 if self._probes() else RULE_OF_PROBING,
+            "presolve_rule_off": 0 if self._probes() else 1 << 15,
             "mip_rel_gap": 0.0,
             "mip_abs_gap": float(self.limits.absolute_gap),
         }.items():
@@ -333,7 +319,7 @@ class _Drive:
         if self.cancelled:  # before there was anything to cancel
             self.cancel()
         try:
-            with muted():
+            with muted:
                 status = solver.run()
             if status == _import().HighsStatus.kError:
                 raise _SolveError("HiGHS failed for numerical reasons")
@@ -351,7 +337,7 @@ class _Drive:
     def _tick(self, event: Event) -> None:
         now = time.perf_counter()
         if event.callback_type == _import().cb.HighsCallbackType.kCallbackMipInterrupt and (
-            now - self.last_report >= BOUND_PERIOD
+            now - self.last_report >= 0.05  # HiGHS offers several hundred a second
         ):
             self.last_report = now
             if not self.loose:
@@ -380,9 +366,9 @@ class _Drive:
             _expect(
                 solver.changeColsBounds(len(given), given, fixed, fixed), "the bounds of the hint"
             )
-            _expect(solver.setOptionValue("mip_max_nodes", COMPLETION_NODES), "mip_max_nodes")
+            _expect(solver.setOptionValue("mip_max_nodes", 500), "mip_max_nodes")
             solver.cbMipInterrupt += self._stop_if_asked
-            self._run(solver, COMPLETION_SHARE)
+            self._run(solver, share=0.2)
             return _point(solver)
         finally:
             _release(solver)
@@ -461,7 +447,7 @@ class _Drive:
 
 def _point(solver: Highs) -> Array | None:
     """Return the feasible point that `solver` holds, of shape (columns,), or None."""
-    if solver.getInfo().primal_solution_status != FEASIBLE_POINT:
+    if solver.getInfo().primal_solution_status != 2:  # a feasible point
         return None
     solution = solver.getSolution()
     return np.array(solution.col_value, dtype=np.float64) if solution.value_valid else None

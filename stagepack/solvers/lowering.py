@@ -188,7 +188,7 @@ def _bound_nothing(model: Model, pyo: ModuleType) -> None:
 
 
 def write_file(program: Linear, path: Path, check: Callable[[], object] = lambda: None) -> None:
-    """Write arrays to `path` in CPLEX LP format, far faster than through a Pyomo model.
+    """Write a `program` to `path` in CPLEX LP format, far faster than through a Pyomo model.
 
     Column j is called ``xj``, row i ``ril`` or ``riu`` by its side, or ``rie``.  A further column
     ``one``, which is 1, carries the objective's constant.  What `check`, called every now and then,

@@ -8,16 +8,14 @@ with glibc, where ``stdout`` is a variable; with other C libraries nothing is su
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import platform
 import threading
-from collections.abc import Iterator
 
 
-class _Mute:
-    """The stream that leads nowhere, and how many need it now."""
+class _Muted:
+    """Holds back what C libraries of this process print in the block of a ``with``."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,8 +23,7 @@ class _Mute:
         self._nowhere: int | None = None
         self._before: int | None = None
 
-    def enter(self) -> None:
-        """Let what C writes lead nowhere."""
+    def __enter__(self) -> None:
         with self._lock:
             self._users += 1
             if self._users > 1 or platform.libc_ver()[0] != "glibc":
@@ -40,8 +37,7 @@ class _Mute:
                 stream = ctypes.c_void_p.in_dll(library, "stdout")
                 self._before, stream.value = stream.value, self._nowhere
 
-    def leave(self) -> None:
-        """Let it lead where it did, if nobody else needs it."""
+    def __exit__(self, *error: object) -> None:
         with self._lock:
             self._users -= 1
             if self._users == 0 and self._before is not None:
@@ -49,14 +45,4 @@ class _Mute:
                 self._before, stream.value = None, self._before
 
 
-_mute = _Mute()
-
-
-@contextlib.contextmanager
-def muted() -> Iterator[None]:
-    """Hold back what C libraries of this process print in the block."""
-    _mute.enter()
-    try:
-        yield
-    finally:
-        _mute.leave()
+muted = _Muted()

@@ -129,7 +129,7 @@ _SOLVERS = {
 
 
 class PyomoSolverEngine(Engine):
-    """One of the solvers that Pyomo knows by name, for a Linear or a Pyomo model.
+    """One of the solvers that Pyomo knows by name, such as "glpk", for a Linear or a Pyomo model.
 
     It reports no incumbents on the way.  Its answer is OPTIMAL when it says so and no finite
     bound of its own contradicts it.  A solver that is a program of its own can be cancelled; one
@@ -137,11 +137,6 @@ class PyomoSolverEngine(Engine):
 
     Callbacks are called once, at the end; a hint counts as accepted only where the solver's log
     says so, which CBC's does.  Time spent on writing the model counts.
-
-    Parameters
-    ----------
-    solver : str
-        Pyomo's name for it, such as "glpk", "cbc", "scip", "gurobi" or "appsi_cplex".
     """
 
     tolerance = 1e-6

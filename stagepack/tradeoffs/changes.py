@@ -242,11 +242,6 @@ def share(saved: Number | None, whole: Number | None) -> str:
     return as_text.share(float(saved) / float(whole)) if saved else "0 %"
 
 
-@contents.register
-def _explanation(given: Explanation, *, whole: bool = False) -> list[Head | Sheet | Account]:
-    return given.contents()
-
-
 @chapter.register
 def _chapter(given: Explanation, anchor: str, figures: JsonObject) -> Chapter:
     return with_pictures(f"What binds in {given.instance.name}", given, {})

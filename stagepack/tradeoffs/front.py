@@ -14,7 +14,7 @@ from stagepack.report.canvas import engineering, heading, own_picture, quiet, wh
 from stagepack.report.extra import Axes
 from stagepack.report.format import byte_unit
 from stagepack.report.pages import Chapter, chapter, with_pictures
-from stagepack.report.shown import contents, picture_of
+from stagepack.report.shown import picture_of
 from stagepack.report.style import MUTED, PAGE, line_colour
 from stagepack.report.table import Head, Sheet
 from stagepack.report.view import view
@@ -219,11 +219,6 @@ class Front(ShownRows):
 def _with_unit(name: str, unit: str) -> str:
     """Return a name with its unit in parentheses, unless it says the unit by itself."""
     return f"{name} ({unit})" if unit and unit != name.lower() else name
-
-
-@contents.register
-def _front(given: Front, *, whole: bool = False) -> list[Head | Sheet]:
-    return given.contents()
 
 
 @picture_of.register

@@ -48,21 +48,12 @@ Ask = Callable[[int | None, Result[Any] | None, Number | None], Result[Any]]
 
 @dataclass
 class Staircase:
-    """The search.
+    """The search, over limits of what solutions use.
 
-    Attributes
-    ----------
-    ask : callable
-        ``(limit, start, target) -> result`` within a limit (None: the instance's own), where to
-        start, and which value is good enough.
-    used : callable
-        What the solution of a result uses.
-    tolerance : float
-        Relative, of values.
-    known : list of Known
-        Solutions of which none is better in both, rising.
-    bounds : dict of int to number
-        No solution within the limit is worth less; infinite: there is none.
+    ``ask(limit, start, target)`` answers within a limit (None: the instance's own); `used` says
+    what the solution of a result uses, and `tolerance`, relative, which values are equal.  `known`
+    are solutions of which none is better in both, rising; `bounds` say for a limit that no solution
+    within it is worth less, infinite ones that there is none.
     """
 
     ask: Ask

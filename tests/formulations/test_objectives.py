@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import stagepack as sp
+from stagepack import kinds
 from stagepack.errors import InputError
 from stagepack.formulations import graph, groups, packing, phases, pipeline, schedule
 from stagepack.heuristics.groups.dp import Partition
@@ -17,6 +18,7 @@ from stagepack.heuristics.phases.options import group_options
 from stagepack.instances.graph.compact import Compact
 from stagepack.instances.groups import GroupingSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.verify import verify
 from tests.instances.groups.networks import block
 from tests.random_graphs import random_instance as random_graph
 from tests.random_phases import random_phases
@@ -76,6 +78,31 @@ MODELS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "groups milp": (network, lambda x: groups.Milp(Partition(x, lambda: True))),
     "groups cp-sat": (network, lambda x: groups.CpSat(x, GroupingSolution((0, x.n), ()), 0)),
 }
+
+
+SMALL: dict[str, Callable[[], Any]] = {
+    "pipeline-partition": chain,
+    "lmem-packing": buffers,
+    "graph-partition": lambda: random_graph(np.random.default_rng(1), 4, objective="sum"),
+    "pipeline-schedule": lambda: random_schedule(3),
+    "phase-schedule": lambda: random_phases(1),
+    "layer-grouping": network,
+}
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS)
+def test_no_method_takes_an_objective_that_its_bounds_do_not_know(kind: str) -> None:
+    """Nor does the verifier: what is new is refused by all until somebody has thought of it."""
+    known = SMALL[kind]()
+    other = unknown(known)
+    for method in kinds.part(kind, "methods").METHODS:
+        assert method.unsupported(other) == "knows no objective of-the-future"
+        with pytest.raises(InputError, match=r"knows no objective|of-the-future"):
+            sp.solve(other, method.name)
+    result = sp.solve(known, time_limit=5, options={"proof": True})
+    evidence = None if result.evidence is None else dict(result.evidence)
+    assert not verify(other, result.bound, result.proof, evidence).shown
+    assert not verify(other, 1).shown
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -271,7 +271,7 @@ def test_what_highs_prints_whatever_its_options_is_held_back(
     assert sorted(capfd.readouterr().out.split("\n")) == ["", "a line of Python", "after", "before"]
 
 
-@pytest.mark.parametrize(("limit", "rule"), [(1.0, highs.RULE_OF_PROBING), (100.0, 0)])
+@pytest.mark.parametrize(("limit", "rule"), [(1.0, 1 << 15), (100.0, 0)])
 def test_probing_needs_the_time_for_it(
     limit: float, rule: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

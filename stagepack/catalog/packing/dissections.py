@@ -21,7 +21,7 @@ GRAINS = 1024
 
 
 def planted(buffers: int, seed: int, peak: int) -> LmemPacking:
-    """Cut the rectangle into `buffers` by straight cuts, again and again; the optimum is `peak`."""
+    """Cut into `buffers` by straight cuts, drawn by `seed`; the optimum is `peak`."""
     return _dissected("planted", buffers, seed, peak, _guillotine)
 
 
@@ -29,7 +29,7 @@ def pinwheel(buffers: int, seed: int, peak: int) -> LmemPacking:
     """Cut the rectangle into pinwheels, which no straight cut divides.
 
     Four pieces turn around a fifth; every pinwheel adds four `buffers`, straight cuts the rest.
-    The optimum is `peak`.
+    They are drawn by `seed`; the optimum is `peak`.
     """
     return _dissected("pinwheel", buffers, seed, peak, _pinwheel)
 

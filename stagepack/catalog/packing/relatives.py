@@ -13,7 +13,6 @@ from stagepack.errors import InputError
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.problem import Objective
 
-PEAK = 2**20
 FAMILIES = {"planted": dissections.planted, "pinwheel": dissections.pinwheel}
 
 
@@ -31,7 +30,7 @@ def relative_of(of: str, buffers: int, changes: int, seed: int, number: int) -> 
             remedy = "give one whose buffers have a start and an end"
             raise InputError("holds conflicts or a period", field="of", file=of, remedy=remedy)
         return relative(given, changes, np.random.default_rng([seed, number]))
-    instance = FAMILIES[of](buffers, seed, PEAK)
+    instance = FAMILIES[of](buffers, seed, peak=2**20)
     found = relative(instance, changes, np.random.default_rng([seed, changes]))
     return found.replace(name=f"relative-{of}-{buffers}-{changes}")
 

@@ -21,12 +21,6 @@ STREAM = 2**21
 PARTS = (1, 1, 1, 3, 4, 4, 0.5, 0.25)
 """Sizes of what operators write, in hidden states: residuals, heads, feed-forward, scores."""
 
-ODD = 0.7
-"""So much of all tensors is of no such size: statistics, masks, shards, workspaces."""
-
-ROLES = (0.7, 0.2, 0.1)
-"""What layers hold: activations, gradients, weights and states of the optimiser."""
-
 SHIFT = 2
 """Layers by which an activation may be let go sooner or later than it was written."""
 
@@ -50,7 +44,8 @@ def training(buffers: int, layers: int, kept: int, spread: float, seed: int) -> 
     temporaries = buffers - layers * kept
     each = max(4, temporaries // (6 * layers))  # operations of a layer; backward twice as many
     end = 3 * each * layers
-    role = np.tile(rng.choice(3, kept, p=ROLES), layers)
+    # Activations, gradients, weights and states of the optimiser.
+    role = np.tile(rng.choice(3, kept, p=(0.7, 0.2, 0.1)), layers)
     layer, at = np.repeat(np.arange(layers), kept), np.tile(rng.random(kept), layers)
     forward = (layer * each + at * each).astype(np.int64)
     shift = rng.integers(-SHIFT * each, SHIFT * each + 1, len(forward))
@@ -69,4 +64,5 @@ def _sizes(rng: np.random.Generator, count: int) -> Array:
     """Draw sizes of tensors, multiples of the alignment."""
     usual = np.asarray(STREAM * rng.choice(PARTS, count), dtype=np.int64)
     odd = ALIGNMENT * np.floor(2.0 ** rng.uniform(0, 14, count)).astype(np.int64)
-    return np.where(rng.random(count) < ODD, odd, usual)
+    # Most are of no such size: statistics, masks, shards, workspaces.
+    return np.where(rng.random(count) < 0.7, odd, usual)

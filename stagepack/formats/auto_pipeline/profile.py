@@ -28,9 +28,6 @@ from stagepack.instances.pipeline.native import GIVEN, job
 from stagepack.instances.profile import Bytes, Cluster, Cycles, Positive
 from stagepack.instances.words import Words
 
-IPU_CLOCK = 1_850_000_000
-"""In Hz, of the readme, where no cluster is named."""
-
 
 class Cycle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Cycles of a layer; the total is not needed."""
@@ -129,7 +126,7 @@ def _cluster(model: ModelInfo, given: Words) -> Cluster:
         base = cluster_of(info.connection, info.clock, info.memory * model.config.memory_proportion)
         return clusters.asked(given, base.clock, base)
     if named is None:
-        return clusters.asked(given, IPU_CLOCK)
+        return clusters.asked(given, 1_850_000_000)  # the clock of the readme
     own = clusters.cluster(named) if isinstance(named, str) else named
     return clusters.asked(given, own.clock)
 

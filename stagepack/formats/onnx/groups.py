@@ -75,16 +75,10 @@ BIAS = 4
 
 
 class Reader:
-    """Goes over the nodes of a model.
+    """Goes over the nodes of a model: `found` and `sources` are what was read.
 
-    Attributes
-    ----------
-    found, sources : list of Operator, list of Source
-        What was read.
-    outputs : list of str
-        Operators whose results are those of the network.
-    unknown : dict of str to list of str
-        Kinds of operators that nobody knows here, which stand alone, with the names of these.
+    `outputs` are the operators whose results are those of the network; `unknown`, by kind, those
+    that nobody knows here, which stand alone.
     """
 
     def __init__(self, model: Model, dtype_bytes: int) -> None:

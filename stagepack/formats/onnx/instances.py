@@ -55,10 +55,6 @@ WORK = {"utilisation", "state_bytes"}
 AROUND = clusters.MACHINE - {"capacity"}
 """Words that say on what machine a network of one device runs."""
 SCHEDULE_JOB = ("training", "microbatches", "split", "objective", "steps", "whole_first")
-MOMENTS = 2
-"""Of an optimiser, as wide as the weights, where nothing is said of its state."""
-WIDE = 4
-"""Bytes of a weight for its optimiser, where no other width is said."""
 LISTED = 3
 
 
@@ -115,12 +111,12 @@ def _network(data: bytes, given: Words, file: str) -> Network:
 
 def _profile(network: Network, preset: clusters.Preset, given: Words) -> ModelProfile:
     """Return what a network costs on a device."""
-    wide = given.get("bytes_per_value", WIDE)
+    wide = given.get("bytes_per_value", 4)
     return network.profile(
         preset,
         bytes_per_value=wide,
         training=given.get("training", False),
-        state_bytes=given.get("state_bytes", MOMENTS * wide),
+        state_bytes=given.get("state_bytes", 2 * wide),
         utilisation=given.get("utilisation"),
     )
 
@@ -152,16 +148,16 @@ def _grouping(data: bytes, given: Words, file: str) -> list[LayerGrouping]:
 
 def _times(model: Model, given: Words) -> int:
     """Return how many times the batch of a model is wanted."""
-    batch, leading = given.get("batch"), model.shape(model.inputs[0])[:1] if model.inputs else ()
-    if batch is None or not leading:
+    batch = given.get("batch")
+    if batch is None or not model.leading:
         return 1
-    if batch % leading[0]:
+    if batch % model.leading:
         raise InputError(
-            f"{batch} is no multiple of the model's {leading[0]}",
+            f"{batch} is no multiple of the model's {model.leading}",
             field="batch",
             remedy="give a multiple",
         )
-    return int(batch) // leading[0]
+    return int(batch) // model.leading
 
 
 def _chain(data: bytes, given: Words, file: str) -> list[PipelinePartition]:

@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 SIZES = {"Shape", "Size"}
 """Operators whose results are known from shapes alone."""
-FEW = 8
-"""Numbers of a constant that are read: sizes, axes, scales."""
-MOST_AXES = 64
-ENDLESS = 2**31
-"""Turns of a loop that only its condition ends."""
 NAMES = {
     "batch": ("batch", "n", "b", "bs", "bsz"),
     "sequence": ("seq", "len", "token", "time", "t", "s"),
@@ -127,6 +122,11 @@ class Model:
     def shape(self, name: str, node: Node | None = None) -> Shape:
         """Return the shape of a tensor, which is known."""
         return self.tensor(name, node).shape
+
+    @property
+    def leading(self) -> int:
+        """The first axis of the first input, its batch; 0 without one."""
+        return self.shape(self.inputs[0])[0] if self.inputs and self.shape(self.inputs[0]) else 0
 
     def reads(self, node: Node) -> list[str]:
         """Return the tensors that a node reads and that are no constants."""
@@ -249,12 +249,9 @@ class _Reading:
 
     def _see(self, outer: _Reading) -> None:
         """Know of the graph around it what is read here."""
-        for name in self._used & outer._tensors.keys():
-            self._tensors[name] = outer._tensors[name]
-        for name in self._used & outer._numbers.keys():
-            self._numbers[name] = outer._numbers[name]
-        for name in self._used & outer._parts.keys():
-            self._parts[name] = outer._parts[name]
+        self._tensors |= {name: outer._tensors[name] for name in self._used & outer._tensors.keys()}
+        self._numbers |= {name: outer._numbers[name] for name in self._used & outer._numbers.keys()}
+        self._parts |= {name: outer._parts[name] for name in self._used & outer._parts.keys()}
         self._constants = self._used & outer._constants
 
     def model(self) -> Model:
@@ -282,7 +279,7 @@ class _Reading:
 
     def _know(self, name: str, shape: Shape, kind: int) -> None:
         """Keep what is known of a tensor."""
-        if len(shape) > MOST_AXES or math.prod(max(size, 1) for size in shape) > LARGEST // 8:
+        if len(shape) > 64 or math.prod(max(size, 1) for size in shape) > LARGEST // 8:
             raise InputError(
                 "has more axes or values than can be", field=f"tensor {name}", remedy="mend it"
             )
@@ -293,8 +290,8 @@ class _Reading:
         """Keep the values of a constant of few numbers, where they are in the file."""
         from onnx import numpy_helper
 
-        if len(constant.dims) > 1 or math.prod(constant.dims) > FEW:
-            return
+        if len(constant.dims) > 1 or math.prod(constant.dims) > 8:
+            return  # neither sizes nor axes nor scales
         try:
             values = numpy_helper.to_array(constant).reshape(-1).tolist()
         except (ValueError, TypeError, OSError, KeyError, AttributeError):
@@ -337,7 +334,7 @@ class _Reading:
                 taken = "then_branch" if first[0] else "else_branch"
                 graphs = {taken: graphs[taken]} if taken in graphs else {}
         elif proto.op_type == "Loop":
-            turns = int(first[0]) if first and 0 <= first[0] < ENDLESS else None
+            turns = int(first[0]) if first and 0 <= first[0] < 2**31 else None
         elif proto.op_type == "Scan":
             turns = self._scanned(proto)
         else:

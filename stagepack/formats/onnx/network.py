@@ -27,16 +27,12 @@ from stagepack.formats.onnx.model import Model, Node
 from stagepack.instances.network import Block, Network
 
 NORM = "BatchNormalization"
-TRAINED = 2
-"""Of the constants of a batch norm, those that are trained: scale and bias."""
 JOINS = {*costs.VALUES, NORM, "Add", "Div", "Mul", "Sub"}
 """What joins the operator before it, where all else that it reads are constants."""
 SMOOTH = costs.VALUES - {"Relu", "Dropout", "Cast"}
 """Activations whose backward pass needs what they read."""
 KEEP = {*costs.KEPT, *SMOOTH, *costs.FLOWS}
 """Operators whose backward pass needs what they read."""
-FEW = 16
-"""Values up to which a constant of another type than floating is a size or an axis."""
 
 
 @dataclass
@@ -59,30 +55,13 @@ class Draft:
 
 
 class NetworkReader:
-    """Makes a network of a model.
+    """Makes a network of that `name`, as words that are `given` ask; see :func:`read_network`."""
 
-    Parameters
-    ----------
-    name : str
-    training : bool
-        Whether batch norms keep their parameters, rather than become a bias.
-    tied : bool
-        Whether operators share a constant of two axes or more, rather than have a copy each.
-    bytes_per_value : int, optional
-        Of all floating values, in place of those of the model.
-    """
-
-    def __init__(
-        self,
-        model: Model,
-        name: str,
-        *,
-        training: bool = False,
-        tied: bool = True,
-        bytes_per_value: int | None = None,
-    ) -> None:
-        self._model, self._name, self._training = model, name, training
-        self._tied, self._wide = tied, bytes_per_value
+    def __init__(self, model: Model, name: str, given: Mapping[str, object]) -> None:
+        self._model, self._name = model, name
+        self._training, self._tied = bool(given.get("training")), bool(given.get("tied", True))
+        wide = given.get("bytes_per_value")
+        self._wide = wide if isinstance(wide, int) else None
         self._alias: dict[str, str] = {}
         self._writer: dict[str, Draft] = {}
         self._used = model.uses()
@@ -272,9 +251,9 @@ class NetworkReader:
             if tensor.values <= 1:
                 continue
             if not (tensor.floating or quantised):
-                draft.held += nbytes if tensor.values > FEW else 0
+                draft.held += nbytes if tensor.values > 16 else 0  # few are sizes or axes
                 continue
-            if node.kind == NORM and place > TRAINED:
+            if node.kind == NORM and place > 2:  # behind scale and bias, which are trained
                 draft.held += nbytes
                 continue
             if len(tensor.shape) > 1 and self._users[root] > 1 and self._tied:
@@ -291,24 +270,15 @@ class NetworkReader:
 def read_network(
     model: Model, name: str, given: Mapping[str, object]
 ) -> tuple[Network, dict[str, list[str]]]:
-    """Return the network of a model, and operators that nobody knows, by kind.
+    """Return the network of a model, called `name`, and operators that nobody knows, by kind.
 
-    Parameters
-    ----------
-    name : str
-    given : mapping
-        Words: `batch`, `training`, `tied`, `bytes_per_value`.  Figures of a model for another
-        batch are in proportion.
+    Words that may be `given`: `batch`, in proportion to which figures are, `training`, in which
+    batch norms keep their parameters rather than become a bias, `tied`, whether operators share a
+    constant of two axes or more rather than have a copy each, and `bytes_per_value` of all floating
+    ones.
     """
-    wide = given.get("bytes_per_value")
-    reader = NetworkReader(
-        model,
-        name,
-        training=bool(given.get("training", False)),
-        tied=bool(given.get("tied", True)),
-        bytes_per_value=wide if isinstance(wide, int) else None,
-    )
-    batch, leading = given.get("batch"), model.shape(model.inputs[0])[:1] if model.inputs else ()
-    if not isinstance(batch, int) or not leading:
+    reader = NetworkReader(model, name, given)
+    batch = given.get("batch")
+    if not isinstance(batch, int) or not model.leading:
         return reader.network(), reader.unknown
-    return reader.network(batch, leading[0]), reader.unknown
+    return reader.network(batch, model.leading), reader.unknown

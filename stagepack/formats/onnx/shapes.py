@@ -13,8 +13,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections import ChainMap, deque
+from collections import ChainMap
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -24,10 +25,6 @@ from stagepack.formats.onnx import sizes
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
-MORE, GROWTH = 2**30, 16
-"""Bytes that the following of shapes may take beside those of a model, and how many times these."""
-ROUNDS = 16
-"""How often shapes are followed again after sizes were computed."""
 TOO_MUCH = "its shapes take too much memory to be followed: sizes are computed from too many values"
 RUN = "from stagepack.formats.onnx.shapes import main; main()"
 
@@ -48,7 +45,7 @@ def followed(proto: ModelProto) -> tuple[ModelProto, list[str]]:
         _refuse(f"its shapes cannot be followed: {error}")
     path = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
-        [sys.executable, "-c", RUN, str(MORE + GROWTH * len(data))],
+        [sys.executable, "-c", RUN, str(2**30 + 16 * len(data))],
         env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
         input=data,
         capture_output=True,
@@ -127,7 +124,7 @@ def _follow(proto: ModelProto) -> tuple[bytes, list[str]]:
     from onnx import inliner, shape_inference
 
     assumed: list[str] = []
-    rounds = ROUNDS
+    rounds = 16  # that sizes are computed, and shapes followed again
     try:
         if proto.functions:
             proto = inliner.inline_local_functions(proto)
@@ -231,30 +228,18 @@ def _in_order(graph: GraphProto) -> list[NodeProto]:
             writer[name] = at
     writer.pop("", None)
     sources = [{writer[name] for name in reads(node) if name in writer} for node in nodes]
-    users: list[list[int]] = [[] for _ in nodes]
-    for at, read in enumerate(sources):
-        for source in read:
-            users[source].append(at)
-    waiting = [len(read) for read in sources]
     if all(source < at for at, read in enumerate(sources) for source in read):
         return nodes
-    ready = deque(at for at, count in enumerate(waiting) if count == 0)
-    order = []
-    while ready:
-        at = ready.popleft()
-        order.append(nodes[at])
-        for user in users[at]:
-            waiting[user] -= 1
-            if waiting[user] == 0:
-                ready.append(user)
-    if len(order) < len(nodes):
-        at = next(at for at, count in enumerate(waiting) if count)
-        for _ in nodes:  # back among the unfinished: this many steps end on a circle
-            at = next(source for source in sources[at] if waiting[source])
+    sorter: TopologicalSorter[int] = TopologicalSorter(dict.fromkeys(range(len(nodes)), ()))
+    for at, read in enumerate(sources):
+        sorter.add(at, *read)
+    try:
+        return [nodes[at] for at in sorter.static_order()]
+    except CycleError as error:
+        circle: list[int] = error.args[1]
         raise InputError(
-            "is on a circle", field=place(nodes[at]), remedy="give a graph without cycles"
-        )
-    return order
+            "is on a circle", field=place(nodes[circle[0]]), remedy="give a graph without cycles"
+        ) from None
 
 
 def place(node: NodeProto) -> str:

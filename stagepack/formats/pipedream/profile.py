@@ -45,6 +45,7 @@ import re
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
+from graphlib import CycleError, TopologicalSorter
 
 from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
@@ -213,23 +214,21 @@ def _in_order(nodes: dict[str, Node]) -> list[Node]:
 
     O((nodes + edges) log nodes).
     """
-    waiting = {node.id: len(node.sources) for node in nodes.values()}
-    ready = [(_natural(name), name) for name, count in waiting.items() if count == 0]
+    sorter = TopologicalSorter({node.id: node.sources for node in nodes.values()})
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        at = min((nodes[name] for name in error.args[1]), key=lambda node: node.line)
+        raise _at(at.line, f"node {at.id!r} is on a cycle", "give an acyclic graph") from None
+    ready = [(_natural(name), name) for name in sorter.get_ready()]
     heapq.heapify(ready)
     order: list[Node] = []
     while ready:
-        node = nodes[heapq.heappop(ready)[1]]
-        order.append(node)
-        for user in node.users:
-            waiting[user] -= 1
-            if waiting[user] == 0:
-                heapq.heappush(ready, (_natural(user), user))
-    if len(order) < len(nodes):
-        # Walk back among the unfinished: within len(nodes) steps every walk is on a cycle.
-        at = next(name for name, count in waiting.items() if count > 0)
-        for _ in range(len(nodes)):
-            at = next(source for source in nodes[at].sources if waiting[source] > 0)
-        raise _at(nodes[at].line, f"node {at!r} is on a cycle", "give an acyclic graph")
+        _, name = heapq.heappop(ready)
+        order.append(nodes[name])
+        sorter.done(name)
+        for user in sorter.get_ready():
+            heapq.heappush(ready, (_natural(user), user))
     return order
 
 

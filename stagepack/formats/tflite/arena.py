@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.formats.known import stem_of
-from stagepack.formats.tflite import planned
 from stagepack.formats.tflite.model import ALIGNMENT, Model, plan_of, read
+from stagepack.formats.tflite.planned import with_plan
 from stagepack.formats.tflite.runtime import whole
+from stagepack.instances.documents import strict
 from stagepack.instances.packing import KIND, LmemPacking, PackingSolution
 from stagepack.instances.words import Words
 
@@ -87,17 +89,28 @@ def solution(data: bytes, instance: LmemPacking) -> PackingSolution:
     return PackingSolution.of(instance, offsets)
 
 
-def with_solution(data: bytes, instance: LmemPacking, answer: PackingSolution) -> bytes:
-    """Return the model `data`, of which the instance was made, with an `answer` as its plan."""
-    model = read(data)
-    require_same(model, instance)
-    if int(answer.offsets.max()) >= 2**31:
-        raise InputError(
-            "offsets are beyond 31 bits", field="offsets", remedy="give a smaller model"
-        )
-    left = iter(answer.offsets.tolist())
-    offsets = [next(left) if tensor.planned else -1 for tensor in model.tensors]
-    return planned.with_plan(data, offsets, len(model.subgraphs))
+def planned(instance: LmemPacking, solution: PackingSolution, *, model: str | Path = "") -> bytes:
+    """Return the `model` that an instance was read from, with its ``OfflineMemoryAllocation``."""
+    data, found = require_model(instance, model=model)
+    with strict.located(model):
+        if int(solution.offsets.max()) >= 2**31:
+            raise InputError(
+                "offsets are beyond 31 bits", field="offsets", remedy="give a smaller model"
+            )
+        left = iter(solution.offsets.tolist())
+        offsets = [next(left) if tensor.planned else -1 for tensor in found.tensors]
+        return with_plan(data, offsets, len(found.subgraphs))
+
+
+def require_model(instance: LmemPacking, *, model: str | Path = "") -> tuple[bytes, Model]:
+    """Return the model that an instance was read from, and its bytes."""
+    if not isinstance(model, str | Path) or not str(model):
+        raise InputError("is missing", field="model", remedy="name the .tflite file")
+    with strict.located(model):
+        data = strict.load(model)
+        found = read(data)
+        require_same(found, instance)
+    return data, found
 
 
 def require_same(model: Model, instance: LmemPacking) -> None:

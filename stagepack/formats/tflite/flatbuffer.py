@@ -11,9 +11,6 @@ from dataclasses import dataclass
 
 from stagepack.errors import InputError
 
-AGAIN = 16
-"""How often a file may be read in all: a few bytes that everything refers to cost no more."""
-
 
 def broken(problem: str) -> InputError:
     """Return what is said of bytes that are no such model."""
@@ -25,7 +22,7 @@ class Bytes:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self._left = AGAIN * len(data) + 1024
+        self._left = 16 * len(data) + 1024  # however often everything refers to a few bytes
 
     def require(self, at: int, size: int) -> None:
         """Refuse to look beyond the end, or at the same bytes for ever."""

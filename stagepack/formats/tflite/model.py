@@ -28,9 +28,7 @@ CALLS = {118: (0, 1), 119: (0, 1), 129: (0,)}
 """Operators that run subgraphs (IF, WHILE, CALL_ONCE), and the fields that say which."""
 VAR_HANDLE = 142
 """Operator whose output, the number of a variable, is kept by the operator itself."""
-MOST_STEPS = 1_000_000
 MOST_OPEN = 100  # subgraphs that run one another
-MOST_AXES = 64
 
 
 @dataclass
@@ -95,7 +93,7 @@ class Model:
         for operator in graph.operators:
             self._time += 1
             self._steps += 1 + len(operator.inputs) + len(operator.outputs)
-            if self._steps > MOST_STEPS:
+            if self._steps > 1_000_000:
                 raise broken("runs more operators than can be looked at")
             self._born(graph, operator.outputs)
             for called in operator.runs:
@@ -193,7 +191,7 @@ def _tensor(table: Table, at: int, filled: list[bool]) -> Tensor:
     if buffer >= len(filled):
         raise broken(f"tensor {name!r} is in buffer {buffer}, and there are {len(filled)}")
     constant = filled[buffer] or bool(table.number(5, "B"))
-    sized = kind in BYTES and min(shape, default=1) >= 0 and len(shape) <= MOST_AXES
+    sized = kind in BYTES and min(shape, default=1) >= 0 and len(shape) <= 64
     if not (constant or sized):
         raise InputError(
             f"tensor {name!r} of type {kind} and shape {list(shape)[:8]} has no fixed size",

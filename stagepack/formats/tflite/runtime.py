@@ -13,8 +13,6 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.instances.profile import Array
 
-MOST = 10_000
-
 
 def whole(offsets: Array, size: Array, start: Array, end: Array) -> Array:
     """Return a plan with the places of all tensors.
@@ -31,7 +29,7 @@ def whole(offsets: Array, size: Array, start: Array, end: Array) -> Array:
         Each lives in [start, end).
     """
     left = np.flatnonzero(offsets == -1)[::-1]
-    if len(left) and len(offsets) > MOST:
+    if len(left) and len(offsets) > 10_000:
         raise InputError(
             f"leaves {len(left)} of {len(offsets)} tensors to the runtime, too many to follow",
             field="metadata",

@@ -23,8 +23,6 @@ ROW = re.compile(
     r"([0-9]{1,18}):(.*)"
 )
 END = re.compile(r"Allocation Peak Tensor Size: *[0-9]+")
-RULE = "#" * 20
-ALIGNMENT = 16
 
 
 @dataclass
@@ -45,7 +43,7 @@ class Table:
             first,
             last + 1,
             ids=[f"{name} ({at})" if twice else name for at, name in enumerate(self.rows.values())],
-            alignment=ALIGNMENT,
+            alignment=16,
             capacity=given.get("capacity"),
             objective=given.get("objective"),
             name=self.name,
@@ -80,7 +78,7 @@ def _tables(data: bytes) -> list[Table]:
 
 def _title(lines: list[str], header: int) -> str:
     """Return what the line before a header says: the memory area, and what is kept there."""
-    title = lines[header - 1] if header and RULE not in lines[header - 1] else ""
+    title = lines[header - 1] if header and "#" * 20 not in lines[header - 1] else ""
     area = re.search(r"(?:mem_area|memory) (\w+)(.*)", title)
     if area is None:
         return title.strip(" :#")[:60] or f"table at line {header + 1}"

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.heuristics.graph.frontier.plan import rows, with_sources
 from stagepack.heuristics.graph.tuning import TUNING, ModelsTuning
 from stagepack.instances.graph.check import stage_order
 from stagepack.instances.graph.compact import FORBIDDEN, UNLIMITED, Compact
@@ -210,9 +210,7 @@ class Frame:
     @cached_property
     def members(self) -> list[list[int]]:
         """Blocks of each net, the producer first."""
-        ends = self.compact.net_ptr.tolist()
-        net = self.compact.net.tolist()
-        return [net[a:b] for a, b in pairwise(ends)]
+        return rows(self.compact.net_ptr, self.compact.net)
 
     @cached_property
     def precedence(self) -> list[tuple[int, int]]:
@@ -252,26 +250,14 @@ class Frame:
         if limit is None or count > self.tuning.most_ancestors or self.shared:
             return first, last
         limit = max(1, limit)
-        forward = self._gathered(work, compact.before_ptr, compact.before, range(count))
-        backward = self._gathered(work, compact.after_ptr, compact.after, range(count - 1, -1, -1))
+        before = rows(compact.before_ptr, compact.before)
+        after = rows(compact.after_ptr, compact.after)
+        forward = with_sources(before, range(count), work)
+        backward = with_sources(after, range(count - 1, -1, -1), work)
         return (
             np.maximum(first, -(-forward // limit) - 1),
             np.minimum(last, self.slots - -(-backward // limit)),
         )
-
-    def _gathered(self, work: Array, ptr: Array, near: Array, order: range) -> Array:
-        """Return the work of every block and of all that lead to it."""
-        count = len(work)
-        found, sets = np.zeros(count, dtype=np.int64), [0] * count
-        for v in order:
-            mask = 1 << v
-            for u in near[ptr[v] : ptr[v + 1]].tolist():
-                mask |= sets[u]
-            sets[v] = mask
-            packed = np.frombuffer(mask.to_bytes(-(-count // 8), "little"), dtype=np.uint8)
-            bits = np.unpackbits(packed, count=count, bitorder="little")
-            found[v] = int(work[bits == 1].sum())
-        return found
 
     # ------------------------------------------------------------------ back and forth
 

@@ -123,6 +123,7 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
             self._build_model()
 
     def _require_exact(self) -> None:
+        """Refuse figures that CP-SAT cannot count with."""
         table, chip = self.table, self.instance.chip
         cycles = sum(table.compute) + sum(move.cycles for move in table.moves)
         area = STAGES * table.rows * chip.memory
@@ -138,6 +139,7 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
     # ------------------------------------------------------------------ the model
 
     def _build_model(self) -> None:
+        """Make the variables and the constraints."""
         from ortools.sat.python import cp_model
 
         self._cp, self._eu = cp_model, self.instance.chip.eu_bytes
@@ -160,10 +162,12 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
         self._objective()
 
     def _sum(self, terms: Iterable[tuple[int, IntVar]]) -> LinearExpr:
+        """Return a sum of terms."""
         known = list(terms)
         return self._cp.LinearExpr.weighted_sum([x for _, x in known], [n for n, _ in known])
 
     def _literals(self, name: str, positions: Iterable[int]) -> dict[int, IntVar]:
+        """Return a literal for each of some positions."""
         return {p: self.model.new_bool_var(f"{name},{p}") for p in positions}
 
     def _transfers(self) -> None:
@@ -218,6 +222,7 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
                 self._live(b, *back, [self.y[b]])
 
     def _live(self, b: int, start: Point, end: Point, when: list[IntVar]) -> None:
+        """Put what is alive from a point to another into memory."""
         life = self.frame.lives[b]
         first, height = self._address(life), -(-life.nbytes // self._eu)
         self.a[b, bool(when)] = [first]
@@ -229,6 +234,7 @@ class CpSat(Formulation[LayerGrouping, GroupingSolution]):
             self.a[b, bool(when)].append(another)
 
     def _address(self, life: Life) -> IntVar:
+        """Return the variable of an address, in units."""
         most = (self.instance.chip.memory - life.nbytes) // self._eu
         return self.model.new_int_var(0, most, "a")
 

@@ -215,6 +215,7 @@ class _Clock:
             model.add_no_overlap(self.io)
 
     def _memory(self) -> None:
+        """State that what is alive at a moment fits."""
         part, model = self.part, self.model
         for (cut, direction), column in part.ahead.items():
             a = model.get_int_var_from_proto_index(column)

@@ -188,6 +188,7 @@ class Part:
         self._memory_ahead()
 
     def _memory_ahead(self) -> None:
+        """State the memory of phases that hold variables of the next one."""
         for (cut, direction), a in self.ahead.items():
             before, after = self.meets(cut, direction)
             most = max(self.options[o].variables[direction] for o in after)

@@ -107,6 +107,7 @@ class Step:
                     self.gradients_before[layer] += self.x[t]
 
     def _set_room(self) -> None:
+        """Find the bytes that are there for what is live."""
         instance, chip = self.instance, self.instance.chip
         base = 2 * int(instance.variables.sum())
         self.shards = int((-(-instance.variables // instance.sharding)).sum())
@@ -130,6 +131,7 @@ class Step:
             self.room = -1
 
     def _set_times(self, computed: int) -> None:
+        """Find the cycles of the phase but for what is computed again."""
         chip = self.instance.chip
         self.computed = computed
         self.tiles = chip.tiles

@@ -113,6 +113,7 @@ class RematMilp(_Remat):
     parameters = BY_HIGHS
 
     def _lowered(self) -> Any:
+        """Return the program as its engine takes it."""
         self.coarse = self.form.program.coarse
         return self.form.program.arrays()
 
@@ -125,6 +126,7 @@ class RematCpSat(_Remat):
     """Retention intervals (MOCCASIN: Bartan et al., ICML 2023) on a grid of stages; CP-SAT."""
 
     def _lowered(self) -> Any:
+        """Return the program as its engine takes it."""
         # Without the relaxation of all its rows CP-SAT finds no bound at all.
         self.parameters = {"linearization_level": 2, **self.form.program.settings}
         return self.form.program.cp_sat()

@@ -90,6 +90,7 @@ class RematPath(RematProgram):
     # ------------------------------------------------------------------ arcs
 
     def _add_arcs(self) -> None:
+        """Add all arcs: runs of layers of which the same becomes."""
         step, n = self.step, self.step.n
         for first in range(n):
             for source in (KEPT, PAGED, DROPPED):
@@ -105,6 +106,7 @@ class RematPath(RematProgram):
                     self._add_runs(first, source)
 
     def _add_runs(self, first: int, source: int) -> None:
+        """Add arcs for runs of dropped layers."""
         step = self.step
         for end in range(first + 1, step.n + 1):
             if not step.products[end - 1]:
@@ -121,6 +123,7 @@ class RematPath(RematProgram):
         return layer < self.step.n and self.step.x[layer] > 0
 
     def _add(self, first: int, end: int, state: int, source: int) -> None:
+        """Add an arc with its column."""
         again = sum(self._recomputed(first, end)) if state == DROPPED else 0
         paged = self.step.products[first] if state == PAGED else 0
         column = self.cost.column(again, paged)

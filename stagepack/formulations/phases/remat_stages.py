@@ -71,6 +71,7 @@ class RematStages(RematProgram):
     # ------------------------------------------------------------------ variables
 
     def _decisions(self) -> None:
+        """Make the variables of what is computed, and of what is there, in each stage."""
         step, n = self.step, self.step.n
         # What nobody reads, or has no bytes, is never missed.
         self.read = [i for i in range(n) if step.readers[i + 1]]
@@ -206,6 +207,7 @@ class RematStages(RematProgram):
                         row({u: 1, self.p[stage - 1, i]: -1} | paged, low=0)
 
     def _forward_memory(self) -> None:
+        """State the memory of the forward part."""
         step = self.step
         last = step.n - 1
         for j in range(step.n):

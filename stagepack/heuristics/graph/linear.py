@@ -26,7 +26,6 @@ from stagepack.heuristics.graph.pairs import least_sum
 from stagepack.heuristics.graph.rooms import least_limit
 from stagepack.heuristics.graph.stage_kernels import FAR, FORWARD_BACKWARD, unmarked
 from stagepack.heuristics.graph.staging import Found, Staging
-from stagepack.instances.graph import Compact, GraphPartition
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:
@@ -135,16 +134,6 @@ class Line:
             placed.append((order[begin * grain : end * grain], t))
             end, q = begin, int(source[t])
         return self.staging.found(value, placed)
-
-
-def smallest() -> Compact:
-    """Return a graph of two blocks and a net, on two devices."""
-    edges = [(0, 1)]
-    return Compact.of(GraphPartition.from_edges(2, edges, time=[1, 1], accelerators=2))
-
-
-def _go_on() -> None:
-    """Ask nobody."""
 
 
 class Hunt:

@@ -97,7 +97,7 @@ class AutoTuning(Tuning):
     rows_share: float = 0.2
     """Part of what is left for a linear program of which the bound is verified; by trial."""
 
-    cp_sat_places: int = 1_000
+    cp_sat_places: int = 400
     """Blocks times devices up to which a graph is small for CP-SAT; by trial."""
 
     cp_sat_places_loose: int = 10_000

@@ -106,10 +106,12 @@ class IdealSearch:
         return None
 
     def _require_time(self) -> None:
+        """Raise :class:`.Stopped` once the clock says no."""
         if not self._keep_going():
             raise Stopped
 
     def _tell(self, on_bound: OnBound, cycles: int) -> None:
+        """Tell a bound, as long as all placements are decided."""
         if self._placements.decided and cycles < FAR:
             on_bound(cycles)
 
@@ -149,6 +151,7 @@ class IdealSearch:
         return False
 
     def _relabel(self, paths: Paths) -> None:
+        """Find the shortest paths to all ideals anew."""
         for level in paths.levels[1:]:
             for at in level:
                 paths.label(at)
@@ -298,6 +301,7 @@ class Paths:
         self._arcs[end].cycles[at], self._arcs[end].chosen[at] = cycles, chosen
 
     def _at(self, start: int, end: int) -> int:
+        """Return which arc into an ideal begins at another."""
         return int(np.flatnonzero(self._arcs[end].start == start)[0])
 
 

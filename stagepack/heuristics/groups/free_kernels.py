@@ -48,16 +48,13 @@ from stagepack.heuristics.groups.group_kernels import (
     _written,
 )
 from stagepack.heuristics.groups.growth_kernels import (
-    KNOWN,
     LAST,
     OPERATORS,
     SLOTS,
     WRITTEN,
     Group,
+    advance,
     ceil,
-    clear,
-    extend,
-    retract,
     stored,
 )
 from stagepack.heuristics.groups.network_state import (
@@ -135,6 +132,7 @@ def _insert(falling: Array, count: int, value: int) -> None:
 @step
 def _unhidden(moves: Array, count: int, rows: Array, many: int) -> int:
     """Return the cycles of so many transfers that cannot hide in so many rows."""
+    # The j longest of both, for every j: compute beyond `many` rows hides nothing.
     most = open_ = 0
     for at in range(count):
         open_ += moves[at]
@@ -158,6 +156,7 @@ def _load(
         Of it, and bytes in every lane.
     """
     period, resident = way
+    # What comes with the first slice alone hides beside that one only.
     _insert(room.moves, room.totals[0], cycles)
     room.totals[0] += 1
     if resident:
@@ -171,6 +170,7 @@ def _load(
     room.totals[5] += 1
     if resident and period:
         room.totals[4] += held
+        # It is there all the time, however far ahead it is loaded.
         room.loads[2, load] = -1
     else:
         room.totals[4] += _live(rows, period, at - 1, at, held)
@@ -194,6 +194,7 @@ def _read(
     k, at = group.member[age], 2 * group.met[OPERATORS] - 1 - age
     for edge in range(net.operators[k, FIRST_EDGE], net.operators[k, END_EDGE]):
         slot = group.of[net.edges[edge, READ]]
+        # What an operator of the group writes is no load, unless spilled: the bound need not care.
         outside = group.slots[slot, WRITTEN] < 0
         resident = outside and several and _constant(group, cut, slot)
         nbytes = _bytes(net, machine, group, cut, slot)
@@ -203,6 +204,7 @@ def _read(
                 return False
             cycles = _brought(net, machine, group, cut, slot)
             _load(room, rows, (period, resident), at, cycles, nbytes)
+        # Alive in the row before and in its own: between it may have been spilled.
         elif room.known[slot] < at and not (resident and period):
             first = max(room.known[slot] + 1, at - 1)
             room.totals[4] += _live(rows, period, first, at, nbytes)
@@ -229,6 +231,7 @@ def _write(
     room.known[own] = at + 1
     if net.operators[k, IN_PLACE] and net.operators[k, FIRST_EDGE] < net.operators[k, END_EDGE]:
         old = _first_read(net, group, k)
+        # As :func:`.group_kernels._over`: it may write over what nobody needs any more.
         if group.slots[old, WRITTEN] >= 0:
             stays = stored(net, group, old)
         else:
@@ -265,6 +268,7 @@ def _heads(
         if not _read(net, machine, group, rows, room, cut, (age, period, several)):
             return False
         _write(net, machine, group, rows, room, cut, (age, period, several))
+        # Loads up to here against rows before: `rows` gets this one after that.
         room.head[row] = _unhidden(room.moves, room.totals[0], room.rows, row)
         _insert(room.rows, row, rows.cycles[row, COMPUTE])
     return True
@@ -273,6 +277,7 @@ def _heads(
 @step
 def _late(machine: Machine, room: Falling, count: int) -> None:
     """Find what loads for every row cost, at a few prices of a byte ahead of it."""
+    # Cycles of a byte in every lane, in parts; half, once and twice as much are tried.
     usual = ceil(machine.lanes * machine.load[1] * FINE, machine.load[0])
     for which in range(len(room.state)):
         price = usual << which >> 1
@@ -282,6 +287,7 @@ def _late(machine: Machine, room: Falling, count: int) -> None:
         for load in range(room.totals[5]):
             row, held = room.loads[0, load] - count, room.loads[2, load]
             if held >= 0:
+                # Late it costs its cycles at most, or its bytes at that price.
                 room.late[which, row] += min(room.loads[1, load], price * held // FINE)
 
 
@@ -361,8 +367,10 @@ def least(
     every = _windows(rows, room, count, False)
     head = _windows(rows, room, count, True)
     kernel = max(every, _unhidden(room.every, room.totals[1], room.rows, count))
+    # With one slice, loads and stores share the same compute: see `both`.
     tail = 0 if rounds == 1 else every
     head = max(head, _split(rows, room, count, False))
+    # The rows are inserted anew from the end: `rows` was used up to here.
     head, tail, both = _ends(rows, room, count, (head, tail))
     if rounds == 1:
         both = max(both, _split(rows, room, count, True))
@@ -400,6 +408,7 @@ def _split(rows: Rows, room: Falling, count: int, stores: bool) -> int:
         if rows.cycles[row, MOVING + 2] > 0:
             _insert(room.moves, moves, rows.cycles[row, MOVING + 2])
             moves += 1
+    # Goes back from the last operator: what it needs first leaves `ahead` and joins `moves`.
     ahead, load = 0, room.totals[5] - 1
     for at in range(load + 1):
         ahead += room.loads[1, at]
@@ -420,6 +429,7 @@ def _split(rows: Rows, room: Falling, count: int, stores: bool) -> int:
 @step
 def _free(machine: Machine, rows: Rows, room: Falling, count: int, period: int) -> int:
     """Find the bytes that are free in every row; return those that a lane must hold."""
+    # Without a period compute is in the second third of the positions.
     peak, alive, first = 0, 0, 0 if period else count
     for row in range(first + count if period else 3 * count):
         alive += rows.alive[row]
@@ -428,6 +438,7 @@ def _free(machine: Machine, rows: Rows, room: Falling, count: int, period: int) 
             room.free[row - first] = machine.memory - alive - room.totals[4]
     for load in range(room.totals[5]):
         if room.loads[0, load] > count and room.loads[2, load] >= 0:
+            # Its own bytes in the row before are what it may be loaded ahead in.
             room.free[room.loads[0, load] - count - 1] += room.loads[2, load]
     return int(peak + room.totals[4])
 
@@ -455,6 +466,7 @@ def _span(
     else:
         ends = max(2 * work + head + tail, 2 * every + once)
         best = ends + (rounds - 2) * (work + kernel)
+    # Hidden cycles count as much as the chip overlaps them.
     whole = rounds * (work + every) + once
     hidden = whole - best
     return int(whole - machine.overlap[0] * hidden // machine.overlap[1])
@@ -508,20 +520,16 @@ def floors(
         at, which = place[0], place[1]
         operator, age = steps[at, 0], steps[at, 1]
         if which < 0:
-            if age == 0 and group.met[OPERATORS] > 0:
-                done += group.met[SLOTS]
-                clear(group)
-            elif group.met[OPERATORS] > age:
-                done += KNOWN * len(group.tracks)
-                retract(group)
-            else:
-                done += extend(net, group, operator, steps[at, 2] > 0)
+            taken, entered = advance(net, group, operator, age, steps[at, 2] > 0)
+            done += taken
+            if entered:
                 place[1] = 0 if steps[at, 3] and not net.operators[operator, ALONE] else len(cuts)
         elif which == len(cuts):
             place[0], place[1] = at + 1, -1
         else:
             place[1] += 1
             done += 1
+            # Ranges do not allow it: no need for prices.
             if _bad(group, cuts[which]):
                 continue
             done += PRICED * (group.met[OPERATORS] + group.met[SLOTS])

@@ -19,7 +19,6 @@ from stagepack.heuristics.groups.growth_kernels import (
     COLUMN,
     CONSTANT,
     FIRST,
-    KNOWN,
     LAST,
     LONGEST,
     OPERATORS,
@@ -29,11 +28,9 @@ from stagepack.heuristics.groups.growth_kernels import (
     TOTAL,
     WRITTEN,
     Group,
+    advance,
     ceil,
-    clear,
-    extend,
     moved,
-    retract,
     stored,
 )
 from stagepack.heuristics.groups.network_state import (
@@ -95,6 +92,7 @@ def _row_cycles(machine: Machine, compute: int, transfers: int) -> int:
 @step
 def _lane_bytes(machine: Machine, n: int, c: int, d: int, plane: int) -> int:
     """Return the bytes in every lane of n * c * d planes of so many bytes."""
+    # Channels are dealt out to lanes; a lane holds whole planes, each padded.
     return n * d * ceil(c, machine.lanes) * ceil(plane, machine.eu_bytes) * machine.eu_bytes
 
 
@@ -125,6 +123,7 @@ def compute(net: Network, machine: Machine, k: int, n: int, c: int, d: int, h: i
         h, w = net.operators[k, TALL], net.operators[k, WIDE]
     planes, values = ceil(c, machine.lanes), h * w
     if model == MATRIX:
+        # Rows of matrices, not channels, are dealt out to lanes.
         planes, values = c * ceil(h, machine.lanes), w
     plane = ceil(values * net.operators[k, TIMES], net.operators[k, PER])
     return machine.startup + n * d * planes * turns * plane
@@ -163,6 +162,7 @@ def _live(rows: Rows, period: int, first: int, last: int, nbytes: int) -> int:
         rows.alive[first] += nbytes
         rows.alive[last + 1] -= nbytes
         return 0
+    # Rows come round after a period: what is alive for longer is there several times.
     length = last - first + 1
     if length > period:
         return ceil(length, period) * nbytes
@@ -172,6 +172,7 @@ def _live(rows: Rows, period: int, first: int, last: int, nbytes: int) -> int:
     if end <= period:
         rows.alive[end] -= nbytes
     else:
+        # It goes on from the first row.
         rows.alive[0] += nbytes
         rows.alive[end - period] -= nbytes
         rows.alive[period] -= nbytes
@@ -188,6 +189,7 @@ def _span(machine: Machine, rows: Rows, count: int, rounds: int) -> int:
     for row in range(count):
         iteration = 0
         while iteration < rounds + 2:
+            # Loads run an iteration ahead of compute, stores one behind: rounds + 2 in all.
             times = max(rounds - 3, 1) if iteration == 3 else 1  # those that are alike at once
             moving = rows.cycles[row, ONCE + iteration] if iteration < 3 else 0
             if iteration < rounds:
@@ -293,6 +295,7 @@ def _over(
     if group.slots[old, WRITTEN] >= 0:
         born, stays = latest - group.slots[old, WRITTEN], stored(net, group, old)
     else:
+        # A tensor from outside is born where it is loaded; what all slices share must stay.
         born, stays = latest - group.slots[old, FIRST] - 1, several and _constant(group, cut, old)
     return not stays and group.slots[old, LAST] == age and (period == 0 or last - born < period)
 
@@ -306,6 +309,7 @@ def _loaded(net: Network, machine: Machine, weight: int, c: int, size: int) -> t
     cycles = moved(share * values * width, machine.load_latency, machine.load)
     if given < 0:
         return cycles, _lane_bytes(machine, 1, share, 1, values * width)
+    # The bytes that are given are of all channels: a share has its part, by lanes.
     lanes = ceil(share, machine.lanes), ceil(channels, machine.lanes)
     return cycles, _lane_bytes(machine, 1, 1, 1, ceil(given * lanes[0], lanes[1]))
 
@@ -357,6 +361,7 @@ def _work(
     own = _lane_bytes(machine, n, c, d, h * w * net.tensors[k, WIDTH])
     if net.operators[k, BUFFER] == 0:
         return cycles, own, 0
+    # Working bytes are given for the whole of what it writes.
     share = ceil(net.operators[k, BUFFER] * (n * c * d * h * w), _values(net, k))
     return cycles, own, _lane_bytes(machine, 1, 1, 1, share)
 
@@ -384,17 +389,22 @@ def price(
         `NONE` cycles where slices read more again than the limit allows.
     """
     count, slices = group.met[OPERATORS], _slices(group, cut)
+    # Cores share the slices.
     rounds = ceil(slices, machine.cores)
     period = count if rounds > 1 else 0
     _empty(rows, count)
     always = 0
+    # Operators with what they write and their weights: positions are stage * count + row,
+    # loads in the first stage, compute in the second, stores in the third.
     for age in range(count):
         k = group.member[age]
         own, row = group.of[k], count - 1 - age
         at = count + row
         rows.cycles[row, COMPUTE], nbytes, working = _work(net, machine, group, cut, own)
+        # The age of the last reader, as a position; nobody in the group: its own.
         last = at if group.slots[own, LAST] < 0 else 2 * count - 1 - group.slots[own, LAST]
         if stored(net, group, own):
+            # What is stored is alive until the row after.
             last = max(last, at + 1)
             _place(rows, count, at + 1, _written(net, machine, group, cut, k), False)
         always += _live(rows, period, at, last, nbytes)
@@ -407,16 +417,19 @@ def price(
             channels = _longest(group, cut[1], own)
             cycles, nbytes = _loaded(net, machine, weight, channels, net.tensors[k, C])
             _place(rows, count, at - 1, cycles, resident)
+            # It stays for all slices: no row of its own.
             if resident and period:
                 always += nbytes
             else:
                 always += _live(rows, period, at - 1, at, nbytes)
     for slot in range(group.met[SLOTS]):
+        # What an operator of the group writes was counted above.
         if group.slots[slot, WRITTEN] >= 0:
             continue
         if _again(net, machine, group, cut[2], slot) or _again(net, machine, group, cut[3], slot):
             return NONE, 0
         resident = slices > 1 and _constant(group, cut, slot)
+        # Loaded in the row before its first reader.
         first = 2 * count - 2 - group.slots[slot, FIRST]
         _place(rows, count, first, _brought(net, machine, group, cut, slot), resident)
         nbytes = _bytes(net, machine, group, cut, slot)
@@ -424,6 +437,7 @@ def price(
             always += nbytes
         else:
             always += _live(rows, period, first, 2 * count - 1 - group.slots[slot, LAST], nbytes)
+    # Changes add up to what is alive; slices that overlap are there at the same time.
     peak, alive = 0, 0
     for row in range(period if period else 3 * count):
         alive += rows.alive[row]
@@ -454,6 +468,7 @@ def _settle(net: Network, machine: Machine, group: Group, floors: Array, cuts: A
     own, before = group.of[k], max(level - 1, 0)
     for which in range(len(cuts)):
         cut = cuts[which]
+        # What operators before it took is of the level before: it grows by one operator.
         cycles, moving, kept, widest = 0, 0, 0, 0
         closed = _bad(group, cut)
         if age > 0:
@@ -472,12 +487,14 @@ def _settle(net: Network, machine: Machine, group: Group, floors: Array, cuts: A
             channels = _longest(group, cut[1], own)
             for weight in range(net.operators[k, FIRST_WEIGHT], net.operators[k, END_WEIGHT]):
                 loading, nbytes = _loaded(net, machine, weight, channels, net.tensors[k, C])
+                # Loaded once, or anew with every slice.
                 moving += loading if resident else rounds * loading
                 if resident and rounds > 1:
                     kept += nbytes
                 else:
                     width += nbytes
             widest = max(widest, width)
+            # Neither gets less as the group grows: so cut it never fits again.
             closed = kept + widest > machine.memory
             floors[level, which, LEAST] = max(rounds * cycles, moving)
         floors[level, which, CYCLES], floors[level, which, TRANSFERS] = cycles, moving
@@ -547,23 +564,21 @@ def sweep(
         at, which = place[0], place[1]
         operator, age = steps[at, 0], steps[at, 1]
         level = age if len(floors) > 1 else 0
+        # It holds one that fits in no cut: neither does this one.
         if which < 0 and 0 <= place[2] < age:
             place[0] += 1
             done += 1
         elif which < 0:
             place[2] = -1
-            if age == 0 and group.met[OPERATORS] > 0:
-                done += group.met[SLOTS]
-                clear(group)
-            elif group.met[OPERATORS] > age:
-                done += KNOWN * len(group.tracks)
-                retract(group)
-            else:
-                done += extend(net, group, operator, steps[at, 2] > 0)
+            taken, entered = advance(net, group, operator, age, steps[at, 2] > 0)
+            done += taken
+            if entered:
                 done += _settle(net, machine, group, floors, cuts)
+                # Where none is asked for, or a cut is known and will do, all cuts count as tried.
                 asked = steps[at, 3] and not net.operators[operator, ALONE]
                 place[1] = 0 if asked and not (eager and chosen[at] >= 0) else len(cuts)
         elif which == len(cuts):
+            # Unless some cut is open, whatever this group grows into fits in none.
             place[0], place[1], place[2] = at + 1, -1, age
             for other in range(len(cuts)):
                 done += LOOKED
@@ -575,6 +590,7 @@ def sweep(
             done += LOOKED
             if floors[level, which, CLOSED] or (len(banned) > 0 and banned[at, first + which]):
                 continue
+            # It takes at least as long as the best so far: its price does not matter.
             if floors[level, which, LEAST] >= cycles[at]:
                 continue
             done += PRICED * (group.met[OPERATORS] + group.met[SLOTS])

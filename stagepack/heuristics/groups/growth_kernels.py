@@ -118,6 +118,7 @@ def _meet(group: Group, tensor: int) -> int:
         slot = int(group.met[SLOTS])
         group.met[SLOTS] += 1
         group.of[tensor] = slot
+        # Ages are -1 where there is none yet, all else is 0: one loop compiles faster than slices.
         for column in range(group.slots.shape[1]):
             group.slots[slot, column] = -1 if WRITTEN <= column <= LAST else 0
         group.slots[slot, TENSOR] = tensor
@@ -128,6 +129,7 @@ def _meet(group: Group, tensor: int) -> int:
 def _cover(slots: Array, slot: int, column: int, start: int, length: int) -> None:
     """Let the range in a column and the next cover one more; a length of 0 is nothing yet."""
     known = slots[slot, column + 1]
+    # The hull of both: readers need one range each, and slices load what lies between, too.
     if known > 0:
         end = max(slots[slot, column] + known, start + length)
         start = min(start, slots[slot, column])
@@ -152,6 +154,7 @@ def _summed(slots: Array, slot: int, column: int, parts: int) -> None:
 @step
 def _deal(slots: Array, slot: int, column: int, parts: int, size: int) -> None:
     """Let the ranges of a slot cover those that are dealt out without overlap."""
+    # The first parts get what is left over, one each.
     least, longer, start = size // parts, size % parts, 0
     for part in range(parts):
         length = least + (part < longer)
@@ -178,6 +181,7 @@ def reads(
     size : int
         Of the input.
     """
+    # Matrices, norms and what is of size 1 are read whole, whatever part is written.
     if net.edges[edge, axis]:
         return 0, size
     first, end = start, start + length
@@ -186,19 +190,24 @@ def reads(
         way, kernel = net.operators[k, column + WAY], net.operators[k, column + KERNEL]
         stride, before = net.operators[k, column + STRIDE], net.operators[k, column + BEFORE]
         if way == WINDOW:
+            # Rows of a window, which may lie in the padding: that is cut off below.
             first = start * stride - before
             end = first + (length - 1) * stride + max(kernel, stride)
         elif way == TRANSPOSED:
+            # The rows of which some window reaches [start, start + length).
             first = ceil(start - before, stride)
             end = (start + length + kernel - 2 - before) // stride + 1
         elif way == REPEATED:
             first, end = start // kernel, (start + length - 1) // kernel + 1
         elif way >= LINEAR:
+            # Stride is the unit of the grid here, kernel its step, before its shift.
             around, behind = way - LINEAR, start + length
             first = (start * kernel + before) // stride - around
             end = ceil((behind - 1) * kernel + before, stride) + around + 1
+            # Where the next part begins on a row, this one must reach as far as that: as the rule.
             if behind < net.tensors[k, axis]:
                 end = max(end, (behind * kernel + before) // stride - around)
+    # At least one row, within the tensor.
     first = min(max(first, 0), size - 1)
     return first, max(min(end, size) - first, 1)
 
@@ -242,10 +251,13 @@ def _write(net: Network, group: Group, k: int, own: int) -> None:
         if bad:
             continue
         size = net.tensors[k, axis]
+        # What others read is stored, every value once: shares that do not overlap.
         if stays and size >= parts:
             _deal(slots, own, column, parts, size)
         _summed(slots, own, column, parts)
         if (
+            # Too few values to deal out; parts of unlike lengths where they must be alike; or parts
+            # of an upsampling that begin between its rows.
             (stays and size < parts)
             or (
                 parts > 1
@@ -265,6 +277,7 @@ def _remember(net: Network, group: Group, k: int) -> None:
     for track in range(len(group.tracks)):
         group.before[age, KNOWN + track] = group.tracks[track, BAD]
     begin = net.operators[k, FIRST_EDGE]
+    # First what it writes, then what it reads: all that changes.
     for edge in range(begin - 1, net.operators[k, END_EDGE]):
         slot = group.of[k if edge < begin else net.edges[edge, READ]]
         if slot >= 0:
@@ -302,9 +315,11 @@ def extend(net: Network, group: Group, k: int, remembered: bool) -> int:
     for edge in range(net.operators[k, FIRST_EDGE], net.operators[k, END_EDGE]):
         tensor = net.edges[edge, READ]
         slot = _meet(group, tensor)
+        # An operator may read a tensor twice, and counts once.
         if slots[slot, FIRST] != age:
             slots[slot, READ_BY] += 1
             slots[slot, FIRST] = age
+        # Ages rise from the end: the first that was met is the last that runs.
         if slots[slot, LAST] < 0:
             slots[slot, LAST] = age
         for track in range(len(group.tracks)):
@@ -318,6 +333,7 @@ def extend(net: Network, group: Group, k: int, remembered: bool) -> int:
                 _cover(slots, slot, at, first, count)
             _summed(slots, slot, column, parts)
     edges = net.operators[k, END_EDGE] - net.operators[k, FIRST_EDGE] + 1
+    # An upper estimate: columns that count take part, too.
     ranges = slots.shape[1] // STRIDE_OF_RANGES
     return int((RANGE + remembered) * edges * ranges)
 
@@ -327,11 +343,13 @@ def retract(group: Group) -> None:
     """Let the operator go that was taken in last, as was remembered."""
     group.met[OPERATORS] -= 1
     age = group.met[OPERATORS]
+    # Tensors that were met with it are unknown again.
     for slot in range(group.before[age, SLOTS], group.met[SLOTS]):
         group.of[group.slots[slot, TENSOR]] = -1
     group.met[SLOTS] = group.before[age, SLOTS]
     for track in range(len(group.tracks)):
         group.tracks[track, BAD] = group.before[age, KNOWN + track]
+    # Backwards: a slot that was noted twice ends as it was first.
     for entry in range(group.met[ENTRIES] - 1, group.before[age, ENTRIES] - 1, -1):
         slot = group.past[entry, 0]
         for column in range(group.slots.shape[1]):
@@ -348,3 +366,33 @@ def clear(group: Group) -> None:
         group.tracks[track, BAD] = False
     for count in range(ENTRIES + 1):
         group.met[count] = 0
+
+
+@step
+def advance(net: Network, group: Group, k: int, age: int, remembered: bool) -> tuple[int, bool]:
+    """Go a step towards the group that operator k completes at an age; operators before are there.
+
+    A step at a time, so that kernels can return in between.
+
+    Parameters
+    ----------
+    k : int
+        The operator.
+    age : int
+        How many of the group come after it.
+    remembered : bool
+        As for :func:`extend`.
+
+    Returns
+    -------
+    (int, bool)
+        Elementary steps, and whether the operator is in.
+    """
+    if age == 0 and group.met[OPERATORS] > 0:
+        known = int(group.met[SLOTS])
+        clear(group)
+        return known, False
+    if group.met[OPERATORS] > age:
+        retract(group)
+        return KNOWN * len(group.tracks), False
+    return extend(net, group, k, remembered), True

@@ -179,6 +179,7 @@ def around(
 
 
 def _by_size(found: Lattice) -> Lattice:
+    """Return ideals with the fewest operators first."""
     return dict(sorted(found.items(), key=lambda pair: pair[0].bit_count()))
 
 

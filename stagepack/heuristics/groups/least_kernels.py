@@ -52,6 +52,7 @@ def least(
         Gets the cycles in which a tensor is loaded for that operator which reads the least of it.
     """
     for k in range(len(net.operators) - 1, -1, -1):
+        # Fewer readers than it has were met: the network itself is the other one.
         result = met[k, 0] < net.tensors[k, READERS]
         values = net.tensors[k, WIDTH]
         for axis in range(AXES):
@@ -59,8 +60,10 @@ def least(
             if result:
                 start[k, axis], length[k, axis] = 0, net.tensors[k, axis]
         if result:
+            # Cores share slices: each moves its part at the same time.
             nbytes = ceil(values, machine.cores)
             cycles[k, 2] = moved(nbytes, machine.store_latency, machine.store)
+        # All that its readers need, as they were met before.
         box = length[k]
         work = compute(net, machine, k, box[0], box[1], box[2], box[3], box[4])
         cycles[k, 0] = ceil(work, machine.cores)
@@ -75,12 +78,14 @@ def least(
                 size = net.tensors[tensor, axis]
                 first, count = reads(net, k, edge, axis, start[k, axis], length[k, axis], size)
                 nbytes *= count
+                # The hull of what several readers need.
                 if length[tensor, axis] > 0:
                     end = max(start[tensor, axis] + length[tensor, axis], first + count)
                     first = min(first, start[tensor, axis])
                     count = end - first
                 start[tensor, axis], length[tensor, axis] = first, count
             fewest = moved(ceil(nbytes, machine.cores), machine.load_latency, machine.load)
+            # Readers may be in different groups, each of which loads its own part.
             if met[tensor, 0] == 0 or fewest < loads[tensor]:
                 loads[tensor] = fewest
             if met[tensor, 1] != k:

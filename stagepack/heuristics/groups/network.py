@@ -184,5 +184,6 @@ def _window(operator: Operator, sources: tuple[Shape, ...], axis: int) -> tuple[
 
 
 def _fraction(rate: float) -> tuple[int, int]:
+    """Return a rate as numerator and denominator."""
     found = exact(rate)
     return found.numerator, found.denominator

@@ -216,6 +216,7 @@ class Oracle:
         return self.bans.get(members, frozenset())
 
     def _mask(self, banned: Sequence[Collection[int]]) -> Array:
+        """Return what is banned, shape (groups, cuts); (0, 0) where nothing is."""
         if not any(banned):
             return np.zeros((0, 0), np.bool_)
         found = np.zeros((len(banned), len(self.cuts)), dtype=np.bool_)
@@ -299,6 +300,7 @@ class _Room:
         return self._kept or (self._portion(*part) for part in self._parted)
 
     def _portion(self, which: range, known: Sequence[tuple[int, int]]) -> _Portion:
+        """Return a group that knows the tracks of some cuts, and these cuts by their tracks."""
         cuts = self._cuts[which.start : which.stop]
         begins = accumulate((columns(parts) for _, parts in known), initial=SLOT_COLUMNS)
         width = SLOT_COLUMNS + _width(known)

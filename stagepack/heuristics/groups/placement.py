@@ -15,7 +15,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from stagepack.heuristics.effort import spend
+from stagepack.heuristics.effort import spend, spent
 from stagepack.heuristics.groups.oracle import ALONE, Members, Oracle
 from stagepack.heuristics.groups.tuning import TUNING, PlacementTuning
 from stagepack.heuristics.packing.constructive import greedy
@@ -69,10 +69,16 @@ def place(
     if not keep_going():
         return Status.UNKNOWN, ()
     blocks, capacity = Blocks.of(packing(table)), table.regions.instance.chip.memory
-    decision = exact.decide(blocks, capacity, keep_going=keep_going, step_limit=tuning.search_steps)
+    decision = exact.decide(blocks, capacity, keep_going=_limited(keep_going, tuning))
     if decision.status is Status.FEASIBLE and decision.offsets is not None:
         return Status.FEASIBLE, tuple(blocks.expand(decision.offsets).tolist())
     return decision.status, ()
+
+
+def _limited(keep_going: Callable[[], bool], tuning: PlacementTuning) -> Callable[[], bool]:
+    """Return a `keep_going` that says no once so much work is done from here on."""
+    until = spent() + tuning.search_seconds
+    return lambda: spent() < until and keep_going()
 
 
 def place_apart(table: Timetable, pairs: Pairs, keep_going: Callable[[], bool]) -> Offsets | None:
@@ -155,9 +161,7 @@ def least_memory(
     most = int((offsets + blocks.size).max())
     while least < most:
         tried = (least + most) // 2
-        decision = exact.decide(
-            blocks, tried, keep_going=keep_going, step_limit=tuning.search_steps
-        )
+        decision = exact.decide(blocks, tried, keep_going=_limited(keep_going, tuning))
         if decision.status is Status.INFEASIBLE:
             least = tried + 1
         elif decision.offsets is not None:

@@ -59,6 +59,7 @@ def place_in_order(
 
 
 def _rank(copy: Copy) -> tuple[int, int]:
+    """Return what the rule sorts by: the longest lifetime first, then the largest size."""
     return -copy.rows, -copy.buffer.lane_bytes
 
 

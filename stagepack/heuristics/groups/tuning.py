@@ -97,8 +97,8 @@ class PathsTuning(Tuning):
 class PlacementTuning(Tuning):
     """Addresses of the buffers of a group."""
 
-    search_steps: int = 20_000_000
-    """Elementary steps of the exact search after which a group is left undecided: 0.2 s."""
+    search_seconds: float = 0.2
+    """Seconds of work of the exact search after which a group is left undecided."""
 
     group_price: float = 4e-4
     """Of a group that is written down to be placed."""

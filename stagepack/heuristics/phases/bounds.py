@@ -53,6 +53,7 @@ class WorkBounds:
         return once
 
     def _overlapped(self, io_tiles: int) -> bool:
+        """Whether transfers may run beside compute."""
         return Mode.IO_OVERLAPPED in self.instance.modes_with(io_tiles)
 
     def _steps(self, microbatch: int) -> tuple[int, int, list[int]]:

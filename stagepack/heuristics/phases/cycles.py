@@ -48,6 +48,7 @@ class Links:
         return self._through(self._host, io_tiles)
 
     def _through(self, link: Fraction | None, io_tiles: int) -> Fraction | None:
+        """Return the rate of a link through some I/O tiles (0: all tiles)."""
         if io_tiles == 0 or self._tile is None:
             return link
         through = self._tile * io_tiles

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from stagepack.heuristics.phases import dp
 from stagepack.heuristics.phases.bounds import WorkBounds
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import OptionTable, assemble
-from stagepack.heuristics.phases.policies import PolicyRows, find_policies, ideal
+from stagepack.heuristics.phases.policies import PolicyRows, find_policies
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.heuristics.phases.tuning import TUNING, PhasesTuning
 from stagepack.instances.phases.data import SEPARATE, PhaseSolution
@@ -76,7 +76,7 @@ class Pairs:
         self._costs: dict[int, RangeCosts] = {}
         self._few: dict[int, RangeCosts] = {}
         self._policies: dict[tuple[int, bool], PolicyRows] = {}
-        self._bounding: dict[tuple[int, bool], PolicyRows] = {}
+        self._bounding: dict[int, PolicyRows] = {}
 
     def within(self, progress: Progress[PhaseSolution]) -> Pairs:
         """Return pairs of which as much is known, but that tell another `progress`."""
@@ -161,34 +161,30 @@ class Pairs:
             return UNLIMITED
         return self._work.longest_recomputation(microbatch, self.upper)
 
-    def bound_tables(self, microbatch: int, io_tiles: int) -> Iterator[OptionTable]:
-        """Return tables that are at least as good as anything possible."""
+    def bound_table(self, microbatch: int, io_tiles: int) -> OptionTable | None:
+        """Return a table at least as good as anything possible; None where there was no time."""
         costs = self.costs(microbatch)
-        for relaxed in (False, True):
-            key = (microbatch, relaxed)
-            if key not in self._bounding:
-                self._bounding[key] = (
-                    find_policies(
-                        costs,
-                        bounding=True,
-                        most=self._labels,
-                        longest=self._longest(microbatch),
-                        keep_going=self.keep_going,
-                    )
-                    if relaxed
-                    else ideal(costs, self.keep_going)
-                )
-            rows = self._bounding[key]
-            self._thinned |= rows.thinned
-            if not (rows.inexact or costs.inexact):
-                most = self._most[microbatch, io_tiles]
-                yield OptionTable(costs, rows, io_tiles, keep_going=self.keep_going, most=most)
+        if microbatch not in self._bounding:
+            self._bounding[microbatch] = find_policies(
+                costs,
+                bounding=True,
+                most=self._labels,
+                longest=self._longest(microbatch),
+                keep_going=self.keep_going,
+            )
+        rows = self._bounding[microbatch]
+        self._thinned |= rows.thinned
+        if rows.inexact or costs.inexact:
+            return None
+        most = self._most[microbatch, io_tiles]
+        return OptionTable(costs, rows, io_tiles, keep_going=self.keep_going, most=most)
 
     def halve(self, pair: tuple[int, int]) -> None:
         """Bound a range of numbers of I/O tiles; unless that leaves it out, halve it."""
         microbatch, low = pair
         table = self.table(*pair)
-        for bounding in self.bound_tables(*pair) if table.inexact else (table,):
+        bounding = self.bound_table(*pair) if table.inexact else table
+        if bounding is not None:
             chosen = dp.search(
                 bounding, dp.rest(bounding, self.keep_going), self.upper, keep_going=self.keep_going
             )
@@ -213,9 +209,9 @@ class Pairs:
                 return
             self._exact = False
             self.inexact = table.inexact
-        for table in self.bound_tables(*pair):
-            if self._relax(pair, table, source):
-                return
+        relaxed = self.bound_table(*pair)
+        if relaxed is not None and self._relax(pair, relaxed, source):
+            return
         table = self.table(*pair)
         chosen = dp.search(
             table, dp.rest(table, self.keep_going), self.upper, keep_going=self.keep_going
@@ -247,8 +243,6 @@ class Pairs:
             return True
         value = self.value(table, chosen)
         self.bounds[pair] = max(self.bounds[pair], value)
-        if not table.rows.named:
-            return False
         solution = assemble(table, chosen)
         self.count_plan(solution)
         if self.progress.offer_if_valid(solution, source):
@@ -323,11 +317,8 @@ class Pairs:
         `patient`.
         """
         auto, labels = self.tuning.auto, self.tuning.policies
-        if self.instance.training and len(self.instance.policies) > 1:
-            if auto.glimpse:
-                self.glimpse(source)
-            if auto.foresight and self.instance.prefetch and self.progress.solution is not None:
-                self._foresee()
+        if auto.glimpse and self.instance.training and len(self.instance.policies) > 1:
+            self.glimpse(source)
         while True:
             self._once(source)
             done = self.progress.proved or self.none_fits or not auto.more_labels
@@ -337,28 +328,6 @@ class Pairs:
             self._thinned, self._exact, self.inexact = False, True, ""
             self._policies.clear()
             self._bounding.clear()
-
-    def _foresee(self) -> None:
-        """Raise the least bounds of pairs to what groups take where none depends on the others.
-
-        Soon done, while policies that count in an exact search take long where phases load ahead.
-        """
-        waiting = [(bound, pair) for pair, bound in self.bounds.items()]
-        heapq.heapify(waiting)
-        seen = set[tuple[int, int]]()
-        try:
-            while waiting[0][0] < self.upper and waiting[0][1] not in seen:
-                pair = heapq.heappop(waiting)[1]
-                seen.add(pair)
-                table = next(self.bound_tables(*pair), None)
-                if table is not None:
-                    least = int(dp.rest(table, self.keep_going)[0])
-                    self.bounds[pair] = max(self.bounds[pair], least)
-                heapq.heappush(waiting, (self.bounds[pair], pair))
-                self.keep_going()
-        finally:
-            least = min(*self.bounds.values(), self.upper)
-            self.progress.raise_bound(least, "relaxed phases")
 
     def _once(self, source: str) -> None:
         """Search the pairs by rising bound, as far as they could beat the best plan."""
@@ -392,6 +361,7 @@ class Pairs:
         self._raise_bound(min(self.bounds.values()))
 
     def _raise_bound(self, least: int) -> None:
+        """Tell `progress` a bound on all pairs, and what found it."""
         if least < UNLIMITED:
             searched = "relaxed phases" if self.inexact else "exhausted search"
             kind = searched if self.progress.solution is not None else "work bound"

@@ -149,6 +149,7 @@ def _triggers(layers: Layers, a: int, b: int, policy: Array) -> Array:
                 continue
             if policy[dropped - a] != RECOMPUTE and policy[dropped - a] != RETAIN:
                 continue
+            # From the last backward pass down: the first that needs it comes first.
             trigger[dropped - a] = layer
             high = _push_needs(layers, a, policy, dropped, stack, high)
     return trigger
@@ -172,9 +173,11 @@ def touched(layers: Layers, a: int, b: int) -> Array:
     for layer in range(a, b):
         for k in range(reads_from[layer], reads_from[layer + 1]):
             t = reads[k]
+            # Written within the group: entered below, whoever reads it.
             if t > a:
                 continue
             # Its first reader within the group enters it.
+            # Readers rise: halve for the first that is not before the group.
             low, high = readers_from[t], readers_from[t + 1]
             while low < high:
                 middle = (low + high) // 2
@@ -256,6 +259,7 @@ def _uses(layers: Layers, group: Group, phase: Phase, tensors: Array) -> Array:
         t = tensors[number]
         low, high = readers_from[t], readers_from[t + 1]
         writer = t - 1 - first
+        # Uses before it is computed again are of the first copy.
         limit = again[writer] if writer >= 0 and again[writer] >= 0 else m
         inside, last, ahead, back, begun = 0, -1, -1, -1, moments
         for k in range(low, high):
@@ -263,6 +267,7 @@ def _uses(layers: Layers, group: Group, phase: Phase, tensors: Array) -> Array:
             if v < 0 or v >= m:
                 continue
             inside = 1
+            # A reader reads whenever it runs; -1: not in this phase.
             for at in (forward[v], again[v], backward[v]):
                 if at < 0:
                     continue
@@ -293,6 +298,7 @@ def _hold(change: Array, size: int, first: int, last: int) -> None:
 def _hold_tensors(layers: Layers, group: Group, phase: Phase, tensors: Array, uses: Array) -> None:
     """Count inputs, and outputs as the policies of the layers that write them say."""
     nbytes, change, policies = layers.nbytes, phase.change, group.policy
+    # Moments are inclusive on both sides, see :func:`_hold`.
     forward, again_at, final = phase.forward, phase.again, len(phase.layer_at) - 1
     for number in range(len(tensors)):
         t = tensors[number]
@@ -304,6 +310,7 @@ def _hold_tensors(layers: Layers, group: Group, phase: Phase, tensors: Array, us
             continue
         first, again, policy = forward[writer], again_at[writer], policies[writer]
         stashed = inside and policy == STASH
+        # A backward phase of its own: only what was stashed comes back, at its beginning.
         if first < 0:
             if stashed:
                 _hold(change, size, 0, last)
@@ -311,6 +318,7 @@ def _hold_tensors(layers: Layers, group: Group, phase: Phase, tensors: Array, us
             # Between two phases it is kept for every step, and counted with these.
             if group.together:
                 _hold(change, size, first, last)
+        # It is written at the end of the phase, whoever reads it within.
         elif not phase.runs_backward and (uses[number, OUTSIDE] or stashed):
             _hold(change, size, first, final)
         elif stashed:
@@ -318,6 +326,7 @@ def _hold_tensors(layers: Layers, group: Group, phase: Phase, tensors: Array, us
             if uses[number, BACK] >= 0:
                 _hold(change, size, uses[number, BACK], last)
         else:
+            # Dropped: alive to its last reader before it is computed again.
             until = uses[number, AHEAD] if again >= 0 else last
             _hold(change, size, first, max(first, until))
         if again >= 0:
@@ -335,6 +344,7 @@ def _hold_gradients(
         t, writer = tensors[number], tensors[number] - 1 - group.first
         loaded = uses[number, OUTSIDE]
         if t > 0 and (uses[number, INSIDE] or (writer >= 0 and loaded)):
+            # Later groups began it: it is loaded at once.
             start = 0 if loaded else uses[number, BEGUN]
             _hold(change, nbytes[t], start, final if writer < 0 else backward[writer])
 
@@ -352,6 +362,7 @@ def _hold_tapes(layers: Layers, group: Group, phase: Phase) -> None:
             if group.together:
                 _hold(change, size, forward, backward)
             continue
+        # The tape of a layer that is not kept leaves at once, or at the end of the phase.
         if phase.runs_forward:
             stored = policy == STASH and not phase.runs_backward
             _hold(change, size, forward, final if stored else forward)
@@ -398,6 +409,7 @@ def _examine(layers: Layers, a: int, b: int, training: bool, policy: Array) -> A
     group = Group(a, b, training, training and b == len(layers.tape), policy, trigger)
     _count(layers, group, found)
     tensors = touched(layers, a, b)
+    # The last group runs forward and backward in one phase.
     parts = 1 if group.together or not training else 2
     for part in range(parts):
         phase = _phase(group, part == 0, training and part == parts - 1, found[REPEATED] > 0)

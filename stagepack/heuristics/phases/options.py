@@ -214,37 +214,6 @@ class OptionTable:
         self.start = np.searchsorted(self.first, np.arange(self.n + 1)).astype(np.int64)
         self.hide_first = of(transfers(costs.shards, costs.links.remote(self.most)))
         self.hide_last = np.where(self._alone, 0, self.hide_first)
-        if self.prefetch:
-            self._cap_hiding(keep_going)
-
-    def _cap_hiding(self, keep_going: Callable[[], bool]) -> None:
-        """Lower what may be hidden of phases to what some phase next to them can hide.
-
-        Two groups that meet hide as much as before: of those with room for the other's variables
-        none leaves more time.  Searches, models and bounds are spared what no plan reaches.
-        O(options * log(options)).
-        """
-        by_end = np.argsort(self.end, kind="stable")
-        ends = np.searchsorted(self.end[by_end], np.arange(self.n + 2))
-        tuning = self.costs.tuning
-        often = tuning.options.cuts_at_once
-        spend(tuning.prices.row_price * len(self))
-        for cut in range(self.n + 1):
-            if cut % often == often - 1:
-                spend(tuning.prices.look_price * often)
-                keep_going()
-            before = by_end[ends[cut] : ends[cut + 1]]
-            after = np.arange(self.start[cut], self.start[min(cut + 1, self.n)])
-            most = _most_free(
-                self.free_first[before], self.capacity - self.need_first[before], self.shards[after]
-            )
-            self.hide_first[after] = np.minimum(self.hide_first[after], most)
-            most = _most_free(
-                self.free_last[after],
-                self.capacity - self.need_last[after],
-                self.shards[before] + self.kept[before],
-            )
-            self.hide_last[before] = np.minimum(self.hide_last[before], most)
 
     def _needs(self, of: Callable[[Array], Array]) -> tuple[Array, Array]:
         """Return the bytes that the first and the last phase of rows need on the compute tiles."""
@@ -455,12 +424,14 @@ class _Choice:
     def _picked(
         self, runs: list[tuple[Array, Array, Array]], mode: Array
     ) -> tuple[Array, Array, Array]:
+        """Return times, idle cycles and fitting of the mode of each choice."""
         stacked = [np.stack(parts) for parts in zip(*runs, strict=True)]
         time, free, fits = (part[mode, self.row] for part in stacked)
         return time, free, fits
 
 
 def _fastest(runs: list[tuple[Array, Array, Array]]) -> Array:
+    """Return the fastest mode that fits, by row."""
     times = np.stack([np.where(fits, time, UNLIMITED) for time, _, fits in runs])
     return np.asarray(times.argmin(axis=0))
 
@@ -505,13 +476,6 @@ def _undominated(
         spend(tuning.prices.comparison_price * (int(done[high - 1]) - before))
         low = high
     return np.asarray(order[stays])
-
-
-def _most_free(free: Array, room: Array, wanted: Array) -> Array:
-    """Return the most cycles free where there is room for what is wanted, 0 where nowhere."""
-    by = np.argsort(-room, kind="stable")
-    most = np.concatenate(([0], np.maximum.accumulate(free[by])))
-    return np.asarray(most[np.searchsorted(-room[by], -wanted, side="right")])
 
 
 def group_options(

@@ -155,15 +155,6 @@ def find_policies(
     return dataclasses.replace(rows, inexact=rows.inexact or doubt)
 
 
-def ideal(costs: RangeCosts, keep_going: Callable[[], bool]) -> PolicyRows:
-    """Return one row a group, for bounds: products cost nothing but memory when they are used."""
-    if not costs.instance.training:
-        return _uniform(costs, None, keep_going)
-    codes = np.array([liveness_kernels.NONE], dtype=np.int64)
-    most = costs.tuning.policies.labels
-    return _labelled(costs, codes, True, False, True, most, UNLIMITED, keep_going)
-
-
 def uniform(costs: RangeCosts, policy: Policy, keep_going: Callable[[], bool]) -> PolicyRows:
     """Return one row a group: the same policy for all layers.
 
@@ -309,8 +300,6 @@ class _Walk:
         used = policies_kernels.SLOT + np.flatnonzero(self.waiting.any(axis=0))
         self.columns = np.array([*final, 3, 6, 7, 8, 9, 10, *used], dtype=np.int64)
         self.idle = np.array([CODES[costs.instance.policies[0]]], dtype=np.int64)
-        if len(codes) == 1 and codes[0] == liveness_kernels.NONE:
-            self.idle = codes
         self.skipping = np.array(
             [t for t, readers in enumerate(costs.instance.readers) if readers[1:]], dtype=np.int64
         )
@@ -437,7 +426,7 @@ class _Walk:
 def best_labels(
     labels: Array, keep_going: Callable[[], bool], tuning: PhasesTuning = TUNING
 ) -> Array | None:
-    """Return the rows that no other one matches or beats in all columns, by rising sum.
+    """Return the rows of `labels` that no other one matches or beats in all columns, by rising sum.
 
     Of equal rows the last one stays: with skips, where labels leave out some of what is live, those
     that drop products are possible more often than those that keep them.  O(rows * found); None

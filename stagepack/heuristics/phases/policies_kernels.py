@@ -15,7 +15,6 @@ import numpy as np
 
 from stagepack.heuristics.phases.liveness_kernels import (
     KEEP,
-    NONE,
     RECOMPUTE,
     RETAIN,
     STASH,
@@ -97,9 +96,11 @@ def _skipped(label: Array, found: Array, policy: int, output: int, visit: Visit)
     for k in range(SLOTS):
         if visit.waiting[k] == 0:
             found[SLOT + k] = 0
+        # Its own input is counted by the chain: 1.
         elif visit.waiting[k] == 2:
             live += label[SLOT + k]
     if visit.slot >= 0:
+        # What is kept or retained is in other columns.
         goes = policy not in (KEEP, RETAIN) and visit.inside
         found[SLOT + visit.slot] = output if goes else 0
     return live
@@ -110,10 +111,12 @@ def _drop(label: Array, found: Array, run: int, temporary: int, output: int, vis
     """Go on with the run of dropped layers; return the most bytes live if it ends here."""
     if visit.inside:
         found[PASSING] = output
+    # For bounds: computed again it takes its cycles, and its run no memory.
     if visit.relaxed:
         if visit.inside:
             found[RETURNING] = output
         return 0
+    # The run is computed again as a whole, when its last layer's product is wanted.
     most = max(label[RERUN], run + temporary)
     if not visit.inside:
         return int(most)
@@ -130,6 +133,7 @@ def _save(label: Array, found: Array, policy: int, tape: int, output: int, visit
     """
     product = tape + (output if visit.inside else 0)
     if policy == KEEP:
+        # In two phases it is kept for every step, else within the step.
         found[HELD if visit.together else KEPT] += product
         return int(label[RERUN] + (tape if visit.together else 0))
     if product > 0 and policy == STASH:
@@ -147,15 +151,16 @@ def _save(label: Array, found: Array, policy: int, tape: int, output: int, visit
 def _extend(label: Array, policy: int, layers: Layers, visit: Visit) -> Array:
     """Return the label after one more layer, whose policy is given.
 
-    The policies NONE, for products that cost nothing at all, and RETAIN are for bounds: with skips
-    the last group may drop a layer's tape but retain its output from the forward part, and compute
-    the layer again for the tape alone.
+    The policy RETAIN is for bounds: with skips the last group may drop a layer's tape but retain
+    its output from the forward part, and compute the layer again for the tape alone.
     """
     layer, together = visit.layer, visit.together
     tape, output = layers.tape[layer], layers.nbytes[layer + 1]
     source, temporary = layers.nbytes[visit.first], layers.temporary[layer]
+    # The network's own input and result have no gradient here.
     gradients = output if layer + 1 < len(layers.tape) else 0
     gradients += layers.nbytes[layer] if layer > 0 else 0
+    # The run before it is there while it runs backward.
     open_run = label[RUN] + label[RETURNING]
     run = open_run + tape + output
     found = label.copy()
@@ -181,10 +186,11 @@ def _extend(label: Array, policy: int, layers: Layers, visit: Visit) -> Array:
     if policy == RETAIN:
         found[RETAINED] += output
         rerun = max(label[RERUN], run + temporary)
-    elif policy == NONE or dropped:
+    elif dropped:
         rerun = _drop(label, found, run, temporary, output, visit)
     else:
         rerun = _save(label, found, policy, tape, output, visit)
+    # The run ends here: it was computed again just before this backward pass.
     if label[RERUN] > 0 or rerun > 0:
         beside = label[HELD] + (label[RETAINED] if together else 0)
         backward = max(backward, source + visit.earlier + beside + rerun)
@@ -269,6 +275,7 @@ def unbeaten(rows: Array, front: Array, kept: Array, count: int, low: int, high:
     columns = rows.shape[1]
     for i in range(low, high):
         beaten = False
+        # `front` has the smallest sums first: those beat most.
         for k in range(count):
             beaten = True
             for c in range(columns):
@@ -293,7 +300,7 @@ def _steps_of_unrolling(parents: Array, choices: Array, nodes: Array, ends: Arra
 
 @tiered(_steps_of_unrolling)
 def unroll(parents: Array, choices: Array, nodes: Array, ends: Array) -> Array:
-    """Return the policies that lead to nodes, one after the other.
+    """Return the policies that lead to `nodes`, one after the other.
 
     Parameters
     ----------

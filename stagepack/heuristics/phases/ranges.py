@@ -188,6 +188,7 @@ class RangeCosts:
         return rooms(self.instance.chip, self.instance.io_tile_choices[0])[0]
 
     def _over(self, sums: Array) -> Array:
+        """Return the sums of groups."""
         self._keep_going()
         return np.asarray(sums[self.end] - sums[self.first])
 
@@ -196,4 +197,5 @@ class RangeCosts:
 
 
 def _sums(values: Array) -> Array:
+    """Return sums of all values before each, and of all."""
     return np.concatenate(([0], np.cumsum(values, dtype=np.int64)))

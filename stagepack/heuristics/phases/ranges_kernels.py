@@ -52,10 +52,12 @@ def traffic(
     """
     for a in range(low, high):
         loaded, host, stored, added = 0, 0, 0, 0
+        # Each group is the one before and a layer: what it moves grows with it.
         for g in range(start[a], start[a + 1]):
             layer = a + g - start[a]
             for k in range(pointer[layer], pointer[layer + 1]):
                 t = read[k]
+                # From outside, and read for the first time by groups from this layer on.
                 if t <= a and seen[t] != a:
                     seen[t] = a
                     if t == 0:
@@ -63,6 +65,7 @@ def traffic(
                     else:
                         loaded += nbytes[t]
                         added += nbytes[t]
+            # Written for whoever is behind; taken back once its last reader has joined.
             if last[layer + 1] >= 0:
                 stored += nbytes[layer + 1]
             for k in range(ends[layer], ends[layer + 1]):
@@ -102,6 +105,7 @@ def undominated(values: Array, begin: Array, stays: Array, low: int, high: int) 
     columns = values.shape[1]
     for i in range(low, high):
         for j in range(begin[i], i):
+            # What beats that one beats this one, too.
             if not stays[j]:
                 continue
             better = True
@@ -133,6 +137,7 @@ def frontier(state: Array, kept: Array, order: Array) -> Array:
     least = 0
     for at in range(len(order)):
         i = order[at]
+        # Cycles rise within a state: only fewer bytes make up for that.
         if at == 0 or state[i] != state[order[at - 1]] or kept[i] < least:
             stays[i] = True
             least = kept[i]

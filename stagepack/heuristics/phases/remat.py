@@ -215,6 +215,7 @@ class Labels:
     # ------------------------------------------------------------------ arcs
 
     def _bytes(self, mask: int, of: Sequence[int]) -> int:
+        """Return the bytes of a set of layers."""
         return sum(of[u] for u in layers_of(mask))
 
     def _arcs(
@@ -365,6 +366,7 @@ class Labels:
         layer: int,
         upper: int,
     ) -> tuple[Array, ...]:
+        """Return the labels that arcs lead to; see :func:`.remat_kernels.grow`."""
         known: dict[tuple[int, int], int] = {}
         table: list[Array] = []
         rows = np.empty(len(states), np.int64)
@@ -402,6 +404,7 @@ class Labels:
     def _unroll(
         self, trail: list[tuple[Array, Array, list[tuple[int, int]]]], label: int
     ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+        """Return which layers a label drops, and what runs again before each backward layer."""
         recompute: list[tuple[int, ...]] = []
         for layer in reversed(range(self.n)):
             before, arc, marks = trail[layer]

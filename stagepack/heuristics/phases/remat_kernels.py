@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import compiled, step
+from stagepack.kernels.compiled import entries, step, tiered
 
 UNREACHED = 2**30
 """Cycles of what is not possible."""
@@ -88,6 +88,7 @@ def _without_run(layer: int, figures: Figures, least: Completions) -> None:
     room, cycles = figures.room, figures.cycles[layer]
     products, output = figures.products[layer], figures.outputs[layer]
     kept, dropped, runs = least.kept, least.dropped, least.runs
+    # Beyond, the layer itself does not fit: unreached, as cleared.
     for held in range(room - max(figures.forward[layer], figures.backward[layer]) + 1):
         best = UNREACHED
         if figures.may_keep[layer] and held + products <= room:
@@ -103,6 +104,7 @@ def _without_run(layer: int, figures: Figures, least: Completions) -> None:
         dropped[layer, held] = best
         if figures.retaining:
             dropped[layer, held] = min(best, cycles + runs[1, 1, layer + 1, held])
+        # Nothing that is read was closed.
         if layer > 0 and figures.outputs[layer - 1] == 0:
             dropped[layer, held] = kept[layer, held]
 
@@ -126,6 +128,7 @@ def _within_runs(layer: int, figures: Figures, least: Completions, shorter: Arra
     for held in range(room + 1):
         shorter[held] = UNREACHED
     run = 0
+    # A run of so many layers just before this one.
     for length in range(1, min(longest, layer) + 1):
         run += figures.products[layer - length]
         need = max(
@@ -138,8 +141,10 @@ def _within_runs(layer: int, figures: Figures, least: Completions, shorter: Arra
             for held in range(room + 1):
                 best = UNREACHED
                 if held + charge <= room:
+                    # The run ends: it is computed again, beside what is retained for it.
                     best = dropped[layer, held + charge]
                 if figures.may_drop[layer]:
+                    # The run goes on with this layer.
                     more = runs[following, min(length + 1, longest), layer + 1, held]
                     best = min(best, cycles + more)
                 if held + need <= room:
@@ -148,7 +153,13 @@ def _within_runs(layer: int, figures: Figures, least: Completions, shorter: Arra
                     shorter[held] = min(shorter[held], best)
 
 
-@compiled
+def _steps_of_completing(figures: Figures, least: Completions, low: int, high: int) -> int:
+    """Return the most steps of :func:`complete`."""
+    del figures
+    return int((high - low) * 6 * least.runs.shape[1] * least.kept.shape[1])
+
+
+@tiered(_steps_of_completing)
 def complete(figures: Figures, least: Completions, low: int, high: int) -> None:
     """Find the least cycles computed again from each of the layers [low, high) on, without skips.
 
@@ -168,7 +179,13 @@ def complete(figures: Figures, least: Completions, low: int, high: int) -> None:
         _within_runs(layer, figures, least, shorter)
 
 
-@compiled
+def _steps_of_growing(starts: Array, held: Array, again: Array, arcs: Array, *_: object) -> int:
+    """Return the most steps of :func:`grow`: each arc may take every label of its state."""
+    del starts, again
+    return 5 * len(arcs) * len(held)
+
+
+@tiered(_steps_of_growing)
 def grow(
     starts: Array,
     held: Array,
@@ -210,6 +227,7 @@ def grow(
     for arc in range(len(arcs)):
         source, target, more, cycles, limit = arcs[arc]
         for label in range(starts[source], starts[source + 1]):
+            # Bytes rise within a state: none of the others fits either.
             if held[label] > limit:
                 break
             now = held[label] + more
@@ -233,7 +251,7 @@ def grow(
     )
 
 
-@compiled
+@tiered(entries)
 def undominated(order: Array, target: Array, held: Array, again: Array) -> Array:
     """Return the labels that none dominates in bytes and cycles, of those with its target.
 
@@ -248,6 +266,7 @@ def undominated(order: Array, target: Array, held: Array, again: Array) -> Array
     count = 0
     last, best = -1, 0
     for label in order:
+        # Bytes rise within a target: only fewer cycles make up for that.
         if target[label] != last or again[label] < best:
             last, best = target[label], again[label]
             found[count] = label

@@ -45,7 +45,7 @@ class Cooling(NamedTuple):
 
 
 def cooling(number: int, timing: Timing, tuning: AnnealingTuning = TUNING.annealing) -> Cooling:
-    """Return the settings of a cooling by its number.
+    """Return the settings of a cooling by its `number`.
 
     Some percent of all operations are looked at in a move, which takes about as many steps as
     there are.

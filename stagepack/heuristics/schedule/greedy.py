@@ -281,7 +281,7 @@ class OrderSearch:
         while self.progress.keep_going() and spent() < end:
             before = spent()
             every = self._tuning.lists.climb_every
-            if self._cooled % every == every - 1 and self._tuning.auto.policies:
+            if self._cooled % every == every - 1 and self._tuning.auto.climbs:
                 self.climb()
             self.anneal()
             if spent() == before:

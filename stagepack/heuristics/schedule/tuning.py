@@ -16,16 +16,22 @@ from stagepack.heuristics.tuning import Tuning
 class AutoTuning(Tuning):
     """Steps of ``auto``, which can be switched off, and their shares of the time of a run.
 
-    What was seen without a step: on 37 layouts of up to 6,144 operations, after 4 s of work.
+    What is said of steps was seen on layouts after 4 s of work, and on hostile instances after 2.
     """
 
     not_zero = ("quick",)
 
     sequences: bool = True
-    """Switch: list schedules with fixed sequences."""
+    """Switch: list schedules with fixed sequences.  Without it 1 of 11 layouts was worse
+    (0.3 %)."""
 
     policies: bool = True
-    """Switch: list schedules by more policies than the first, and climbs from the best of them."""
+    """Switch: list schedules by more policies than the first.  Without it 1 of 5 open instances was
+    worse, a large one (0.7 %)."""
+
+    climbs: bool = True
+    """Switch: the best policies are changed at random.  Without it 6 of 6 open layouts were as
+    good."""
 
     annealing: bool = True
     """Switch: annealing over the orders of devices."""
@@ -34,7 +40,8 @@ class AutoTuning(Tuning):
     """Switch: the bound that counts operations of a device."""
 
     windows: bool = True
-    """Switch: CP-SAT is asked how long devices are idle in windows."""
+    """Switch: CP-SAT is asked how long devices are idle in windows.  Without it 3 of 7 layouts
+    had a lower bound (up to 0.3 %)."""
 
     labels: bool = True
     """Switch: labels of a chain."""

@@ -121,6 +121,7 @@ def exact(rate: float) -> Fraction:
 
 
 def _ceil(nbytes: int, rate: float) -> int:
+    """Return the quotient, rounded up."""
     width, cycles = exact(rate).as_integer_ratio()
     return -(-nbytes * cycles // width)
 

@@ -166,6 +166,7 @@ def _cycles(whole: GroupingData, moved: list[int]) -> int:
 
 
 def _values(shape: Shape) -> int:
+    """Return how many values a shape has."""
     n, c, d, h, w = shape
     return n * c * d * h * w
 

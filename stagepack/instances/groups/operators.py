@@ -386,5 +386,6 @@ def buffer_bytes(operator: Operator, part: Shape, chip: LaneChip) -> int:
 
 
 def _values(shape: Shape) -> int:
+    """Return how many values a shape has."""
     n, c, d, h, w = shape
     return n * c * d * h * w

@@ -70,7 +70,7 @@ PROBLEM = Problem(
             ending=".h",
         ),
         "tflm": Tool(
-            "tflite.tflm.planned",
+            "tflite.arena.planned",
             "a .tflite model with its plan, for TensorFlow Lite Micro",
             {"model": "the model without the plan: the file that is solved, if not said"},
             requires="require_model",

@@ -139,6 +139,7 @@ def shape(instance: PhaseData, solution: PhaseSolution) -> Iterator[Violation]:
 def _choices(
     instance: PhaseData, solution: PhaseSolution, phases: list[Phase]
 ) -> Iterator[Violation]:
+    """Yield what of modes, policies and numbers is not allowed."""
     fixed = instance.fixed_boundaries
     if fixed is not None and tuple(solution.boundaries) != fixed:
         yield Violation("fixed-boundaries", f"[{some(solution.boundaries)}], not [{some(fixed)}]")
@@ -219,6 +220,7 @@ def _recompute(
 def _budgets(
     instance: PhaseData, solution: PhaseSolution, phases: list[Phase]
 ) -> Iterator[Violation]:
+    """Yield which budgets are broken."""
     if instance.remote_memory is not None:
         used = remote_bytes(instance, solution)
         if used > instance.remote_memory:

@@ -34,24 +34,11 @@ def placed(
     time_limit: float,
     record: Path | None = None,
 ) -> tuple[dict[Spec, Place], list[tuple[int, bool]]]:
-    """Return where tensors lie.
+    """Return where tensors lie, and of each memory its bytes and whether anything was placed there.
 
-    Parameters
-    ----------
-    specs, alignment
-        As ExecuTorch hands them over.
-    taken : sequence of int
-        Bytes of each memory below which nothing is placed.
-    time_limit : float
-        Seconds for each memory.
-    record : Path, optional
-        Where the buffers of each memory are written, its number before the ending.
-
-    Returns
-    -------
-    places : dict of Spec to Place
-    sizes : list of (int, bool)
-        Bytes of each memory and whether anything was placed there; memory 0 is for constants.
+    Nothing is placed below what is `taken` of a memory; 0 is for constants.  Each gets `time_limit`
+    seconds, and its buffers are written to `record`, its number before the ending.  `specs` and
+    `alignment` are as ExecuTorch hands them over.
     """
     specs = list(specs)
     for spec in specs:

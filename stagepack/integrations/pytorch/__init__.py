@@ -29,12 +29,7 @@ Plan = (
 
 
 def require_torch() -> None:
-    """Refuse to go on without PyTorch.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse to go on without PyTorch."""
     if importlib.util.find_spec("torch") is None:
         raise InputError(
             "this needs PyTorch", field="torch", remedy="pip install 'stagepack[torch]'"

@@ -24,7 +24,6 @@ FAILURES = (
     AssertionError,
 )  # fmt: skip
 """What the code of a module may end with; torch's own are RuntimeErrors."""
-LONGEST = 300
 END = re.compile(
     r" \(unhinted| Caused by:| For more information| Explanation:| This error happens|"
     r"If you're using torch\.compile"
@@ -38,17 +37,7 @@ DEVICES = ("same device", "meta tensor", "device")
 
 
 class Exported(NamedTuple):
-    """A module as one graph.
-
-    Attributes
-    ----------
-    built : tuple
-        How inputs and results are put together, as torch tells it.
-    slopes : tuple of str
-        Whose backward passes are not in the graph.
-    moving : tuple of str
-        Numbers that change when it runs.
-    """
+    """A module as one graph, and what :class:`.tracing.Traced` says of it besides."""
 
     graph: fx.GraphModule
     built: tuple[Any, Any]
@@ -70,7 +59,7 @@ def exported(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any])
     except FAILURES as error:
         place = _place(module, inputs, kwargs) or type(module).__name__
         said = " ".join(str(error).split())
-        reason = END.split(said)[0].rstrip(" .")[:LONGEST] or type(error).__name__
+        reason = END.split(said)[0].rstrip(" .")[:300] or type(error).__name__
         raise InputError(
             f"cannot be traced: {reason}", field=f"module {place}", remedy=_remedy(error)
         ) from None

@@ -33,20 +33,10 @@ def ordered(
     devices: Sequence[int],
     order: str,
 ) -> Any:
-    """Return torch's runtime of an order.
+    """Return torch's runtime of an `order`: a line a process, with backward passes in any case.
 
-    Parameters
-    ----------
-    parts : sequence of PipelineStage
-        Of this process.
-    microbatches : int
-        Of each stage.
-    loss : callable, optional
-        Of what the last stage returns, and the number of a microbatch.
-    devices : sequence of int
-        Of all stages.
-    order : str
-        A line a process, with backward passes also where there is no loss.
+    `parts` are the stages of this process, `devices` those of all, each with so many
+    `microbatches`; `loss` is of what the last stage returns, and the number of a microbatch.
     """
     runtime = _runtime()
     given = {"scale_grads": False, "stage_index_to_group_rank": dict(enumerate(devices))}

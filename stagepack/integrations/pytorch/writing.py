@@ -7,8 +7,6 @@ import textwrap
 from stagepack.errors import InputError, shown
 from stagepack.integrations.pytorch.stages import Stages
 
-MOST = 10_000
-"""Values of a constant that are written out."""
 HEAD = '''"""The stages of {name}, written by Stagepack.
 
 create_pipeline_configuration(model) puts the parameters and buffers of a model into them; a stage
@@ -102,7 +100,7 @@ def _constants(stages: Stages) -> str:
     """Return the constants of stages as the text of a dictionary."""
     lines = ["{"]
     for name, value in stages.constants.items():
-        if value.numel() > MOST:
+        if value.numel() > 10_000:
             raise InputError(
                 f"has {value.numel()} values, more than can be read",
                 field=f"constant {name}",

@@ -7,12 +7,22 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.heuristics.graph.peers.metis import unavailable
-from stagepack.instances.graph import KIND, GraphPartition, GraphSolution
+from stagepack.instances.graph import KIND, GraphPartition, GraphSolution, Objective
 from stagepack.instances.graph.levels import levels_of
 from stagepack.methods import Method, Settings, Table
 from stagepack.progress import Progress
 
-TABLE: Table[GraphPartition, GraphSolution] = Table(KIND, __name__)
+TABLE: Table[GraphPartition, GraphSolution] = Table(
+    KIND,
+    __name__,
+    (
+        Objective.SUM,
+        Objective.OVERLAP,
+        Objective.REPLICATED,
+        Objective.FORWARD_BACKWARD,
+        Objective.MEMORY,
+    ),
+)
 
 GraphMethod = Method[GraphPartition, GraphSolution]
 

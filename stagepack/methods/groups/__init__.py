@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from stagepack.instances.groups import KIND, GroupingSolution, LayerGrouping
-from stagepack.instances.groups.problem import Order, Timesteps
+from stagepack.instances.groups.problem import Objective, Order, Timesteps
 from stagepack.methods import Method, Table
 
-TABLE: Table[LayerGrouping, GroupingSolution] = Table(KIND, __name__)
+TABLE: Table[LayerGrouping, GroupingSolution] = Table(KIND, __name__, (Objective.CYCLES,))
 
 
 def _ordered(instance: LayerGrouping) -> str:
+    """Return why operators must keep their order, '' if they need not."""
     free = instance.order == Order.FREE
     return "" if free else "groups keep to the order given here; order: free lets them leave it"
 
 
 def _free(instance: LayerGrouping) -> str:
+    """Return why timesteps are not decided, '' if they are."""
     free = instance.timesteps == Timesteps.FREE
     return "" if free else "the model is for loads and stores that may move: set timesteps to free"
 

@@ -133,6 +133,7 @@ def spread(
 
 
 def _goes_on(progress: Progress[GroupingSolution]) -> bool:
+    """Whether there is time left."""
     return progress.remaining > 0 and not progress.interrupted
 
 

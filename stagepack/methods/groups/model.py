@@ -43,6 +43,7 @@ class Relaxed(Part[Boundaries, GroupingSolution]):
         self.partition, self._proves = partition, proves
 
     def _pass_on(self, bound: Number, source: str) -> None:
+        """Hand a bound of the model on, where it is one of the instance."""
         if self._proves and self.partition.decided:
             self.whole.raise_bound(bound, source, TOLD)
 

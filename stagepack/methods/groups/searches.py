@@ -229,6 +229,7 @@ class _Path:
         return True
 
     def _bound(self, cycles: int) -> None:
+        """Raise the bound to the cycles of the shortest path, where that proves any."""
         if self._proves and self._partition is not None:
             self._progress.raise_bound(cycles, "shortest path", self._partition.evidence())
 
@@ -316,6 +317,7 @@ def _search_ideals(
 
 
 def _many(count: int) -> str:
+    """Return why only a part of the orders was looked at."""
     return (
         f"operators can run in so many orders (more than {count:,} ideals) that only a few were "
         "looked at, and all in windows along the best; the bound is what all operators take at "

@@ -26,7 +26,17 @@ if TYPE_CHECKING:
 else:
     __getattr__ = on_demand(__name__)
 
-TABLE: Table[LmemPacking, PackingSolution] = Table(KIND, __name__)
+TABLE: Table[LmemPacking, PackingSolution] = Table(
+    KIND,
+    __name__,
+    (
+        Objective.PEAK,
+        Objective.FIT,
+        Objective.BANK_CONFLICTS,
+        Objective.MOVES,
+        Objective.SPILL,
+    ),
+)
 
 COMPARED = ("best-fit-lifetime", "greedy-by-size", "greedy-by-breadth", "bank-aware")
 """Greedy rules that comparisons run unasked."""

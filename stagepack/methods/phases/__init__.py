@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stagepack.formulations import phases as formulations
-from stagepack.instances.phases import KIND, PhaseSchedule, PhaseSolution, Policy
+from stagepack.instances.phases import KIND, Objective, PhaseSchedule, PhaseSolution, Policy
 from stagepack.methods import Method, Settings, Table
 from stagepack.methods.evidence import strengthened
 from stagepack.progress import Progress
 
-TABLE: Table[PhaseSchedule, PhaseSolution] = Table(KIND, __name__)
+TABLE: Table[PhaseSchedule, PhaseSolution] = Table(KIND, __name__, (Objective.TIME,))
 
 
 def _keeping(instance: PhaseSchedule) -> str:
+    """Return why nothing is kept, '' if it may be."""
     if not instance.training:
         return "nothing is kept for a backward pass in inference"
     return "" if Policy.KEEP in instance.policies else "keeping products on chip is not allowed"
 
 
 def _dropping(instance: PhaseSchedule) -> str:
+    """Return why nothing is computed again, '' if it may be."""
     if not instance.training:
         return "nothing is computed again in inference"
     if Policy.RECOMPUTE not in instance.policies or not instance.recomputations:
@@ -28,17 +30,20 @@ def _dropping(instance: PhaseSchedule) -> str:
 
 
 def _one_pair(instance: PhaseSchedule) -> str:
+    """Return why the method is for one pair alone, '' where there is one."""
     if len(instance.microbatches) * len(instance.io_tile_choices) > 1:
         return "several microbatches or numbers of I/O tiles; use enumerate"
     return ""
 
 
 def _budgets(instance: PhaseSchedule) -> str:
+    """Return why nothing is proved, '' if it may be."""
     limited = (instance.remote_memory, instance.graphs) != (None, None)
     return "budgets are not searched" if limited else ""
 
 
 def _intervals(instance: PhaseSchedule) -> str:
+    """Return why neither model applies, '' if one does."""
     reason = formulations.CpSat.unsupported(instance)
     return reason and formulations.RematCpSat.unsupported(instance)
 

@@ -56,6 +56,7 @@ def _patience(progress: Progress[PhaseSolution], seconds: float) -> Callable[[],
 
 
 def _summary(instance: PhaseSchedule) -> str:
+    """Return which limits leave no plan."""
     limits = []
     if instance.chip.memory is not None:
         limits.append(f"{instance.chip.memory:,} bytes of memory")

@@ -272,12 +272,14 @@ class Choices:
 
 
 def _of_options(model: Any, instance: PhaseSchedule, table: OptionTable, upper: int | None) -> Any:
+    """Return the model of a table of options."""
     return model(instance, table, upper=upper)
 
 
 def _of_group(
     model: Any, instance: PhaseSchedule, choice: tuple[int, int, str], upper: int | None
 ) -> Any:
+    """Return the model of recomputation with some I/O tiles, microbatch and mode."""
     io_tiles, microbatch, mode = choice
     return model(instance, io_tiles=io_tiles, microbatch=microbatch, mode=mode, upper=upper)
 
@@ -441,6 +443,7 @@ class _Start(Part[PhaseSolution, PhaseSolution]):
             super()._take(whole.solution, "start")
 
     def _take(self, solution: PhaseSolution, source: str) -> tuple[bool, tuple[object, ...]]:
+        """Take a plan, and offer it to the whole run if it is better."""
         better, violations = super()._take(solution, source)
         if better:
             self.whole.offer(solution, source)

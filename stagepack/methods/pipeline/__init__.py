@@ -20,26 +20,17 @@ if TYPE_CHECKING:
 else:
     __getattr__ = on_demand(__name__)
 
-TABLE: Table[PipelinePartition, PipelineSolution] = Table(KIND, __name__)
-
-
-SEARCHED = (
-    Objective.BOTTLENECK,
-    Objective.TRANSFER_BOUNDED,
-    Objective.SUM,
-    Objective.OVERLAP,
+TABLE: Table[PipelinePartition, PipelineSolution] = Table(
+    KIND,
+    __name__,
+    (Objective.BOTTLENECK, Objective.TRANSFER_BOUNDED, Objective.SUM, Objective.OVERLAP),
 )
-"""Objectives that the exact searches know."""
-
-
-def _known(instance: PipelinePartition) -> str:
-    """Return why an exact search does not know the objective, or ""."""
-    return "" if instance.objective in SEARCHED else f"knows no objective {instance.objective}"
 
 
 def _searchable(instance: PipelinePartition) -> str:
+    """Return why exact searches do not know the order of the devices, or ""."""
     refusal = StageOrder.refusal(instance)
-    return _known(instance) or ("" if refusal is None else str(refusal))
+    return "" if refusal is None else str(refusal)
 
 
 METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
@@ -81,7 +72,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="the recurrence of Auto Pipeline over every transfer threshold",
         limited_by_work=True,
-        unsupported=lambda instance: _known(instance) or heuristics.reference.unsupported(instance),
+        unsupported=lambda instance: heuristics.reference.unsupported(instance),
         default=False,
     ),
     TABLE.method(

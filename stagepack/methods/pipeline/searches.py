@@ -235,7 +235,7 @@ def _auto(instance: PipelinePartition, progress: PipelineProgress, settings: Set
             _PARTS[name](instance, progress, settings)
             return
     _start(instance, progress, settings)
-    progress.reason = f"no exact method knows the objective {instance.objective}"
+    progress.reason = f"no exact method applies; cp-sat: {unsupported['cp-sat'](instance)}"
 
 
 _PARTS: dict[str, Run] = {

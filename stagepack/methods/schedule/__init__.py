@@ -8,12 +8,14 @@ from stagepack.evidence import Evidence, Proof
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.schedule.rules import RULES, Rule
 from stagepack.heuristics.schedule.tuning import TUNING
-from stagepack.instances.schedule import KIND, PipelineSchedule, ScheduleSolution
+from stagepack.instances.schedule import KIND, Objective, PipelineSchedule, ScheduleSolution
 from stagepack.methods import Method, Settings, Table
 from stagepack.methods.evidence import strengthened
 from stagepack.progress import Progress
 
-TABLE: Table[PipelineSchedule, ScheduleSolution] = Table(KIND, __name__)
+TABLE: Table[PipelineSchedule, ScheduleSolution] = Table(
+    KIND, __name__, (Objective.MAKESPAN, Objective.SPAN)
+)
 
 
 def _rule(rule: Rule) -> Method[PipelineSchedule, ScheduleSolution]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from stagepack import files
 from stagepack.contracts import JsonObject
 from stagepack.report import format as as_text
-from stagepack.report.shown import contents
 from stagepack.report.table import Head, Sheet
 from stagepack.shown import Shown
 
@@ -118,8 +117,3 @@ def _cells(row: Figure) -> list[str]:
 
 def _nbytes(value: float) -> str:
     return as_text.quantity(int(value))
-
-
-@contents.register
-def _measured(given: PlanMeasure, *, whole: bool = False) -> list[Head | Sheet]:
-    return given.contents()

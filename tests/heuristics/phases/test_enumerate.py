@@ -15,7 +15,6 @@ from stagepack.heuristics import effort
 from stagepack.heuristics.phases import baselines, dp, liveness_kernels, policies
 from stagepack.heuristics.phases import enumerate as enumeration
 from stagepack.heuristics.phases.bounds import WorkBounds
-from stagepack.heuristics.phases.cycles import transfers
 from stagepack.heuristics.phases.enumerate import Pairs
 from stagepack.heuristics.phases.feasibility import enough_memory, fitting
 from stagepack.heuristics.phases.options import OptionTable, assemble, group_options
@@ -114,49 +113,6 @@ def test_bounds_with_prefetching_are_safe_whatever_is_known(part: int) -> None:
                 assert dp.search(table, least, best) is None
                 looked += table.prefetch
     assert looked > 5
-
-
-def test_what_is_foreseen_of_pairs_is_safe() -> None:
-    """No bound is above the best plan, and some are above the work."""
-    raised = 0
-    for seed in range(800, 812):
-        instance = random_phases(seed, layers=(2, 4), training=True, skips=False, prefetch=True,
-                                 recomputations=(1,), budgets=False)  # fmt: skip
-        _, progress = enumerated(instance)
-        if progress.objective is None or not progress.proved:
-            continue
-        early = Pairs(instance, Progress(instance.evaluate, instance.check))
-        early.glimpse("glimpse")
-        before = min(early.bounds.values())
-        early._foresee()
-        assert early.progress.bound is not None
-        assert min(early.bounds.values()) <= progress.objective
-        assert early.progress.bound <= progress.objective
-        raised += early.progress.bound > before
-    assert raised > 2
-
-
-def test_what_may_be_hidden_is_what_some_neighbour_hides() -> None:
-    """Of all options that meet, with nothing kept by others: no less, and no more."""
-    lowered = 0
-    for seed in range(700, 730):
-        instance = random_phases(seed, layers=(2, 4), training=True, skips=False, prefetch=True,
-                                 recomputations=(1,), budgets=False)  # fmt: skip
-        table = group_options(instance, instance.microbatches[0], instance.io_tile_choices[-1])
-        if not table.prefetch:
-            continue
-        loading = transfers(table.shards, table.costs.links.remote(table.most))
-        first, last = np.zeros((2, len(table)), dtype=np.int64)
-        pairs = itertools.product(range(len(table)), repeat=2)
-        for i, j in ((i, j) for i, j in pairs if table.end[i] == table.first[j]):
-            if table.need_first[i] + table.shards[j] <= table.capacity:
-                first[j] = max(first[j], min(loading[j], table.free_first[i]))
-            if table.need_last[j] + table.kept[i] + table.shards[i] <= table.capacity:
-                last[i] = max(last[i], min(loading[i], table.free_last[j]))
-        assert table.hide_first.tolist() == first.tolist()
-        assert table.hide_last.tolist() == last.tolist()
-        lowered += bool((first < loading)[table.first > 0].any())
-    assert lowered > 5
 
 
 def test_search_takes_the_cheapest_way_past_what_earlier_groups_keep() -> None:

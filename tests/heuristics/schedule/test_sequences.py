@@ -47,7 +47,7 @@ def test_long_lists_are_asked_about_on_the_way(monkeypatch: pytest.MonkeyPatch) 
         return True
 
     parts = sequences.lists(timing, keep_going)
-    assert max(steps) == max(TUNING.lists.sequence_price, sequences.PART)
+    assert max(steps) == max(TUNING.lists.sequence_price, 10 * look * timing.d)
     assert sum(steps) > len(parts) * look * timing.n * timing.d
     assert [one.tolist() for one in parts] == [other.tolist() for other in whole]
 

@@ -192,3 +192,19 @@ def test_stages_of_a_solution_are_read_back() -> None:
         again = compact.assignment(*compact.stages(result.solution))
         assert instance.check(again) == ()
         assert instance.evaluate(again) == pytest.approx(instance.evaluate(result.solution))
+
+
+@pytest.mark.parametrize("times", [8, 25])
+@pytest.mark.parametrize("kind", ["branchy", "layered"])
+def test_devices_that_may_stay_empty_are_no_worse_than_fewer(kind: str, times: int) -> None:
+    """Where tensors are dear, few devices are enough: at one limit they are found among more."""
+    graph = sp.load(f"graph/random/{kind}", operators=60, devices=8, seed=1)
+    graph = graph.replace(traffic=times * graph.traffic, empty_devices=True)
+    options = {"deterministic": True}
+    whole = sp.solve(graph, time_limit=0.3, options=options)
+    for count in (6, 3):
+        fewer = graph.replace(accelerators=count, speeds=graph.speeds[:count])
+        found = sp.solve(fewer, time_limit=0.3, options=options)
+        assert whole.objective is not None
+        assert found.objective is not None
+        assert whole.objective <= found.objective

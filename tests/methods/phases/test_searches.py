@@ -9,6 +9,7 @@ import pytest
 import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.heuristics.phases.cycles import UNLIMITED
+from stagepack.heuristics.phases.enumerate import Pairs
 from stagepack.instances.phases import KIND, PhaseSchedule, PhaseSolution, Policy
 from stagepack.instances.violation import Violation
 from stagepack.methods.phases import explain
@@ -256,15 +257,16 @@ def test_models_start_from_the_exact_search(method: str) -> None:
 
 def test_an_inexact_choice_keeps_its_own_bound_only() -> None:
     progress: Progress[PhaseSolution] = Progress(SIX.evaluate, SIX.check)
-    choices = Choices(progress, {"one": 10, "other": 20})
+    choices = Choices(Pairs(SIX, progress), {"one": 10, "other": 20})
     assert choices.raised("one", 15) == 15
     assert choices.raised("one", 25) == 20  # the other one, whose model proves nothing
     assert choices.raised("other", 5) == 20
-    choices.conclude(SIX)
+    choices.conclude()
     assert progress.infeasible_reason is None
     assert choices.raised("one", UNLIMITED) == 20
     assert choices.raised("other", UNLIMITED) is None
-    choices.conclude(TIGHT)
+    choices.pairs.instance = TIGHT
+    choices.conclude()
     assert progress.infeasible_reason is not None
 
 

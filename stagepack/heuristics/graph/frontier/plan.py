@@ -61,6 +61,23 @@ def rows(ptr: Array, flat: Array) -> Rows:
     return [entries[a:b] for a, b in pairwise(ends)]
 
 
+def with_sources(sources: Rows, order: Iterable[int], work: Array) -> Array:
+    """Return the work of each block and of all that leads to it, O(n * n / 8).
+
+    `order` has every block after its `sources`.
+    """
+    n = len(work)
+    masks, found = [0] * n, np.zeros(n, dtype=np.int64)
+    for v in order:
+        mask = 1 << v
+        for u in sources[v]:
+            mask |= masks[u]
+        masks[v] = mask
+        packed = np.frombuffer(mask.to_bytes(n // 8 + 1, "little"), dtype=np.uint8)
+        found[v] = work[np.unpackbits(packed, count=n, bitorder="little").astype(bool)].sum()
+    return found
+
+
 def reduced(before: Rows) -> tuple[Rows, Rows]:
     """Return predecessors and successors without implied edges; blocks are numbered topologically.
 

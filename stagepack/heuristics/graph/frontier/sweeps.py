@@ -36,7 +36,7 @@ from stagepack.heuristics.graph.frontier.label_state import UNREACHED, Labels, P
 from stagepack.heuristics.graph.frontier.match_kernels import match
 from stagepack.heuristics.graph.frontier.model import Model
 from stagepack.heuristics.graph.frontier.orders import narrow_order
-from stagepack.heuristics.graph.frontier.plan import Passes, Rows
+from stagepack.heuristics.graph.frontier.plan import Passes, with_sources
 from stagepack.heuristics.graph.frontier.tuning import LabelsTuning, SweepTuning
 from stagepack.heuristics.graph.tuning import TUNING
 from stagepack.instances.graph.compact import FORBIDDEN
@@ -123,8 +123,8 @@ class Sweeps:
         self.plans = self._passes.plans(model.stages, len(model.work), model.apart)
         self._buckets = tuning.sweeps.buckets
         least = np.min([model.work[0].min(axis=0) for model in models], axis=0)
-        self.above = _reached(network.before, order, least)
-        self.below = _reached(network.after, order[::-1], least)
+        self.above = with_sources(network.before, order, least)
+        self.below = with_sources(network.after, order[::-1], least)
         self._reached: list[tuple[int, Array, Array]] = []
 
     def of(self, model: Model) -> Sweeps:
@@ -474,17 +474,3 @@ def _still(needs: Array) -> Array:
     found = np.zeros((n + 1, rows, stages), dtype=np.int64)
     found[:n] = needs.transpose(1, 0, 2)[::-1].cumsum(axis=0)[::-1]
     return found.reshape(n + 1, rows * stages)
-
-
-def _reached(sources: Rows, order: list[int], work: Array) -> Array:
-    """Return the work of each block and all that come before it, O(n * n / 8)."""
-    n = len(order)
-    masks, found = [0] * n, np.zeros(n, dtype=np.int64)
-    for v in order:
-        mask = 1 << v
-        for u in sources[v]:
-            mask |= masks[u]
-        masks[v] = mask
-        packed = np.frombuffer(mask.to_bytes(n // 8 + 1, "little"), dtype=np.uint8)
-        found[v] = work[np.unpackbits(packed, count=n, bitorder="little").astype(bool)].sum()
-    return found

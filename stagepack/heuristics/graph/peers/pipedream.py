@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from stagepack.heuristics import effort
+from stagepack.heuristics.graph.frontier.plan import rows
 from stagepack.heuristics.graph.tuning import TUNING, PeersTuning
 from stagepack.instances.graph.compact import FORBIDDEN, UNLIMITED, Compact
 from stagepack.instances.graph.levels import Level, levels_of
@@ -178,8 +178,8 @@ class Recurrence:
     def _set_ancestors(self) -> None:
         """Find what is before each block, and what the first source leads to."""
         compact, n = self.compact, self.compact.blocks
-        near = _neighbours(compact.before_ptr, compact.before)
-        readers = _neighbours(compact.after_ptr, compact.after)
+        near = rows(compact.before_ptr, compact.before)
+        readers = rows(compact.after_ptr, compact.after)
         self._before = [0] * n
         for v in range(n):
             for u in near[v]:
@@ -337,9 +337,3 @@ def _bits(state: int) -> Iterator[int]:
         lowest = state & -state
         yield lowest.bit_length() - 1
         state ^= lowest
-
-
-def _neighbours(ptr: Array, near: Array) -> list[list[int]]:
-    """Return rows as lists."""
-    ends, flat = ptr.tolist(), near.tolist()
-    return [flat[a:b] for a, b in pairwise(ends)]
