@@ -442,7 +442,6 @@ def _place_by_window(
                 next_compute = min(next_compute, max(r, s))
         if beyond <= chain.reach[row, a]:
             next_compute = min(next_compute, prefix[c, beyond] - prefix[c, a])
-        # No end is left that is not too far: earlier layers are further still.
         if head == tail and b < scratch.lowest[q0]:
             break  # what is too far from here is so from all layers before
     scratch.next_limits[0], scratch.next_limits[1] = next_compute, next_transfer
