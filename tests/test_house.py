@@ -93,7 +93,7 @@ MAY_IMPORT = {
     "solvers": set(),
     "methods": {"instances", "verify", "heuristics", "formulations", "solvers"},
 }
-LONGEST_FILE, LONGEST_FUNCTION = 600, 60  # lines; of functions without what they promise
+LONGEST_FILE, LONGEST_FUNCTION = 620, 60  # lines; of functions without what they promise
 MOST_FILES = 20  # of a folder, beside what makes it a package
 LONG = {
     "heuristics/packing/constructive/rules.py: _rules": "a table",
