@@ -217,6 +217,10 @@ class AutoTuning(Tuning):
     """Switch: so is ``sqrt-checkpoint``, behind it: in little memory it finds a plan where nothing
     else soon does."""
 
+    keep_all: bool = True
+    """Switch: so is ``keep-all``: in much memory it is the best plan.  Without it 1 of 15 changed
+    instances was worse."""
+
     layer_per_phase: bool = True
     """Switch: so is ``layer-per-phase``, where the others find no plan: budgets can be so tight."""
 

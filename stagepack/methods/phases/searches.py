@@ -62,7 +62,7 @@ RULES: dict[str, tuple[baselines.Policies, Cut]] = {
 }
 """How the naive rules choose policies, and how they cut."""
 
-STARTS = ("greedy-head", "sqrt-checkpoint", "layer-per-phase")
+STARTS = ("greedy-head", "sqrt-checkpoint", "keep-all", "layer-per-phase")
 """The rules that the start of choice applies, the last one where the others find no plan."""
 
 
