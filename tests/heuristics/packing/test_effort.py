@@ -53,7 +53,7 @@ def straight(n: int) -> int:
     (component,) = exact.prepared(blocks).components
     assert isinstance(component, Component)
     search = CanonicalSearch(component)
-    rank, none = np.arange(n), np.zeros(n)
+    rank, none = np.arange(n)[::-1].copy(), np.zeros(n)
     search.start(component.capacity(int(blocks.size.sum())), rank, none, LOWEST_BLOCK)
     with effort.counting():
         assert search.run(10 * n) == FOUND
