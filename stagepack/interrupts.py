@@ -116,20 +116,12 @@ class Interrupts:
     """Hears Ctrl-C while the block of a ``with`` makes several solves.
 
     A solve that ends with a proof just after Ctrl-C says so, not that it was interrupted, and
-    between two solves KeyboardInterrupt would cost what those before found.
+    between two solves KeyboardInterrupt would cost what those before found.  Once it `asked` to
+    end, solves that begin in the block end at once; `solved` says whether one has ended.
 
-    Attributes
-    ----------
-    asked : bool
-        Whether to end; solves that begin in the block end at once from then on.
-    solved : bool
-        Whether a solve has ended.
-
-    Parameters
-    ----------
-    last : bool
-        Whether what follows the solve only writes down what it found.  Then no other Ctrl-C costs
-        that: those that follow the one that ended the solve are not heard, in the block and after.
+    If it is the `last`, what follows the solve only writes down what it found.  Then no other
+    Ctrl-C costs that: those that follow the one that ended the solve are not heard, in the block
+    and after.
     """
 
     def __init__(self, *, last: bool = False) -> None:

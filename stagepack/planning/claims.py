@@ -206,10 +206,10 @@ def _again(whole: steps.Whole, plan: ModelPlan, time_limit: float | None) -> Ite
     told, by = {"bound": plan.bound, "proof": plan.proof}, dict[str, None]()
     try:
         for schedule in steps.schedules(whole, claimed, steps.MANY, steps.MANY_LEAVES):
-            if verify(schedule, plan.bound, time_limit=claimed.left).shown:
+            if verify(schedule, plan.bound, time_limit=steps.left(claimed)).shown:
                 continue
             case = Case(told, schedule, None, (), None, False)
-            case.again = solved_again(case, plan.bound, claimed.left)
+            case.again = solved_again(case, plan.bound, steps.left(claimed))
             for again in case.again:
                 value = again.result.objective
                 if value is not None and (plan.bound is None or value < plan.bound):

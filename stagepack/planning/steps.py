@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -313,6 +314,16 @@ def _least(labels: list[Label]) -> list[Label]:
     return kept
 
 
+def left(claimed: Claimed) -> float | None:
+    """Return the seconds that are left; None: no end.
+
+    Parameters
+    ----------
+    claimed : Claimed
+    """
+    return None if math.isinf(claimed.until) else max(claimed.until - time.monotonic(), 1e-9)
+
+
 def _limit(claimed: Claimed) -> int | float:
     return math.inf if claimed.bound is None else math.ceil(claimed.bound)
 
@@ -411,7 +422,7 @@ def every_schedule(
     """Show of the schedule of all stages that it is not shorter than the bound."""
     bound = None if claimed.bound is None else math.ceil(claimed.bound)
     for schedule in schedules(whole, claimed, most, leaves):
-        if not verify(schedule, bound, time_limit=claimed.left).shown:
+        if not verify(schedule, bound, time_limit=left(claimed)).shown:
             raise UnprovedError("some stages may have a shorter step")
 
 
@@ -542,7 +553,7 @@ def part(whole: Whole, evidence: _Given, claimed: Claimed) -> None:
     if claimed.bound is not None or not whole.resident:
         raise UnprovedError("is about what fits nowhere")
     given, proof = evidence.get("evidence", {}), str(evidence.get("proof"))
-    found = verify(whole.model, None, proof, given, time_limit=claimed.left)
+    found = verify(whole.model, None, proof, given, time_limit=left(claimed))
     if not found.shown:
         raise UnprovedError(found.detail)
 

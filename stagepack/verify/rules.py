@@ -39,12 +39,6 @@ class Claimed:
     bound: Fraction | None
     until: float
 
-    @property
-    def left(self) -> float | None:
-        """Seconds until then; None: no end."""
-        left = max(self.until - time.monotonic(), 1e-9)
-        return None if left == float("inf") else left
-
     def step(self, count: int) -> None:
         """Look at the clock once in so many steps; `count` numbers them."""
         if count % AT_ONCE == 0 and time.monotonic() > self.until:

@@ -96,7 +96,7 @@ def test_altered_plans_are_verified_where_they_are_true_only(tmp_path: Path) -> 
     for seed in range(24):
         whole = (test_steps.chain, test_steps.graph)[seed % 2](seed)
         least = test_steps.shortest(whole)
-        given = {"microbatches": whole.microbatches, "split": whole.split}
+        given: dict[str, Any] = {"microbatches": whole.microbatches, "split": whole.split}
         document = sp.plan_model(whole.model, time_limit=1, **given).to_dict()
         for _ in range(10):
             said = {name: document[name] for name in ("proof", "evidence")}

@@ -215,7 +215,7 @@ def test_options_without_end_and_in_rows_are_read_as_they_were(tmp_path: Path) -
             cycles, exclusive=[2, 2], cluster=sp.Cluster(devices=devices), fewer_stages=True
         )
 
-    options = {"capacity": [9, 30, math.inf], "speeds": [(1, 1), (1, 2)]}
+    options: dict[str, list[Any]] = {"capacity": [9, 30, math.inf], "speeds": [(1, 1), (1, 2)]}
     found = sp.tune(make, options, "capacity", search="grid")
     assert "capacity 30 and Infinity" in " ".join(found.doubts)
     path = tmp_path / "tuning.json"

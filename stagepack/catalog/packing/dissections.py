@@ -21,7 +21,7 @@ GRAINS = 1024
 
 
 def planted(buffers: int, seed: int, peak: int) -> LmemPacking:
-    """Cut into `buffers` by straight cuts, drawn by `seed`, again and again; the optimum is `peak`."""
+    """Cut into `buffers` by straight cuts, drawn by `seed`; the optimum is `peak`."""
     return _dissected("planted", buffers, seed, peak, _guillotine)
 
 

@@ -28,16 +28,10 @@ SHIFT = 2
 def training(buffers: int, layers: int, kept: int, spread: float, seed: int) -> LmemPacking:
     """Return a training step of a transformer, drawn by `seed`.
 
-    Parameters
-    ----------
-    buffers : int
-        Of all kinds; what no layer holds is temporary.
-    layers, kept : int
-        Number of layers, and buffers that each holds: activations up to its backward pass,
-        gradients from there on, weights and states of the optimiser all the time.
-    spread : float
-        Deviation of the logarithm of how long temporaries live, in operations; the wider, the
-        harder.
+    Of the `buffers`, what no layer holds is temporary.  Each of the `layers` has `kept` some:
+    activations up to its backward pass, gradients from there on, weights and states of the
+    optimiser all the time.  `spread` is the deviation of the logarithm of how long temporaries
+    live, in operations; the wider, the harder.
     """
     rng = np.random.default_rng(seed)
     kept = min(kept, buffers // max(1, layers))

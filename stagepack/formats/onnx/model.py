@@ -84,18 +84,10 @@ class Node:
 class Model:
     """A model whose shapes are known.
 
-    Attributes
-    ----------
-    nodes : tuple of Node
-        Each after those whose results it reads; what only makes constants is not among them.
-    constants : frozenset of str
-        Tensors that do not depend on the inputs.
-    parts : mapping of str to str
-        Of constants that are views of another one: that one.
-    numbers : mapping of str to tuple
-        Of small constants, their values.
-    assumed : tuple of Node
-        Operators of which nobody knows what they write; it is taken to be as what they read.
+    Each of its `nodes` is after those whose results it reads; what only makes constants, tensors
+    that do not depend on the inputs, is not among them.  `parts` are constants that are views of
+    another one, by name, and `numbers` the values of small ones.  Nobody knows what `assumed`
+    operators write; it is taken to be as what they read.
     """
 
     nodes: tuple[Node, ...]

@@ -313,14 +313,11 @@ def dump(
     waits: bool = False,
     backward: bool = False,
 ) -> bytes:
-    """Return the order of work of each rank, to be run by ``torch.distributed.pipelining``.
+    """Return the order of work of each rank, to be run by ``torch.distributed.pipelining``: of a
+    chain.
 
     Parameters
     ----------
-    solution : ScheduleSolution
-        A valid schedule.
-    instance : PipelineSchedule
-        Whose stages are a chain.
     communication : bool
         Write sends, receives and the handling of parameters, too (format ``compute_comms``);
         otherwise torch adds its own (``compute_only``).

@@ -172,7 +172,6 @@ def _live(rows: Rows, period: int, first: int, last: int, nbytes: int) -> int:
     if end <= period:
         rows.alive[end] -= nbytes
     else:
-        # It goes on from the first row.
         rows.alive[0] += nbytes
         rows.alive[end - period] -= nbytes
         rows.alive[period] -= nbytes
@@ -389,7 +388,6 @@ def price(
         `NONE` cycles where slices read more again than the limit allows.
     """
     count, slices = group.met[OPERATORS], _slices(group, cut)
-    # Cores share the slices.
     rounds = ceil(slices, machine.cores)
     period = count if rounds > 1 else 0
     _empty(rows, count)
@@ -423,13 +421,11 @@ def price(
             else:
                 always += _live(rows, period, at - 1, at, nbytes)
     for slot in range(group.met[SLOTS]):
-        # What an operator of the group writes was counted above.
         if group.slots[slot, WRITTEN] >= 0:
             continue
         if _again(net, machine, group, cut[2], slot) or _again(net, machine, group, cut[3], slot):
             return NONE, 0
         resident = slices > 1 and _constant(group, cut, slot)
-        # Loaded in the row before its first reader.
         first = 2 * count - 2 - group.slots[slot, FIRST]
         _place(rows, count, first, _brought(net, machine, group, cut, slot), resident)
         nbytes = _bytes(net, machine, group, cut, slot)
@@ -487,7 +483,6 @@ def _settle(net: Network, machine: Machine, group: Group, floors: Array, cuts: A
             channels = _longest(group, cut[1], own)
             for weight in range(net.operators[k, FIRST_WEIGHT], net.operators[k, END_WEIGHT]):
                 loading, nbytes = _loaded(net, machine, weight, channels, net.tensors[k, C])
-                # Loaded once, or anew with every slice.
                 moving += loading if resident else rounds * loading
                 if resident and rounds > 1:
                     kept += nbytes

@@ -49,6 +49,13 @@ class Network(NamedTuple):
     Attributes
     ----------
     operators : ndarray of int64, shape (n, 27)
+        From `FIRST_EDGE` to `BEFORE`, the last four for columns as well as for rows.
+    tensors : ndarray of int64, shape (tensors, 7)
+        From `N` to `READERS`.
+    edges : ndarray of int64, shape (edges, 6)
+        Up to `READ`.
+    weights : ndarray of int64, shape (weights, 4)
+        From `CHANNELS` to `GIVEN_BYTES`.
     """
 
     operators: Array

@@ -56,7 +56,8 @@ def enough_memory(
 ) -> tuple[int, PhaseSolution] | None:
     """Return the least memory beyond the instance's in which a plan fits, and such a plan.
 
-    None where more memory does not help.  O(log(memory)) searches; see :func:`fitting`.
+    None where more memory does not help.  O(log(memory)) searches; see :func:`fitting`, for
+    `keep_going`, too.
     """
     memory = instance.chip.memory
     assert memory is not None

@@ -426,7 +426,7 @@ class _Walk:
 def best_labels(
     labels: Array, keep_going: Callable[[], bool], tuning: PhasesTuning = TUNING
 ) -> Array | None:
-    """Return the rows of `labels` that no other one matches or beats in all columns, by rising sum.
+    """Return the rows of `labels` that no other one matches or beats everywhere, by rising sum.
 
     Of equal rows the last one stays: with skips, where labels leave out some of what is live, those
     that drop products are possible more often than those that keep them.  O(rows * found); None

@@ -156,7 +156,7 @@ def _within_runs(layer: int, figures: Figures, least: Completions, shorter: Arra
 def _steps_of_completing(figures: Figures, least: Completions, low: int, high: int) -> int:
     """Return the most steps of :func:`complete`."""
     del figures
-    return (high - low) * 6 * least.runs.shape[1] * least.kept.shape[1]
+    return int((high - low) * 6 * least.runs.shape[1] * least.kept.shape[1])
 
 
 @tiered(_steps_of_completing)

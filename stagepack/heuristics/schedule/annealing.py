@@ -49,6 +49,15 @@ def cooling(number: int, timing: Timing, tuning: AnnealingTuning = TUNING.anneal
 
     Some percent of all operations are looked at in a move, which takes about as many steps as
     there are.
+
+    Parameters
+    ----------
+    number : int
+        How many coolings came before it.
+    timing : Timing
+        Of the instance: large ones have fewer moves.
+    tuning : AnnealingTuning
+        Heats, weights and moves.
     """
     turn, kind = divmod(number, len(tuning.heats))
     most = max(tuning.moves, tuning.each * timing.n)

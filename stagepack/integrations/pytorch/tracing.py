@@ -27,18 +27,10 @@ FIRST = "(inputs)"
 
 @dataclass(frozen=True)
 class Layer:
-    """Operators that run one after the other.
+    """Operators that run one after the other; a name of a module that runs again has a number.
 
-    Attributes
-    ----------
-    name : str
-        Of the module, with a number where it runs again.
-    inputs : tuple of fx.Node
-        What they read of layers before and of the inputs.
-    outputs : tuple of fx.Node
-        What others read, or the module returns.
-    held : tuple of fx.Node
-        Parameters, buffers and constants that they read.
+    They read `inputs` of layers before and of the module, and what is `held`: parameters, buffers
+    and constants.  Of what they make, others read `outputs`, or the module returns these.
     """
 
     name: str
@@ -52,20 +44,10 @@ class Layer:
 class Traced:
     """A module that was traced.
 
-    Attributes
-    ----------
-    module : nn.Module
-        As it was given.
-    graph : fx.GraphModule
-        All operators; it shares the module's parameters and buffers.
-    results : tuple of fx.Node
-        What is returned, flat.
-    built : tuple
-        How inputs and results are put together, as torch tells it.
-    slopes : tuple of str
-        Backward passes that the module has of its own and its operators do not: whose they are.
-    moving : tuple of str
-        Attributes that are numbers and change when it runs.
+    `graph` has all operators; it shares the module's parameters and buffers.  `results` are flat,
+    and `built` tells how inputs and results are put together, as torch does.  `slopes` are whose
+    backward passes the module has of its own and its operators do not, `moving` the attributes that
+    are numbers and change when it runs.
     """
 
     module: nn.Module

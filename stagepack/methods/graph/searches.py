@@ -165,7 +165,7 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     steps = search.tuning.auto
     dp, labels, peer = (_supported(name, instance) for name in ("dp", "frontier", "metis"))
     labels &= steps.labels
-    modelled = steps.cp_sat and _is_modelled(search)
+    modelled = _cp_sat_share(search) if steps.cp_sat else 0.0
     search.start()
     progress.require_time()
     if steps.everything and (search.compact.rounding or not dp) and search.try_everything():
@@ -185,7 +185,7 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     _improve(search, rounds, steps.patience if labels else rounds)
     if modelled and dp:
         progress.require_time()
-        _by_cp_sat(search, steps.cp_sat_share * progress.remaining)
+        _by_cp_sat(search, modelled * progress.remaining)
     _begin_anew(search, given_up)
     if dp:
         again = _by_ideals(search)
@@ -229,15 +229,17 @@ def _begin_anew(search: CompactSearch, reason: str) -> None:
     search.progress.require_time()
 
 
-def _is_modelled(search: CompactSearch) -> bool:
-    """Whether CP-SAT has its share: on small graphs, and where hardly any block waits for others.
+def _cp_sat_share(search: CompactSearch) -> float:
+    """Return CP-SAT's part of what is left: none but on small graphs, and hardly connected ones.
 
-    Loads are balanced then, for which labels and moves are no match.
+    Loads are balanced there, for which labels and moves are no match.
     """
     compact, steps = search.compact, search.tuning.auto
     loose = steps.loose * compact.nets <= compact.blocks
-    most = steps.cp_sat_places_loose if loose else steps.cp_sat_places
-    return compact.blocks * compact.devices <= most
+    places = compact.blocks * compact.devices
+    if places <= (steps.cp_sat_places_loose if loose else steps.cp_sat_places_few):
+        return steps.cp_sat_share
+    return steps.cp_sat_share_more if places <= steps.cp_sat_places else 0.0
 
 
 def _few_pins(search: CompactSearch) -> bool:

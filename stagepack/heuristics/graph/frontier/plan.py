@@ -62,7 +62,7 @@ def rows(ptr: Array, flat: Array) -> Rows:
 
 
 def with_sources(sources: Rows, order: Iterable[int], work: Array) -> Array:
-    """Return the work of each block and of all that leads to it, O(n * n / 8).
+    """Return the `work` of each block and of all that leads to it, O(n * n / 8).
 
     `order` has every block after its `sources`.
     """

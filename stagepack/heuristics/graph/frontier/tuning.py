@@ -139,7 +139,8 @@ class LabelsTuning(Tuning):
     bounds of 3 of 4 open graphs of 100 to 200 operators were 3.6 to 4.5 % lower after 4 s."""
 
     use_reach: bool = True
-    """Switch: bounds by how far the first and the last stages reach."""
+    """Switch: bounds by how far the first and the last stages reach.  Without them none of 9 open
+    graphs was otherwise after 2 s of work; of 3 after 8 s the bound of one was 12 % lower."""
 
     use_local_search: bool = True
     """Switch: local search in turns with labels."""

@@ -46,16 +46,10 @@ class Partial(NamedTuple):
 
 
 class PausedSearch(abc.ABC):
-    """A search of one component for packings within a capacity, which can be paused.
-
-    Attributes
-    ----------
-    steps : int
-        Elementary steps of the kernel, of all that was begun.
-    """
+    """A search of one component for packings within a capacity, which can be paused."""
 
     def __init__(self, *, tuning: PackingTuning = TUNING) -> None:
-        self.tuning, self.steps = tuning, 0
+        self.tuning = tuning
 
     @property
     @abc.abstractmethod
@@ -83,7 +77,6 @@ class PausedSearch(abc.ABC):
     def run(self, node_limit: int) -> int:
         """Go on for about 0.1 s; return RUNNING, FOUND, EXHAUSTED or LIMIT."""
         outcome, steps = self._proceed(node_limit)
-        self.steps += steps
         effort.spend(self.tuning.prices.call + self.step * steps)
         if outcome == state.FULL:
             self._lengthen()

@@ -2,9 +2,9 @@
 
 Each component is searched by :mod:`.exact_kernels` with several branching orders, in rounds of
 growing limits (:mod:`.portfolio`), after a while alternating with beam searches: beams find
-packings with hardly any free space, branch and bound proves.  If blocks
-shrink for some time, have members of different sizes, or may share offsets, the components and
-searches are those of :mod:`.exact_general`, which support this at about ten times the cost.
+packings with hardly any free space, branch and bound proves.  If blocks shrink for some time, have
+members of different sizes, or may share offsets, the components and searches are those of
+:mod:`.exact_general`, which support this at about ten times the cost.
 
 Cost: exponentially many nodes at worst; for one node, see the kernels.
 Source: the recipe extends MiniMalloc (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
@@ -182,7 +182,6 @@ def decide(
     *,
     keep_going: Callable[[], bool] | None = None,
     node_limit: int | None = None,
-    step_limit: int | None = None,
     warm: Array | None = None,
     searches: Searches | None = None,
     tuning: PackingTuning = TUNING,
@@ -199,9 +198,6 @@ def decide(
         Asked at least every 0.2 s or so; the answer is UNKNOWN once it returns False.
     node_limit : int, optional
         Give up after about this many nodes; reproducible, unlike a clock.
-    step_limit : int, optional
-        Give up after about this many elementary steps of the kernels: as reproducible, and of
-        much the same cost whatever the blocks.
     warm : ndarray of int64, shape (b,), optional
         Offsets of a packing of any height: parts of it that are low enough are kept, and its
         order is tried.
@@ -220,7 +216,6 @@ def decide(
         capacity,
         keep_going=keep_going,
         node_limit=node_limit,
-        step_limit=step_limit,
         warm=warm,
         tuning=tuning,
     )
@@ -232,7 +227,6 @@ def decide_packing(
     *,
     keep_going: Callable[[], bool] | None = None,
     node_limit: int | None = None,
-    step_limit: int | None = None,
     warm: Array | None = None,
     tuning: PackingTuning = TUNING,
 ) -> Decision:
@@ -244,7 +238,7 @@ def decide_packing(
         Components, of :func:`prepared`, or what has searched them.
     capacity : int
         Bytes.
-    keep_going, node_limit, step_limit, warm
+    keep_going, node_limit, warm
         As for :func:`decide`.
     """
     searches = packing if isinstance(packing, Searches) else Searches(packing, tuning=tuning)
@@ -252,7 +246,7 @@ def decide_packing(
     bound, offsets = packing.bound, packing.offsets.copy()
     if bound > capacity:
         return Decision(Status.INFEASIBLE, None, bound, 0)
-    effort = _Effort(keep_going, node_limit, step_limit, tuning=tuning)
+    effort = _Effort(keep_going, node_limit, tuning=tuning)
 
     def decision(status: Status, bound: int = bound) -> Decision:
         found = offsets if status is Status.FEASIBLE else None
@@ -292,33 +286,24 @@ class _Effort:
         self,
         keep_going: Callable[[], bool] | None,
         node_limit: int | None,
-        step_limit: int | None = None,
         *,
         tuning: PackingTuning,
     ) -> None:
         self.tuning = tuning
         self._keep_going = keep_going
-        self._node_limit, self._step_limit = node_limit, step_limit
-        self._limited = node_limit is not None or step_limit is not None
+        self._node_limit = node_limit
         self._portfolio: Portfolio | None = None
-        self._nodes = self._steps = 0  # without those of the portfolio at work
+        self._nodes = 0  # without those of the portfolio at work
 
     @property
     def nodes(self) -> int:
         """Nodes of all searches so far."""
         return self._nodes + (0 if self._portfolio is None else self._portfolio.searched)
 
-    @property
-    def steps(self) -> int:
-        """Elementary steps of all searches so far."""
-        return self._steps + (0 if self._portfolio is None else self._portfolio.search.steps)
-
     def go_on(self) -> bool:
         """Return whether there is time and work left."""
-        return (
-            (self._node_limit is None or self.nodes < self._node_limit)
-            and (self._step_limit is None or self.steps < self._step_limit)
-            and (self._keep_going is None or self._keep_going())
+        return (self._node_limit is None or self.nodes < self._node_limit) and (
+            self._keep_going is None or self._keep_going()
         )
 
     def round(self, portfolio: Portfolio, capacity: int, number: int, *, beams: bool = True) -> int:
@@ -328,9 +313,9 @@ class _Effort:
         limited to nodes, do without beams.
         """
         number = max(number, portfolio.rounds.get(capacity, 0))
-        nodes, steps = self.nodes, self.steps
+        nodes = self.nodes
         self._portfolio = portfolio
-        self._nodes, self._steps = nodes - portfolio.searched, steps - portfolio.search.steps
+        self._nodes = nodes - portfolio.searched
         began, beamed = clock.spent(), 0.0
         soonest = (
             self.tuning.exact.beams_late
@@ -354,7 +339,7 @@ class _Effort:
             beamed += clock.spent() - now
             return outcome
 
-        beams = beams and self.tuning.exact.beams and not self._limited
+        beams = beams and self.tuning.exact.beams and self._node_limit is None
         outcome = portfolio.round(capacity, number, self.go_on, beside if beams else None)
         if outcome == state.LIMIT and beams:
             outcome = beside(0.0)
@@ -363,7 +348,7 @@ class _Effort:
 
     def beam(self, portfolio: Portfolio, capacity: int, seconds: float) -> int:
         """Search a component with beams for some seconds of work, unless nodes are limited."""
-        if self._limited or not self.tuning.exact.beams or not self.go_on():
+        if self._node_limit is not None or not self.tuning.exact.beams or not self.go_on():
             return state.LIMIT
         return portfolio.beam(capacity, seconds, self.go_on)
 

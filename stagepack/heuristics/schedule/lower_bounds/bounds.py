@@ -45,6 +45,15 @@ def bound(
     makespan; for the longest span heads and tails once a device, and all machines once a device
     up to `tuning.pairs` operations, else one.  Ramps take O(edges + microbatches of all stages) for
     each of O(log(value)) values.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+        Any.
+    keep_going : callable, optional
+        Asked several times a second, with the steps since.
+    tuning : BoundsTuning
+        Which pairs of devices are looked at.
     """
     best, source = work_bound(instance), "work bound"
     ramp = ramp_bound(instance, best, keep_going)
@@ -84,6 +93,15 @@ def window_bound(
     lies on paths from d to d; for e = d that is everything.
 
     The paths follow the precedences and, where memory binds, the arcs of :func:`memory_arcs`.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+        Any.
+    keep_going : callable, optional
+        Asked with the steps since; once it says no, what was found is returned.
+    tuning : BoundsTuning
+        Up to how many operations all pairs of devices are looked at, for spans.
     """
     best, looks = 0, Looks(keep_going)
     with contextlib.suppress(Stopped):

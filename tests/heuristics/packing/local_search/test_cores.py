@@ -43,14 +43,6 @@ def test_best_reaches_the_optimum_of_a_tight_instance() -> None:
     assert (offsets + blocks.size).max() == 17
 
 
-def test_what_sticks_out_is_placed_around_the_others() -> None:
-    core = Blocks.of(LmemPacking.from_arrays([2, 2, 2, 2], [0, 0, 2, 1], [1, 3, 3, 2]))
-    high = np.array([0, 2, 0, 4])  # there is room for the last one at 0
-    packed = cores._pack_core(core, high, 4, 0, 0, 0.0, lambda: True, tuning=TUNING)
-    assert packed is not None
-    assert packed.tolist() == [0, 2, 0, 0]
-
-
 def dense_core() -> Blocks:
     """Return blocks of which all are alive where memory is nearly full; dives leave a percent."""
     instance = catalog.load("packing/random/training", buffers=1500, layers=8, kept=60, seed=0)
