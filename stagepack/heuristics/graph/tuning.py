@@ -107,11 +107,11 @@ class AutoTuning(Tuning):
     """Blocks times devices of the smallest graphs; by trial."""
 
     cp_sat_places: int = 1_000
-    """The same up to which a graph is small for CP-SAT; by trial."""
+    """Blocks times devices up to which a graph is small for CP-SAT; by trial."""
 
     cp_sat_places_loose: int = 10_000
-    """The same for graphs that are hardly connected: loads are balanced there, for which labels and
-    moves are no match; by trial."""
+    """Blocks times devices up to which a graph that is hardly connected is small for CP-SAT: loads
+    are balanced there, for which labels and moves are no match; by trial."""
 
     loose: int = 10
     """Blocks for each net from which a graph is hardly connected; by trial."""
@@ -314,7 +314,7 @@ class ModelsTuning(Tuning):
     """Work of CP-SAT in a second: 0.6 to 1.05, once it has loaded a model of a graph."""
 
     small_pace: float = 0.25
-    """The same in models of small graphs, within ``auto``."""
+    """Work of CP-SAT in a second in models of small graphs, within ``auto``."""
 
     overdue: float = 1.8
     """CPU seconds to a second of work after which engines that count none are ended by the

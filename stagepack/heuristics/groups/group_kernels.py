@@ -67,11 +67,11 @@ from stagepack.kernels.compiled import step, tiered
 NONE = np.iinfo(np.int64).max
 """Cycles of what cannot be."""
 PRICED = 20
-"""Elementary steps of an operator, or of a tensor, where a group is priced,"""
+"""Elementary steps of an operator, or of a tensor, where a group is priced."""
 SETTLED, CLOSE = 32, 1
-"""of a cut where an operator is taken in and may still be cut so, and where not,"""
+"""Elementary steps of a cut where an operator is taken in: it may still be cut so; it may not."""
 LOOKED = 8
-"""and of a cut that is looked at."""
+"""Elementary steps of a cut that is looked at."""
 COMPUTE, MOVING, ONCE = 0, 1, 4
 """Columns of rows: cycles of compute, and of transfers of every slice, and with the first alone,
 each by stage."""

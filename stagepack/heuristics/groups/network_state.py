@@ -23,15 +23,15 @@ CHANNELS, VALUES, VALUE_BYTES, GIVEN_BYTES = range(4)
 FIRST_EDGE, END_EDGE, FIRST_WEIGHT, END_WEIGHT, MODEL, TURNS, TIMES, PER, TALL, WIDE = range(10)
 """Columns of operators: edges and weights, how cycles follow from a part (`GIVEN`, ...), how often
 planes are gone over and the cycles of a value in one as a fraction, rows and columns to count
-instead of the part's (0: the part's),"""
+instead of the part's (0: the part's)."""
 BUFFER, IN_PLACE, EVEN, ALONE = range(10, 14)
-"""bytes of its working buffer, whether it may write over its first input, whether parts must begin
-and end where something is repeated anew, whether it is no part of groups,"""
+"""Columns of operators: bytes of its working buffer, whether it may write over its first input,
+whether parts must begin and end where something is repeated anew, whether it is no part of groups."""
 CUTTABLE, WAY, KERNEL, STRIDE, BEFORE = 14, 19, 20, 21, 22
-"""whether it can be cut along each of five axes, and along H, the way (`SAME`, ...), kernel or
-factor, stride, rows before; the same along W"""
+"""Columns of operators: whether it can be cut along each of five axes; and along H the way (`SAME`,
+...), kernel or factor, stride, rows before."""
 WINDOW_COLUMNS = 4
-"""so many columns on."""
+"""Columns from those of the way along H to those of the way along W."""
 
 SAME, WINDOW, TRANSPOSED, REPEATED, LINEAR, CUBIC = range(6)
 """How rows that are read follow from rows that are written; of the last two kernel, stride and rows

@@ -54,7 +54,7 @@ class Way(enum.Enum):
     BEST = "best"
     """Some stand for others that are little earlier: what comes of them are schedules."""
     NEAR = "near"
-    """The same, of labels with about as many F's before every B as on a route."""
+    """Some stand for others, of those with about as many F's before every B as on a route."""
     MERGED = "merged"
     """Some become as early as those that they stand for: what comes of them are bounds."""
 

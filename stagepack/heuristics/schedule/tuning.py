@@ -74,7 +74,7 @@ class AutoTuning(Tuning):
     """Operations up to which a model of all is built: others take longer to load than most runs."""
 
     alone_operations: int = 60_000
-    """The same where ``cp-sat`` is asked for by name."""
+    """Operations up to which a model of all is built where ``cp-sat`` is asked for by name."""
 
     overdue: float = 1.2
     """Part of the seconds left after which an engine that still counts no work is ended."""
@@ -239,16 +239,16 @@ class WindowsTuning(Tuning):
     """Work of CP-SAT on a window whose other devices may do several things at a time, in turns."""
 
     turns_apart: tuple[float, ...] = (1.0, 4.0)
-    """The same where no device may, in turns after those."""
+    """Work of CP-SAT on a window whose other devices may not, in turns after those."""
 
     shares: tuple[float, ...] = (0.55, 0.7, 0.85, 1.05)
     """Windows, in parts of the time until a device can run its first B, or after its last F."""
 
     window: int = 1_500
-    """Operations of a window, and"""
+    """Operations of a window up to which there is something to hope for."""
 
     operations: int = 5_000
-    """operations of an instance up to which there is something to hope for."""
+    """Operations of an instance up to which there is something to hope for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,13 +293,13 @@ class LabelsTuning(Tuning):
     from."""
 
     ahead: int = 16
-    """Microbatches under way up to which there is something to hope for, and"""
+    """Microbatches under way up to which there is something to hope for."""
 
     stages: int = 64
-    """stages up to which there is, and"""
+    """Stages up to which there is something to hope for."""
 
     operations: int = 20_000
-    """operations up to which there is."""
+    """Operations up to which there is something to hope for."""
 
     sort_price: int = 20
     """Steps of sorting a label."""

@@ -176,10 +176,10 @@ class LabelsTuning(Tuning):
 
     near_low: float = 0.75
     """A limit that was begun is gone on with where it is at least so many times as far above the
-    bound as one that is to be tried;"""
+    bound as one that is to be tried; by trial."""
 
     near_high: float = 1.5
-    """The same: less than so many times as far; by trial."""
+    """And less than so many times as far above the bound as that one; by trial."""
 
     round_seconds: float = 1.5
     """Seconds of work in the first round for the limit just below the best partition, on a graph of
