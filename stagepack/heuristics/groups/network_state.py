@@ -26,7 +26,7 @@ planes are gone over and the cycles of a value in one as a fraction, rows and co
 instead of the part's (0: the part's)."""
 BUFFER, IN_PLACE, EVEN, ALONE = range(10, 14)
 """Columns of operators: bytes of its working buffer, whether it may write over its first input,
-whether parts must begin and end where something is repeated anew, whether it is no part of groups."""
+whether parts must begin and end where something is repeated anew, whether it is in no group."""
 CUTTABLE, WAY, KERNEL, STRIDE, BEFORE = 14, 19, 20, 21, 22
 """Columns of operators: whether it can be cut along each of five axes; and along H the way (`SAME`,
 ...), kernel or factor, stride, rows before."""
