@@ -99,7 +99,7 @@ def tell(data: bytes) -> str:
     known = " or ".join(PROBLEMS)
     if not isinstance(header.problem, str):
         raise InputError(
-            "is missing" if header.problem is None else "is no word",
+            "is missing" if header.problem is None else "is no name of a kind",
             field="problem",
             remedy=f"{BEGINNING}; KIND is {known}",
         )
