@@ -16,6 +16,10 @@ from stagepack.solve import deterministic, require_keywords, require_time, solve
 from stagepack.tradeoffs.front import Front, FrontPoint
 from stagepack.tradeoffs.staircase import Staircase
 
+PART = 1 / 8
+"""Part of what is left of the limit that a solve gets, where time is counted."""
+EACH = 2
+"""Solves a point among which the limit is shared out where work is counted: runs repeat so."""
 LEAST = 0.01
 """Seconds that must be left for a solve to begin, but for the first."""
 
@@ -25,13 +29,13 @@ class _Limit:
 
     def __init__(self, seconds: float | None, points: int, by_work: bool) -> None:
         self._left = math.inf if seconds is None else seconds
-        self._each = self._left / (2 * points) if by_work else None
+        self._each = self._left / (EACH * points) if by_work else None
 
     def part(self) -> float | None:
         """Return the seconds of the next solve."""
         if math.isinf(self._left):
             return None
-        return max(LEAST, self._left / 8) if self._each is None else self._each
+        return max(LEAST, PART * self._left) if self._each is None else self._each
 
     def took(self, result: Result[Any]) -> None:
         """Take off what a solve took."""

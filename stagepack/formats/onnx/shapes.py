@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
 TOO_MUCH = "its shapes take too much memory to be followed: sizes are computed from too many values"
+MORE, GROWTH = 2**30, 16
+"""Bytes that the process may take: so many, and so many for each of the model."""
 RUN = "from stagepack.formats.onnx.shapes import main; main()"
 
 
@@ -45,7 +47,7 @@ def followed(proto: ModelProto) -> tuple[ModelProto, list[str]]:
         _refuse(f"its shapes cannot be followed: {error}")
     path = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
-        [sys.executable, "-c", RUN, str(2**30 + 16 * len(data))],
+        [sys.executable, "-c", RUN, str(MORE + GROWTH * len(data))],
         env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
         input=data,
         capture_output=True,

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable
 from itertools import count
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from stagepack.heuristics.groups import dp
 from stagepack.heuristics.groups.dp import Partition
 from stagepack.heuristics.groups.least import least
 from stagepack.heuristics.groups.network import machine, network
+from stagepack.heuristics.groups.tuning import TUNING
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.operators import C, compute_cycles
 from stagepack.instances.groups.regions import Cut, Regions
@@ -53,10 +53,9 @@ def test_a_path_that_is_not_known_to_its_end_has_a_bound(whole: LayerGrouping, l
     best = dp.solve(Partition(whole, lambda: True))
     assert best is not None
     bounds: list[int] = []
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(dp, "OFTEN", 1)
-        with contextlib.suppress(Stopped):
-            dp.solve(Partition(whole, until(looks)), bounds.append)
+    often = TUNING.changed({"paths": {"boundaries_at_once": 1}})
+    with contextlib.suppress(Stopped):
+        dp.solve(Partition(whole, until(looks), tuning=often), bounds.append)
     assert all(0 < bound <= whole.evaluate(best) for bound in bounds)
 
 
