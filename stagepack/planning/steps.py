@@ -224,7 +224,7 @@ class _Chain:
     def _cycles(self, name: str, d: int, first: int, last: int) -> Time:
         """Return the cycles of a pass through the layers [first, last)."""
         table = self.model.compute_table
-        if table is not None:
+        if table is not None and not self.whole.rises:
             found: Time = Fraction((table if table.ndim == 2 else table[d])[first, last].item())
         else:
             found = max(0, self._sums[name][last] - self._sums[name][first])

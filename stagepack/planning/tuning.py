@@ -148,7 +148,8 @@ def _listed(options: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
             wrong = isinstance(value, float) and math.isnan(value)
             wrong |= name == BATCH and not (is_number(value) and value > 0)
             if wrong:
-                raise InputError(f"{value!r}", field=name, remedy="give numbers above 0")
+                remedy = "give numbers above 0" if name == BATCH else "leave it out"
+                raise InputError(f"{value!r}", field=name, remedy=remedy)
     return found
 
 

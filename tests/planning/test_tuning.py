@@ -242,3 +242,5 @@ def test_options_without_end_and_in_rows_are_read_as_they_were(tmp_path: Path) -
     for wrong in ("x", math.nan, 0, math.inf):
         with pytest.raises(sp.InputError, match="batch"):
             sp.tune(model, {"batch": [1, wrong]})
+    with pytest.raises(sp.InputError, match="capacity: nan; leave it out"):
+        sp.tune(make, {"capacity": [9, math.nan], "speeds": [(1,)]})
