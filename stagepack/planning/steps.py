@@ -36,6 +36,7 @@ from __future__ import annotations
 import functools
 import math
 import time
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -62,6 +63,9 @@ FEW, MANY = 100_000, 2_000_000
 """Stages that are looked at where no evidence speaks of them, and where some does."""
 FEW_LEAVES, MANY_LEAVES = 100, 5_000
 """Schedules, likewise; of partitions of graphs, including those that are not valid."""
+
+MOST_WAYS, MOST_PLACES = 400_000, 2_000_000
+"""Ways to use one more device, of all choices of devices; these, each at every cut."""
 
 ROUNDING = Fraction(1, 2**52)
 """Relative, of times of graphs that are no whole numbers, before they are rounded up."""
@@ -145,11 +149,18 @@ class _Chain:
             if allowed and all(figures[c] is not None for figures in rises.values())
         ]
         self.last = len(self.cuts) - 1
-        self.trips = 1 if whole.split or not model.training else 2
         tables = model.compute_table, model.memory_table
         apart = any(table is not None and table.ndim == 3 for table in tables)
         kinds = [d if apart else one.kind for d, one in enumerate(model.cluster.devices)]
         self.device = [kinds.index(kind) for kind in kinds]
+        self.counts = Counter(self.device)
+        self.any_order = model.free_order or len(self.counts) == 1
+        ways = 2 * len(self.device)
+        if self.any_order:
+            ways = len(self.counts) * math.prod(count + 1 for count in self.counts.values())
+        if ways > MOST_WAYS or ways * self.last > MOST_PLACES:
+            raise UnprovedError("the devices can be used in too many ways")
+        self.trips = 1 if whole.split or not model.training else 2
         self.speed = [
             1 if rises else Fraction(str(device.speed)) for device in model.cluster.devices
         ]
@@ -160,26 +171,38 @@ class _Chain:
         self.lag = [0, *_latencies(model, self.cuts), 0]
         self.passes = functools.cache(self._passes)
         self.turns = [*self._turns()]
+        self._from = defaultdict[State, list[Turn]](list)
+        for turn in self.turns:
+            self._from[turn[0]].append(turn)
         self.final = {self.turns[-1][1]}
         if model.fewer_stages:
             self.final |= {target for _, target, _ in self.turns}
-        self._behind: dict[tuple[State, int], Number | Fraction] = dict.fromkeys(
-            ((state, self.last) for state in self.final), 0
-        )
-        back = model.training
-        for source, target, d in reversed(self.turns):
+        # The least that a microbatch takes behind a cut, and back in training, where it can.
+        self.behind = defaultdict[State, dict[int, Time]](dict)
+        for state in self.final:
+            self.behind[state][self.last] = 0
+        self._ends = functools.cache(lambda state: sorted(self.behind[state]))
+        passes = 1 + model.training
+        for source, target, d in reversed(self.turns):  # all from the target came before
+            own, rests = self.behind[source], self.behind[target]
             for at in range(self.last):
-                ways = [self.behind(target, at)] if d == UNUSED else []
-                for end in range(at + 1, self.last + 1) if d != UNUSED else ():
-                    rest = self.behind(target, end)
-                    if rest < math.inf and (taken := self.look(d, at, end)) is not None:
-                        ways.append(sum(taken[: 1 + back]) + (1 + back) * self.lag[at] + rest)
-                least = min(ways, default=math.inf)
-                self._behind[source, at] = min(self.behind(source, at), least)
+                claimed.step(at)
+                found = [own[at]] if at in own else []
+                if d == UNUSED:
+                    found += [rests[at]] if at in rests else []
+                else:
+                    found += [
+                        sum(taken[:passes]) + passes * self.lag[at] + rests[end]
+                        for end in self.ends(target, at)
+                        if (taken := self.look(d, at, end)) is not None
+                    ]
+                if found:
+                    own[at] = min(found)
 
-    def behind(self, state: State, end: int) -> Number | Fraction:
-        """Return the least that a microbatch takes behind a cut, and back in training."""
-        return self._behind.get((state, end), math.inf)
+    def ends(self, state: State, at: int) -> list[int]:
+        """Return the cuts behind one from which devices that are left may go on."""
+        known = self._ends(state)
+        return known[bisect_right(known, at) :]
 
     def look(self, d: int, at: int, end: int) -> Passes | None:
         """Return what a stage takes; None: no microbatch fits.  So many may be looked at."""
@@ -191,9 +214,10 @@ class _Chain:
 
     def _turns(self) -> Iterator[Turn]:
         """Yield how devices come to be used."""
-        counts = Counter(self.device)
-        if self.model.free_order or len(counts) == 1:
+        counts = self.counts
+        if self.any_order:
             for used in product(*(range(count + 1) for count in counts.values())):
+                self.claimed.step(0)
                 for c, d in enumerate(counts):
                     if used[c] < counts[d]:
                         yield used, (*used[:c], used[c] + 1, *used[c + 1 :]), d
@@ -263,9 +287,8 @@ class _Chain:
         _, target, d = turn
         longest, before = label
         begin = before + self.trips * self.lag[at]
-        for end in range(at + 1, self.last + 1):
-            rest = self.behind(target, end)
-            taken = self.look(d, at, end) if rest < math.inf else None
+        for end in self.ends(target, at):
+            taken, rest = self.look(d, at, end), self.behind[target][end]
             if taken is None or begin + self.value(taken, rest, longest) >= self.bound:
                 continue
             f, _, w, _ = taken
@@ -280,10 +303,10 @@ class _Chain:
             if state in self.final:
                 yield []
             return
-        for turn in self.turns:
-            if turn[0] == state and turn[2] == UNUSED:
+        for turn in self._from[state]:
+            if turn[2] == UNUSED:
                 yield from self.stages(turn[1], at, label)
-            elif turn[0] == state:
+            else:
                 for end, more in self.grown(turn, at, label):
                     for others in self.stages(turn[1], end, more):
                         yield [(turn[2], end), *others]
