@@ -122,6 +122,35 @@ def plan_model(
     InputError
         If a cluster is missing, or an argument does not apply to this kind of model.
     """
+    found = unshown(
+        model,
+        cluster,
+        microbatches=microbatches,
+        split=split,
+        remote=remote,
+        graph=graph,
+        time_limit=time_limit,
+        seed=seed,
+        threads=threads,
+        **options,
+    )
+    return _shown(found, require_time(time_limit))
+
+
+def unshown(
+    model: PipelinePartition | GraphPartition | LayerGrouping | ModelProfile | nn.Module,
+    cluster: Cluster | str | None = None,
+    *,
+    microbatches: int | None = None,
+    split: bool = False,
+    remote: Chip | str | None = None,
+    graph: bool = False,
+    time_limit: float | None = 5,
+    seed: int = 0,
+    threads: int = 1,
+    **options: Any,
+) -> ModelPlan:
+    """Return what :func:`plan_model` does, whose proof and evidence nobody has verified."""
     time_limit = require_time(time_limit)
     if _is_module(model):
         model, cluster = _profiled(model, cluster, options)
@@ -147,7 +176,7 @@ def plan_model(
         )
     limits: JsonObject = {"time_limit": time_limit, "seed": seed, "threads": threads}
     found = _planned(given, many, split, limits, remote)
-    return dataclasses.replace(_shown(found, time_limit), note=_note(chain))
+    return dataclasses.replace(found, note=_note(chain))
 
 
 def _shown(plan: ModelPlan, time_limit: float | None) -> ModelPlan:

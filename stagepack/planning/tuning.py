@@ -38,7 +38,7 @@ from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.instances.answer import require_instance
 from stagepack.instances.arrays import integer
 from stagepack.instances.pipeline import KIND, PipelinePartition
-from stagepack.planning.search import plan_model
+from stagepack.planning.search import unshown
 from stagepack.planning.tuned import BATCH, Evaluation, Tuning, rises
 from stagepack.solve import require_time, versions
 
@@ -371,7 +371,7 @@ def _evaluated(
     figures = None if kept is None else _kept(kept, question)
     cached = figures is not None
     if figures is None:
-        plan = plan_model(instance, **limits)
+        plan = unshown(instance, **limits)
         if plan.interrupted:  # the search as a whole is, and this plan might have been better
             raise KeyboardInterrupt
         figures = {
