@@ -60,8 +60,9 @@ COUNTING = frozenset(
 BOTH_PASSES = {"objective": GraphObjective.FORWARD_BACKWARD.value}
 """What graphs in training are asked for: a schedule has operations of both passes."""
 NANOSECONDS = 1e9
-SHOWING = 1.0
-"""Seconds that are spent at most on what shows the bound of a plan."""
+SHOWING = 10.0
+"""Seconds at most for what shows the bound of a plan, and no more than a question has; it is counts
+of stages and schedules that end it, mostly within one."""
 ONE_PASS = (
     "both passes of a node run at once, and stashes are not counted: objective forward+backward "
     "gives each pass nodes of its own"
@@ -107,7 +108,8 @@ def plan_model(
     time_limit : float, optional
         Seconds of each solve; after 20 times as many seconds no further solve is started.
     seed, threads : int
-        As for :func:`stagepack.solve`.
+        As for :func:`stagepack.solve`.  What shows the bound is looked for by counted work, so
+        that the plan's `proof` repeats as well, unless `time_limit` (or 10 seconds) ends that.
     **options
         For profiles and modules, the arguments of :meth:`.PipelinePartition.from_profile` (of
         :meth:`.GraphPartition.from_profile` with `graph`).  For modules also ``sample_inputs`` and
@@ -189,7 +191,7 @@ def _shown(plan: ModelPlan, time_limit: float | None) -> ModelPlan:
     own = {level.name: True for level in plan.levels if level.result.proof in VERIFIABLE}
     whole, data = plan.whole(own), plan.evidence
     with Interrupts() as interrupts:
-        found = verify(whole, plan.bound, plan.proof, data, time_limit=limit, rules=steps)
+        found = verify(whole, plan.bound, plan.proof, data, time_limit=limit, rules=steps.QUICK)
     plan = dataclasses.replace(plan, interrupted=interrupts.asked)
     if found.proof is not None:
         data = data if found.detail == data.get("rule") else {"rule": found.detail}

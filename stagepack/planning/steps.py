@@ -42,6 +42,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise, product
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from stagepack.claims.every import TooManyError
@@ -476,7 +477,7 @@ def _least_times(graph: GraphPartition) -> list[Fraction]:
     ]
 
 
-def path(whole: Whole, evidence: _Given, claimed: Claimed) -> None:
+def path(whole: Whole, evidence: _Given, claimed: Claimed, most: int = MANY) -> None:
     """Show that no step of a path of a graph is shorter."""
     graph, nodes = whole.model, evidence["path"]
     if not isinstance(graph, GraphPartition) or not graph.contiguous or whole.grouped:
@@ -519,13 +520,13 @@ def path(whole: Whole, evidence: _Given, claimed: Claimed) -> None:
         backward_transfers=False,
         fewer_stages=True,
     )
-    labels(replace(whole, model=chain, path=True), {}, claimed)
+    labels(replace(whole, model=chain, path=True), {}, claimed, most)
 
 
 # ---------------------------------------------------------------------- networks on chips
 
 
-def networks(whole: Whole, evidence: _Given, claimed: Claimed) -> None:
+def networks(whole: Whole, evidence: _Given, claimed: Claimed, most: int = MANY) -> None:
     """Show that groups of stages cannot take less than whole networks do."""
     model, known, m = whole.model, whole.networks, whole.microbatches
     if claimed.bound is None or not known:
@@ -540,7 +541,7 @@ def networks(whole: Whole, evidence: _Given, claimed: Claimed) -> None:
         raise UnprovedError("devices may do their share sooner")
     back = _back(*known) if model.training else [0] * (model.n + 1)
     rises = {"forward": known[0].potentials, "backward": back}
-    labels(replace(whole, grouped=False, rises=rises), {}, claimed)
+    labels(replace(whole, grouped=False, rises=rises), {}, claimed, most)
 
 
 def _in_order(instance: LayerGrouping) -> bool:
@@ -594,3 +595,14 @@ RULES: Rules = {
 
 UNAIDED = ("work", "networks", "part", "few-labels", "few-schedules")
 """Rules that need no evidence, in the order in which they are tried."""
+
+QUICK = SimpleNamespace(
+    RULES=RULES
+    | {
+        "networks": (Proof.LOG, functools.partial(networks, most=FEW)),
+        "path": (Proof.LOG, functools.partial(path, most=FEW)),
+    },
+    UNAIDED=UNAIDED,
+)
+"""The rules for plans as they are made: all look at few stages, so that their counts end them
+before a clock does, and equal plans have equal proofs."""
