@@ -183,11 +183,15 @@ class _Chain:
         for state in self.final:
             self.behind[state][self.last] = 0
         self._ends = functools.cache(lambda state: sorted(self.behind[state]))
-        passes = 1 + model.training
+        self._go_back()
+
+    def _go_back(self) -> None:
+        """Find what a microbatch takes behind each cut, from the end on."""
+        passes = 1 + self.model.training
         for source, target, d in reversed(self.turns):  # all from the target came before
             own, rests = self.behind[source], self.behind[target]
             for at in range(self.last):
-                claimed.step(at)
+                self.claimed.step(at)
                 found = [own[at]] if at in own else []
                 if d == UNUSED:
                     found += [rests[at]] if at in rests else []
