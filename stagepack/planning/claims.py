@@ -231,8 +231,8 @@ def _again(whole: steps.Whole, plan: ModelPlan, time_limit: float | None) -> Ite
 
 def _false(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]:
     """Yield the figures of the whole that are others."""
-    known = plan.to_dict()
-    for name in (*FIGURES, *ALWAYS):
+    known = {**plan.to_dict(), "split": plan.schedule.split}
+    for name in (*FIGURES, *ALWAYS, "split"):
         said = document.get(name)
         if said is not None and not _same(said, known[name]):
             yield Violation(f"claim: {name}", f"{short(said)} is said, {short(known[name])} is so")

@@ -42,6 +42,8 @@ UNLIMITED = 2**62 - 1
 FRACTIONS = 1000
 """Cycles of a unit of time of a graph whose times are no whole numbers."""
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+TABLES = ("compute_table", "memory_table", "recv_cycles", "send_cycles")
+"""What a chain is given instead of what its layers say."""
 NAME = re.compile(r"stage (\d+)( backward)?")
 
 
@@ -348,7 +350,9 @@ class Structure:
                 yield Violation(name, "there is no such stage")
                 continue
             trouble = ""
-            if isinstance(level.instance, PhaseSchedule):
+            if whole and not isinstance(level.instance, LayerGrouping):
+                trouble = "a stage of a network has groups"
+            elif isinstance(level.instance, PhaseSchedule):
                 trouble = self._other_phases(at, behind, level.instance)
             elif isinstance(level.instance, LayerGrouping):
                 trouble = self._other_groups(at, behind, level.instance, whole, back)
@@ -422,6 +426,10 @@ class Structure:
         training = partition.backward.any() if graph else partition.training
         if not isinstance(network, LayerGrouping) or bool(training) != (back is not None):
             return "it is not that of the partition"
+        if self.bundle > 1 or self.on_chip:
+            return "stages of remote memory have no groups"
+        if not graph and any(getattr(partition, name) is not None for name in TABLES):
+            return "the partition has tables, which no network says"
         layers = as_profile(network, back).layers
         names = [layer.name for layer in layers]
         forward = [layer.forward for layer in layers]

@@ -36,11 +36,13 @@ from __future__ import annotations
 import functools
 import math
 import time
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise, product
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from stagepack.claims.every import TooManyError
@@ -62,6 +64,9 @@ FEW, MANY = 100_000, 2_000_000
 """Stages that are looked at where no evidence speaks of them, and where some does."""
 FEW_LEAVES, MANY_LEAVES = 100, 5_000
 """Schedules, likewise; of partitions of graphs, including those that are not valid."""
+
+MOST_WAYS, MOST_PLACES = 400_000, 2_000_000
+"""Ways to use one more device, of all choices of devices; these, each at every cut."""
 
 ROUNDING = Fraction(1, 2**52)
 """Relative, of times of graphs that are no whole numbers, before they are rounded up."""
@@ -145,12 +150,19 @@ class _Chain:
             if allowed and all(figures[c] is not None for figures in rises.values())
         ]
         self.last = len(self.cuts) - 1
-        self.trips = 1 if whole.split or not model.training else 2
         tables = model.compute_table, model.memory_table
         apart = model.recv_cycles is not None or model.send_cycles is not None
         apart |= any(table is not None and table.ndim == 3 for table in tables)
         kinds = [d if apart else one.kind for d, one in enumerate(model.cluster.devices)]
         self.device = [kinds.index(kind) for kind in kinds]
+        self.counts = Counter(self.device)
+        self.any_order = model.free_order or len(self.counts) == 1
+        ways = 2 * len(self.device)
+        if self.any_order:
+            ways = len(self.counts) * math.prod(count + 1 for count in self.counts.values())
+        if ways > MOST_WAYS or ways * self.last > MOST_PLACES:
+            raise UnprovedError("the devices can be used in too many ways")
+        self.trips = 1 if whole.split or not model.training else 2
         self.speed = [
             1 if rises else Fraction(str(device.speed)) for device in model.cluster.devices
         ]
@@ -161,26 +173,42 @@ class _Chain:
         self.lag = [0, *_latencies(model, self.cuts), 0]
         self.passes = functools.cache(self._passes)
         self.turns = [*self._turns()]
+        self._from = defaultdict[State, list[Turn]](list)
+        for turn in self.turns:
+            self._from[turn[0]].append(turn)
         self.final = {self.turns[-1][1]}
         if model.fewer_stages:
             self.final |= {target for _, target, _ in self.turns}
-        self._behind: dict[tuple[State, int], Number | Fraction] = dict.fromkeys(
-            ((state, self.last) for state in self.final), 0
-        )
-        back = model.training
-        for source, target, d in reversed(self.turns):
-            for at in range(self.last):
-                ways = [self.behind(target, at)] if d == UNUSED else []
-                for end in range(at + 1, self.last + 1) if d != UNUSED else ():
-                    rest = self.behind(target, end)
-                    if rest < math.inf and (taken := self.look(d, at, end)) is not None:
-                        ways.append(sum(taken[: 1 + back]) + (1 + back) * self.lag[at] + rest)
-                least = min(ways, default=math.inf)
-                self._behind[source, at] = min(self.behind(source, at), least)
+        # The least that a microbatch takes behind a cut, and back in training, where it can.
+        self.behind = defaultdict[State, dict[int, Time]](dict)
+        for state in self.final:
+            self.behind[state][self.last] = 0
+        self._ends = functools.cache(lambda state: sorted(self.behind[state]))
+        self._go_back()
 
-    def behind(self, state: State, end: int) -> Number | Fraction:
-        """Return the least that a microbatch takes behind a cut, and back in training."""
-        return self._behind.get((state, end), math.inf)
+    def _go_back(self) -> None:
+        """Find what a microbatch takes behind each cut, from the end on."""
+        passes = 1 + self.model.training
+        for source, target, d in reversed(self.turns):  # all from the target came before
+            own, rests = self.behind[source], self.behind[target]
+            for at in range(self.last):
+                self.claimed.step(at)
+                found = [own[at]] if at in own else []
+                if d == UNUSED:
+                    found += [rests[at]] if at in rests else []
+                else:
+                    found += [
+                        sum(taken[:passes]) + passes * self.lag[at] + rests[end]
+                        for end in self.ends(target, at)
+                        if (taken := self.look(d, at, end)) is not None
+                    ]
+                if found:
+                    own[at] = min(found)
+
+    def ends(self, state: State, at: int) -> list[int]:
+        """Return the cuts behind one from which devices that are left may go on."""
+        known = self._ends(state)
+        return known[bisect_right(known, at) :]
 
     def look(self, d: int, at: int, end: int) -> Passes | None:
         """Return what a stage takes; None: no microbatch fits.  So many may be looked at."""
@@ -192,9 +220,10 @@ class _Chain:
 
     def _turns(self) -> Iterator[Turn]:
         """Yield how devices come to be used."""
-        counts = Counter(self.device)
-        if self.model.free_order or len(counts) == 1:
+        counts = self.counts
+        if self.any_order:
             for used in product(*(range(count + 1) for count in counts.values())):
+                self.claimed.step(0)
                 for c, d in enumerate(counts):
                     if used[c] < counts[d]:
                         yield used, (*used[:c], used[c] + 1, *used[c + 1 :]), d
@@ -228,7 +257,7 @@ class _Chain:
     def _cycles(self, name: str, d: int, first: int, last: int) -> Time:
         """Return the cycles of a pass through the layers [first, last)."""
         table = self.model.compute_table
-        if table is not None:
+        if table is not None and not self.whole.rises:
             found: Time = Fraction((table if table.ndim == 2 else table[d])[first, last].item())
         else:
             found = max(0, self._sums[name][last] - self._sums[name][first])
@@ -267,9 +296,8 @@ class _Chain:
         _, target, d = turn
         longest, before = label
         begin = before + self.trips * self.lag[at]
-        for end in range(at + 1, self.last + 1):
-            rest = self.behind(target, end)
-            taken = self.look(d, at, end) if rest < math.inf else None
+        for end in self.ends(target, at):
+            taken, rest = self.look(d, at, end), self.behind[target][end]
             if taken is None or begin + self.value(taken, rest, longest) >= self.bound:
                 continue
             f, _, w, _ = taken
@@ -284,10 +312,10 @@ class _Chain:
             if state in self.final:
                 yield []
             return
-        for turn in self.turns:
-            if turn[0] == state and turn[2] == UNUSED:
+        for turn in self._from[state]:
+            if turn[2] == UNUSED:
                 yield from self.stages(turn[1], at, label)
-            elif turn[0] == state:
+            else:
                 for end, more in self.grown(turn, at, label):
                     for others in self.stages(turn[1], end, more):
                         yield [(turn[2], end), *others]
@@ -460,7 +488,7 @@ def _least_times(graph: GraphPartition) -> list[Fraction]:
     ]
 
 
-def path(whole: Whole, evidence: _Given, claimed: Claimed) -> None:
+def path(whole: Whole, evidence: _Given, claimed: Claimed, most: int = MANY) -> None:
     """Show that no step of a path of a graph is shorter."""
     graph, nodes = whole.model, evidence["path"]
     if not isinstance(graph, GraphPartition) or not graph.contiguous or whole.grouped:
@@ -503,13 +531,13 @@ def path(whole: Whole, evidence: _Given, claimed: Claimed) -> None:
         backward_transfers=False,
         fewer_stages=True,
     )
-    labels(replace(whole, model=chain, path=True), {}, claimed)
+    labels(replace(whole, model=chain, path=True), {}, claimed, most)
 
 
 # ---------------------------------------------------------------------- networks on chips
 
 
-def networks(whole: Whole, evidence: _Given, claimed: Claimed) -> None:
+def networks(whole: Whole, evidence: _Given, claimed: Claimed, most: int = MANY) -> None:
     """Show that groups of stages cannot take less than whole networks do."""
     model, known, m = whole.model, whole.networks, whole.microbatches
     if claimed.bound is None or not known:
@@ -524,7 +552,7 @@ def networks(whole: Whole, evidence: _Given, claimed: Claimed) -> None:
         raise UnprovedError("devices may do their share sooner")
     back = _back(*known) if model.training else [0] * (model.n + 1)
     rises = {"forward": known[0].potentials, "backward": back}
-    labels(replace(whole, grouped=False, rises=rises), {}, claimed)
+    labels(replace(whole, grouped=False, rises=rises), {}, claimed, most)
 
 
 def _in_order(instance: LayerGrouping) -> bool:
@@ -578,3 +606,14 @@ RULES: Rules = {
 
 UNAIDED = ("work", "networks", "part", "few-labels", "few-schedules")
 """Rules that need no evidence, in the order in which they are tried."""
+
+QUICK = SimpleNamespace(
+    RULES=RULES
+    | {
+        "networks": (Proof.LOG, functools.partial(networks, most=FEW)),
+        "path": (Proof.LOG, functools.partial(path, most=FEW)),
+    },
+    UNAIDED=UNAIDED,
+)
+"""The rules for plans as they are made: all look at few stages, so that their counts end them
+before a clock does, and equal plans have equal proofs."""

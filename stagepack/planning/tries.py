@@ -205,6 +205,7 @@ class Tries:
             levels=levels,
             bound=bound,
             reason="",
+            split=given.split,
             model=None,
             bundle=given.bundle,
             on_chip=given.on_chip,

@@ -38,7 +38,7 @@ from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.instances.answer import require_instance
 from stagepack.instances.arrays import integer
 from stagepack.instances.pipeline import KIND, PipelinePartition
-from stagepack.planning.search import plan_model
+from stagepack.planning.search import unshown
 from stagepack.planning.tuned import BATCH, Evaluation, Tuning, rises
 from stagepack.solve import require_time, versions
 
@@ -148,7 +148,8 @@ def _listed(options: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
             wrong = isinstance(value, float) and math.isnan(value)
             wrong |= name == BATCH and not (is_number(value) and value > 0)
             if wrong:
-                raise InputError(f"{value!r}", field=name, remedy="give numbers above 0")
+                remedy = "give numbers above 0" if name == BATCH else "leave it out"
+                raise InputError(f"{value!r}", field=name, remedy=remedy)
     return found
 
 
@@ -370,7 +371,7 @@ def _evaluated(
     figures = None if kept is None else _kept(kept, question)
     cached = figures is not None
     if figures is None:
-        plan = plan_model(instance, **limits)
+        plan = unshown(instance, **limits)
         if plan.interrupted:  # the search as a whole is, and this plan might have been better
             raise KeyboardInterrupt
         figures = {

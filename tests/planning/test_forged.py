@@ -5,25 +5,28 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stagepack as sp
 from stagepack.claims import ResultCheck
 from stagepack.contracts import JsonObject
 from stagepack.evidence import Proof
-from stagepack.planning import Level, ModelPlan
+from stagepack.planning import Level, ModelPlan, steps
 from stagepack.planning.claims import check_plan
 from stagepack.planning.document import read_plan
 from stagepack.planning.stages import Structure
 from stagepack.planning.steps import RULES, Whole, schedules
 from stagepack.planning.tries import expressed
 from stagepack.result import Status
-from stagepack.verify import Claimed, UnprovedError
+from stagepack.verify import Claimed, UnprovedError, verify
 from tests.cli.shell import run
 from tests.planning import test_steps
+from tests.planning.test_claims import network
 from tests.planning.test_grouped import branches
 from tests.verify.mutations import mutated
 
@@ -53,7 +56,9 @@ def worst(whole: Whole) -> JsonObject | None:
         if timed.objective is not None:
             value = int(timed.objective)
             levels = (cut, Level("schedule", given.schedule(), timed))
-            plan = ModelPlan("", Status.OPTIMAL, levels, value, "", whole.microbatches)
+            plan = ModelPlan(
+                "", Status.OPTIMAL, levels, value, "", whole.microbatches, split=whole.split
+            )
             found[value] = plan.to_dict()
     return found[max(found)] if len(found) > 1 else None
 
@@ -74,6 +79,36 @@ def nothing_fits(document: JsonObject, whole: Whole) -> JsonObject:
         split=whole.split,
     )  # fmt: skip
     return {**document, **plan.to_dict()}
+
+
+def test_tables_beside_a_network_say_nothing_of_its_groups(tmp_path: Path) -> None:
+    plan = sp.plan_model(network(0), sp.Cluster.uniform(2), microbatches=4)
+    assert (plan.status, plan.evidence) == (Status.FEASIBLE, {"rule": "networks"})
+    cut = plan.level("partition")
+    table = np.full((plan.partition.n + 1,) * 2, 9 * plan.objective)
+    model = plan.partition.replace(compute_table=table)
+    solved = expressed(model, cut.result.solution, sp.solve(model))
+    levels = (Level("partition", model, solved), *plan.levels[1:])
+    forged = replace(plan, levels=levels, bound=plan.objective, status=Status.OPTIMAL)
+    whole = forged.whole({"network": True})
+    assert whole is not None
+    for bound, shown in ((plan.bound, True), (plan.objective, False)):
+        assert verify(whole, bound, "log", plan.evidence, rules=steps).shown == shown
+    found = checked(forged.to_dict(), tmp_path / "lie.json")
+    assert found is not None
+    assert "tables" in str(found.violations)
+
+
+def test_a_plan_of_another_split_is_refused(tmp_path: Path) -> None:
+    model = sp.PipelinePartition.from_arrays(
+        [2, 3, 4], backward=[4, 6, 8], cluster=sp.Cluster.uniform(2), training=True
+    )
+    for split in (False, True):
+        document = sp.plan_model(model, microbatches=3, split=split).to_dict()
+        for said in (False, True):
+            found = checked({**document, "split": said}, tmp_path / "plan.json")
+            assert found is not None
+            assert ("claim: split" in str(found.violations)) == (said != split)
 
 
 @pytest.mark.parametrize("make", [test_steps.chain, test_steps.graph])

@@ -135,3 +135,24 @@ def test_no_step_of_a_graph_is_called_longer_than_it_is() -> None:
         longest(whole, least, "work")
         scheduled.append(longest(whole, least, "schedules"))
     assert scheduled == [1] * wholes
+
+
+def test_devices_in_too_many_ways_are_refused_before_they_are_listed() -> None:
+    unlike = sp.Cluster(devices=tuple(sp.Device(memory=1000 + at) for at in range(20)))
+    free = sp.PipelinePartition.from_arrays([3] * 24, cluster=unlike, free_order=True)
+    long = sp.PipelinePartition.from_arrays([3] * 600_000, cluster=sp.Cluster.uniform(4))
+    for model in (free, long):
+        found = verify(Whole(model, 4), 100, "log", {"rule": "labels"}, rules=steps)
+        assert found.detail == "labels: the devices can be used in too many ways"
+
+
+def test_counts_end_what_plans_look_for_as_they_are_made() -> None:
+    n, k = 500, 8
+    graph = sp.GraphPartition.from_arrays(
+        [3] * n, accelerators=k, contiguous=True,
+        producer=range(n - 1), consumers=[[v] for v in range(1, n)], traffic=[1] * (n - 1),
+    )  # fmt: skip
+    row = {"rule": "path", "path": [*range(n)]}
+    found = verify(Whole(graph, 4), 10**6, "log", row, rules=steps.QUICK)
+    assert found.detail == "path: there are too many stages"
+    assert set(steps.UNAIDED) <= set(steps.QUICK.RULES)

@@ -13,6 +13,7 @@ import pytest
 
 import stagepack as sp
 from stagepack import files
+from stagepack.planning import search
 from stagepack.planning.claims import check_tuning
 from stagepack.planning.document import read_tuning
 from tests.cli.shell import run
@@ -82,6 +83,11 @@ def test_plans_are_kept_and_found_again(tmp_path: Path) -> None:
     (store / files.MARK).write_text('{"version": 2}')
     with pytest.raises(sp.InputError, match="version 2 is newer than 1"):
         sp.tune(model, OPTIONS, "batch", store=store)
+
+
+def test_proofs_that_no_tuning_holds_are_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "verify", lambda *_, **__: pytest.fail("a proof is verified"))
+    assert sp.tune(model, {"batch": [1, 2]}).best is not None
 
 
 def test_several_plans_at_a_time_find_the_same() -> None:
@@ -242,3 +248,5 @@ def test_options_without_end_and_in_rows_are_read_as_they_were(tmp_path: Path) -
     for wrong in ("x", math.nan, 0, math.inf):
         with pytest.raises(sp.InputError, match="batch"):
             sp.tune(model, {"batch": [1, wrong]})
+    with pytest.raises(sp.InputError, match="capacity: nan; leave it out"):
+        sp.tune(make, {"capacity": [9, math.nan], "speeds": [(1,)]})
