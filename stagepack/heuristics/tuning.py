@@ -24,7 +24,7 @@ class Tuning:
     """Numbers that steer the searches of a family, or of a part of it."""
 
     not_zero: ClassVar[tuple[str, ...]] = ()
-    """Fields that are divided by, stepped by or made room for."""
+    """Fields that are divided by, stepped by or made room for, or that keep loops going."""
 
     def changed(self: TuningT, changes: object, field: str = "options.tuning") -> TuningT:
         """Return these numbers with some of them changed.

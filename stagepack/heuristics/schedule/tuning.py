@@ -88,6 +88,8 @@ class AutoTuning(Tuning):
 class ListsTuning(Tuning):
     """List schedules, and the search that they begin."""
 
+    not_zero = ("climb_every", "good", "choice_price")
+
     first_round: float = 1.5
     """Seconds of work of the first round where there is a solution; by trial."""
 
@@ -231,6 +233,8 @@ class BoundsTuning(Tuning):
 @dataclass(frozen=True, kw_only=True)
 class WindowsTuning(Tuning):
     """Windows of which CP-SAT is asked how long a device is idle."""
+
+    not_zero = ("pace",)
 
     pace: float = 0.6
     """Work of CP-SAT that takes about a second in these models."""
