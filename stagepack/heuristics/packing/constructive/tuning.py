@@ -11,8 +11,6 @@ from stagepack.heuristics.tuning import Tuning
 class GreedyTuning(Tuning):
     """Greedy rules."""
 
-    not_zero = ("budget",)
-
     budget: int = 8_000_000
     """Entries of lists that a kernel looks at in a call: a tenth of a second at most."""
 
