@@ -14,6 +14,8 @@ import pytest
 import stagepack as sp
 from stagepack import kinds
 from stagepack.heuristics.pipeline.tuning import TUNING
+from stagepack.heuristics.schedule.tuning import TUNING as SCHEDULING
+from stagepack.heuristics.schedule.tuning import Way
 from stagepack.heuristics.tuning import Tuning
 from stagepack.methods import Settings
 
@@ -34,6 +36,7 @@ def test_a_change_keeps_the_others() -> None:
         ({"pace": "3"}, "number"),
         ({"pace": -1}, "number"),
         ({"pace": float("nan")}, "number"),
+        ({"pace": 10**400}, "number"),
         ({"stages_at_once": 0}, "more than 0"),
         ({"repair_limits": []}, "numbers"),
         (3, "mapping"),
@@ -43,6 +46,27 @@ def test_what_is_no_change_is_refused_by_name(changes: Any, said: str) -> None:
     with pytest.raises(sp.InputError, match=said) as caught:
         sp.solve(CHAIN, options={"tuning": changes})
     assert "options.tuning" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"annealing": {"heats": [1.0] * 7}}, "heats, weights: 7 and 6 values; give as many"),
+        ({"lists": {"slopes": [1]}}, "slopes, more: 1 and 9"),
+        ({"lists": {"payments": ["waits"]}}, "patience, payments: 4 and 1"),
+        ({"lists": {"payments": ["wait"]}}, r"payments\[0\]: 'wait'; did you mean waits"),
+        ({"labels": {"widths": [5], "ways": ["x"]}}, "'x'; choose one of all, best, near, merged"),
+        ({"labels": {"ways": ["all"]}}, "widths, ways: 10 and 1"),
+    ],
+)
+def test_what_goes_together_is_of_equal_length(changes: Any, said: str) -> None:
+    with pytest.raises(sp.InputError, match=said):
+        SCHEDULING.changed(changes)
+
+
+def test_words_are_changed_by_name() -> None:
+    labels = SCHEDULING.changed({"labels": {"widths": [5], "ways": ["merged"]}}).labels
+    assert (labels.widths, labels.ways) == ((5,), (Way.MERGED,))
 
 
 def test_a_run_records_what_it_was_told() -> None:
