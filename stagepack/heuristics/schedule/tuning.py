@@ -343,10 +343,13 @@ class LabelsTuning(Tuning):
 class ModelTuning(Tuning):
     """Models for CP-SAT."""
 
-    not_zero = ("pace",)
+    not_zero = ("pace", "order_pace")
 
     pace: float = 0.8
     """Work of CP-SAT that takes about a second in the model of all operations."""
+
+    order_pace: float = 0.1
+    """The same in the model of orders within the memory, which it counts too cheap."""
 
     loading: float = 1.5e-4
     """Seconds to build and presolve the model of an operation, in which CP-SAT counts no work."""
