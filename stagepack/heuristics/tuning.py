@@ -18,6 +18,9 @@ from stagepack.errors import InputError, suggest
 
 TuningT = TypeVar("TuningT", bound="Tuning")
 
+MOST_MADE = 2**24
+"""Entries that are made at once, whatever else there is: more are gigabytes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
@@ -25,6 +28,9 @@ class Tuning:
 
     not_zero: ClassVar[tuple[str, ...]] = ()
     """Fields that are divided by, stepped by or made room for, or that keep loops going."""
+
+    at_once: ClassVar[tuple[str, ...]] = ()
+    """Fields that say how many entries are made at once: up to `MOST_MADE`."""
 
     alike: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Fields that are gone through side by side, and are of equal length therefore."""
@@ -58,6 +64,9 @@ class Tuning:
             each = new[name] if isinstance(new[name], tuple) else (new[name],)
             if name in self.not_zero and 0 in each:
                 raise InputError(f"{value!r}", field=f"{field}.{name}", remedy="give more than 0")
+            if name in self.at_once and new[name] > MOST_MADE:
+                most = f"give at most {MOST_MADE:,}"
+                raise InputError(f"{value!r}", field=f"{field}.{name}", remedy=most)
         result = dataclasses.replace(self, **new)
         for pair in self.alike:
             one, other = (len(getattr(result, name)) for name in pair)

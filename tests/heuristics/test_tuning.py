@@ -57,9 +57,10 @@ def test_what_is_no_change_is_refused_by_name(changes: Any, said: str) -> None:
         ({"lists": {"payments": ["wait"]}}, r"payments\[0\]: 'wait'; did you mean waits"),
         ({"labels": {"widths": [5], "ways": ["x"]}}, "'x'; choose one of all, best, near, merged"),
         ({"labels": {"ways": ["all"]}}, "widths, ways: 10 and 1"),
+        ({"labels": {"room": 2**61}}, "room: 2305843009213693952; give at most 16,777,216"),
     ],
 )
-def test_what_goes_together_is_of_equal_length(changes: Any, said: str) -> None:
+def test_what_schedules_cannot_do_with_is_refused(changes: Any, said: str) -> None:
     with pytest.raises(sp.InputError, match=said):
         SCHEDULING.changed(changes)
 

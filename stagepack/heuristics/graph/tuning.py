@@ -190,6 +190,7 @@ class IdealsTuning(Tuning):
     """The dynamic program over ideals."""
 
     not_zero = ("first_room", "growth", "chunk", "part")
+    at_once = ("first_room",)
 
     most_states: int = 4_096
     """Sets of devices in use up to which all are told apart; with more, only linear orders look for
@@ -242,6 +243,7 @@ class AnnealingTuning(Tuning):
     """Local search."""
 
     not_zero = ("hottest", "coldest", "coolings", "most_moved", "chunk", "part")
+    at_once = ("coolings", "most_moved")
 
     fruitless: int = 6
     """Rounds in a row that find nothing better, before it ends; by trial."""

@@ -114,6 +114,7 @@ class ListsTuning(Tuning):
     """List schedules, and the search that they begin."""
 
     not_zero = ("climb_every", "good", "choice_price")
+    at_once = ("periods",)
     alike = (("slopes", "more"), ("patience", "payments"))
 
     first_round: float = 1.5
@@ -286,6 +287,7 @@ class LabelsTuning(Tuning):
     """Labels of a chain; the sweeps are those of :mod:`.trips`, in turn."""
 
     not_zero = ("room",)
+    at_once = ("room",)
     alike = (("widths", "ways"),)
 
     widths: tuple[int, ...] = (

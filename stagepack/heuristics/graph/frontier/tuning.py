@@ -54,6 +54,7 @@ class SweepTuning(Tuning):
     """Sweeps of labels over the blocks."""
 
     not_zero = ("first_room", "buckets", "coarse_buckets", "every", "tried", "pairs")
+    at_once = ("first_room",)
 
     memory: int = 2**31
     """Bytes that labels and tables may take, those of the decisions under way together."""
