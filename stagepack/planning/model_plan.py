@@ -280,6 +280,9 @@ class ModelPlan(Shown):
             found += [Violation(f"{level.name}: {one.rule}", one.detail) for one in broken]
         if found or not self.levels:
             return tuple(found)
+        found += self._misfitting()
+        if found:
+            return tuple(found)
         networks = [level for level in self.levels if level.name in NETWORKS]
         flying = [device.peak_memory for device in self.measure.devices]
         found += self.structure.misplaced(networks, flying)
@@ -301,6 +304,21 @@ class ModelPlan(Shown):
         if self.bound is not None and self.objective is not None and self.objective < self.bound:
             found.append(Violation("bound", f"{self.objective:,} cycles are below {self.bound:,}"))
         return tuple(found)
+
+    def _misfitting(self) -> Iterator[Violation]:
+        """Yield what is said of the whole that the partition, or what is inside, does not allow."""
+        partition: Any = self.level("partition").instance
+        if self.microbatches % self.bundle:
+            detail = f"{self.bundle:,} do not divide {self.microbatches:,} microbatches"
+            yield Violation("bundle", detail)
+        if self.bundle > 1 and any(isinstance(one.instance, LayerGrouping) for one in self.levels):
+            yield Violation("bundle", "layer groups take one microbatch at a time")
+        if isinstance(partition, PipelinePartition):
+            own = any(device.memory is not None for device in partition.cluster.devices)
+        else:
+            own = partition.capacity is not None
+        if self.on_chip and own:
+            yield Violation("on_chip", "devices have memory of their own in the partition")
 
     # ------------------------------------------------------------------ showing
 

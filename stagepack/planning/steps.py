@@ -147,7 +147,8 @@ class _Chain:
         self.last = len(self.cuts) - 1
         self.trips = 1 if whole.split or not model.training else 2
         tables = model.compute_table, model.memory_table
-        apart = any(table is not None and table.ndim == 3 for table in tables)
+        apart = model.recv_cycles is not None or model.send_cycles is not None
+        apart |= any(table is not None and table.ndim == 3 for table in tables)
         kinds = [d if apart else one.kind for d, one in enumerate(model.cluster.devices)]
         self.device = [kinds.index(kind) for kind in kinds]
         self.speed = [
@@ -216,7 +217,10 @@ class _Chain:
         if halves:
             b = both - both // 2 if self.whole.resident else Fraction(both) / 2
         idle = f == 0 or (self.model.training and both < 1 + self.whole.split)
-        if flying == 0 or (idle and self.whole.resident and not self._bare):
+        idle = idle and self.whole.resident and not self._bare
+        if flying and idle and self.claimed.bound is None:
+            raise UnprovedError("a stage without cycles fits, and has no schedule")
+        if flying == 0 or idle:
             return None
         f += waiting(self.model)
         return f, b, f + both, flying
@@ -375,6 +379,8 @@ def schedules(whole: Whole, claimed: Claimed, most: int, leaves: int) -> Iterato
         raise UnprovedError("what is inside stages is unknown")
     given: dict[str, Any] = {"microbatches": whole.microbatches, "split": whole.split}
     if isinstance(model, GraphPartition):
+        if not model.contiguous:  # devices are served in the order of their names
+            raise UnprovedError("the names of devices that are alike matter")
         given["cycles"] = 1 if model.whole else 1000
         make: Any = PipelineSchedule.from_graph
         if model.objective in ("replicated", "memory"):
@@ -394,7 +400,8 @@ def schedules(whole: Whole, claimed: Claimed, most: int, leaves: int) -> Iterato
             try:
                 yield make(model, solution, **given)
             except InputError:  # stages without cycles, without room, or without a way back
-                continue
+                if claimed.bound is None and isinstance(model, GraphPartition):
+                    raise UnprovedError("a partition has no schedule") from None
     except TooManyError:
         raise UnprovedError("there are too many partitions") from None
 

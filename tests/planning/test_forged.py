@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,15 @@ import pytest
 import stagepack as sp
 from stagepack.claims import ResultCheck
 from stagepack.contracts import JsonObject
+from stagepack.evidence import Proof
 from stagepack.planning import Level, ModelPlan
 from stagepack.planning.claims import check_plan
 from stagepack.planning.document import read_plan
 from stagepack.planning.stages import Structure
-from stagepack.planning.steps import RULES, Whole
+from stagepack.planning.steps import RULES, Whole, schedules
 from stagepack.planning.tries import expressed
 from stagepack.result import Status
+from stagepack.verify import Claimed, UnprovedError
 from tests.cli.shell import run
 from tests.planning import test_steps
 from tests.planning.test_grouped import branches
@@ -76,6 +79,7 @@ def nothing_fits(document: JsonObject, whole: Whole) -> JsonObject:
 @pytest.mark.parametrize("make", [test_steps.chain, test_steps.graph])
 def test_what_is_written_by_hand_is_not_verified(make: Any, tmp_path: Path) -> None:
     wholes = (make(seed) for seed in range(40))
+    wholes = (one for one in wholes if getattr(one.model, "contiguous", True))  # see `schedules`
     lies = ((whole, lie) for whole in wholes if (lie := worst(whole)) is not None)
     whole, lie = next(lies)
     for proof, evidence in SAID:
@@ -134,3 +138,62 @@ def test_what_nothing_verifies_is_said_to_be_open(tmp_path: Path) -> None:
     again = checked({**document, "proof": "search", "evidence": {}}, path, prove=True)
     assert again is not None
     assert again.verified, "rules that need no evidence show it"
+
+
+def written(model: Any, solution: Any, microbatches: int, **given: Any) -> ModelPlan:
+    """Return a plan of some stages as if it were proved."""
+    cut = Level("partition", model, expressed(model, solution, sp.solve(model)))
+    schedule = Structure(cut, {}, microbatches, **given).schedule()
+    timed = sp.solve(schedule)
+    value = None if timed.objective is None else int(timed.objective)
+    levels = (cut, Level("schedule", schedule, timed))
+    evidence: JsonObject = {"rule": "schedules"}
+    return ModelPlan(
+        "", Status.OPTIMAL, levels, value, "", microbatches, proof=Proof.LOG, evidence=evidence,
+        **given,
+    )  # fmt: skip
+
+
+def test_devices_with_links_of_their_own_are_not_alike(tmp_path: Path) -> None:
+    cluster = sp.Cluster(devices=(sp.Device(), sp.Device()), clock=1)
+    model = sp.PipelinePartition.from_arrays(
+        [10, 10], cluster=cluster, free_order=True, training=False, microbatches=1,
+        recv_cycles=[[0, 1, 0], [0, 100, 0]], send_cycles=[[0, 0, 0], [0, 0, 0]],
+    )  # fmt: skip
+    lie = written(model, sp.PipelineSolution((0, 1, 2), (0, 1)), 1)
+    found = checked(lie.to_dict(), tmp_path / "lie.json", prove=True)
+    assert lie.objective == 120 > (sp.plan_model(model, microbatches=1).objective or 0)
+    assert found is not None
+    assert not found.valid
+
+
+def test_bundles_hold_all_microbatches() -> None:
+    model = sp.PipelinePartition.from_arrays([10], devices=1, training=False, microbatches=1)
+    lie = written(model, sp.PipelineSolution((0, 1), (0,)), 3, bundle=2)
+    assert [one.rule for one in lie.check()] == ["bundle"]
+
+
+def test_memory_of_a_chip_is_said_once() -> None:
+    cluster = sp.Cluster(devices=(sp.Device(memory=6), sp.Device(memory=6)), clock=1)
+    model = sp.PipelinePartition.from_arrays(
+        [5, 5], backward=[5, 5], cluster=cluster, stash=[5, 5], training=True, microbatches=1
+    )
+    lie = written(model, sp.PipelineSolution((0, 1, 2), (0, 1)), 4, on_chip=(100, 100))
+    assert [one.rule for one in lie.check()] == ["on_chip"]
+
+
+def test_stages_without_a_schedule_are_no_proof_that_nothing_fits(tmp_path: Path) -> None:
+    model = sp.PipelinePartition.from_arrays([10, 0], devices=2, training=False, microbatches=1)
+    assert sp.solve(model).status is Status.OPTIMAL
+    plan = ModelPlan("", Status.INFEASIBLE, (), None, "", 1, model=model)
+    for proof, evidence in SAID:
+        forged = {**plan.to_dict(), "proof": proof, "evidence": evidence}
+        found = checked(forged, tmp_path / "lie.json")
+        assert found is not None
+        assert not found.verified, (proof, evidence)
+
+
+def test_names_of_like_devices_matter_where_stages_are_not_contiguous() -> None:
+    graph = sp.load("graph/random/layered").replace(contiguous=False)
+    with pytest.raises(UnprovedError, match="names"):
+        next(schedules(Whole(graph, 1), Claimed(None, math.inf), 10, 10))
