@@ -124,7 +124,7 @@ class AutoTuning(Tuning):
 class OrdersTuning(Tuning):
     """Cuts along topological orders."""
 
-    not_zero = ("scored", "fine", "rows", "first_limits")
+    not_zero = ("scored", "fine", "rows", "first_limits", "chunk")
 
     orders: int = 12
     """Orders drawn at a start; by trial."""
@@ -189,7 +189,8 @@ class OrdersTuning(Tuning):
 class IdealsTuning(Tuning):
     """The dynamic program over ideals."""
 
-    not_zero = ("first_room",)
+    not_zero = ("first_room", "growth", "chunk", "part")
+    at_once = ("first_room",)
 
     most_states: int = 4_096
     """Sets of devices in use up to which all are told apart; with more, only linear orders look for
@@ -240,6 +241,9 @@ class IdealsTuning(Tuning):
 @dataclass(frozen=True, kw_only=True)
 class AnnealingTuning(Tuning):
     """Local search."""
+
+    not_zero = ("hottest", "coldest", "coolings", "most_moved", "chunk", "part")
+    at_once = ("coolings", "most_moved")
 
     fruitless: int = 6
     """Rounds in a row that find nothing better, before it ends; by trial."""
@@ -304,6 +308,8 @@ class AnnealingTuning(Tuning):
 class ModelsTuning(Tuning):
     """Models on engines."""
 
+    not_zero = ("pace", "small_pace")
+
     row_seconds: float = 2.5e-5
     """Seconds of work, for each row of a linear program whose bound is verified."""
 
@@ -356,6 +362,8 @@ class EverythingTuning(Tuning):
 @dataclass(frozen=True, kw_only=True)
 class PeersTuning(Tuning):
     """METIS and PipeDream's recurrence."""
+
+    not_zero = ("metis_blocks",)
 
     metis_blocks: int = 2**17
     """Blocks that METIS is given; of more, neighbours in the order of the graph go together."""

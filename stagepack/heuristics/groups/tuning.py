@@ -186,6 +186,8 @@ class CheckTuning(Tuning):
 class AutoTuning(Tuning):
     """Steps of ``auto``, which can be switched off, and their turns."""
 
+    not_zero = ("main_turn",)
+
     greedy_tail: bool = True
     """Switch: the rule ``greedy-tail`` takes turns with the exact search, before it.  Without it 3
     of 44 instances were worse, and one had no plan."""

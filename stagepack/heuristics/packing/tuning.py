@@ -56,6 +56,8 @@ class Prices(Tuning):
 class AutoTuning(Tuning):
     """The steps of `auto` and of what other methods begin with."""
 
+    not_zero = ("annealing_turn",)
+
     glancing: bool = True
     """Whether the capacity, or the bound, is looked at by search before any rule is run."""
 
@@ -368,6 +370,8 @@ class ModelTuning(Tuning):
 class AnnealingTuning(Tuning):
     """Annealing over first-fit orders."""
 
+    not_zero = ("budget", "step", "hottest", "target_steps")
+
     budget: int = 8_000_000
     """Steps of a call of the kernel: less than a tenth of a second."""
 
@@ -455,6 +459,8 @@ class CoreTuning(Tuning):
 @dataclass(frozen=True, kw_only=True)
 class OverlapTuning(Tuning):
     """Minimising overlaps below a ceiling."""
+
+    not_zero = ("budget", "step")
 
     budget: int = 4_000_000
     """Steps of a call of the kernel: less than a tenth of a second."""

@@ -114,7 +114,9 @@ def _candidates(blocks: Blocks, *, tuning: PackingTuning) -> Iterator[tuple[int,
     sections, width = blocks.sections, tuning.windows.narrowest
     running = np.concatenate([[0], np.cumsum(blocks.load)])
     while width < sections:
-        first = np.unique(np.append(np.arange(0, sections - width, width // 4), sections - width))
+        first = np.unique(
+            np.append(np.arange(0, sections - width, max(1, width // 4)), sections - width)
+        )
         heaviest = np.argsort(running[first] - running[first + width], kind="stable")
         for begin in first[heaviest[: tuning.windows.tried]].tolist():
             yield begin, begin + width

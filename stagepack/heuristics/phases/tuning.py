@@ -62,7 +62,7 @@ class PricesTuning(Tuning):
 class PoliciesTuning(Tuning):
     """Which policies of groups are worth having."""
 
-    not_zero = ("layers_at_once", "groups_at_once", "comparisons_at_once")
+    not_zero = ("label_factor", "layers_at_once", "groups_at_once", "comparisons_at_once")
 
     labels: int = 600
     """Labels that are followed at each layer at first; more are thinned out, and the answer says
@@ -182,6 +182,8 @@ class RulesTuning(Tuning):
 @dataclass(frozen=True, kw_only=True)
 class ModelsTuning(Tuning):
     """Models on engines."""
+
+    not_zero = ("pace",)
 
     build_price: float = 1e-6
     """Of a term of a model that is built."""

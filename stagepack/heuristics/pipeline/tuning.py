@@ -73,7 +73,7 @@ class RecurrenceTuning(Tuning):
 class PipelineTuning(Tuning):
     """What steers the searches of pipeline partitions."""
 
-    not_zero = ("stages_at_once",)
+    not_zero = ("stages_at_once", "pace")
 
     probes: ProbeTuning = ProbeTuning()
     """Searches for a partition within limits."""

@@ -63,7 +63,7 @@ def cooling(number: int, timing: Timing, tuning: AnnealingTuning = TUNING.anneal
     most = max(tuning.moves, tuning.each * timing.n)
     most = min(most, tuning.calls * tuning.steps // timing.n)
     weight = tuning.weights[kind] * max(1.0, timing.n / tuning.mean)
-    return Cooling(tuning.heats[kind], weight, int(max(1, most) * tuning.longer ** min(turn, 12)))
+    return Cooling(tuning.heats[kind], weight, max(1, int(most * tuning.longer ** min(turn, 12))))
 
 
 def affordable(timing: Timing, tuning: AnnealingTuning = TUNING.annealing) -> bool:

@@ -17,7 +17,8 @@ RATE = 165_000_000
 """Steps in a second."""
 
 PART = 500_000
-"""Steps, operations, arcs or events in a kernel call: some hundredths of a second."""
+"""Steps, operations, arcs or events in a kernel call: 3 ms of steps, some hundredths of a second of
+operations."""
 
 ScheduleProgress = Progress[ScheduleSolution]
 

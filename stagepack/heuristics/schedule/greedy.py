@@ -61,7 +61,6 @@ class Lists:
         tuning: ListsTuning = TUNING.lists,
     ) -> None:
         self.instance, self._tuning = instance, tuning
-        self.careful = careful
         self.timing = timing.Timing(instance, look)
         self.shop = shop_of(instance, look, tuning)
         if not careful:

@@ -19,11 +19,22 @@ import numpy as np
 
 from stagepack.heuristics.schedule.effort import PART
 from stagepack.heuristics.schedule.rules import depths
-from stagepack.heuristics.schedule.sequence_kernels import B, F, Merging, merge
+from stagepack.heuristics.schedule.sequence_kernels import (
+    AT_ONCE,
+    MAKES_ROOM,
+    WAITS,
+    B,
+    F,
+    Merging,
+    merge,
+)
 from stagepack.heuristics.schedule.timing import Timing, entering
-from stagepack.heuristics.schedule.tuning import TUNING, ListsTuning
+from stagepack.heuristics.schedule.tuning import TUNING, ListsTuning, Pay
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule
+
+PAYS = {Pay.WAITS: WAITS, Pay.MAKES_ROOM: MAKES_ROOM, Pay.AT_ONCE: AT_ONCE}
+"""What each is for kernels."""
 
 
 def unsupported(instance: PipelineSchedule, tuning: ListsTuning = TUNING.lists) -> str:
@@ -101,7 +112,7 @@ def _states(
         sequences = _sequence(timing, F, size), _sequence(timing, B, size)
         for (slope, more), first, (patience, pay) in itertools.product(aheads, (B, F), payments):
             ahead = least + slope * below + more
-            yield _merging(timing, *sequences), ahead, patience, first, pay
+            yield _merging(timing, *sequences), ahead, patience, first, PAYS[pay]
 
 
 def _sizes(instance: PipelineSchedule) -> list[int]:

@@ -27,7 +27,6 @@ near a route as in Sniedovich and Voß 2006, The corridor method.
 
 from __future__ import annotations
 
-import enum
 import itertools
 import math
 from collections.abc import Generator, Iterator
@@ -41,23 +40,9 @@ from stagepack.heuristics.schedule import trips_kernels as kernels
 from stagepack.heuristics.schedule.effort import PART, ScheduleProgress
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.heuristics.schedule.timing_kernels import FAR
-from stagepack.heuristics.schedule.tuning import TUNING, LabelsTuning
+from stagepack.heuristics.schedule.tuning import TUNING, LabelsTuning, Way
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
-
-
-class Way(enum.Enum):
-    """What becomes of labels where there are too many."""
-
-    ALL = "all"
-    """The sweep is given up."""
-    BEST = "best"
-    """Some stand for others that are little earlier: what comes of them are schedules."""
-    NEAR = "near"
-    """Some stand for others, of those with about as many F's before every B as on a route."""
-    MERGED = "merged"
-    """Some become as early as those that they stand for: what comes of them are bounds."""
-
 
 SOURCE = "labels of a chain"
 
@@ -247,7 +232,7 @@ class Trips:
 
     def _all(self) -> Iterator[None]:
         """Sweep after sweep, until one had all labels, or cannot; yield to look at the clock."""
-        for width, way in zip(self._tuning.widths, map(Way, self._tuning.ways), strict=True):
+        for width, way in zip(self._tuning.widths, self._tuning.ways, strict=True):
             before = self._progress.objective, self._progress.bound
             if way is Way.NEAR:
                 yield from self._gradually(width)

@@ -7,9 +7,34 @@ which no table is kept.
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 from stagepack.heuristics.tuning import Tuning
+
+
+class Way(enum.Enum):
+    """What becomes of labels where there are too many."""
+
+    ALL = "all"
+    """The sweep is given up."""
+    BEST = "best"
+    """Some stand for others that are little earlier: what comes of them are schedules."""
+    NEAR = "near"
+    """Some stand for others, of those with about as many F's before every B as on a route."""
+    MERGED = "merged"
+    """Some become as early as those that they stand for: what comes of them are bounds."""
+
+
+class Pay(enum.Enum):
+    """When a W comes before what could start; see :mod:`.sequence_kernels`."""
+
+    WAITS = "waits"
+    """Never."""
+    MAKES_ROOM = "makes-room"
+    """Where an F lacks memory."""
+    AT_ONCE = "at-once"
+    """Always."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +113,10 @@ class AutoTuning(Tuning):
 class ListsTuning(Tuning):
     """List schedules, and the search that they begin."""
 
+    not_zero = ("climb_every", "good", "choice_price")
+    at_once = ("periods",)
+    alike = (("slopes", "more"), ("patience", "payments"))
+
     first_round: float = 1.5
     """Seconds of work of the first round where there is a solution; by trial."""
 
@@ -151,9 +180,8 @@ class ListsTuning(Tuning):
     patience: tuple[float, ...] = (0.5, 0.0, 0.5, 0.0)
     """Parts of its cycles that a W waits for others in these lists; and"""
 
-    payments: tuple[int, ...] = (0, 0, 1, 2)
-    """What it does not wait for, of the same lists: 0 nothing, 1 F's that lack memory, 2
-    anything."""
+    payments: tuple[Pay, ...] = (Pay.WAITS, Pay.WAITS, Pay.MAKES_ROOM, Pay.AT_ONCE)
+    """When it does not wait, of the same lists."""
 
     sequence_price: int = 20_000
     """Steps to begin a list with fixed sequences."""
@@ -167,6 +195,7 @@ class AnnealingTuning(Tuning):
     """Annealing over the orders of devices."""
 
     not_zero = ("steps", "mean")
+    alike = (("heats", "weights"),)
 
     steps: int = 2_000_000
     """Steps between two looks at the clock, and at what was found: a hundredth of a second.  Larger
@@ -232,6 +261,8 @@ class BoundsTuning(Tuning):
 class WindowsTuning(Tuning):
     """Windows of which CP-SAT is asked how long a device is idle."""
 
+    not_zero = ("pace",)
+
     pace: float = 0.6
     """Work of CP-SAT that takes about a second in these models."""
 
@@ -256,16 +287,18 @@ class LabelsTuning(Tuning):
     """Labels of a chain; the sweeps are those of :mod:`.trips`, in turn."""
 
     not_zero = ("room",)
+    at_once = ("room",)
+    alike = (("widths", "ways"),)
 
     widths: tuple[int, ...] = (
         5_000, 500, 500, 2_000, 1_500, 16_000, 6_000, 24_000, 16_000, 24_000,
     )  # fmt: skip
     """Labels of a step of a sweep, in turn; by trial on the tight chains."""
 
-    ways: tuple[str, ...] = (
-        "all", "best", "near", "merged", "near", "merged", "near", "merged", "near", "best",
+    ways: tuple[Way, ...] = (
+        Way.ALL, Way.BEST, *(Way.NEAR, Way.MERGED) * 3, Way.NEAR, Way.BEST,
     )  # fmt: skip
-    """What becomes of more labels in these sweeps; see :class:`.trips.Way`."""
+    """What becomes of more labels in these sweeps."""
 
     rounded: int = 250
     """Labels of a step where F's are as many as with W's interrupted; by trial."""
@@ -312,10 +345,13 @@ class LabelsTuning(Tuning):
 class ModelTuning(Tuning):
     """Models for CP-SAT."""
 
-    not_zero = ("pace",)
+    not_zero = ("pace", "order_pace")
 
     pace: float = 0.8
     """Work of CP-SAT that takes about a second in the model of all operations."""
+
+    order_pace: float = 0.1
+    """The same in the model of orders within the memory, which it counts too cheap."""
 
     loading: float = 1.5e-4
     """Seconds to build and presolve the model of an operation, in which CP-SAT counts no work."""

@@ -188,7 +188,7 @@ def _spans(blocks: Blocks, *, tuning: PackingTuning) -> Iterator[tuple[int, int]
     width = tuning.windows.narrowest
     while blocks.linear and width < blocks.sections:
         last = blocks.sections - width
-        first = np.unique(np.append(np.arange(0, last, width // 4), last))
+        first = np.unique(np.append(np.arange(0, last, max(1, width // 4)), last))
         heavy = np.argsort(running[first] - running[first + width], kind="stable")
         for at in first[heavy[: tuning.windows.logged]].tolist():
             yield at, at + width

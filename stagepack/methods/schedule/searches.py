@@ -19,7 +19,7 @@ from stagepack.heuristics.schedule.tuning import TUNING, ScheduleTuning
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.reasons import reasons
 from stagepack.methods import Settings, counted
-from stagepack.methods.models import PACE, load_engine, paced, run_model
+from stagepack.methods.models import load_engine, paced, run_model
 from stagepack.methods.schedule import windows
 from stagepack.methods.schedule.explain import conclude_infeasible
 from stagepack.methods.starts import offer_start
@@ -225,7 +225,7 @@ def _order(
 ) -> None:
     """Find any order within the memory, or none, where lists found none; with so much work."""
     tuning = settings.tuned(TUNING).model
-    unsupported = formulations.WithinMemory.unsupported(instance, tuning)
+    unsupported, pace = formulations.WithinMemory.unsupported(instance, tuning), tuning.order_pace
     if progress.solution is not None or unsupported or not progress.keep_going():
         return
     run_model(
@@ -233,11 +233,12 @@ def _order(
         lambda: formulations.WithinMemory(instance),
         "WithinMemory",
         progress,
-        paced(settings, engine),
+        paced(settings, engine, pace=pace),
         work=work,
+        pace=pace,
         conclude_infeasible=lambda: conclude_infeasible(instance, progress, engine.name),
     )
-    spend(work / PACE)
+    spend(work / pace)
     progress.require_time()
 
 
@@ -302,7 +303,8 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
         before = spent()
         modelled = auto.cp_sat and engine is not None and loading <= progress.remaining
         if engine is not None:
-            _order(instance, progress, engine, settings, min(order_work, PACE * left()))
+            most = min(order_work, tuning.model.order_pace * left())
+            _order(instance, progress, engine, settings, most)
         if progress.solution is None and not modelled:
             search.first_round()  # nothing else finds a first one
             if progress.solution is None and progress.keep_going():

@@ -10,12 +10,12 @@ from stagepack.heuristics.schedule import trips
 from stagepack.heuristics.schedule import trips_kernels as kernels
 from stagepack.heuristics.schedule.rules import one_by_one
 from stagepack.heuristics.schedule.timing import Timing
-from stagepack.heuristics.schedule.tuning import TUNING, LabelsTuning
+from stagepack.heuristics.schedule.tuning import TUNING, LabelsTuning, Way
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, least_memory
 from stagepack.progress import Progress
 from tests.random_schedules import optimum
 
-ALL, BEST, NEAR, MERGED = trips.Way
+ALL, BEST, NEAR, MERGED = Way
 
 
 def chain(seed: int) -> PipelineSchedule:
@@ -42,7 +42,7 @@ def chain(seed: int) -> PipelineSchedule:
     return instance.replace(limit=least_memory(instance) + draw.integers(0, 4, p))
 
 
-def tuned(*sweeps: tuple[int, trips.Way], **changes: object) -> LabelsTuning:
+def tuned(*sweeps: tuple[int, Way], **changes: object) -> LabelsTuning:
     """Return what makes only these sweeps, where some are given."""
     if sweeps:
         changes |= {"widths": [width for width, _ in sweeps]}
@@ -51,7 +51,7 @@ def tuned(*sweeps: tuple[int, trips.Way], **changes: object) -> LabelsTuning:
 
 
 def found(
-    instance: PipelineSchedule, *sweeps: tuple[int, trips.Way], **changes: object
+    instance: PipelineSchedule, *sweeps: tuple[int, Way], **changes: object
 ) -> Progress[ScheduleSolution]:
     """Return what is known once all sweeps are made; schedules are checked where offered."""
     progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)

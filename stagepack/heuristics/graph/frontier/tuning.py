@@ -14,6 +14,8 @@ from stagepack.heuristics.tuning import Tuning
 class NarrowOrderTuning(Tuning):
     """The order of blocks along which labels are swept."""
 
+    not_zero = ("part",)
+
     tries: int = 400
     """Greedy orders of which the best is taken, at most; by trial."""
 
@@ -50,6 +52,9 @@ class NarrowOrderTuning(Tuning):
 @dataclass(frozen=True, kw_only=True)
 class SweepTuning(Tuning):
     """Sweeps of labels over the blocks."""
+
+    not_zero = ("first_room", "buckets", "coarse_buckets", "every", "tried", "pairs")
+    at_once = ("first_room",)
 
     memory: int = 2**31
     """Bytes that labels and tables may take, those of the decisions under way together."""

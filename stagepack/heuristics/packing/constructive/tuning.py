@@ -38,6 +38,8 @@ class GreedyTuning(Tuning):
 class ValleyTuning(Tuning):
     """Filling the valleys of a skyline."""
 
+    not_zero = ("budget", "report_part")
+
     budget: int = 100_000
     """Steps of a call of the kernel: less than a tenth of a second."""
 
@@ -77,6 +79,8 @@ class ValleyTuning(Tuning):
 class DiveTuning(Tuning):
     """Dives to the lowest offset."""
 
+    not_zero = ("budget",)
+
     budget: int = 200_000
     """Steps of a call of the kernel: about a tenth of a second."""
 
@@ -90,6 +94,8 @@ class DiveTuning(Tuning):
 @dataclass(frozen=True, kw_only=True)
 class ConflictTuning(Tuning):
     """First fit straight over a conflict graph."""
+
+    not_zero = ("budget",)
 
     budget: int = 2_000_000
     """Neighbours that a kernel looks at in a call: less than a tenth of a second."""
@@ -130,6 +136,8 @@ class ConflictTuning(Tuning):
 class SpillTuning(Tuning):
     """The choice of memories by value."""
 
+    not_zero = ("budget",)
+
     rounds: int = 20
     """Times that a memory is packed anew with fewer buffers before it goes without the rest; by
     trial."""
@@ -162,6 +170,8 @@ class BoundTuning(Tuning):
 @dataclass(frozen=True, kw_only=True)
 class RelocationTuning(Tuning):
     """Keeping buffers where they were."""
+
+    not_zero = ("budget",)
 
     rounds: int = 6
     """Greedy placements around what is kept, half of what is in the way released after each; by

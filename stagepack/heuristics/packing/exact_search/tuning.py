@@ -11,7 +11,7 @@ from stagepack.heuristics.tuning import Tuning
 class SearchTuning(Tuning):
     """The exact search of a capacity, and the portfolio of its orders."""
 
-    not_zero = ("pause_steps",)
+    not_zero = ("shaped_pair", "budget", "pause_steps")
 
     pair_limit: int = 10_000_000
     """Pairs of blocks alive together that a search holds in memory: 16 bytes each."""
@@ -113,6 +113,8 @@ class SearchTuning(Tuning):
 class GeneralTuning(Tuning):
     """The exact search of blocks of any shape."""
 
+    not_zero = ("budget", "first_limit", "divided_seldom")
+
     budget: int = 10_000_000
     """Steps of the kernel between two looks at the clock: well under 0.2 s."""
 
@@ -152,6 +154,8 @@ class GeneralTuning(Tuning):
 class PlaceTuning(Tuning):
     """Where blocks may lie: legal offsets as spans, and holes that no block may fill."""
 
+    not_zero = ("budget", "hole_limit", "section_holes")
+
     budget: int = 5_000_000
     """Spans gone through at once, between two looks at the clock."""
 
@@ -171,6 +175,8 @@ class PlaceTuning(Tuning):
 @dataclass(frozen=True, kw_only=True)
 class WindowTuning(Tuning):
     """Bounds above the load: windows of time that are refuted."""
+
+    not_zero = ("narrowest", "nodes", "log_budget")
 
     narrowest: int = 4
     """Sections of the first windows: what is alive in up to three always packs into the load."""
@@ -198,6 +204,8 @@ class WindowTuning(Tuning):
 @dataclass(frozen=True, kw_only=True)
 class BeamTuning(Tuning):
     """Beam searches from the bottom up."""
+
+    not_zero = ("budget", "proposals", "made", "narrowest")
 
     budget: int = 4_000_000
     """Steps of the kernel between two looks at the clock: about 10 ms."""
