@@ -183,7 +183,8 @@ def write_solution(
     Parameters
     ----------
     instance : instance of any problem
-        What the solution is of.
+        What the solution is of; None will do for a solution that is written as JSON.
+    solution : solution or Result
     path : path-like
         JSON; a packing to ``.csv`` as the buffers of its `instance` with their offsets, a schedule
         as the order of work of each rank for torch.distributed.pipelining.

@@ -6,7 +6,7 @@ They take their arguments in this order, and use this module to get the solution
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Generic, NamedTuple, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from stagepack.contracts import Instance, InstanceOf, JsonObject, Solution, cached
 from stagepack.errors import InputError, a
@@ -16,8 +16,6 @@ from stagepack.instances.violation import Violation
 from stagepack.result import Result
 from stagepack.shown import Shown
 
-P = ParamSpec("P")
-R = TypeVar("R")
 S = TypeVar("S", bound=Solution)
 V = TypeVar("V")
 ORDER = "give the instance first, then the solution"

@@ -157,7 +157,7 @@ def _fault(
     """Return why evidence does not show a claim; "" where it does."""
     name = evidence.get("rule")
     if not isinstance(name, str) or name not in rules:
-        return f"no rule is called {name!r}"
+        return "it names no rule" if name is None else f"no rule is called {name!r}"
     try:
         rules[name][1](instance, evidence, claimed)
     except UnprovedError as open_:
