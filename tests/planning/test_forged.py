@@ -85,7 +85,7 @@ def test_tables_beside_a_network_say_nothing_of_its_groups(tmp_path: Path) -> No
     plan = sp.plan_model(network(0), sp.Cluster.uniform(2), microbatches=4)
     assert (plan.status, plan.evidence) == (Status.FEASIBLE, {"rule": "networks"})
     cut = plan.level("partition")
-    table = np.full((plan.partition.n + 1,) * 2, 9 * plan.objective)
+    table = np.full((plan.partition.n + 1,) * 2, 9 * (plan.objective or 0))
     model = plan.partition.replace(compute_table=table)
     solved = expressed(model, cut.result.solution, sp.solve(model))
     levels = (Level("partition", model, solved), *plan.levels[1:])
