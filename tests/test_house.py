@@ -93,7 +93,7 @@ MAY_IMPORT = {
     "solvers": set(),
     "methods": {"instances", "verify", "heuristics", "formulations", "solvers"},
 }
-LONGEST_FILE, LONGEST_FUNCTION = 620, 60  # lines; of functions without what they promise
+LONGEST_FILE, LONGEST_FUNCTION = 600, 60  # lines; of functions without what they promise
 MOST_FILES = 20  # of a folder, beside what makes it a package
 LONG = {
     "heuristics/packing/constructive/rules.py: _rules": "a table",
@@ -141,8 +141,8 @@ def test_the_verifier_is_small_plain_and_alone() -> None:
         for name in _run_time_imports(path):
             plain = name.split(".")[0] in sys.stdlib_module_names
             assert plain or name in own or name.startswith("stagepack.verify"), (path, name)
-    plans = PACKAGE / "planning/steps.py"  # of plans, likewise
-    heads = {name.split(".")[0] for name in _run_time_imports(plans)}
+    plans = [PACKAGE / "planning" / name for name in ("steps.py", "step_labels.py")]
+    heads = {name.split(".")[0] for path in plans for name in _run_time_imports(path)}
     assert not heads & {"numpy", *HEAVY}
 
 
@@ -264,6 +264,7 @@ def test_nobody_else_names_a_problem() -> None:
         "planning/tuning.py",
         "plots/__init__.py",  # public pictures
         "solve.py",  # `pack`, which makes an instance of arrays
+        "planning/step_labels.py",  # of chains of networks
         "planning/steps.py",  # of training, whose parts are of several kinds
     }
     tools = re.compile(r"stagepack/formats/(\w+/|layer_table|c_header|roles)")  # forms of others

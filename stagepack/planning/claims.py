@@ -21,6 +21,7 @@ from stagepack.instances.documents import strict
 from stagepack.instances.violation import Violation
 from stagepack.planning import steps
 from stagepack.planning.model_plan import ModelPlan
+from stagepack.planning.step_labels import MANY, Whole
 from stagepack.planning.tuned import Tuning
 from stagepack.result import Result, Status, Termination
 from stagepack.verify import Claimed, Finding, UnprovedError, verify
@@ -196,7 +197,7 @@ def _whole(
     return case
 
 
-def _again(whole: steps.Whole, plan: ModelPlan, time_limit: float | None) -> Iterator[Again]:
+def _again(whole: Whole, plan: ModelPlan, time_limit: float | None) -> Iterator[Again]:
     """Solve the schedules of all stages that may be shorter, by other code; yield what it shows.
 
     Nothing where that leaves some of them open, and none is shorter.
@@ -205,7 +206,7 @@ def _again(whole: steps.Whole, plan: ModelPlan, time_limit: float | None) -> Ite
     claimed = Claimed(None if plan.bound is None else Fraction(plan.bound), until)
     told, by = {"bound": plan.bound, "proof": plan.proof}, dict[str, None]()
     try:
-        for schedule in steps.schedules(whole, claimed, steps.MANY, steps.MANY_LEAVES):
+        for schedule in steps.schedules(whole, claimed, MANY, steps.MANY_LEAVES):
             if verify(schedule, plan.bound, time_limit=steps.left(claimed)).shown:
                 continue
             case = Case(told, schedule, None, (), None, False)

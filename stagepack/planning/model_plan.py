@@ -25,7 +25,7 @@ from stagepack.instances.schedule import PipelineSchedule
 from stagepack.instances.schedule.check import Measure, measure
 from stagepack.instances.violation import Violation
 from stagepack.planning.stages import Level, Structure, inside, pace
-from stagepack.planning.steps import Network, Whole
+from stagepack.planning.step_labels import Network, Whole
 from stagepack.report import format as as_text
 from stagepack.report.extra import Axes
 from stagepack.report.pages import Chapter, answers, chapter, report

@@ -152,7 +152,13 @@ def unshown(
     threads: int = 1,
     **options: Any,
 ) -> ModelPlan:
-    """Return what :func:`plan_model` does, whose proof and evidence nobody has verified."""
+    """Return what :func:`plan_model` does, whose proof and evidence nobody has verified.
+
+    Parameters
+    ----------
+    model, cluster, microbatches, split, remote, graph, time_limit, seed, threads, **options
+        As for :func:`plan_model`.
+    """
     time_limit = require_time(time_limit)
     if _is_module(model):
         model, cluster = _profiled(model, cluster, options)

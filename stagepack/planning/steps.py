@@ -1,17 +1,6 @@
 """Proofs of plans: why no step is shorter, whatever the stages and their schedule, or none fits.
 
-Of a chain, let F, B and W take f, b and w cycles on a stage, H be what the first microbatch takes
-to come there and, in training, the last one to return (its forward pass alone where W is split off
-and may come last), and Z what one takes from there to the end and back, latencies of cuts included.
-A step of training lasts H, then all operations of the stage; and as many microbatches as its device
-has room for are in flight, each of which takes F, Z and B: what these leave of that time the device
-idles.  In inference a microbatch passes all stages, and the longest one works m - 1 times more.
-Cuts are crossed by the fastest links.
-
-**labels**: which values below the bound stages can come to: after some stages that end at a cut, on
-some of the devices, the longest f (inference; 0 in training, where each stage is compared with the
-bound at once) and H.  Of two labels of one place the one that is larger in neither says all.  Where
-no label reaches the end, no stages stay below the bound.
+**labels**: which stages of a chain may stay below the bound, see :mod:`.step_labels`.
 
 **schedules**: all stages whose values are below the bound are listed, or all partitions of a graph;
 the rules of schedules show of each that its schedule is no shorter, or has no memory.
@@ -36,355 +25,38 @@ from __future__ import annotations
 import functools
 import math
 import time
-from bisect import bisect_right
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, pairwise, product
+from itertools import accumulate, pairwise
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from stagepack.claims.every import TooManyError
 from stagepack.claims.every import graph as every
-from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
 from stagepack.evidence import Proof
 from stagepack.instances.graph import GraphPartition
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.backward import is_weights, recovered
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.check import stage_memory
-from stagepack.instances.profile import Cluster, Device, Link
+from stagepack.instances.profile import Cluster, Device
 from stagepack.instances.schedule import PipelineSchedule
-from stagepack.instances.schedule.partition import waiting
+from stagepack.planning.step_labels import FEW, MANY, Chain, Network, Whole, labels
 from stagepack.verify import Claimed, Rules, UnprovedError, verify
 
-FEW, MANY = 100_000, 2_000_000
-"""Stages that are looked at where no evidence speaks of them, and where some does."""
 FEW_LEAVES, MANY_LEAVES = 100, 5_000
 """Schedules, likewise; of partitions of graphs, including those that are not valid."""
-
-MOST_WAYS, MOST_PLACES = 400_000, 2_000_000
-"""Ways to use one more device, of all choices of devices; these, each at every cut."""
 
 ROUNDING = Fraction(1, 2**52)
 """Relative, of times of graphs that are no whole numbers, before they are rounded up."""
 
-UNUSED = -1
-"""Instead of a device: the next one has no stage."""
-
-Time = int | Fraction
-Label = tuple[Time, Time]
-State = tuple[int, ...]
-Turn = tuple[State, State, int]
-"""Which devices are used before and after a stage on one of them, or without one."""
-Passes = tuple[Time, Time, Time, int]
-"""Of a stage f, b, all work of a microbatch, and how many of them its device has room for."""
 _Given = Mapping[str, Any]
 
 
-class Network(NamedTuple):
-    """A whole network on one chip, whose bound is verified, and potentials if these show it."""
-
-    instance: LayerGrouping
-    bound: int
-    potentials: list[int | None] | None
-
-
-@dataclass(frozen=True)
-class Whole:
-    """What a plan is of: a claim about it speaks of all stages and all schedules.
-
-    Attributes
-    ----------
-    model : PipelinePartition, GraphPartition or LayerGrouping
-        With room for one microbatch in flight.
-    microbatches : int
-        Of a step.
-    split : bool
-        Whether the backward pass is split into B and W.
-    resident : bool
-        Whether devices hold their stages all the time, which take whole cycles.
-    grouped : bool
-        Whether stages consist of groups, so that layers say nothing of their cycles.
-    networks : tuple of Network
-        As far as their bounds are verified.
-    rises : dict, optional
-        Of "forward" and "backward", what stages take instead of the cycles of their layers: what
-        these figures rise from cut to cut; None: no stage ends there.
-    path : bool
-        Whether layers are those of a path of a graph.
-    """
-
-    model: Any
-    microbatches: int
-    split: bool = False
-    resident: bool = True
-    grouped: bool = False
-    networks: tuple[Network, ...] = ()
-    rises: JsonObject = field(default_factory=dict)
-    path: bool = False
-
-    tolerance = 0
-
-
-# ---------------------------------------------------------------------- stages of a chain
-
-
-class _Chain:
-    """The stages of a chain by the numbers of their cuts, and how devices come to be used."""
-
-    def __init__(self, whole: Whole, claimed: Claimed, most: int) -> None:
-        model = whole.model
-        if not isinstance(model, PipelinePartition) or whole.grouped:
-            raise UnprovedError("is about chains whose layers have times")
-        if model.compute_table is not None and model.training:
-            raise UnprovedError("nothing tells F from B")
-        self.whole, self.model, self.claimed, self._left = whole, model, claimed, most
-        self.m, self.bound = whole.microbatches, _limit(claimed)
-        rises, self._bare = whole.rises, whole.path or bool(whole.rises)
-        self.cuts = [
-            c
-            for c, allowed in enumerate(model.allowed_cuts.tolist())
-            if allowed and all(figures[c] is not None for figures in rises.values())
-        ]
-        self.last = len(self.cuts) - 1
-        tables = model.compute_table, model.memory_table
-        apart = model.recv_cycles is not None or model.send_cycles is not None
-        apart |= any(table is not None and table.ndim == 3 for table in tables)
-        kinds = [d if apart else one.kind for d, one in enumerate(model.cluster.devices)]
-        self.device = [kinds.index(kind) for kind in kinds]
-        self.counts = Counter(self.device)
-        self.any_order = model.free_order or len(self.counts) == 1
-        ways = 2 * len(self.device)
-        if self.any_order:
-            ways = len(self.counts) * math.prod(count + 1 for count in self.counts.values())
-        if ways > MOST_WAYS or ways * self.last > MOST_PLACES:
-            raise UnprovedError("the devices can be used in too many ways")
-        self.trips = 1 if whole.split or not model.training else 2
-        self.speed = [
-            1 if rises else Fraction(str(device.speed)) for device in model.cluster.devices
-        ]
-        self._sums: JsonObject = {
-            name: [*accumulate(_exact(getattr(model, name).tolist()), initial=0)]
-            for name in ("forward", "backward", "stash")
-        } | rises
-        self.lag = [0, *_latencies(model, self.cuts), 0]
-        self.passes = functools.cache(self._passes)
-        self.turns = [*self._turns()]
-        self._from = defaultdict[State, list[Turn]](list)
-        for turn in self.turns:
-            self._from[turn[0]].append(turn)
-        self.final = {self.turns[-1][1]}
-        if model.fewer_stages:
-            self.final |= {target for _, target, _ in self.turns}
-        # The least that a microbatch takes behind a cut, and back in training, where it can.
-        self.behind = defaultdict[State, dict[int, Time]](dict)
-        for state in self.final:
-            self.behind[state][self.last] = 0
-        self._ends = functools.cache(lambda state: sorted(self.behind[state]))
-        self._go_back()
-
-    def _go_back(self) -> None:
-        """Find what a microbatch takes behind each cut, from the end on."""
-        passes = 1 + self.model.training
-        for source, target, d in reversed(self.turns):  # all from the target came before
-            own, rests = self.behind[source], self.behind[target]
-            for at in range(self.last):
-                self.claimed.step(at)
-                found = [own[at]] if at in own else []
-                if d == UNUSED:
-                    found += [rests[at]] if at in rests else []
-                else:
-                    found += [
-                        sum(taken[:passes]) + passes * self.lag[at] + rests[end]
-                        for end in self.ends(target, at)
-                        if (taken := self.look(d, at, end)) is not None
-                    ]
-                if found:
-                    own[at] = min(found)
-
-    def ends(self, state: State, at: int) -> list[int]:
-        """Return the cuts behind one from which devices that are left may go on."""
-        known = self._ends(state)
-        return known[bisect_right(known, at) :]
-
-    def look(self, d: int, at: int, end: int) -> Passes | None:
-        """Return what a stage takes; None: no microbatch fits.  So many may be looked at."""
-        self._left -= 1
-        self.claimed.step(64 * self._left)
-        if self._left < 0:
-            raise UnprovedError("there are too many stages")
-        return self.passes(d, at, end)
-
-    def _turns(self) -> Iterator[Turn]:
-        """Yield how devices come to be used."""
-        counts = self.counts
-        if self.any_order:
-            for used in product(*(range(count + 1) for count in counts.values())):
-                self.claimed.step(0)
-                for c, d in enumerate(counts):
-                    if used[c] < counts[d]:
-                        yield used, (*used[:c], used[c] + 1, *used[c + 1 :]), d
-            return
-        for passed, d in enumerate(self.device):
-            yield (passed,), (passed + 1,), d
-            if self.model.fewer_stages:
-                yield (passed,), (passed + 1,), UNUSED
-
-    def _passes(self, d: int, at: int, end: int) -> Passes | None:
-        """Return what :meth:`look` does."""
-        first, last = self.cuts[at], self.cuts[end]
-        flying = self._flying(d, first, last)
-        f: Time = self._cycles("forward", d, first, last)
-        both: Time = 0
-        if self.model.training:
-            both = self._cycles("backward", d, first, last)
-        halves = self.whole.split and not self._bare  # else what is split off is unknown
-        b = both if not self.whole.split else Fraction(0)
-        if halves:
-            b = both - both // 2 if self.whole.resident else Fraction(both) / 2
-        idle = f == 0 or (self.model.training and both < 1 + self.whole.split)
-        idle = idle and self.whole.resident and not self._bare
-        if flying and idle and self.claimed.bound is None:
-            raise UnprovedError("a stage without cycles fits, and has no schedule")
-        if flying == 0 or idle:
-            return None
-        f += waiting(self.model)
-        return f, b, f + both, flying
-
-    def _cycles(self, name: str, d: int, first: int, last: int) -> Time:
-        """Return the cycles of a pass through the layers [first, last)."""
-        table = self.model.compute_table
-        if table is not None and not self.whole.rises:
-            found: Time = Fraction((table if table.ndim == 2 else table[d])[first, last].item())
-        else:
-            found = max(0, self._sums[name][last] - self._sums[name][first])
-        if self.speed[d] != 1:
-            found = Fraction(found) / self.speed[d]
-        return math.ceil(found) if self.whole.resident else found
-
-    def _flying(self, d: int, first: int, last: int) -> int:
-        """Return how many microbatches fit a device beside the layers [first, last)."""
-        memory = self.model.cluster.devices[d].memory
-        if memory is None or not self.whole.resident:
-            return self.m
-        left = memory - stage_memory(self.model, first, last, d, 0)
-        sums = self._sums["stash"]
-        each = self.model.training * int(
-            sums[last] - sums[first] + int(self.model.kept_bytes[first])
-        )
-        if left < each or left < 0:
-            return 0
-        return min(self.m, left // each) if each else self.m
-
-    def value(self, taken: Passes, rest: Any, longest: Time) -> Any:
-        """Return what a step takes at least from when a microbatch comes to a stage."""
-        f, b, w, c = taken
-        if not self.model.training:
-            return f + rest + (self.m - 1) * max(f, longest)
-        rounds, trip = (self.m - 1) // c, f + rest
-        left = self.m - rounds * c
-        return max(
-            self.m * w + max(0, trip - c * f),
-            rounds * (trip + b) + left * w + max(0, trip - left * f),
-        )
-
-    def grown(self, turn: Turn, at: int, label: Label) -> Iterator[tuple[int, Label]]:
-        """Yield the ends of stages that may stay below the bound, and their labels."""
-        _, target, d = turn
-        longest, before = label
-        begin = before + self.trips * self.lag[at]
-        for end in self.ends(target, at):
-            taken, rest = self.look(d, at, end), self.behind[target][end]
-            if taken is None or begin + self.value(taken, rest, longest) >= self.bound:
-                continue
-            f, _, w, _ = taken
-            if self.model.training:
-                yield end, (0, begin + (f if self.whole.split else w))
-            else:
-                yield end, (max(f, longest), begin + f)
-
-    def stages(self, state: State, at: int, label: Label) -> Iterator[list[tuple[int, int]]]:
-        """Yield the stages that may stay below the bound, by device and end."""
-        if at == self.last:
-            if state in self.final:
-                yield []
-            return
-        for turn in self._from[state]:
-            if turn[2] == UNUSED:
-                yield from self.stages(turn[1], at, label)
-            else:
-                for end, more in self.grown(turn, at, label):
-                    for others in self.stages(turn[1], end, more):
-                        yield [(turn[2], end), *others]
-
-
-def labels(whole: Whole, evidence: _Given, claimed: Claimed, most: int = MANY) -> None:
-    """Show that no stages of a chain have a value below the bound."""
-    chain = _Chain(whole, claimed, most)
-    reached: dict[State, dict[int, list[Label]]] = defaultdict(lambda: defaultdict(list))
-    reached[chain.turns[0][0]][0] = [(0, 0)]
-    for source, target, d in chain.turns:
-        for at, known in [*reached[source].items()]:
-            if d == UNUSED:
-                reached[target][at] = _least(reached[target][at] + known)
-            for label in known if d != UNUSED and at < chain.last else ():
-                for end, more in chain.grown((source, target, d), at, label):
-                    reached[target][end] = _least([*reached[target][end], more])
-    if any(reached[state][chain.last] for state in chain.final):
-        raise UnprovedError("some stages may have a shorter step, or fit")
-
-
-def _least(labels: list[Label]) -> list[Label]:
-    """Return the labels that no other one is at most as large as in both."""
-    kept: list[Label] = []
-    for label in sorted(labels):
-        if not kept or label[1] < kept[-1][1]:
-            kept.append(label)
-    return kept
-
-
 def left(claimed: Claimed) -> float | None:
-    """Return the seconds that are left; None: no end.
-
-    Parameters
-    ----------
-    claimed : Claimed
-    """
+    """Return the seconds that are left; None: no end."""
     return None if math.isinf(claimed.until) else max(claimed.until - time.monotonic(), 1e-9)
-
-
-def _limit(claimed: Claimed) -> int | float:
-    return math.inf if claimed.bound is None else math.ceil(claimed.bound)
-
-
-def _exact(values: list[Number]) -> list[Time]:
-    return [value if isinstance(value, int) else Fraction(value) for value in values]
-
-
-def _latencies(instance: PipelinePartition, cuts: list[int]) -> Iterator[int]:
-    """Yield how long a tensor takes across each inner cut at least, in whole cycles."""
-    clock = instance.cluster.clock
-    ends = []
-    for name, nbytes in (("send", instance.out_bytes), ("recv", instance.in_bytes)):
-        links: set[Link | None] = {getattr(one, name) for one in instance.cluster.devices}
-        table = getattr(instance, f"{name}_cycles")
-        if table is not None:
-            ends.append([math.ceil(min(column)) for column in table.T.tolist()])
-        elif None in links:
-            ends.append([0] * (instance.n + 1))
-        else:
-            paces = [(one.idle, one.GBps * 2**30 / clock) for one in links if one is not None]
-            ends.append(
-                [
-                    min(math.ceil(idle + size / pace) for idle, pace in paces)
-                    for size in nbytes.tolist()
-                ]
-            )
-    for c in cuts[1:-1]:
-        yield max(end[c] for end in ends)
 
 
 # ---------------------------------------------------------------------- schedules of all stages
@@ -436,7 +108,7 @@ def schedules(whole: Whole, claimed: Claimed, most: int, leaves: int) -> Iterato
 
 def _partitions(whole: Whole, claimed: Claimed, most: int) -> Iterator[PipelineSolution]:
     """Yield the stages of a chain that may stay below the bound, on the first devices of a kind."""
-    chain = _Chain(whole, claimed, most)
+    chain = Chain(whole, claimed, most)
     for stages in chain.stages(chain.turns[0][0], 0, (0, 0)):
         devices = list[int]()
         for kind, _ in stages:
@@ -454,7 +126,10 @@ def _partitions(whole: Whole, claimed: Claimed, most: int) -> Iterator[PipelineS
 def every_schedule(
     whole: Whole, evidence: _Given, claimed: Claimed, most: int, leaves: int
 ) -> None:
-    """Show of the schedule of all stages that it is not shorter than the bound."""
+    """Show of the schedule of all stages that it is not shorter than the bound.
+
+    At most `most` stages are looked at, and `leaves` schedules.
+    """
     bound = None if claimed.bound is None else math.ceil(claimed.bound)
     for schedule in schedules(whole, claimed, most, leaves):
         if not verify(schedule, bound, time_limit=left(claimed)).shown:
@@ -489,7 +164,7 @@ def _least_times(graph: GraphPartition) -> list[Fraction]:
 
 
 def path(whole: Whole, evidence: _Given, claimed: Claimed, most: int = MANY) -> None:
-    """Show that no step of a path of a graph is shorter."""
+    """Show that no step of a path of a graph is shorter, looking at `most` stages of it."""
     graph, nodes = whole.model, evidence["path"]
     if not isinstance(graph, GraphPartition) or not graph.contiguous or whole.grouped:
         raise UnprovedError("is about graphs whose stages follow one another")
@@ -538,7 +213,10 @@ def path(whole: Whole, evidence: _Given, claimed: Claimed, most: int = MANY) -> 
 
 
 def networks(whole: Whole, evidence: _Given, claimed: Claimed, most: int = MANY) -> None:
-    """Show that groups of stages cannot take less than whole networks do."""
+    """Show that groups of stages cannot take less than whole networks do.
+
+    At most `most` stages are looked at.
+    """
     model, known, m = whole.model, whole.networks, whole.microbatches
     if claimed.bound is None or not known:
         raise UnprovedError("no bound of a whole network is verified")

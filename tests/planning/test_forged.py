@@ -20,7 +20,8 @@ from stagepack.planning import Level, ModelPlan, steps
 from stagepack.planning.claims import check_plan
 from stagepack.planning.document import read_plan
 from stagepack.planning.stages import Structure
-from stagepack.planning.steps import RULES, Whole, schedules
+from stagepack.planning.step_labels import Whole
+from stagepack.planning.steps import RULES, schedules
 from stagepack.planning.tries import expressed
 from stagepack.result import Status
 from stagepack.verify import Claimed, UnprovedError, verify

@@ -13,7 +13,7 @@ import numpy as np
 
 import stagepack as sp
 from stagepack.planning import steps
-from stagepack.planning.steps import Whole
+from stagepack.planning.step_labels import Whole
 from stagepack.verify import verify
 from tests import random_graphs, random_pipelines
 

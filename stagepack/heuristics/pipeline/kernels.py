@@ -58,12 +58,7 @@ FIRST, LEAST, ONE_PROBE, MEASURE, DONE, INFEASIBLE = range(6)
 def first_state(floor: int, known: int) -> Array:
     """Return the state of a search not yet begun.
 
-    Parameters
-    ----------
-    floor : int
-        No partition needs less compute.
-    known : int
-        Some partition needs so much; `UNLIMITED` without any.
+    No partition needs less compute than `floor`, and some one `known`, `UNLIMITED` without any.
     """
     # Seldom far above the bound; without one (tables) there is nothing to start from.
     near = floor + max(1, floor >> 5) if floor > 0 else UNLIMITED
@@ -75,12 +70,8 @@ def first_state(floor: int, known: int) -> Array:
 def probe_state(phase: int, compute_limit: int, transfer_limit: int) -> Array:
     """Return the state of a single probe not yet begun.
 
-    Parameters
-    ----------
-    phase : int
-        `ONE_PROBE`, or `MEASURE` to know only what it needs.
-    compute_limit, transfer_limit : int
-        Ticks; `UNLIMITED` without a limit.
+    The `phase` is `ONE_PROBE`, or `MEASURE` to know only what it needs; `compute_limit` and
+    `transfer_limit` are in ticks, `UNLIMITED` without one.
     """
     state = np.zeros(11, dtype=np.int64)
     state[[PHASE, COMPUTE, TRANSFER, PROBES]] = phase, compute_limit, transfer_limit, 1
@@ -546,12 +537,8 @@ def search(state: Array, budget: int, chain: Chain, scratch: Scratch) -> int:
     Bisects on the limit on compute, unless a single probe is wanted.  Returns early, with more
     CELLS than there are, when the next probe needs them.
 
-    Parameters
-    ----------
-    state : ndarray of int64, shape (11,)
-        Of :func:`first_state` or :func:`probe_state` at first; goes on from call to call.
-    budget : int
-        About so many elementary steps.
+    The `state`, int64 of shape (11,), is that of :func:`first_state` or :func:`probe_state` at
+    first; the `budget` is about so many elementary steps.
     """
     reading = scratch.reading
     while state[PHASE] < DONE and state[PROBES] > 0 and budget > 0:
