@@ -51,7 +51,12 @@ def chain(seed: int) -> Whole:
         host = sp.Link(GBps=2**-30 * 10e9, idle=2)
         cluster = msgspec.structs.replace(model.cluster, host_recv=host, host_send=host)
         model = model.replace(cluster=cluster)
-    return Whole(model, rng.randint(1, 3), split=model.training and rng.random() < 0.5)
+    split = model.training and rng.random() < 0.5
+    microbatches = rng.randint(1, 3)
+    if rng.random() < 0.3:  # devices alike but for their tables of links
+        recv, send = ([[rng.randint(0, 9) for _ in range(n + 1)] for _ in range(k)] for _ in "rs")
+        model = model.replace(recv_cycles=recv, send_cycles=send)
+    return Whole(model, microbatches, split=split)
 
 
 def graph(seed: int) -> Whole:
