@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -49,6 +49,9 @@ from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError
 from stagepack.interrupts import Interrupts
 from stagepack.result import Result, Status
+
+if TYPE_CHECKING:
+    from stagepack.report.table import Account
 
 
 def solve(
@@ -198,9 +201,34 @@ def solve(
     else:
         from stagepack.report.shown import contents
 
-        print_parts(contents(result.of(problem)), outputs=(output, plot, trace, export, proof))
+        saved = _freed(result, time_limit, deterministic, seed=seed, threads=threads)
+        parts = [*contents(result.of(problem)), *saved]
+        print_parts(parts, outputs=(output, plot, trace, export, proof))
     unproved = 0 if proved else EXIT_UNVERIFIED
     raise typer.Exit(EXIT_INPUT if rescue else exit_code(result) or unproved)
+
+
+def _freed(
+    result: Result[Solution], time_limit: float, deterministic: bool, **options: int
+) -> list[Account]:
+    """Return what options that only allow more would save, each given a tenth of the time."""
+    from stagepack.report.table import Account
+    from stagepack.report.view import view
+    from stagepack.tradeoffs.changes import freed, share
+
+    instance = result.problem
+    if instance is None:
+        return []
+    each = min(1.0, time_limit / 10) if time_limit else 1.0
+    with engines_silenced(), Solving(instance.name, "what options would save"):
+        found = freed(instance, result, each, options={"deterministic": deterministic}, **options)
+    worth = view(instance.kind).worth
+    said = [
+        (f"With {option}", f"{worth(instance, gain.result.objective)}, {saved} less")
+        for option, gain in found
+        for saved in [share(gain.saved, result.objective)]
+    ]
+    return [Account(said)] if said else []
 
 
 def _prove(result: Result[Solution], path: Path, rescue: Rescue) -> bool:

@@ -257,10 +257,12 @@ def _said(given: Words, chosen: Format, kind: str) -> JsonObject:
             said = name in VOCABULARY
             if value is None and said:
                 continue
+            others = [other for other, words in chosen.contexts.items() if name in words]
+            instead = f"say --kind {' or '.join(others)}; " if others and not chosen.tells else ""
             raise InputError(
                 f"{what} files do not understand {name!r}" if said else f"unknown option {name!r}",
                 field=name,
-                remedy="known here are " + ", ".join(sorted(understood)),
+                remedy=f"{instead}known here are " + ", ".join(sorted(understood)),
             )
         if value is None:
             continue

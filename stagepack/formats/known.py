@@ -62,6 +62,8 @@ class Format:
         Whether it can be written.
     tells : bool
         Whether its files say which of several kinds they hold.
+    usual : str, optional
+        Which of several kinds its files are made for, where neither they nor users say one.
     binary : bool
         Whether its files are no text.
     holds_solutions, writes_solutions : bool
@@ -76,6 +78,7 @@ class Format:
     home: str | Reader
     writes: bool = False
     tells: bool = False
+    usual: str | None = None
     binary: bool = False
     holds_solutions: bool = False
     writes_solutions: bool = False
@@ -121,8 +124,9 @@ class Format:
         Raises
         ------
         InputError
-            When it is not the one that is `wanted`, or fits several and none is.
+            When it is not the one that is `wanted`, or fits several of which none is usual.
         """
+        wanted = wanted or self.usual
         several = len(self.holds) > 1 and not self.tells
         if several and wanted in self.holds:
             return str(wanted)
@@ -164,10 +168,11 @@ FORMATS: tuple[Format, ...] = (
     NATIVE,
     Format(
         name="pipedream",
-        holds=(PIPELINE, GRAPH),
+        holds=(GRAPH, PIPELINE),
         extensions=(".txt",),
-        description="PipeDream profiles (graph.txt), read as a chain or a graph; needs devices",
+        description="PipeDream profiles (graph.txt), read as a graph or a chain; need devices",
         sniff=sniffers.pipedream,
+        usual=GRAPH,
         home="pipedream.profile",
     ),
     Format(

@@ -21,7 +21,6 @@ from typing import Any
 
 import msgspec
 
-from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
 from stagepack.instances.documents import strict
 from stagepack.instances.profile import Cluster, Device, Link
@@ -123,7 +122,7 @@ def changed(
     cluster: Cluster,
     *,
     devices: int | None = None,
-    capacity: int | None = None,
+    capacity: int | Sequence[int] | None = None,
     bandwidth: float | None = None,
     speed: Sequence[float] | None = None,
 ) -> Cluster:
@@ -134,12 +133,12 @@ def changed(
     cluster : Cluster
     devices : int
         Number of devices; a cluster of unlike devices cannot be resized.
-    capacity : int
-        Usable bytes of every device.
+    capacity : int or sequence of int
+        Usable bytes, one number for all devices or one each.
     bandwidth : float
         GiB/s of every link, the host's included, without idle cycles.
     speed : sequence of float
-        Relative speeds, one for all or one a device.
+        Relative speeds, one for all or one each.
 
     Raises
     ------
@@ -155,28 +154,34 @@ def changed(
             )
         like = msgspec.structs.replace(cluster.devices[0], name="")
         cluster = msgspec.structs.replace(cluster, devices=(like,) * devices, name="")
-    facts: JsonObject = {}
-    if capacity is not None:
-        facts["memory"] = capacity
+    each: dict[str, list[Any]] = {}
     if bandwidth is not None:
         link = Link(GBps=bandwidth)
-        facts.update(recv=link, send=link)
+        each |= dict.fromkeys(("recv", "send"), [link] * len(cluster))
         cluster = msgspec.structs.replace(cluster, host_recv=link, host_send=link)
-    speeds = list(speed or ())
-    if len(speeds) not in (0, 1, len(cluster)):
-        raise InputError(
-            f"{len(speeds)} speeds for {len(cluster)} devices",
-            field="speed",
-            remedy="give one number, or one a device",
-        )
-    if not facts and not speeds:
+    for name, field, many, said in (
+        ("speed", "speed", "speeds", speed),
+        ("memory", "capacity", "capacities", capacity),
+    ):
+        figures = [] if said is None else list(said) if isinstance(said, Sequence) else [said]
+        if len(figures) == 1:
+            figures *= len(cluster)
+        if len(figures) not in (0, len(cluster)):
+            raise InputError(
+                f"{len(figures)} {many} for {len(cluster)} devices",
+                field=field,
+                remedy="give one number, or one a device",
+            )
+        if figures:
+            each[name] = figures
+    if not each:
         return cluster
-    each = speeds * len(cluster) if len(speeds) == 1 else speeds
+    rows = [dict(zip(each, row, strict=True)) for row in zip(*each.values(), strict=True)]
     return msgspec.structs.replace(
         cluster,
         devices=tuple(
-            msgspec.structs.replace(device, **facts, **({"speed": each[i]} if each else {}))
-            for i, device in enumerate(cluster.devices)
+            msgspec.structs.replace(device, **row)
+            for device, row in zip(cluster.devices, rows, strict=True)
         ),
     )
 

@@ -55,10 +55,13 @@ class WhatIf:
         "10 % more memory".
     instance : instance
         Its optimum is no worse than that of the instance at hand.
+    option : str
+        What the command line calls it, if it asks for no other machine, but only allows more.
     """
 
     change: str
     instance: Instance
+    option: str = ""
 
 
 class TradeOffs(Protocol):

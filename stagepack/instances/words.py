@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from operator import index
 from typing import Any
 
+from stagepack import files
 from stagepack.errors import InputError
 
 LARGEST = 2**62
@@ -53,6 +54,8 @@ class Parameter:
         How names of files end that may be given in place of a choice; empty: none may.
     scales : mapping of str to Fraction
         Units that may stand behind a number, and what they are worth.
+    each : tuple of str
+        Kinds of problems whose devices may have a number each: a list, or text with commas.
     option : str
         Under which heading the command line has an option of this name: "instance", "machine" or
         "freedom"; empty: under none, it is said by ``--set``.
@@ -68,6 +71,7 @@ class Parameter:
     option: str = ""
     ending: str = ""
     scales: Mapping[str, Fraction] = field(default_factory=dict)
+    each: tuple[str, ...] = ()
 
     def of(self, value: object, choices: tuple[str, ...] = (), whose: str = "") -> Any:
         """Return `value` as the type that the word has.
@@ -86,15 +90,18 @@ class Parameter:
         InputError
             Naming the word, when the value is of another type, out of range or no choice.
         """
-        if self.type is list:
+        if self.type is list or self.each:
             items = value.split(",") if isinstance(value, str) else value
-            if not isinstance(items, Sequence):
-                items = items.tolist() if hasattr(items, "tolist") else [items]
+            if hasattr(items, "tolist"):
+                items = items.tolist()
             if not isinstance(items, list | tuple):
                 items = [items]
             if not items:
                 raise self._refusal(value)
-            return [self._number(item, float) for item in items]
+            found = [
+                self._number(item, float if self.type is list else self.type) for item in items
+            ]
+            return found if self.type is list or len(found) > 1 else found[0]
         if self.type is bool:
             return self._truth(value)
         if self.type is not str:
@@ -120,7 +127,9 @@ class Parameter:
                 raise TypeError
             if isinstance(value, str):
                 text, scale = self._parted(value.strip().replace("_", ""))
-                if wanted is int:
+                if self.unit == "bytes":
+                    number = files.size_of(text)
+                elif wanted is int:
                     if not re.fullmatch(r"[+-]?[0-9]{1,40}", text):
                         raise ValueError
                     number = int(text)
@@ -165,6 +174,7 @@ class Parameter:
             want = f"{what} from {_shown(self.least)} to {_shown(self.most)}"
             want += "".join(f" or {word}" for word in self.choices)
             want += ", or with its unit" if self.scales else ""
+            want += ", such as 1e9 or 16GiB" if self.unit == "bytes" else ""
         return InputError(
             f"{repr(value)[:60]} will not do as {self.name}",
             field=self.name,
@@ -196,9 +206,10 @@ SHARED = (
     Parameter(
         "capacity",
         int,
-        "usable bytes of every device, or of the memory to pack",
+        "usable bytes of every device, or of each in turn, or of the memory to pack",
         unit="bytes",
         option="instance",
+        each=("pipeline-partition", "graph-partition", "pipeline-schedule"),
     ),
     Parameter("speed", list, "relative speed of the devices, one or one each", 1e-9, 1e9),
     # the job

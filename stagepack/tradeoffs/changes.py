@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from stagepack import files
 from stagepack.contracts import Instance, JsonObject, Number
+from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
 from stagepack.instances.tradeoffs import tradeoffs
 from stagepack.interrupts import Interrupts
@@ -21,6 +22,8 @@ from stagepack.solve import deterministic, require_keywords, require_time, solve
 
 LEAST = 0.01
 """Seconds that every solve gets, however much time those before it took."""
+WORTH = 0.05
+"""Share of a value from which on a gain is told unasked."""
 
 
 class Found(Protocol):
@@ -200,6 +203,28 @@ def explain(
     for what, found in zip(changed, results[1:], strict=False):
         changes.append(change(what.change, result, found, float(instance.tolerance)))
     return Explanation(instance, result, critical, tuple(changes))
+
+
+def freed(
+    instance: Instance, result: Result[Any], time_limit: float, **options: Any
+) -> list[tuple[str, Change[Result[Any]]]]:
+    """Return options of the command line that save `WORTH` of a proved optimum, and what they save.
+
+    Each is solved for `time_limit` seconds, for what its solution saves and not for a bound.
+    """
+    if result.status is not Status.OPTIMAL or not result.objective:
+        return []
+    found, tolerance = [], float(instance.tolerance)
+    for what in tradeoffs(instance.kind).what_ifs(instance):
+        if what.option:
+            try:
+                then = solve(what.instance, time_limit=time_limit, **options)
+            except InputError:  # too large to be asked
+                continue
+            gain = change(what.change, result, then, tolerance)
+            if gain.saved and float(gain.saved) >= WORTH * float(result.objective):
+                found.append((what.option, gain))
+    return found
 
 
 def _part(

@@ -405,6 +405,31 @@ def test_sizes_are_understood(chain: Path) -> None:
         assert done.returncode == (0 if text == "16GiB" else 3), reason
 
 
+def test_devices_may_have_a_capacity_each(chain: Path) -> None:
+    for option in ("--capacity", "--set"):
+        said = "16GiB,8GiB,1e9" if option == "--capacity" else "capacity=16GiB,8GiB,1e9"
+        document = json.loads(run("solve", chain, "--devices", "3", option, said, "--json").stdout)
+        assert document["status"] == "OPTIMAL"
+    done = run("show", chain, "--devices", "3", "--capacity", "16GiB,8GiB")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "capacity: 2 capacities for 3 devices" in done.stderr
+    done = run("solve", "packing/random/planted", "--capacity", "1KiB,2KiB")
+    assert done.returncode == 2
+    assert "capacity: are 2 numbers, but a lmem-packing has one" in done.stderr
+
+
+def test_options_that_would_save_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "unlike.json"
+    devices = [{"speed": 1}, {"speed": 4}, {"speed": 2}]
+    layers = {"forward": [90, 10, 10, 10, 30, 20, 60, 60]}
+    document = {"problem": "pipeline-partition", "version": 1, "layers": layers}
+    path.write_text(json.dumps({**document, "cluster": {"devices": devices}}))
+    told = run("solve", path).stdout
+    assert "With --free-order    45, 50.0 % less" in told
+    assert "With --fewer-stages" in told
+    assert "With --" not in run("solve", path, "--free-order", "--fewer-stages").stdout
+
+
 def test_compare_takes_a_file_of_several_instances(tmp_path: Path, data_dir: Path) -> None:
     cases = data_dir / "auto_pipeline" / "partition_cases.json"
     done = run("compare", cases, "-m", "dp", "-j", "0", "--no-html", "--json")
@@ -468,7 +493,7 @@ def test_an_option_of_another_command_is_told(chain: Path) -> None:
 def test_local_memory_of_nothing_is_refused_and_parts_of_rows_are_numbers() -> None:
     done = run("solve", "groups/squeezenet", "--capacity", "0")
     assert done.returncode == 2
-    assert "--capacity: 0 will not do" in done.stderr
+    assert "--capacity: '0' will not do" in done.stderr
     assert "bytes of local memory in every lane" in run("list", "groups/squeezenet").stdout
     done = run("solve", "groups/squeezenet", "--set", "overlap_limit=-1")
     assert "give a number from 0 to 2,147,483,648 or half or none" in done.stderr

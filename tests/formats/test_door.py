@@ -37,7 +37,7 @@ def test_the_list_of_formats() -> None:
     found = {f.name: f for f in door.formats()}
     assert {name: entry.kinds for name, entry in found.items()} == {
         "native": tuple(KINDS),
-        "pipedream": ("pipeline-partition", "graph-partition"),
+        "pipedream": ("graph-partition", "pipeline-partition"),
         "auto_pipeline": ("pipeline-partition",),
         "auto_pipeline_profile": ("pipeline-partition",),
         "layer_table": ("pipeline-partition",),
@@ -82,11 +82,9 @@ def test_content_decides_not_the_name(tmp_path: Path) -> None:
     path.write_text(json.dumps([CASE]))
     assert door.read(path).name == "one"
     path.write_text("\n".join(SMALL))
-    with pytest.raises(
-        InputError,
-        match=r"fits several kinds of problem; say which \(--kind\): pipeline-partition or graph",
-    ):
-        door.read(path, devices=1)
+    assert door.read(path, devices=1, bandwidth=1).kind == "graph-partition"
+    with pytest.raises(InputError, match="do not understand 'order'; say --kind pipeline-part"):
+        door.read(path, devices=1, bandwidth=1, order="best")
     assert door.read(path, kind="pipeline-partition", devices=1).n == 5
     assert door.read(path, kind="graph", devices=1, bandwidth=1).kind == "graph-partition"
     path.write_text(json.dumps(CASE))

@@ -224,6 +224,24 @@ def test_bandwidths_of_profiles_have_units(tmp_path: Path) -> None:
 def test_training_fills_the_pipeline_of_a_graph(tmp_path: Path) -> None:
     path = graph(tmp_path, *SMALL)
     given: dict[str, Any] = {"kind": "graph-partition", "devices": 3, "bandwidth": 10}
-    assert sp.read(path, **given).microbatches == 1
+    assert sp.read(path, **given, objective="sum").microbatches == 1
     assert sp.read(path, **given, training=True).microbatches == 3
     assert sp.read(path, **given, training=True, microbatches=2).microbatches == 2
+
+
+def test_a_profile_asks_the_question_of_pipedream(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"devices": 3, "bandwidth": 10}
+    usual = sp.read(graph(tmp_path, *SMALL), **given)
+    assert isinstance(usual, GraphPartition)
+    assert (usual.objective, usual.microbatches) == ("replicated", 3)
+    assert usual.parameters.any()
+    there = sp.read(graph(tmp_path, *SMALL), **given, training=False)
+    assert (there.objective, there.microbatches) == ("sum", 1)
+    assert (2 * there.time <= usual.time).all()
+
+
+def test_vgg16_as_pipedream_asks(data_dir: Path) -> None:
+    instance = sp.read(data_dir / "pipedream/vgg16_graph.txt", devices=4, bandwidth="1GB/s")
+    result = sp.solve(instance)
+    assert result.status == "OPTIMAL"
+    assert round(result.objective) == 205_521

@@ -28,7 +28,9 @@ What becomes of it as a chain, ``pipeline-partition``:
   to nanoseconds, ``"ms"`` keeps floats.  The cluster's clock is that unit, so that bandwidths
   remain GB/s.
 
-As a graph, ``graph-partition``: the same nodes, tensors and times, and no order.  Training adds
+As a graph, ``graph-partition``, which is how it is read unless the chain is asked for: the same
+nodes, tensors and times, and no order.  Unless an objective or levels of links are named or training
+is declined, the question is PipeDream's own, training with the objective ``replicated``.  Training adds
 forward and backward time, bytes of gradients, stashed outputs, and counts traffic twice: what goes
 forward comes back as a gradient.  Under ``forward+backward``, which is of training, every operator
 is two nodes of one colour instead, ``id`` and ``id.backward``, each with its own time and traffic
@@ -280,8 +282,10 @@ def _parse_graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
     for word, option in needed.items():
         if word not in given:
             raise InputError("is not in the file", field=word, remedy=f"give {option}")
-    unit, training = given.get("unit", "us"), bool(given.get("training", False))
-    passes = given.get("objective") == "forward+backward"
+    unit, passes = given.get("unit", "us"), given.get("objective") == "forward+backward"
+    if given.get("training", True) and not {"objective", "levels"} & {*given}:
+        given = {**given, "objective": "replicated"}
+    training = bool(given.get("training", given.get("objective") == "replicated"))
     if passes and not training:
         raise InputError(
             "is not asked for, but forward+backward counts the backward pass",

@@ -9,6 +9,7 @@ import numpy as np
 from stagepack.instances.graph.check import loads, plain
 from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.graph.instance import GraphPartition
+from stagepack.instances.graph.problem import DeviceOrder
 from stagepack.instances.tradeoffs import MORE, Axis, WhatIf, more
 
 
@@ -41,7 +42,13 @@ AXES = {
 
 
 def what_ifs(instance: GraphPartition) -> Iterator[WhatIf]:
-    """Yield one more accelerator, more memory, faster links, and no limit of memory."""
+    """Yield more freedom, one more accelerator, more memory or no limit of it, faster links."""
+    if instance.device_order is not DeviceOrder.ANY:
+        freed = instance.replace(device_order=DeviceOrder.ANY)
+        yield WhatIf("devices in any order", freed, "--set device_order=any")
+    if not instance.empty_devices:
+        freed = instance.replace(empty_devices=True)
+        yield WhatIf("devices that may stay unused", freed, "--set empty_devices=true")
     if instance.uniform and instance.empty_devices and _alike(instance):
         grown = instance.replace(accelerators=instance.accelerators + 1)
         yield WhatIf("one more accelerator", grown)

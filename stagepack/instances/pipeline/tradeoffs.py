@@ -60,12 +60,19 @@ AXES = {
 
 
 def what_ifs(instance: PipelinePartition) -> Iterator[WhatIf]:
-    """Yield one more device, more memory, faster links, and none of their limits."""
-    cluster = instance.cluster
-    if not _tables(instance):
+    """Yield more freedom, one more device, more memory, faster links, and none of their limits."""
+    cluster, tables = instance.cluster, _tables(instance)
+    unlike = tables or len({device.kind for device in cluster.devices}) > 1
+    if unlike and not instance.free_order:
+        yield WhatIf("stages in any order", instance.replace(free_order=True), "--free-order")
+    unused = instance.replace(fewer_stages=True)
+    if not instance.fewer_stages and (unlike or instance.objective is not Objective.BOTTLENECK):
+        yield WhatIf("devices that may stay unused", unused, "--fewer-stages")
+    if not tables:
         another = (*cluster.devices, cluster.devices[-1])
         grown = msgspec.structs.replace(cluster, devices=another)
-        yield WhatIf("one more device", instance.replace(cluster=grown, fewer_stages=True))
+        also = "" if instance.fewer_stages else ", and any may stay unused"
+        yield WhatIf(f"one more device{also}", unused.replace(cluster=grown))
     if any(device.memory is not None for device in cluster.devices):
         yield WhatIf(f"{MORE} % more memory", _with_devices(instance, _more_memory))
         yield WhatIf(

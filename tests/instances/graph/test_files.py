@@ -202,7 +202,7 @@ def test_what_such_files_cannot_say(tmp_path: Path) -> None:
 
 def test_a_profile_as_a_graph(tmp_path: Path) -> None:
     given: dict[str, Any] = {"kind": "graph-partition", "devices": 2, "bandwidth": 1e6 / 2**30}
-    instance = sp.read(graph(tmp_path, *SMALL), **given)
+    instance = sp.read(graph(tmp_path, *SMALL), training=False, **given)
     assert instance.ids == ("node2", "node3", "node4", "node6", "node10")
     assert instance.name == "small"
     # A list of three is three tensors; the third is read by node10 alone.
@@ -288,7 +288,7 @@ def test_links_in_levels_are_said_beside_a_file(tmp_path: Path) -> None:
 
 def test_a_profile_says_what_it_needs(tmp_path: Path) -> None:
     path = graph(tmp_path, *SMALL)
-    with pytest.raises(InputError, match="fits several kinds of problem; say which"):
+    with pytest.raises(InputError, match="bandwidth: is not in the file"):
         sp.read(path, devices=2)
     with pytest.raises(InputError, match="devices: is not in the file"):
         sp.read(path, kind="graph-partition", bandwidth=1)
