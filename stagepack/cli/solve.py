@@ -45,6 +45,7 @@ from stagepack.cli.terminal.screen import (
     print_parts,
     write_json,
 )
+from stagepack.contracts import Instance as Problem
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError
 from stagepack.interrupts import Interrupts
@@ -159,11 +160,7 @@ def solve(
         from stagepack.cli.picture import require_drawable
 
         require_drawable(problem.kind, plot, "--plot")
-    start: Solution | str = warm_start
-    if "/" in warm_start or warm_start.endswith((".json", ".csv", ".gz")):
-        from stagepack.formats import solutions
-
-        start = solutions.read_solution(warm_start, problem)
+    start = _start(problem, warm_start)
     asked = {"deterministic": deterministic, "proof": proof is not None}
     options = {name: True for name, wanted in asked.items() if wanted}
     with engines_silenced(), Interrupts(last=True), Solving(problem.name, method) as search:
@@ -206,6 +203,15 @@ def solve(
         print_parts(parts, outputs=(output, plot, trace, export, proof))
     unproved = 0 if proved else EXIT_UNVERIFIED
     raise typer.Exit(EXIT_INPUT if rescue else exit_code(result) or unproved)
+
+
+def _start(problem: Problem, said: str) -> Solution | str:
+    """Return the solution of a file that `said` names, or what it says."""
+    if "/" in said or said.endswith((".json", ".csv", ".gz")):
+        from stagepack.formats import solutions
+
+        return solutions.read_solution(said, problem)
+    return said
 
 
 def _freed(

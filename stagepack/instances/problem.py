@@ -15,7 +15,6 @@ from typing import Any, Protocol, cast
 
 from stagepack import kinds
 from stagepack.contracts import Instance, JsonObject
-from stagepack.errors import InputError
 from stagepack.instances.words import SHARED, Parameter, Words
 
 
@@ -255,9 +254,4 @@ def coerce(name: str, value: object, kind: str) -> Any:
         and value not in among
         and any(value in other.objectives for other in PROBLEMS.values())
     )
-    found = known.of(value, among, kind if another else "")
-    if known.each and isinstance(found, list) and kind not in known.each:
-        raise InputError(
-            f"are {len(found)} numbers, but a {kind} has one", field=name, remedy="give one number"
-        )
-    return found
+    return known.of(value, among, kind if another else "")

@@ -54,8 +54,8 @@ class Parameter:
         How names of files end that may be given in place of a choice; empty: none may.
     scales : mapping of str to Fraction
         Units that may stand behind a number, and what they are worth.
-    each : tuple of str
-        Kinds of problems whose devices may have a number each: a list, or text with commas.
+    each : bool
+        Whether devices may have a number each: a list, or text with commas.
     option : str
         Under which heading the command line has an option of this name: "instance", "machine" or
         "freedom"; empty: under none, it is said by ``--set``.
@@ -71,7 +71,7 @@ class Parameter:
     option: str = ""
     ending: str = ""
     scales: Mapping[str, Fraction] = field(default_factory=dict)
-    each: tuple[str, ...] = ()
+    each: bool = False
 
     def of(self, value: object, choices: tuple[str, ...] = (), whose: str = "") -> Any:
         """Return `value` as the type that the word has.
@@ -206,10 +206,9 @@ SHARED = (
     Parameter(
         "capacity",
         int,
-        "usable bytes of every device, or of each in turn, or of the memory to pack",
+        "usable bytes of every device, or of the memory to pack",
         unit="bytes",
         option="instance",
-        each=("pipeline-partition", "graph-partition", "pipeline-schedule"),
     ),
     Parameter("speed", list, "relative speed of the devices, one or one each", 1e-9, 1e9),
     # the job
@@ -245,6 +244,10 @@ SHARED = (
     Parameter("slack", float, "capacity beyond the least that is feasible", 0, 1e3),
 )
 """Words of more than one problem."""
+CAPACITIES = Parameter(
+    "capacity", int, "usable bytes of every device, or of each in turn", unit="bytes", each=True
+)
+"""`capacity` of problems whose devices may differ."""
 
 
 def require_known(given: Words, known: Iterable[str], what: str) -> None:

@@ -415,7 +415,7 @@ def test_devices_may_have_a_capacity_each(chain: Path) -> None:
     assert "capacity: 2 capacities for 3 devices" in done.stderr
     done = run("solve", "packing/random/planted", "--capacity", "1KiB,2KiB")
     assert done.returncode == 2
-    assert "capacity: are 2 numbers, but a lmem-packing has one" in done.stderr
+    assert "--capacity: '1KiB,2KiB' will not do as capacity" in done.stderr
 
 
 def test_options_that_would_save_are_told(tmp_path: Path) -> None:

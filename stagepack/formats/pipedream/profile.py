@@ -29,13 +29,13 @@ What becomes of it as a chain, ``pipeline-partition``:
   remain GB/s.
 
 As a graph, ``graph-partition``, which is how it is read unless the chain is asked for: the same
-nodes, tensors and times, and no order.  Unless an objective or levels of links are named or training
-is declined, the question is PipeDream's own, training with the objective ``replicated``.  Training adds
-forward and backward time, bytes of gradients, stashed outputs, and counts traffic twice: what goes
-forward comes back as a gradient.  Under ``forward+backward``, which is of training, every operator
-is two nodes of one colour instead, ``id`` and ``id.backward``, each with its own time and traffic
-counted once: a gradient comes back from each reader of what was read.  ``bandwidth`` is needed,
-unless bytes alone are the objective.
+nodes, tensors and times, and no order.  Unless an objective or levels of links are named or
+training is declined, the question is PipeDream's own: training with the objective ``replicated``.
+Training adds forward and backward time, bytes of gradients, stashed outputs, and counts traffic
+twice: what goes forward comes back as a gradient.  Under ``forward+backward``, which is of
+training, every operator is two nodes of one colour instead, ``id`` and ``id.backward``, each with
+its own time and traffic counted once: a gradient comes back from each reader of what was read.
+``bandwidth`` is needed, unless bytes alone are the objective.
 
 Devices are not in the file: they must be given beside it: ``devices`` or, for a chain, ``cluster``.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from stagepack.instances.problem import Export, Problem
-from stagepack.instances.words import Parameter
+from stagepack.instances.words import CAPACITIES, Parameter
 
 KIND = "graph-partition"
 
@@ -69,7 +69,7 @@ PROBLEM = Problem(
     objectives=tuple(Objective),
     solution_fields=("assignment",),
     needs_instance=True,
-    words=WORDS,
+    words=(*WORDS, CAPACITIES),
     export=Export(".dot", texts={".dot": "partition_dot", ".graphml": "partition_graphml"}),
     becomes={
         "pipeline-partition": "chain",

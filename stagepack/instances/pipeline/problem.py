@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from stagepack.instances.problem import Change, Problem, Tool
-from stagepack.instances.words import Parameter
+from stagepack.instances.words import CAPACITIES, Parameter
 
 KIND = "pipeline-partition"
 
@@ -66,7 +66,7 @@ PROBLEM = Problem(
     instance="PipelinePartition",
     objectives=tuple(Objective),
     solution_fields=("boundaries",),
-    words=WORDS,
+    words=(*WORDS, CAPACITIES),
     changes=(
         Change("fixed_cuts", "--fix-cut", "layer", "a stage begins here; repeatable"),
         Change("forbidden_cuts", "--forbid-cut", "layer", "no stage begins here; repeatable"),

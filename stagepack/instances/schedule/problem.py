@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from stagepack.instances.problem import Export, Problem, Tool
-from stagepack.instances.words import Parameter
+from stagepack.instances.words import CAPACITIES, Parameter
 
 KIND = "pipeline-schedule"
 
@@ -39,7 +39,7 @@ PROBLEM = Problem(
     objectives=tuple(Objective),
     solution_fields=("start",),
     needs_instance=True,
-    words=WORDS,
+    words=(*WORDS, CAPACITIES),
     export=Export(".csv", options=("communication", "waits", "backward")),
     tools={
         "torchtitan": Tool(
