@@ -210,7 +210,8 @@ def _start(problem: Problem, said: str) -> Solution | str:
     if "/" in said or said.endswith((".json", ".csv", ".gz")):
         from stagepack.formats import solutions
 
-        return solutions.read_solution(said, problem)
+        found: Solution = solutions.read_solution(said, problem)
+        return found
     return said
 
 

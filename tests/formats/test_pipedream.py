@@ -244,4 +244,4 @@ def test_vgg16_as_pipedream_asks(data_dir: Path) -> None:
     instance = sp.read(data_dir / "pipedream/vgg16_graph.txt", devices=4, bandwidth="1GB/s")
     result = sp.solve(instance)
     assert result.status == "OPTIMAL"
-    assert round(result.objective) == 205_521
+    assert result.objective == pytest.approx(205_521, abs=0.5)

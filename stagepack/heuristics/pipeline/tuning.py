@@ -87,6 +87,15 @@ class PipelineTuning(Tuning):
     repair: bool = True
     """Whether a rule that knows how far stages reach follows where the naive ones find nothing."""
 
+    even: bool = True
+    """Whether a proved partition is exchanged for the most even one that is as good."""
+
+    even_steps: int = 1_000
+    """Stages that are looked at to find it; where there are more, stages take their shares."""
+
+    even_layers: int = 100_000
+    """Layers above which it is not looked for: to read the memory of all stages takes longer."""
+
     few_cuts_first: bool = True
     """Whether a large search for the least sum begins on a chain of few cheap cuts."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from fractions import Fraction
-from typing import assert_never
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -101,24 +101,44 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
     floating-point sums without accumulated error.
     """
     compute = [stage_compute(instance, *stage) for stage in solution.stages]
-    if instance.objective is Objective.BOTTLENECK:
-        return plain(max(compute))
-    recv, send, host = [], [], host_cycles(instance)
-    for first, end, device in solution.stages:
-        recv.append(recv_cycles(instance, device, first) if first > 0 else 0)
-        send.append(send_cycles(instance, device, end) if end < instance.n else 0)
-    stages = range(len(compute))
-    value: Number | Fraction
+    if instance.objective is Objective.TRANSFER_BOUNDED:
+        moved = [sum(transfer) for transfer in _transfers(instance, solution)]
+        return plain(max(compute) + max(moved) + host_cycles(instance))
+    return plain(max(_loads(instance, solution)))
+
+
+def unevenness(instance: PartitionData, solution: PipelineSolution) -> tuple[list[Any], list[int]]:
+    """Return what every device has to do and to hold, the most first: the less, the more even."""
+    stages, loads = solution.stages, _loads(instance, solution)
+    held = [stage_memory(instance, *stage, len(stages) - at) for at, stage in enumerate(stages)]
+    return sorted(loads, reverse=True), sorted(held, reverse=True)
+
+
+def _loads(instance: PartitionData, solution: PipelineSolution) -> list[Number | Fraction]:
+    """Return the cycles of every stage, with those of its transfers as far as they count."""
+    compute = [stage_compute(instance, *stage) for stage in solution.stages]
+    stages = zip(compute, _transfers(instance, solution), strict=True)
     match instance.objective:
-        case Objective.TRANSFER_BOUNDED:
-            value = max(compute) + max(recv[j] + send[j] + host for j in stages)
-        case Objective.SUM:
-            value = max(compute[j] + recv[j] + send[j] + host for j in stages)
+        case Objective.BOTTLENECK:
+            return compute
+        case Objective.SUM | Objective.TRANSFER_BOUNDED:
+            host = host_cycles(instance)
+            return [own + sum(both) + host for own, both in stages]
         case Objective.OVERLAP:
-            value = max(max(compute[j], recv[j], send[j]) for j in stages)
+            return [max(own, *both) for own, both in stages]
         case unknown:
             assert_never(unknown)
-    return plain(value)
+
+
+def _transfers(instance: PartitionData, solution: PipelineSolution) -> list[tuple[Number, Number]]:
+    """Return the cycles that every stage receives and sends."""
+    return [
+        (
+            recv_cycles(instance, device, first) if first > 0 else 0,
+            send_cycles(instance, device, end) if end < instance.n else 0,
+        )
+        for first, end, device in solution.stages
+    ]
 
 
 def stage_compute(instance: PartitionData, first: int, end: int, device: int) -> Number | Fraction:

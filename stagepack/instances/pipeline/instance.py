@@ -13,7 +13,7 @@ from stagepack.errors import InputError
 from stagepack.instances import arrays, clusters
 from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.arrays import Given
-from stagepack.instances.pipeline.check import check, evaluate, shape
+from stagepack.instances.pipeline.check import check, evaluate, shape, unevenness
 from stagepack.instances.pipeline.data import (
     GraphOrder,
     PartitionData,
@@ -152,6 +152,8 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
 
     solution_type = PipelineSolution
     rules = Rules(shape, check, evaluate)
+    secondary = unevenness
+    """Of partitions that are as good the most even one is kept."""
 
     @property
     def proviso(self) -> str:

@@ -253,14 +253,27 @@ _PARTS: dict[str, Run] = {
 """What each method does, as part of a run."""
 
 
+def _even(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
+    """Offer a partition that is as good as the proved one, and more even."""
+    tuning, solution = settings.tuned(TUNING), progress.solution
+    tabular = instance.compute_table is not None or instance.memory_table is not None
+    if not progress.proved or solution is None or tabular or instance.n > tuning.even_layers:
+        return
+    found = heuristics.even.evened(RangeCosts.of(instance), solution, tuning)
+    if found is not None and found != solution:
+        progress.offer(found, "evened")
+
+
 def _from_what_is_given(run: Run) -> Run:
-    """Return a run that offers the start its settings name before it does anything else."""
+    """Return a run that begins with the start its settings name, and ends with even stages."""
 
     def begin(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
         if settings.warm_start not in (None, "auto"):
             _start(instance, progress, settings)
             settings = dataclasses.replace(settings, warm_start=None)
         run(instance, progress, settings)
+        if settings.tuned(TUNING).even:
+            _even(instance, progress, settings)
 
     return begin
 

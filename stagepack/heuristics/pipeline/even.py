@@ -1,0 +1,145 @@
+"""Among partitions that are as good, the most even: the largest load is least, then the next one.
+
+Loads that are sorted, the largest first, are compared entry by entry.  That order stays when both
+are given the same load more, so that a prefix of stages that is less even than another one with
+the same last cut is in no best partition: a dynamic program over the cuts keeps one for each.
+Only cuts are looked at that leave both sides room within the limit.  O(stages * w * w * stages)
+for w cuts in a window; where that is too much, each stage takes its share of what is left.
+Source: own work; the order is the leximax order of fair division.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+
+from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
+from stagepack.instances.pipeline import Objective, PipelineSolution
+from stagepack.instances.pipeline.ranges import RangeCosts
+
+Loads = list[int]
+
+
+def evened(
+    costs: RangeCosts, solution: PipelineSolution, tuning: PipelineTuning = TUNING
+) -> PipelineSolution | None:
+    """Return a partition whose value is no more, and which is likely more even; None: none is seen.
+
+    Devices that may stay unused get a stage, where that is possible; their order stays.  Of the
+    objective transfer-bounded neither limit of the solution is exceeded.
+    """
+    used = list(solution.devices)
+    spare = [d for d in range(costs.k) if d not in {*used}]
+    everyone = used + spare if costs.instance.free_order else sorted(used + spare)
+    for devices in [everyone] * bool(spare) + [used]:
+        row = _Row(costs, solution, devices)
+        cuts = row.most_even(tuning.even_steps) if row.opens() else None
+        if cuts is not None:
+            return PipelineSolution(tuple(cuts), tuple(devices))
+    return None
+
+
+class _Row:
+    """Devices in a row, each with one stage within the limits that a solution keeps."""
+
+    def __init__(self, costs: RangeCosts, solution: PipelineSolution, devices: list[int]) -> None:
+        self.costs, self.instance = costs, costs.instance
+        self.classes = [int(costs.device_class[d]) for d in devices]
+        self.limit = costs.largest_compute(solution)
+        self.moved = costs.objective(solution) - self.limit  # of transfer-bounded alone
+        self.works = {c: memoryview(costs.prefix[c]) for c in {*self.classes}}
+        self.windows: list[range] = []
+
+    def opens(self) -> bool:
+        """Find between which cuts each stage may end; return whether there are any."""
+        n, s = self.costs.n, len(self.classes)
+        latest, earliest = [0], [n]
+        for c in self.classes:
+            work = self.works[c]
+            latest.append(bisect_right(work, work[latest[-1]] + self.limit) - 1)
+        for c in reversed(self.classes):
+            work = self.works[c]
+            earliest.append(bisect_left(work, work[earliest[-1]] - self.limit))
+        earliest.reverse()
+        self.windows = [
+            range(max(low, t), min(high, n - s + t) + 1)
+            for t, (low, high) in enumerate(zip(earliest, latest, strict=True))
+        ]
+        return all(self.windows) and 0 in self.windows[0] and n in self.windows[-1]
+
+    def load(self, t: int, first: int, end: int) -> int | None:
+        """Return the ticks of a stage; None: more than its limit."""
+        costs, c = self.costs, self.classes[t]
+        load = self.works[c][end] - self.works[c][first]
+        match self.instance.objective:
+            case Objective.SUM:
+                load += costs.transfer(first, end, c)
+            case Objective.OVERLAP:
+                load = max(load, int(costs.recv[c, first]), int(costs.send[c, end]))
+            case Objective.TRANSFER_BOUNDED:
+                if load > self.limit or costs.transfer(first, end, c) > self.moved:
+                    return None
+                return load + costs.transfer(first, end, c)
+        return load if load <= self.limit else None
+
+    def most_even(self, most: int) -> list[int] | None:
+        """Return cuts of the most even row; of shares where it takes more looks than `most`."""
+        sizes = [len(window) for window in self.windows[1:-1]]
+        if sum(a * b for a, b in zip([1, *sizes], [*sizes, 1], strict=True)) > most:
+            return self._by_shares()
+        rows: list[dict[int, tuple[Loads, int]]] = [{0: ([], 0)}]
+        ends = [*self.windows[1:-1], range(self.costs.n, self.costs.n + 1)]
+        for t, window in enumerate(ends):
+            row = dict[int, tuple[Loads, int]]()
+            for first, (before, _) in rows[-1].items():
+                furthest = self._furthest(t, first)
+                for end in range(max(first + 1, window.start), min(furthest + 1, window.stop)):
+                    load = self.load(t, first, end) if self.costs.allowed[end] else None
+                    if load is None:
+                        continue
+                    loads = before.copy()
+                    insort(loads, -load)
+                    # Of loads below 0, the least first: the more even one is the greater.
+                    if end not in row or loads > row[end][0]:
+                        row[end] = loads, first
+            rows.append(row)
+        return self._read(rows)
+
+    def _read(self, rows: list[dict[int, tuple[Loads, int]]]) -> list[int] | None:
+        """Return the cuts that lead to the last layer."""
+        if not rows[-1]:
+            return None
+        cuts = [self.costs.n]
+        for row in reversed(rows[1:]):
+            cuts.append(row[cuts[-1]][1])
+        return cuts[::-1]
+
+    def _by_shares(self) -> list[int] | None:
+        """Return cuts that give each stage about its share of what is left; None: none fit."""
+        cuts, speeds = [0], [self._speed(c) for c in self.classes]
+        for t, c in enumerate(self.classes[:-1]):
+            work, first, window = self.works[c], cuts[-1], self.windows[t + 1]
+            share = speeds[t] / sum(speeds[t:])
+            aim = bisect_left(work, work[first] + share * (work[self.costs.n] - work[first]))
+            last = min(self._furthest(t, first), window.stop - 1)
+            last = min(last, bisect_right(work, work[first] + self.limit) - 1)
+            near = [b for b in (aim - 1, aim, last) if max(first + 1, window.start) <= b <= last]
+            fits = [b for b in near if self.costs.allowed[b] and self.load(t, first, b) is not None]
+            if not fits:
+                return None
+            cuts.append(min(fits, key=lambda b: abs(b - aim)))
+        end, t = self.costs.n, len(self.classes) - 1
+        if self._furthest(t, cuts[-1]) < end or self.load(t, cuts[-1], end) is None:
+            return None
+        return [*cuts, end]
+
+    def _speed(self, c: int) -> float:
+        """Return how much of the chain's work a device of a class does in a tick."""
+        return 1 / max(1, self.works[c][self.costs.n])
+
+    def _furthest(self, t: int, first: int) -> int:
+        """Return the furthest end of a stage that its memory and fixed cuts allow."""
+        instance, left = self.instance, len(self.classes) - t
+        stashes = 0
+        if instance.training and instance.stash.any():
+            stashes = min(instance.microbatches, left)
+        return self.costs.furthest_end(first, self.costs.n, self.classes[t], stashes)

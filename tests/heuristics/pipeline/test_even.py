@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import pytest
+
+import stagepack as sp
+from stagepack.heuristics.pipeline.even import evened
+from stagepack.heuristics.pipeline.tuning import TUNING
+from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.ranges import RangeCosts
+from tests import random_pipelines
+
+
+def loads(instance: PipelinePartition, solution: PipelineSolution | None) -> list[int]:
+    assert solution is not None
+    return [int(instance.cycles[a:b].sum()) for a, b, _ in solution.stages]
+
+
+@pytest.mark.parametrize("method", ["auto", "dp", "bisect", "dp-reference"])
+def test_no_device_idles_where_it_could_work(method: str) -> None:
+    instance = sp.PipelinePartition.from_arrays([0] + 42 * [10] + [0, 0], devices=16)
+    result = sp.solve(instance, method)
+    assert result.status == "OPTIMAL"
+    assert sorted(loads(instance, result.solution)) == 6 * [20] + 10 * [30]
+
+
+def test_the_most_even_of_all_that_are_as_good() -> None:
+    seen = set[str]()
+    for seed in range(400):
+        instance = random_pipelines.random_instance(seed)
+        if instance.compute_table is not None or instance.memory_table is not None:
+            continue
+        best = random_pipelines.optimum(instance)
+        if best is None:
+            continue
+        value, solution = best
+        found = evened(RangeCosts.of(instance), solution)
+        if found is None:
+            continue
+        assert not instance.check(found), seed
+        assert instance.evaluate(found) <= value, seed
+        seen.add(str(instance.objective))
+        least = min(
+            instance.secondary(other)[0]
+            for other in random_pipelines.solutions(instance)
+            if other.devices == found.devices
+            and not instance.check(other)
+            and instance.evaluate(other) == value
+        )
+        assert instance.secondary(found)[0] == least, seed
+    assert seen == {"bottleneck", "transfer-bounded", "sum", "overlap"}
+
+
+def test_long_chains_take_their_shares() -> None:
+    costs = list(itertools.islice(itertools.cycle([3, 1, 4, 1, 5, 9, 2, 6]), 20_000))
+    costs[7_000] = 10_000
+    instance = sp.PipelinePartition.from_arrays(costs, devices=12)
+    uneven = sp.solve(instance, options={"tuning": {"even": False}}).solution
+    result = sp.solve(instance)
+    assert result.objective == 10_000
+    assert uneven is not None
+    assert result.solution is not None
+    assert instance.secondary(result.solution) < instance.secondary(uneven)
+
+
+def test_limits_of_looks_and_layers() -> None:
+    instance = sp.PipelinePartition.from_arrays([4, 1, 1, 1, 1, 4, 2, 2, 9], devices=4)
+    solution = PipelineSolution.in_order([0, 6, 7, 8, 9])
+    instance = instance.replace(cluster=sp.Cluster.uniform(4))
+    costs = RangeCosts.of(instance)
+    whole = evened(costs, solution)
+    shared = evened(costs, solution, dataclasses.replace(TUNING, even_steps=0))
+    for found in (whole, shared):
+        assert found is not None
+        assert instance.evaluate(found) <= instance.evaluate(solution)
