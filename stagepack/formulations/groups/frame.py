@@ -32,33 +32,17 @@ class Iteration(NamedTuple):
 
 
 class Life(NamedTuple):
-    """A buffer that may leave for a while.
+    """A buffer that may leave for a while."""
 
-    Attributes
-    ----------
-    nbytes : int
-        In every lane.
-    load, store : int or None
-        The moves that bring it and store it.
-    first : int
-        Where it begins to live, unless it is loaded.
-    used : int
-        The last position where it is read, or written.
-    resident : bool
-        Whether it lives all the time.
-    tensor : int
-        Which, or -1 for weights and working buffers.
-    gaps : tuple of (int, int)
-        Positions [first, end) between two uses: it may be stored and loaded again in each.
-    """
-
-    nbytes: int
+    nbytes: int  # in every lane
+    # The moves that bring it and store it.
     load: int | None
     store: int | None
-    first: int
-    used: int
-    resident: bool = False
-    tensor: int = -1
+    first: int  # where it begins to live, unless it is loaded
+    used: int  # the last position where it is read, or written
+    resident: bool = False  # whether it lives all the time
+    tensor: int = -1  # which, or -1 for weights and working buffers
+    # Positions [first, end) between two uses: it may be stored and loaded again in each.
     gaps: tuple[tuple[int, int], ...] = ()
 
 

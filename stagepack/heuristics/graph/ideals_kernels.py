@@ -45,28 +45,18 @@ class Ideals(NamedTuple):
 
     An ideal is only begun where there is room for it, for where the next one would begin, and for n
     blocks that may come next: else :func:`enumerate_ideals` returns `FULL`.
-
-    Attributes
-    ----------
-    parent, last : ndarray of int32, shape (room,)
-        Of each ideal; -1 of the empty one, which is ideal 0.
-    first : ndarray of int64, shape (room + 1,)
-        Blocks that may come next are next_block[first[i]:first[i + 1]], rising.
-    next_block, target : ndarray of int32, shape (more room,)
-        And the ideals where they lead.
-    sums : ndarray of float64, shape (rooms, room)
-        Weights of the blocks of each ideal.
-    crossing : ndarray of int64, shape (2, room)
-        Traffic between these and the others.
     """
 
+    # int32 (room,): of each ideal; -1 of the empty one, which is ideal 0.
     parent: Array
     last: Array
+    # int64 (room + 1,): blocks that may come next are next_block[first[i]:first[i + 1]], rising.
     first: Array
+    # int32 (more room,): and the ideals where they lead.
     next_block: Array
     target: Array
-    sums: Array
-    crossing: Array
+    sums: Array  # float64 (rooms, room): weights of the blocks of each ideal
+    crossing: Array  # int64 (2, room): traffic between these and the others
 
 
 # The fields of an enumeration's state, an array of int64:
@@ -271,30 +261,15 @@ def _add(
 
 
 class Cells(NamedTuple):
-    """What is known of the ideals, where devices of a state of the automaton can hold one.
+    """What is known of the ideals, where devices of a state of the automaton can hold one."""
 
-    Attributes
-    ----------
-    first : ndarray of int64, shape (ideals + 1,)
-        Cells of ideal i are those from first[i] up to first[i + 1].
-    state : ndarray of int16
-        Of the automaton.
-    value : ndarray of int64
-        The least bottleneck.
-    origin : ndarray of int32
-        The ideal to which the last stage was added,
-    way : ndarray of int32
-        and the transition that placed it.
-    beyond : ndarray of int64, shape (ideals,)
-        States, as bits modulo 64, of cells of the ideals that have the blocks of this one and
-        higher ones.
-    """
-
-    first: Array
-    state: Array
-    value: Array
-    origin: Array
-    way: Array
+    first: Array  # int64 (ideals + 1,): cells of ideal i are those from first[i] up to first[i + 1]
+    state: Array  # int16: of the automaton
+    value: Array  # int64: the least bottleneck
+    origin: Array  # int32: the ideal to which the last stage was added,
+    way: Array  # int32: and the transition that placed it
+    # int64 (ideals,): states, as bits modulo 64, of cells of the ideals that have the blocks of
+    # this one and higher ones.
     beyond: Array
 
 
@@ -302,41 +277,27 @@ class Branch(NamedTuple):
     """The stage that is grown, block by block, and the ideal that it is added to.
 
     Ideals of a branch, and of a path, are each a block larger than the one before: n + 1 at most.
-
-    Attributes
-    ----------
-    ideal, joined, begin, cursor, end : ndarray of int64, shape (n + 2,)
-        Ideals of the branch under way, the block that led to each, from where on in `next_block`
-        blocks were looked at in each, the next to look at, and where to end.
-    path : ndarray of int64, shape (n + 2,)
-        Ideals on the way from the empty one to the one that stages are added to.
     """
 
+    # int64 (n + 2,): ideals of the branch under way, the block that led to each, from where on in
+    # `next_block` blocks were looked at in each, the next to look at, and where to end.
     ideal: Array
     joined: Array
     begin: Array
     cursor: Array
     end: Array
+    # int64 (n + 2,): ideals on the way from the empty one to the one that stages are added to.
     path: Array
 
 
 class Ahead(NamedTuple):
-    """What a stage that is added to an ideal can lead to; the kernel writes it.
+    """What a stage that is added to an ideal can lead to; the kernel writes it."""
 
-    Attributes
-    ----------
-    live, reached : ndarray of int64, shape (states,)
-        Cells of the ideal that stages are added to, and their states, which differ.
-    limits : ndarray of int64, shape (3,)
-        Of the loads.
-    least_work : ndarray of int64, shape (columns,)
-        What the next stage has to compute.
-    """
-
+    # int64 (states,): cells of the ideal that stages are added to, and their states, which differ.
     live: Array
     reached: Array
-    limits: Array
-    least_work: Array
+    limits: Array  # int64 (3,): of the loads
+    least_work: Array  # int64 (columns,): what the next stage has to compute
 
 
 # The fields of a sweep's state, an array of int64:

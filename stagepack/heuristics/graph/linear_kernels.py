@@ -47,56 +47,25 @@ and of a stage that is priced, beside that it is looked at."""
 
 
 class Segments(NamedTuple):
-    """What segments cost, and what is known of the one that grows.
+    """What segments cost, and what is known of the one that grows."""
 
-    Attributes
-    ----------
-    blocks : Blocks
-        What prices a segment.
-    ways : Ways
-        Which stage may follow which.
-    rooms : Rooms
-        What the devices in use, and those left, can hold.
-    sums : ndarray of float64, shape (rooms, n + 1)
-        Weight of the first blocks, for each room.
-    crossing : ndarray of int64, shape (2, n + 1)
-        Traffic of each kind across each cut.
-    cut : Cut
-        How nets lie to it.
-    rows : ndarray of int64, shape (1, columns)
-        The segment, as a stage.
-    limits : ndarray of int64, shape (3,)
-        See :func:`.stage_kernels.possible`.
-    live : ndarray of int64, shape (states,)
-        The states that the segment may be added to, each once.
-    least_work : ndarray of int64, shape (passes * classes,)
-        See :func:`.stage_kernels.least_price`.
-    """
-
-    blocks: Blocks
-    ways: Ways
-    rooms: Rooms
-    sums: Array
-    crossing: Array
-    cut: Cut
-    rows: Array
-    limits: Array
-    live: Array
-    least_work: Array
+    blocks: Blocks  # what prices a segment
+    ways: Ways  # which stage may follow which
+    rooms: Rooms  # what the devices in use, and those left, can hold
+    sums: Array  # float64 (rooms, n + 1): weight of the first blocks, for each room
+    crossing: Array  # int64 (2, n + 1): traffic of each kind across each cut
+    cut: Cut  # how nets lie to it
+    rows: Array  # int64 (1, columns): the segment, as a stage
+    limits: Array  # int64 (3,): see :func:`.stage_kernels.possible`
+    live: Array  # int64 (states,): the states that the segment may be added to, each once
+    least_work: Array  # int64 (passes * classes,): see :func:`.stage_kernels.least_price`
 
 
 class Table(NamedTuple):
-    """The best partitions of the first blocks; arrays of shape (ceil(n / grain) + 1, states).
+    """The best partitions of the first blocks; arrays of shape (ceil(n / grain) + 1, states)."""
 
-    Attributes
-    ----------
-    value : ndarray of int64
-        The least bottleneck.
-    origin, way : ndarray of int32
-        The row at which the last segment begins, and its transition.
-    """
-
-    value: Array
+    value: Array  # int64: the least bottleneck
+    # int32: the row at which the last segment begins, and its transition.
     origin: Array
     way: Array
 

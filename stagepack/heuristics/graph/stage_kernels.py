@@ -29,58 +29,36 @@ TRAFFIC, SURE, SIZE, STASH, PARAMETERS, WORK = 0, 2, 4, 5, 6, 7
 
 
 class Blocks(NamedTuple):
-    """Blocks and nets as the kernels see them; int64 arrays unless stated otherwise.
+    """Blocks and nets as the kernels see them; int64 arrays unless stated otherwise."""
 
-    Attributes
-    ----------
-    mode : int
-        What a stage is worth: one of the five above.
-    work : ndarray, shape (passes, classes, n)
-        Ticks on a device of a class, `FORBIDDEN` where it must not be.
-    size, stash, parameters : ndarray, shape (n,)
-        Bytes.
-    of_first, of : ndarray of int32
-        Nets of block v are of[of_first[v]:of_first[v + 1]].
-    members, producer, cost, kind : ndarray, shape (nets,)
-        How many blocks a net has, which one sends, the ticks it costs, and which traffic it is.
-    pays : ndarray of bool, shape (classes,)
-        Whether traffic costs a device of the class anything.
-    memory : ndarray, shape (classes,)
-        Bytes of a device.
-    sync : float
-        Ticks of synchronising a byte of parameters among very many replicas.
-    """
-
-    mode: int
+    mode: int  # what a stage is worth: one of the five above
+    # (passes, classes, n): ticks on a device of a class, `FORBIDDEN` where it must not be.
     work: Array
+    # (n,): bytes.
     size: Array
     stash: Array
     parameters: Array
+    # int32: nets of block v are of[of_first[v]:of_first[v + 1]].
     of_first: Array
     of: Array
+    # (nets,): how many blocks a net has, which one sends, the ticks it costs, and which traffic it
+    # is.
     members: Array
     producer: Array
     cost: Array
     kind: Array
-    pays: Array
-    memory: Array
-    sync: float
+    pays: Array  # bool (classes,): whether traffic costs a device of the class anything
+    memory: Array  # (classes,): bytes of a device
+    sync: float  # ticks of synchronising a byte of parameters among very many replicas
 
 
 class Cut(NamedTuple):
-    """How nets lie to the stage that grows; int32 arrays of one entry a net.
+    """How nets lie to the stage that grows; int32 arrays of one entry a net."""
 
-    Attributes
-    ----------
-    inside, outside : ndarray
-        Members in the stage, and those that will never be.
-    sender : ndarray of int8
-        1: the producer is inside, -1: outside, 0: neither yet.
-    """
-
+    # Members in the stage, and those that will never be.
     inside: Array
     outside: Array
-    sender: Array
+    sender: Array  # int8; 1: the producer is inside, -1: outside, 0: neither yet
 
 
 def unmarked(nets: int) -> Cut:
@@ -307,24 +285,17 @@ def least_price(
 
 
 class Ways(NamedTuple):
-    """An automaton over devices: a transition places one stage before those placed so far.
+    """An automaton over devices: a transition places one stage before those placed so far."""
 
-    Attributes
-    ----------
-    first : ndarray of int32, shape (states + 1,)
-        Transitions out of state q are those from first[q] up to first[q + 1]; state 0 has placed
-        nothing, and transitions lead to higher states.
-    target, device_class, devices, stashes : ndarray of int32, shape (transitions,)
-        `devices` is on how many the stage is replicated.
-    accepting : ndarray of bool, shape (states,)
-        Whether the first stage of all may be placed with the transition into it.
-    """
-
+    # int32 (states + 1,): transitions out of state q are those from first[q] up to first[q + 1];
+    # state 0 has placed nothing, and transitions lead to higher states.
     first: Array
+    # int32 (transitions,): `devices` is on how many the stage is replicated.
     target: Array
     device_class: Array
     devices: Array
     stashes: Array
+    # bool (states,): whether the first stage of all may be placed with the transition into it.
     accepting: Array
 
 
@@ -336,26 +307,17 @@ class Rooms(NamedTuple):
 
     A room is a way to weigh blocks so that no device holds more than its share of a limit.  Weights
     are whole numbers, of which float64 holds every sum; shares are safe up to `SLACK`.
-
-    Attributes
-    ----------
-    limit : ndarray of int64, shape (rooms,)
-        What the shares are of: `VALUE` or `FIRST`, a limit on a load, or `BYTES`, of 1.
-    weight : ndarray of float64, shape (rooms, n)
-        Of each block.
-    kind : ndarray of int64, shape (rooms,)
-        Traffic across a cut that is held on both sides of it, too; -1: none.
-    scale : ndarray of float64, shape (rooms,)
-        Least weight of a tick of traffic.
-    used, left : ndarray of float64, shape (rooms, states)
-        Share of the devices in use in a state, and of the others; infinite where the room says
-        nothing.
     """
 
+    # int64 (rooms,): what the shares are of: `VALUE` or `FIRST`, a limit on a load, or `BYTES`, of
+    # 1.
     limit: Array
-    weight: Array
+    weight: Array  # float64 (rooms, n): of each block
+    # int64 (rooms,): traffic across a cut that is held on both sides of it, too; -1: none.
     kind: Array
-    scale: Array
+    scale: Array  # float64 (rooms,): least weight of a tick of traffic
+    # float64 (rooms, states): share of the devices in use in a state, and of the others; infinite
+    # where the room says nothing.
     used: Array
     left: Array
 

@@ -30,17 +30,10 @@ State = tuple[tuple[int, ...], int]
 
 @dataclass(frozen=True)
 class Step:
-    """A stage more.
+    """A stage more."""
 
-    Attributes
-    ----------
-    state : State
-        After it.
-    device_class, devices, stashes : int
-        Of its device; on how many it is replicated; the microbatches whose stashes it holds.
-    """
-
-    state: State
+    state: State  # after it
+    # Of its device; on how many it is replicated; the microbatches whose stashes it holds.
     device_class: int
     devices: int
     stashes: int
@@ -48,21 +41,12 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Automaton:
-    """All ways to place stages on devices.
+    """All ways to place stages on devices."""
 
-    Attributes
-    ----------
-    ways : Ways
-        Its transitions.
-    used : ndarray of int64, shape (states, classes)
-        Devices of each class that are in use in a state, or passed.
-    source : ndarray, shape (transitions,)
-        The state that each transition leaves.
-    """
-
-    ways: Ways
+    ways: Ways  # its transitions
+    # int64 (states, classes): devices of each class that are in use in a state, or passed.
     used: Array
-    source: Array
+    source: Array  # (transitions,): the state that each transition leaves
 
     @property
     def states(self) -> int:

@@ -80,42 +80,29 @@ FINE = 2**10
 
 
 class Falling(NamedTuple):
-    """Room for what is known of a group.
+    """Room for what is known of a group."""
 
-    Attributes
-    ----------
-    rows : ndarray of int64, shape (rows,)
-        Compute, the longest first.
-    moves, every : ndarray of int64, shape (moves,)
-        Transfers of one kind, and of both, the longest first.  A group loads each weight and each
-        tensor once at most, and stores each tensor once at most.
-    head : ndarray of int64, shape (rows,)
-        What cannot hide of the loads that operators up to each row need.
-    known : ndarray of int64, shape (tensors,)
-        The last position in which a tensor is known to be alive, by slot; -1: none.
-    loads : ndarray of int64, shape (3, moves)
-        Of every load the position that needs it first, rising, cycles, and bytes; -1: it stays.
-    free : ndarray of int64, shape (rows,)
-        Bytes in a row beside those that are alive in any case.
-    late, paid : ndarray of int64, shape (prices, rows)
-        See :func:`_windows`: the price of what a row needs first, and of what is free in it.
-    state : ndarray of int64, shape (prices, 2)
-        At a price: what loads up to the row cost, and the best window that begins before it.
-    totals : ndarray of int64, shape (6,)
-        How many are in `moves` and in `every`; cycles that move with every slice, and with the
-        first alone; bytes that are alive all the time; how many are in `loads`.
-    """
-
-    rows: Array
+    rows: Array  # int64 (rows,): compute, the longest first
+    # int64 (moves,): transfers of one kind, and of both, the longest first.  A group loads each
+    # weight and each tensor once at most, and stores each tensor once at most.
     moves: Array
     every: Array
-    head: Array
+    head: Array  # int64 (rows,): what cannot hide of the loads that operators up to each row need
+    # int64 (tensors,): the last position in which a tensor is known to be alive, by slot; -1: none.
     known: Array
+    # int64 (3, moves): of every load the position that needs it first, rising, cycles, and bytes;
+    # -1: it stays.
     loads: Array
-    free: Array
+    free: Array  # int64 (rows,): bytes in a row beside those that are alive in any case
+    # int64 (prices, rows): see :func:`_windows`: the price of what a row needs first, and of what
+    # is free in it.
     late: Array
     paid: Array
+    # int64 (prices, 2): at a price: what loads up to the row cost, and the best window that begins
+    # before it.
     state: Array
+    # int64 (6,): how many are in `moves` and in `every`; cycles that move with every slice, and
+    # with the first alone; bytes that are alive all the time; how many are in `loads`.
     totals: Array
 
 

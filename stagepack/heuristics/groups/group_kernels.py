@@ -130,18 +130,11 @@ def compute(net: Network, machine: Machine, k: int, n: int, c: int, d: int, h: i
 
 
 class Rows(NamedTuple):
-    """Room for the rows of a group.
+    """Room for the rows of a group."""
 
-    Attributes
-    ----------
-    cycles : ndarray of int64, shape (rows, 7)
-        `COMPUTE`, `MOVING` and `ONCE` by stage.
-    alive : ndarray of int64, shape (3 * rows + 2,)
-        Changes of the bytes that are alive, and not any more in the position after: what is stored
-        last goes in the first position of the third stage.
-    """
-
-    cycles: Array
+    cycles: Array  # int64 (rows, 7): `COMPUTE`, `MOVING` and `ONCE` by stage
+    # int64 (3 * rows + 2,): changes of the bytes that are alive, and not any more in the position
+    # after: what is stored last goes in the first position of the third stage.
     alive: Array
 
 

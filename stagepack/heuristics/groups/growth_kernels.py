@@ -57,34 +57,25 @@ def columns(parts: int) -> int:
 
 
 class Group(NamedTuple):
-    """The operators of a group, and what is known of its tensors.
+    """The operators of a group, and what is known of its tensors."""
 
-    Attributes
-    ----------
-    tracks : ndarray of int64, shape (tracks, 4)
-        `AXIS`, `PARTS`, `BAD`, `COLUMN`.
-    member : ndarray of int64, shape (rows,)
-        Its operators, by age: as many rows as the largest group asked for has operators.
-    of : ndarray of int64, shape (tensors,)
-        The slot of a tensor; -1: not met.
-    met : ndarray of int64, shape (3,)
-        How many `OPERATORS` there are, how many `SLOTS`, and how many `ENTRIES` of `past`.
-    slots : ndarray of int64, shape (slots, columns)
-        What is known of tensors: an operator meets no more than it reads and its own.
-    before : ndarray of int64, shape (rows, 3 + tracks)
-        By age of operators, before they were taken in: `SLOTS` and `ENTRIES` that there were, and
-        from `KNOWN` on which tracks were bad.  No rows where nothing is to be remembered.
-    past : ndarray of int64, shape (entries, columns + 1)
-        Which slot, and what was known of it before an operator was taken in, to go back to: for
-        each operator of the group no more than it reads and its own.
-    """
-
-    tracks: Array
+    tracks: Array  # int64 (tracks, 4): `AXIS`, `PARTS`, `BAD`, `COLUMN`
+    # int64 (rows,): its operators, by age: as many rows as the largest group asked for has
+    # operators.
     member: Array
-    of: Array
+    of: Array  # int64 (tensors,): the slot of a tensor; -1: not met
+    # int64 (3,): how many `OPERATORS` there are, how many `SLOTS`, and how many `ENTRIES` of
+    # `past`.
     met: Array
+    # int64 (slots, columns): what is known of tensors: an operator meets no more than it reads and
+    # its own.
     slots: Array
+    # int64 (rows, 3 + tracks): by age of operators, before they were taken in: `SLOTS` and
+    # `ENTRIES` that there were, and from `KNOWN` on which tracks were bad.  No rows where nothing
+    # is to be remembered.
     before: Array
+    # int64 (entries, columns + 1): which slot, and what was known of it before an operator was
+    # taken in, to go back to: for each operator of the group no more than it reads and its own.
     past: Array
 
 

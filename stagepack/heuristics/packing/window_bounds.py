@@ -25,22 +25,13 @@ from stagepack.result import Status
 
 @dataclass(frozen=True)
 class Window:
-    """A run of sections that is too full, and what it proves.
+    """A run of sections that is too full, and what it proves."""
 
-    Attributes
-    ----------
-    first, end : int
-        The sections [first, end).
-    bound : int
-        Every packing of the instance has at least this peak, in bytes.
-    nodes : int
-        Size of the exhausted tree.
-    """
-
+    # The sections [first, end).
     first: int
     end: int
-    bound: int
-    nodes: int
+    bound: int  # every packing of the instance has at least this peak, in bytes
+    nodes: int  # size of the exhausted tree
 
 
 def unsupported(blocks: Blocks) -> str:

@@ -26,72 +26,45 @@ reads it (the end of the phase for none)."""
 
 
 class Layers(NamedTuple):
-    """Figures of one step of a chain of n layers; int64 arrays.
+    """Figures of one step of a chain of n layers; int64 arrays."""
 
-    Attributes
-    ----------
-    nbytes : ndarray, shape (n + 1,)
-        Bytes of x_0 ... x_n.
-    tape, temporary, forward : ndarray, shape (n,)
-        Bytes of tapes and of working memory; cycles of the forward pass.
-    reads_from, reads : ndarray
-        Layer l reads the tensors reads[reads_from[l]:reads_from[l + 1]].
-    readers_from, readers : ndarray
-        Tensor t is read by the layers readers[readers_from[t]:readers_from[t + 1]], rising.
-    """
-
-    nbytes: Array
+    nbytes: Array  # (n + 1,): bytes of x_0 ... x_n
+    # (n,): bytes of tapes and of working memory; cycles of the forward pass.
     tape: Array
     temporary: Array
     forward: Array
+    # Layer l reads the tensors reads[reads_from[l]:reads_from[l + 1]].
     reads_from: Array
     reads: Array
+    # Tensor t is read by the layers readers[readers_from[t]:readers_from[t + 1]], rising.
     readers_from: Array
     readers: Array
 
 
 class Group(NamedTuple):
-    """The layers [first, end) and what becomes of their products; int64 arrays, shape (layers,).
-
-    Attributes
-    ----------
-    training, together : bool
-        Together: forward and backward part are one phase.
-    policy : ndarray
-        NONE in inference.
-    trigger : ndarray
-        The layer before whose backward pass each is computed again; -1: never.
-    """
+    """The layers [first, end) and what becomes of their products; int64 arrays, shape (layers,)."""
 
     first: int
     end: int
+    # Together: forward and backward part are one phase.
     training: bool
     together: bool
-    policy: Array
-    trigger: Array
+    policy: Array  # NONE in inference
+    trigger: Array  # the layer before whose backward pass each is computed again; -1: never
 
 
 class Phase(NamedTuple):
-    """The moments of one phase of a group: a layer runs in each; int64 arrays.
+    """The moments of one phase of a group: a layer runs in each; int64 arrays."""
 
-    Attributes
-    ----------
-    runs_forward, runs_backward : bool
-        The parts of the group's step that belong to it.
-    forward, again, backward : ndarray, shape (layers,)
-        When each layer of the group runs; -1: not in this phase.
-    layer_at : ndarray, shape (moments,)
-        Which layer runs at each moment.
-    change : ndarray, shape (moments + 1,)
-        Bytes that are live from each moment on, less those that are not any more.
-    """
-
+    # The parts of the group's step that belong to it.
     runs_forward: bool
     runs_backward: bool
+    # (layers,): when each layer of the group runs; -1: not in this phase.
     forward: Array
     again: Array
     backward: Array
-    layer_at: Array
+    layer_at: Array  # (moments,): which layer runs at each moment
+    # (moments + 1,): bytes that are live from each moment on, less those that are not any more.
     change: Array
 
 
@@ -298,7 +271,7 @@ def _hold(change: Array, size: int, first: int, last: int) -> None:
 def _hold_tensors(layers: Layers, group: Group, phase: Phase, tensors: Array, uses: Array) -> None:
     """Count inputs, and outputs as the policies of the layers that write them say."""
     nbytes, change, policies = layers.nbytes, phase.change, group.policy
-    # Moments are inclusive on both sides, see :func:`_hold`.
+    # Moments are inclusive on both sides, see :func:`_hold`
     forward, again_at, final = phase.forward, phase.again, len(phase.layer_at) - 1
     for number in range(len(tensors)):
         t = tensors[number]

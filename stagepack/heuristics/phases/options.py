@@ -44,44 +44,24 @@ REMOTE, GRAPHS = "remote", "graphs"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to run a group; tuples by phase are in the order of time.
+    """One way to run a group; tuples by phase are in the order of time."""
 
-    Attributes
-    ----------
-    first, end : int
-        The layers.
-    kinds, modes : tuple of str, one a phase
-        ("F",) in inference, ("F", "B") when training, ("FB",) for the last group then.
-    policy : tuple of str, one a layer
-        Empty in inference.
-    times : tuple of int
-        Cycles of each phase, start-up and epilogue included, nothing hidden.
-    needs : tuple of int
-        Bytes on the compute tiles: all but those kept by groups before and variables loaded ahead.
-    kept : int
-        Bytes on chip for all steps between the group's phases.
-    hideable : tuple of int
-        Cycles of each phase that the phase before it could hide, at most.
-    variables : tuple of int
-        Bytes of variables each phase loads: what the phase before it holds if it loads ahead.
-    free : tuple of int
-        Cycles that each phase's loop leaves the I/O tiles.
-    graphs : tuple of hashable
-        Equal for phases that share a graph.
-    """
-
+    # The layers.
     first: int
     end: int
+    # ("F",) in inference, ("F", "B") when training, ("FB",) for the last group then.
     kinds: tuple[str, ...]
     modes: tuple[str, ...]
-    policy: tuple[str, ...]
-    times: tuple[int, ...]
+    policy: tuple[str, ...]  # empty in inference
+    times: tuple[int, ...]  # cycles of each phase, start-up and epilogue included, nothing hidden
+    # Bytes on the compute tiles: all but those kept by groups before and variables loaded ahead.
     needs: tuple[int, ...]
-    kept: int
-    hideable: tuple[int, ...]
+    kept: int  # bytes on chip for all steps between the group's phases
+    hideable: tuple[int, ...]  # cycles of each phase that the phase before it could hide, at most
+    # Bytes of variables each phase loads: what the phase before it holds if it loads ahead.
     variables: tuple[int, ...]
-    free: tuple[int, ...]
-    graphs: tuple[Hashable, ...]
+    free: tuple[int, ...]  # cycles that each phase's loop leaves the I/O tiles
+    graphs: tuple[Hashable, ...]  # equal for phases that share a graph
 
     @property
     def time(self) -> int:

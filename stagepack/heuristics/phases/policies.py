@@ -46,39 +46,22 @@ NO_TIME = "there was no time for all policies"
 
 @dataclass(frozen=True, eq=False)
 class PolicyRows:
-    """Policies of groups; int64 arrays of shape (rows,), by rising group.
+    """Policies of groups; int64 arrays of shape (rows,), by rising group."""
 
-    Attributes
-    ----------
-    group : ndarray
-        Index into the range costs.
-    stored, reloaded : ndarray
-        Bytes stashed in a step; those of them that are loaded again.
-    kept : ndarray
-        Bytes of a step kept by a group of two phases.
-    again : ndarray
-        Cycles of a step computed again.
-    first_peak, last_peak : ndarray
-        Most bytes live in the first phase and the last one, base excluded.
-    codes, ends : ndarray
-        Policies of one row after the other, and where those of each end.
-    inexact : str
-        Why a better policy may be missing; '' when none is.
-    thinned : bool
-        Whether more labels than were followed would tell more.
-    """
-
-    group: Array
+    group: Array  # index into the range costs
+    # Bytes stashed in a step; those of them that are loaded again.
     stored: Array
     reloaded: Array
-    kept: Array
-    again: Array
+    kept: Array  # bytes of a step kept by a group of two phases
+    again: Array  # cycles of a step computed again
+    # Most bytes live in the first phase and the last one, base excluded.
     first_peak: Array
     last_peak: Array
+    # Policies of one row after the other, and where those of each end.
     codes: Array
     ends: Array
-    inexact: str = ""
-    thinned: bool = False
+    inexact: str = ""  # why a better policy may be missing; '' when none is
+    thinned: bool = False  # whether more labels than were followed would tell more
 
     def policies(self, rows: Array) -> tuple[str, ...]:
         """Return the policies of the layers of groups, one group after the other; () if unnamed."""

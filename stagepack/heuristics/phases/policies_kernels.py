@@ -41,52 +41,29 @@ COLUMNS = SLOT + SLOTS
 
 
 class Visit(NamedTuple):
-    """A layer that labels run through.
+    """A layer that labels run through."""
 
-    Attributes
-    ----------
-    first, layer : int
-        The first layer of the group, and this one.
-    inside : bool
-        Whether a layer of the group reads what this one writes.
-    together : bool
-        Whether forward and backward run in one phase.
-    relaxed : bool
-        Count a dropped layer once, and nothing of what else computing it again takes: a bound.
-    written : int
-        Bytes that stashing the layer's output stores.
-    beside : int
-        Bytes of further tensors live during its backward pass.
-    earlier : int
-        Bytes of gradients live while a run that ends at the layer is computed again.
-    waiting : ndarray of int64, shape (SLOTS,)
-        0 for slots not in use; 2 for tensors that the layer or a later one reads, but for its own
-        input, which the chain itself counts: 1.
-    slot : int
-        That of what the layer writes; -1: none.
-    base, state : int
-        Bytes held throughout, and besides these in the epilogue.
-    steps, capacity : int
-        Entries of what is kept; bytes on chip.
-    longest : int
-        Cycles that may be computed again, at most.
-    """
-
+    # The first layer of the group, and this one.
     first: int
     layer: int
-    inside: bool
-    together: bool
+    inside: bool  # whether a layer of the group reads what this one writes
+    together: bool  # whether forward and backward run in one phase
+    # Count a dropped layer once, and nothing of what else computing it again takes: a bound.
     relaxed: bool
-    written: int
-    beside: int
-    earlier: int
+    written: int  # bytes that stashing the layer's output stores
+    beside: int  # bytes of further tensors live during its backward pass
+    earlier: int  # bytes of gradients live while a run that ends at the layer is computed again
+    # int64 (SLOTS,): 0 for slots not in use; 2 for tensors that the layer or a later one reads, but
+    # for its own input, which the chain itself counts: 1.
     waiting: Array
-    slot: int
+    slot: int  # that of what the layer writes; -1: none
+    # Bytes held throughout, and besides these in the epilogue.
     base: int
     state: int
+    # Entries of what is kept; bytes on chip.
     steps: int
     capacity: int
-    longest: int
+    longest: int  # cycles that may be computed again, at most
 
 
 @step

@@ -17,55 +17,32 @@ UNREACHED = 2**30
 
 
 class Figures(NamedTuple):
-    """What completions are made of; bytes in any unit, arrays by layer.
+    """What completions are made of; bytes in any unit, arrays by layer."""
 
-    Attributes
-    ----------
-    room : int
-        Bytes for what is live.
-    forward, backward : ndarray of int64
-        What a layer needs itself in its forward and its backward pass.
-    products, outputs : ndarray of int64
-        Bytes of a layer's tape and output, and of the output alone.
-    cycles : ndarray of int64
-        Forward cycles, all together below `UNREACHED`.
-    retained : ndarray of int64
-        Charged if the run of a layer is computed again from a retained output.
-    may_keep, may_drop : ndarray of bool
-        Whether the products of each layer may be kept, and dropped.
-    retaining : bool
-        Whether an output may be retained whose layer is computed again.
-    longest : int
-        Layers of a run that are told apart; of a longer one only the last ones count.
-    """
-
-    room: int
+    room: int  # bytes for what is live
+    # int64: what a layer needs itself in its forward and its backward pass.
     forward: Array
     backward: Array
+    # int64: bytes of a layer's tape and output, and of the output alone.
     products: Array
     outputs: Array
-    cycles: Array
-    retained: Array
+    cycles: Array  # int64: forward cycles, all together below `UNREACHED`
+    retained: Array  # int64: charged if the run of a layer is computed again from a retained output
+    # bool: whether the products of each layer may be kept, and dropped.
     may_keep: Array
     may_drop: Array
-    retaining: bool
-    longest: int
+    retaining: bool  # whether an output may be retained whose layer is computed again
+    longest: int  # layers of a run that are told apart; of a longer one only the last ones count
 
 
 class Completions(NamedTuple):
-    """Least cycles computed again from a layer on, by bytes kept of those before: arrays of int32.
+    """Least cycles computed again from a layer on, by bytes kept of those before; int32."""
 
-    Attributes
-    ----------
-    kept, dropped : ndarray, shape (layers + 1, room + 1)
-        When the layer before is kept, or closed.
-    runs : ndarray, shape (2, longest + 1, layers + 1, room + 1)
-        When the last so many layers are an open run, which is computed again from a tensor that is
-        there (0) or must be retained from the run's end on (1).
-    """
-
+    # (layers + 1, room + 1): when the layer before is kept, or closed.
     kept: Array
     dropped: Array
+    # (2, longest + 1, layers + 1, room + 1): when the last so many layers are an open run, which is
+    # computed again from a tensor that is there (0) or must be retained from the run's end on (1).
     runs: Array
 
 

@@ -27,21 +27,11 @@ from stagepack.instances.schedule import Objective
 
 
 class Cooling(NamedTuple):
-    """One descent of the temperature.
+    """One descent of the temperature."""
 
-    Attributes
-    ----------
-    heat : float
-        First temperature, as a part of the mean duration; the last is `cooled` of it.
-    weight : float
-        What mean excess counts beside the objective.
-    moves : int
-        Moves from the first temperature to the last.
-    """
-
-    heat: float
-    weight: float
-    moves: int
+    heat: float  # first temperature, as a part of the mean duration; the last is `cooled` of it
+    weight: float  # what mean excess counts beside the objective
+    moves: int  # moves from the first temperature to the last
 
 
 def cooling(number: int, timing: Timing, tuning: AnnealingTuning = TUNING.annealing) -> Cooling:

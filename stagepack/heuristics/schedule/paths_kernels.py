@@ -27,76 +27,47 @@ LOOK, SETTLE = 6, 2
 
 
 class Paths(NamedTuple):
-    """Orders of devices with their longest paths; int64 arrays unless stated otherwise.
+    """Orders of devices with their longest paths; int64 arrays unless stated otherwise."""
 
-    Attributes
-    ----------
-    order, ptr, position : ndarray, shape (n,), (d + 1,), (n,)
-        What each device runs, and where each operation is in `order`.
-    into_first, into_row, into_lag : ndarray, shape (rows + 1,), (arcs,), (arcs,)
-        What the operations of row r wait for, beside those of the row: into_first[r] .. .
-    early, late : ndarray, shape (n,)
-        Earliest starts, and latest ones of ends that are no later; of makespans from their end on.
-    ends, span : ndarray, shape (d,)
-        By when each device is done in `late`, without what the objective adds; and what counts
-        beside `early` and `late` of its operations: 0 for makespans.
-    excess : ndarray, shape (n,)
-        By how much longest paths through operations exceed a bound.
-    total : ndarray, shape (1,)
-        The sum of these.
-    noted, before, stamp : ndarray, shape (2, n)
-        Operations whose `early`, or `late`, has changed in a move, what it was, and the last move
-        in which it has: none is noted twice in a move, so that there is a place for each.
-    heap, key : ndarray, shape (n,)
-        Operations to be looked at, a heap, and what it goes by: `inside` lets none in twice.
-    inside : ndarray of int8, shape (n,)
-        0: not in the heap; `MAYBE` or `SURELY` their starts have changed.
-    counts : ndarray, shape (4,)
-        Notes on `early` and on `late`, moves, operations in the heap.
-    spans : int
-        1: the objective is the longest span, 0: the makespan.
-    patience : int
-        Operations looked at in a move after which it is given up.
-    work : ndarray, shape (1,)
-        Steps of all loops so far.
-    """
-
+    # (n,), (d + 1,), (n,): what each device runs, and where each operation is in `order`.
     order: Array
     ptr: Array
     position: Array
+    # (rows + 1,), (arcs,), (arcs,): what the operations of row r wait for, beside those of the row:
+    # into_first[r] .. .
     into_first: Array
     into_row: Array
     into_lag: Array
+    # (n,): earliest starts, and latest ones of ends that are no later; of makespans from their end
+    # on.
     early: Array
     late: Array
+    # (d,): by when each device is done in `late`, without what the objective adds; and what counts
+    # beside `early` and `late` of its operations: 0 for makespans.
     ends: Array
     span: Array
-    excess: Array
-    total: Array
+    excess: Array  # (n,): by how much longest paths through operations exceed a bound
+    total: Array  # (1,): the sum of these
+    # (2, n): operations whose `early`, or `late`, has changed in a move, what it was, and the last
+    # move in which it has: none is noted twice in a move, so that there is a place for each.
     noted: Array
     before: Array
     stamp: Array
+    # (n,): operations to be looked at, a heap, and what it goes by: `inside` lets none in twice.
     heap: Array
     key: Array
-    inside: Array
-    counts: Array
-    spans: int
-    patience: int
-    work: Array
+    inside: Array  # int8 (n,): 0: not in the heap; `MAYBE` or `SURELY` their starts have changed
+    counts: Array  # (4,): notes on `early` and on `late`, moves, operations in the heap
+    spans: int  # 1: the objective is the longest span, 0: the makespan
+    patience: int  # operations looked at in a move after which it is given up
+    work: Array  # (1,): steps of all loops so far
 
 
 class Limits(NamedTuple):
-    """What is not to be exceeded on the way: no more is looked at then.
+    """What is not to be exceeded on the way: no more is looked at then."""
 
-    Attributes
-    ----------
-    least : int
-        The bound of :attr:`Paths.excess`.
-    longest, total : int
-        The longest path through an operation, and the sum of all excess.
-    """
-
-    least: int
+    least: int  # the bound of :attr:`Paths.excess`
+    # The longest path through an operation, and the sum of all excess.
     longest: int
     total: int
 

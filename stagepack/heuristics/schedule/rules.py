@@ -21,28 +21,18 @@ from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 
 @dataclass(frozen=True)
 class Rule:
-    """A way to order the operations of every device.
+    """A way to order the operations of every device."""
 
-    Attributes
-    ----------
-    name : str
-        What the method is called.
-    order : callable
-        What each device runs, one device after another, shape (n,), of an instance that the rule
-        supports; it is given a :data:`.programs.Look`, too.  O(operations).
-    unsupported : callable
-        '' or one line saying why the rule does not apply to an instance.
-    description, source : str
-        One line for people, and who published it.
-    remark : callable
-        '' or one line on what the rule's schedule of an instance needs beside it.
-    """
-
-    name: str
+    name: str  # what the method is called
+    # What each device runs, one device after another, shape (n,), of an instance that the rule
+    # supports; it is given a :data:`.programs.Look`, too.  O(operations).
     order: Callable[[PipelineSchedule, Look], Array]
+    # '' or one line saying why the rule does not apply to an instance.
     unsupported: Callable[[PipelineSchedule], str]
+    # One line for people, and who published it.
     description: str
     source: str
+    # '' or one line on what the rule's schedule of an instance needs beside it.
     remark: Callable[[PipelineSchedule], str] = lambda _: ""
 
 

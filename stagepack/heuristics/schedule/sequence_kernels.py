@@ -18,41 +18,25 @@ WAITS, MAKES_ROOM, AT_ONCE = range(3)
 
 
 class Merging(NamedTuple):
-    """Sequences under way; int64 arrays.
+    """Sequences under way; int64 arrays."""
 
-    Attributes
-    ----------
-    forward, backward : ndarray, shape (d, longest)
-        The F's and the B's of each device, in their order.
-    counts : ndarray, shape (d,)
-        How many of each a device has.
-    into_first, into_row, into_lag : ndarray
-        What operations wait for; see :class:`.anneal_kernels.Walk`.
-    split : int
-        1: there are W's.
-    done : ndarray, shape (d, 3)
-        F's, B's and W's that a device has run.
-    end : ndarray, shape (n,)
-        Ends of operations; negative: not yet run.
-    free, held, place : ndarray, shape (d,)
-        When each device is free, its memory, where its next operation goes in `order`.
-    order : ndarray, shape (n,)
-        A place for every operation of a device: F's and B's are taken while `counts` has more, W's
-        while fewer have run than B's.
-    """
-
+    # (d, longest): the F's and the B's of each device, in their order.
     forward: Array
     backward: Array
-    counts: Array
+    counts: Array  # (d,): how many of each a device has
+    # What operations wait for; see :class:`.anneal_kernels.Walk`
     into_first: Array
     into_row: Array
     into_lag: Array
-    split: int
-    done: Array
-    end: Array
+    split: int  # 1: there are W's
+    done: Array  # (d, 3): F's, B's and W's that a device has run
+    end: Array  # (n,): ends of operations; negative: not yet run
+    # (d,): when each device is free, its memory, where its next operation goes in `order`.
     free: Array
     held: Array
     place: Array
+    # (n,): a place for every operation of a device: F's and B's are taken while `counts` has more,
+    # W's while fewer have run than B's.
     order: Array
 
 

@@ -15,37 +15,23 @@ FAR = 1 << 62
 
 
 class Graph(NamedTuple):
-    """Operations and what must come before what; arrays of int64 where nothing else is said.
+    """Operations and what must come before what; arrays of int64 where nothing else is said."""
 
-    Attributes
-    ----------
-    row : ndarray of int32, shape (n,)
-        The row of each operation; see :class:`.operations.Operations`.
-    duration, delta, device, waits : ndarray, shape (rows,)
-        Cycles, change of memory and device of the operations of each row, and the arcs that enter
-        them: one less for the first, which follows no other of its row.
-    origin, first, after, lag : ndarray
-        The operations of rows and the arcs between them; see :class:`.operations.Operations`.
-    arcs : int
-        Arcs between operations.
-    limit : ndarray, shape (d,)
-        Memory of the devices; FAR: no limit.
-    rest : ndarray, shape (d,)
-        What the objective adds to the last end of each device.
-    """
-
-    row: Array
+    row: Array  # int32 (n,): the row of each operation; see :class:`.operations.Operations`
+    # (rows,): cycles, change of memory and device of the operations of each row, and the arcs that
+    # enter them: one less for the first, which follows no other of its row.
     duration: Array
     delta: Array
     device: Array
     waits: Array
+    # The operations of rows and the arcs between them; see :class:`.operations.Operations`
     origin: Array
     first: Array
     after: Array
     lag: Array
-    limit: Array
-    rest: Array
-    arcs: int
+    limit: Array  # (d,): memory of the devices; FAR: no limit
+    rest: Array  # (d,): what the objective adds to the last end of each device
+    arcs: int  # arcs between operations
 
 
 @step

@@ -163,19 +163,12 @@ def interrupted(chain: kernels.Chain, whole: int) -> kernels.Chain:
 
 
 class Step(NamedTuple):
-    """Labels made by one step of a sweep.
+    """Labels made by one step of a sweep."""
 
-    Attributes
-    ----------
-    parent, child : ndarray of int32
-        Whose child each label is, and which of them.
-    done : ndarray of int32
-        F's of the stage before its B.
-    """
-
+    # int32: whose child each label is, and which of them.
     parent: Array
     child: Array
-    done: Array
+    done: Array  # int32: F's of the stage before its B
 
 
 class Trips:

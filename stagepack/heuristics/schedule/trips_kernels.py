@@ -23,42 +23,30 @@ HOP, COUNT = 0, 1
 
 
 class Chain(NamedTuple):
-    """A chain of stages with a device each, first stage first.
+    """A chain of stages with a device each, first stage first."""
 
-    Attributes
-    ----------
-    m, ahead : int
-        Microbatches; those whose F's can be done when B of a microbatch is not, itself included.
-    forward, backward, weight : ndarray of int64, shape (p,)
-        Cycles; 0 for W where B is the whole backward pass.
-    pieces : ndarray of int64, shape (p,)
-        How many W's a microbatch has: 1, or one for each cycle where it may be interrupted.
-    split : bool
-        Whether there are W's.
-    lag : ndarray of int64, shape (p,)
-        Cycles from a stage to the next one; the last is 0.
-    taken, given, later, limit : ndarray of int64, shape (p,)
-        Bytes that F takes, B and W give back, and that there are.
-    after, path : ndarray of int64, shape (p,)
-        What the value has after the last end of a stage, and after its last B, at least.
-    rest : ndarray of int64, shape (m + 1,)
-        By number of microbatches, cycles from the first F's start to the end, at least.
-    """
-
+    # Microbatches; those whose F's can be done when B of a microbatch is not, itself included.
     m: int
     ahead: int
+    # int64 (p,): cycles; 0 for W where B is the whole backward pass.
     forward: Array
     backward: Array
     weight: Array
+    # int64 (p,): how many W's a microbatch has: 1, or one for each cycle where it may be
+    # interrupted.
     pieces: Array
-    split: bool
-    lag: Array
+    split: bool  # whether there are W's
+    lag: Array  # int64 (p,): cycles from a stage to the next one; the last is 0
+    # int64 (p,): bytes that F takes, B and W give back, and that there are.
     taken: Array
     given: Array
     later: Array
     limit: Array
+    # int64 (p,): what the value has after the last end of a stage, and after its last B, at least.
     after: Array
     path: Array
+    # int64 (m + 1,): by number of microbatches, cycles from the first F's start to the end, at
+    # least.
     rest: Array
 
 

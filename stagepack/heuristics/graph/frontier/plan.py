@@ -33,22 +33,13 @@ WORD_BITS = 62
 
 @dataclass
 class Network:
-    """Blocks, their order and their nets as rows.
+    """Blocks, their order and their nets as rows."""
 
-    Attributes
-    ----------
-    before, after : list of list of int
-        Direct predecessors and successors of every block, without edges that others imply.
-    members : list of list of int
-        Blocks of every net, its producer first.
-    cost : list of int
-        Ticks of every net.
-    """
-
+    # Direct predecessors and successors of every block, without edges that others imply.
     before: Rows
     after: Rows
-    members: Rows
-    cost: list[int]
+    members: Rows  # blocks of every net, its producer first
+    cost: list[int]  # ticks of every net
 
     def mirrored(self) -> Network:
         """Return the same network with all edges turned."""
@@ -125,22 +116,13 @@ class _Slots:
 
 @dataclass
 class _Columns:
-    """The arrays of a plan while they grow.
+    """The arrays of a plan while they grow."""
 
-    Attributes
-    ----------
-    row_entries : int
-        Entries that the end of a row counts as.
-    ptr, flat : dict of str to list of int
-        Of each name: where its rows end, and their entries.
-    work : int
-        Of rows, and entries in them, so far.
-    """
-
-    row_entries: int
+    row_entries: int  # entries that the end of a row counts as
+    # Of each name: where its rows end, and their entries.
     ptr: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0]))
     flat: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    work: int = 0
+    work: int = 0  # of rows, and entries in them, so far
 
     def add(self, name: str, value: int) -> None:
         """Add an entry to the row at hand."""

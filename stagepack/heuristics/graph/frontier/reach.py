@@ -37,41 +37,23 @@ BEFORE, STAGE, AFTER = range(3)
 
 @dataclass
 class _Chain:
-    """Steps within a limit.
+    """Steps within a limit."""
 
-    Attributes
-    ----------
-    limit : int
-        Ticks.
-    first, last : list of int
-        The most work of so many first, and so many last, stages.
-    low, high : int
-        Between these is what the step under way reaches; -1: none is.
-    """
-
-    limit: int
+    limit: int  # ticks
+    # The most work of so many first, and so many last, stages.
     first: list[int] = field(default_factory=lambda: [0])
     last: list[int] = field(default_factory=lambda: [0])
+    # Between these is what the step under way reaches; -1: none is.
     low: int = -1
     high: int = -1
 
 
 class _Kind(NamedTuple):
-    """A device that a stage may be on.
+    """A device that a stage may be on."""
 
-    Attributes
-    ----------
-    load : ndarray, shape (rows, blocks)
-        Of each block there.
-    pays : int
-        1 where traffic counts, else 0.
-    room : ndarray, shape (0 or 1,)
-        Its bytes, where these are limited.
-    """
-
-    load: Array
-    pays: int
-    room: Array
+    load: Array  # (rows, blocks): of each block there
+    pays: int  # 1 where traffic counts, else 0
+    room: Array  # (0 or 1,): its bytes, where these are limited
 
 
 def _kinds(models: Sequence[Model]) -> list[list[_Kind]]:

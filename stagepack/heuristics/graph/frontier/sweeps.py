@@ -50,49 +50,24 @@ Windows = tuple[Array, Array]
 
 @dataclass(frozen=True, eq=False)
 class Guide:
-    """What sweeps know of partitions within a limit.
+    """What sweeps know of partitions within a limit."""
 
-    Attributes
-    ----------
-    model : Model
-        Of the order of devices that is looked at.
-    windows : tuple of ndarray
-        Lowest and highest stage of each block.
-    limit : int
-        Ticks; all but the table is true of lower limits, too.
-    limits : ndarray, optional
-        Of every stage, where it is not the same.
-    table : ndarray, optional
-        See :class:`.label_state.Question`.
-    kept : dict of int to tuple of ndarray
-        Words and loads of labels, by the number of blocks before the cut.
-    """
-
-    model: Model
-    windows: Windows
-    limit: int
-    limits: Array | None = None
-    table: Array | None = None
+    model: Model  # of the order of devices that is looked at
+    windows: Windows  # lowest and highest stage of each block
+    limit: int  # ticks; all but the table is true of lower limits, too
+    limits: Array | None = None  # of every stage, where it is not the same
+    table: Array | None = None  # see :class:`.label_state.Question`
+    # Words and loads of labels, by the number of blocks before the cut.
     kept: dict[int, tuple[Array, Array]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Swept:
-    """How a sweep ended.
+    """How a sweep ended."""
 
-    Attributes
-    ----------
-    status : int
-        `DONE`, `EMPTY`, `FULL` where labels took too much room, `LATE`.
-    guide : Guide, optional
-        For sweeps the other way.
-    stages : ndarray, optional
-        Of a sweep with a beam: the stage of each block.
-    """
-
-    status: int
-    guide: Guide | None = None
-    stages: Array | None = None
+    status: int  # `DONE`, `EMPTY`, `FULL` where labels took too much room, `LATE`
+    guide: Guide | None = None  # for sweeps the other way
+    stages: Array | None = None  # of a sweep with a beam: the stage of each block
 
 
 class Sweeps:

@@ -44,39 +44,21 @@ class TooManyStatesError(Exception):
 
 
 class Plan(NamedTuple):
-    """Stages of a recurrence.
+    """Stages of a recurrence."""
 
-    Attributes
-    ----------
-    stage : ndarray of int64, shape (blocks,)
-        Of each block.
-    first, replicas : list of int
-        Of each stage: the first device, and on how many it runs.
-    value : float
-        Ticks of the slowest one, as the recurrence counts them.
-    """
-
-    stage: Array
+    stage: Array  # int64 (blocks,): of each block
+    # Of each stage: the first device, and on how many it runs.
     first: list[int]
     replicas: list[int]
-    value: float
+    value: float  # ticks of the slowest one, as the recurrence counts them
 
 
 class _Table(NamedTuple):
-    """The best pipelines of a level, by units used, state before and last state.
+    """The best pipelines of a level, by units used, state before and last state."""
 
-    Attributes
-    ----------
-    value : ndarray of float64, shape (units + 1, starts, states)
-        Ticks of the slowest stage; `FAR` for none.
-    cut : ndarray of int32, of that shape
-        State before the last stage.
-    rest, replicas : ndarray of int32, of that shape
-        Units of what is before it, and its own.
-    """
-
-    value: Array
-    cut: Array
+    value: Array  # float64 (units + 1, starts, states): ticks of the slowest stage; `FAR` for none
+    cut: Array  # int32, of that shape: state before the last stage
+    # int32, of that shape: units of what is before it, and its own.
     rest: Array
     replicas: Array
 

@@ -49,24 +49,13 @@ FOCUS = (LOWEST_BLOCK, LOWEST_SECTION, LOWEST_SECTION)
 
 @dataclass(frozen=True)
 class Setting:
-    """How states are judged.
+    """How states are judged."""
 
-    Attributes
-    ----------
-    nearness : float
-        What is wasted in a section counts 1 / (what may be wasted there + this); 0: 1.
-    early : float
-        What it is worth that long-lived blocks are placed.
-    power : float
-        Of the part of time that a block lives, in what placing it is worth.
-    square : bool
-        Squares of what is wasted are summed.
-    """
-
+    # What is wasted in a section counts 1 / (what may be wasted there + this); 0: 1.
     nearness: float
-    early: float
-    power: float
-    square: bool = False
+    early: float  # what it is worth that long-lived blocks are placed
+    power: float  # of the part of time that a block lives, in what placing it is worth
+    square: bool = False  # squares of what is wasted are summed
 
     def varied(self, random: np.random.Generator) -> Setting:
         """Return a setting that is a little different."""

@@ -17,45 +17,26 @@ ROW = 8
 
 
 class Graph(NamedTuple):
-    """Buffers and whom each conflicts with.
+    """Buffers and whom each conflicts with."""
 
-    Attributes
-    ----------
-    ptr : ndarray of int64, shape (n + 1,)
-        Where rows begin.
-    other : ndarray of int32, shape (2 m,)
-        Neighbours of i: other[ptr[i] : ptr[i + 1]].
-    size, alignment : ndarray of int64, shape (n,)
-        Of each buffer.
-    """
-
-    ptr: Array
-    other: Array
+    ptr: Array  # int64 (n + 1,): where rows begin
+    other: Array  # int32 (2 m,): neighbours of i: other[ptr[i] : ptr[i + 1]]
+    # int64 (n,): of each buffer.
     size: Array
     alignment: Array
 
 
 class Cliques(NamedTuple):
-    """What a search for a heavy clique writes.
+    """What a search for a heavy clique writes."""
 
-    Attributes
-    ----------
-    candidate, chosen : ndarray of int32, shape (most neighbours + 1,)
-        Who may join the clique at hand, and who has: the first one and neighbours of it, each once,
-        as who joins is no candidate any more.
-    mark : ndarray of int32, shape (n,)
-        Who meets the last one chosen: those with the number of the look at hand.
-    best : ndarray of int32, shape (most neighbours + 1,)
-        The heaviest clique so far.
-    state : ndarray of int64, shape (3,)
-        Weight and length of the best one, and the number of looks.
-    """
-
+    # int32 (most neighbours + 1,): who may join the clique at hand, and who has: the first one and
+    # neighbours of it, each once, as who joins is no candidate any more.
     candidate: Array
     chosen: Array
+    # int32 (n,): who meets the last one chosen: those with the number of the look at hand.
     mark: Array
-    best: Array
-    state: Array
+    best: Array  # int32 (most neighbours + 1,): the heaviest clique so far
+    state: Array  # int64 (3,): weight and length of the best one, and the number of looks
 
 
 @compiled

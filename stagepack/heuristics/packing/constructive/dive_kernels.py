@@ -14,26 +14,18 @@ from stagepack.kernels.compiled import compiled
 
 
 class Dive(NamedTuple):
-    """A dive under way; int64 arrays.
+    """A dive under way; int64 arrays."""
 
-    Attributes
-    ----------
-    whole, most : ndarray, shape (2 * leaves,)
-        The skyline, a segment tree over sections: `whole` is a height all of a node's sections
-        have reached, `most` the greatest in it.  A block only ever raises the skyline under
-        itself, so that the height of a section is the greatest `whole` on the way to the root.
-    base, rank : ndarray, shape (b,)
-        Heap of the blocks to come, by (base, rank): an offset the block cannot go below, and its
-        place in the order.  All are there at first, and it only gets shorter.
-    left : ndarray, shape (1,)
-        How many are in the heap.
-    """
-
+    # (2 * leaves,): the skyline, a segment tree over sections: `whole` is a height all of a node's
+    # sections have reached, `most` the greatest in it.  A block only ever raises the skyline under
+    # itself, so that the height of a section is the greatest `whole` on the way to the root.
     whole: Array
     most: Array
+    # (b,): heap of the blocks to come, by (base, rank): an offset the block cannot go below, and
+    # its place in the order.  All are there at first, and it only gets shorter.
     base: Array
     rank: Array
-    left: Array
+    left: Array  # (1,): how many are in the heap
 
 
 @compiled

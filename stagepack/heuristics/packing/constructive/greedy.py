@@ -35,19 +35,13 @@ KeepGoing = Callable[[], bool]
 
 
 class BankPairs(NamedTuple):
-    """Banks in terms of blocks.
+    """Banks in terms of blocks."""
 
-    Attributes
-    ----------
-    number, nbytes : int
-        Banks there are, and bytes of each.
-    ptr, other : ndarray of int64
-        other[ptr[i] : ptr[i + 1]] are the blocks that should not be in a bank of block i; once a
-        pair of buffers.
-    """
-
+    # Banks there are, and bytes of each.
     number: int
     nbytes: int
+    # int64: other[ptr[i] : ptr[i + 1]] are the blocks that should not be in a bank of block i; once
+    # a pair of buffers.
     ptr: Array
     other: Array
 

@@ -24,44 +24,28 @@ FAR = 1 << 62
 
 
 class Slabs(NamedTuple):
-    """Placed blocks by slab of time, each slab ascending in address.
+    """Placed blocks by slab of time, each slab ascending in address."""
 
-    Attributes
-    ----------
-    ptr : ndarray of int64, shape (slabs + 1,)
-        Slab c holds the sections [c << shift, (c + 1) << shift) and its list starts at ptr[c].
-    length : ndarray of int64, shape (slabs,)
-        Length of each list.
-    low, high : ndarray of int64, shape (entries,)
-        Address range of each entry.
-    first, end : ndarray of int32, shape (entries,)
-        Sections of each entry.
-    shift : int
-        A slab has 2 ** shift sections.
-    """
-
+    # int64 (slabs + 1,): slab c holds the sections [c << shift, (c + 1) << shift) and its list
+    # starts at ptr[c].
     ptr: Array
-    length: Array
+    length: Array  # int64 (slabs,): length of each list
+    # int64 (entries,): address range of each entry.
     low: Array
     high: Array
+    # int32 (entries,): sections of each entry.
     first: Array
     end: Array
-    shift: int
+    shift: int  # a slab has 2 ** shift sections
 
 
 class Whole(NamedTuple):
-    """Blocks of one full-height piece each, which may lie anywhere: int64 arrays of shape (b,).
+    """Blocks of one full-height piece each, which may lie anywhere: int64 arrays of shape (b,)."""
 
-    Attributes
-    ----------
-    first, end : ndarray
-        Sections [first, end).
-    size, alignment : ndarray
-        Bytes, and what offsets are multiples of.
-    """
-
+    # Sections [first, end).
     first: Array
     end: Array
+    # Bytes, and what offsets are multiples of.
     size: Array
     alignment: Array
 
@@ -243,17 +227,7 @@ def fill_slabs(
 
 
 class Pieces(NamedTuple):
-    """Blocks of any kind as the kernel sees them; int64 arrays named as in `Blocks`.
-
-    Attributes
-    ----------
-    share_ptr, share : ndarray
-        Rows of the blocks whose offset block i may take although they overlap.
-    bank_ptr, bank_other : ndarray
-        Rows of the blocks that should not be in a bank of block i.
-    bank_bytes, bank_count : int
-        0: no banks.
-    """
+    """Blocks of any kind as the kernel sees them; int64 arrays named as in `Blocks`."""
 
     size: Array
     alignment: Array
@@ -265,41 +239,33 @@ class Pieces(NamedTuple):
     range_ptr: Array
     range_low: Array
     range_high: Array
+    # Rows of the blocks whose offset block i may take although they overlap.
     share_ptr: Array
     share: Array
+    # Rows of the blocks that should not be in a bank of block i.
     bank_ptr: Array
     bank_other: Array
+    # 0: no banks.
     bank_bytes: int
     bank_count: int
 
 
 class Lists(NamedTuple):
-    """Placed pieces by slab of time, and a heap of forbidden offsets.
+    """Placed pieces by slab of time, and a heap of forbidden offsets."""
 
-    Attributes
-    ----------
-    ptr, length : ndarray of int64
-        As in :class:`Slabs`.
-    entry : ndarray of int64
-        Pieces of placed blocks, in no order.  The list of a slab has room for all pieces that touch
-        it, and each is entered once, when its block is placed.
-    owner : ndarray of int64, shape (pieces,)
-        Block of each piece.
-    heap_low, heap_high : ndarray of int64
-        Offsets [low, high) that the block at hand may not take; a heap by `low`.  Two for each
-        placed piece that one of its pieces meets (of a partner both sides of its offset; of those
-        that share several slabs the first counts), one below each of its ranges and one above all.
-    shift : int
-        A slab has 2 ** shift sections.
-    """
-
+    # int64: as in :class:`Slabs`
     ptr: Array
     length: Array
+    # int64: pieces of placed blocks, in no order.  The list of a slab has room for all pieces that
+    # touch it, and each is entered once, when its block is placed.
     entry: Array
-    owner: Array
+    owner: Array  # int64 (pieces,): block of each piece
+    # int64: offsets [low, high) that the block at hand may not take; a heap by `low`.  Two for each
+    # placed piece that one of its pieces meets (of a partner both sides of its offset; of those
+    # that share several slabs the first counts), one below each of its ranges and one above all.
     heap_low: Array
     heap_high: Array
-    shift: int
+    shift: int  # a slab has 2 ** shift sections
 
 
 @step

@@ -20,65 +20,42 @@ class Classes(NamedTuple):
     """Blocks sorted by class, then by first section.
 
     In circular time a block comes twice, in one turn and in the next.
-
-    Attributes
-    ----------
-    ptr : ndarray of int64, shape (classes + 1,)
-        Class k has the entries ptr[k] .. ptr[k + 1] - 1, ascending in first section.
-    first, end : ndarray of int32, shape (entries,)
-        Sections.
-    block : ndarray of int64, shape (entries,)
-        The block of each entry.
-    size, alignment : ndarray of int64, shape (entries,)
-        Bytes, and what offsets are multiples of.
-    range_ptr, range_low, range_high : ndarray of int64
-        Where blocks may lie, as blocks have it; the last range of each is endless.
-    twin : ndarray of int32, shape (entries,)
-        The same block in the other turn; of no entries where time is not circular.
-    shortest : ndarray of int64, shape (classes,)
-        Fewest sections of a block of the class.
-    tree_ptr : ndarray of int64, shape (classes + 1,)
-        Where the tree of each class begins.
-    tree : ndarray of int32
-        For each class a segment tree over its entries: the least end of what is not yet placed.
-    finger : ndarray of int64, shape (classes,)
-        Where the last look into each class began.
     """
 
+    # int64 (classes + 1,): class k has the entries ptr[k] .. ptr[k + 1] - 1, ascending in first
+    # section.
     ptr: Array
+    # int32 (entries,): sections.
     first: Array
     end: Array
-    block: Array
+    block: Array  # int64 (entries,): the block of each entry
+    # int64 (entries,): bytes, and what offsets are multiples of.
     size: Array
     alignment: Array
+    # int64: where blocks may lie, as blocks have it; the last range of each is endless.
     range_ptr: Array
     range_low: Array
     range_high: Array
+    # int32 (entries,): the same block in the other turn; of no entries where time is not circular.
     twin: Array
-    shortest: Array
-    tree_ptr: Array
+    shortest: Array  # int64 (classes,): fewest sections of a block of the class
+    tree_ptr: Array  # int64 (classes + 1,): where the tree of each class begins
+    # int32: for each class a segment tree over its entries: the least end of what is not yet
+    # placed.
     tree: Array
-    finger: Array
+    finger: Array  # int64 (classes,): where the last look into each class began
 
 
 class Skyline(NamedTuple):
-    """A skyline as a list of segments of equal height; columns of one table, near in memory.
+    """A skyline as a list of segments of equal height; columns of one table, near in memory."""
 
-    Attributes
-    ----------
-    height : ndarray of int64, shape (sections + 1,)
-        Of the segment that starts at a section.
-    before, after : ndarray of int64, shape (sections + 1,)
-        First sections of the neighbours of the segment that starts at a section; in linear time
-        -1 and `sections` stand for the ends, in circular time the list closes.
-    state : ndarray of int64, shape (2,)
-        The segment at hand, and how many blocks are placed.
-    """
-
-    height: Array
+    height: Array  # int64 (sections + 1,): of the segment that starts at a section
+    # int64 (sections + 1,): first sections of the neighbours of the segment that starts at a
+    # section; in linear time -1 and `sections` stand for the ends, in circular time the list
+    # closes.
     before: Array
     after: Array
-    state: Array
+    state: Array  # int64 (2,): the segment at hand, and how many blocks are placed
 
 
 @tiered(entries)

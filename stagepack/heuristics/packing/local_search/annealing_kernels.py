@@ -17,58 +17,34 @@ from stagepack.kernels.compiled import compiled, step
 
 
 class Annealing(NamedTuple):
-    """An annealing under way; int64 arrays unless stated otherwise.
+    """An annealing under way; int64 arrays unless stated otherwise."""
 
-    Attributes
-    ----------
-    ptr, other : ndarray, shape (b + 1,), (e,)
-        Rows of the blocks that meet each block.
-    size, alignment : ndarray, shape (b,)
-        Units of each block, and what its offset is a multiple of.
-    piece_ptr, first, end : ndarray
-        Sections of each block.
-    order : ndarray, shape (movable,)
-        Blocks in the order of placing.
-    place : ndarray, shape (b,)
-        Where each block is in `order`; -1: it stays where it is.
-    offsets : ndarray, shape (b,)
-        First-fit offsets of that order.
-    mark : ndarray, shape (b,)
-        Number of the last trial in which a block had to be placed again.
-    excess : ndarray, shape (sections,)
-        Height above the target in each section, of the trial under way.
-    undo_block, undo_offset : ndarray, shape (b,)
-        Blocks moved in the trial under way, and where they were: each once, in their order.
-    heap_low, heap_high : ndarray, shape (most neighbours + 1,)
-        Offsets a block may not take: one interval for each entry of its row.
-    bits : ndarray of uint64
-        One bit a byte of memory; empty: memory is too large, use the heap.  Tops beyond the last
-        bit are noticed before a bit is written.
-    random : ndarray of uint64, shape (1,)
-        State of the generator.
-    state : ndarray, shape (3,)
-        Target, energy (below 0: to be found, see REORDERED), number of trials.
-    """
-
+    # (b + 1,), (e,): rows of the blocks that meet each block.
     ptr: Array
     other: Array
+    # (b,): units of each block, and what its offset is a multiple of.
     size: Array
     alignment: Array
+    # Sections of each block.
     piece_ptr: Array
     first: Array
     end: Array
-    order: Array
-    place: Array
-    offsets: Array
-    mark: Array
-    excess: Array
+    order: Array  # (movable,): blocks in the order of placing
+    place: Array  # (b,): where each block is in `order`; -1: it stays where it is
+    offsets: Array  # (b,): first-fit offsets of that order
+    mark: Array  # (b,): number of the last trial in which a block had to be placed again
+    excess: Array  # (sections,): height above the target in each section, of the trial under way
+    # (b,): blocks moved in the trial under way, and where they were: each once, in their order.
     undo_block: Array
     undo_offset: Array
+    # (most neighbours + 1,): offsets a block may not take: one interval for each entry of its row.
     heap_low: Array
     heap_high: Array
+    # uint64: one bit a byte of memory; empty: memory is too large, use the heap.  Tops beyond the
+    # last bit are noticed before a bit is written.
     bits: Array
-    random: Array
-    state: Array
+    random: Array  # uint64 (1,): state of the generator
+    state: Array  # (3,): target, energy (below 0: to be found, see REORDERED), number of trials
 
 
 TRIAL = 24

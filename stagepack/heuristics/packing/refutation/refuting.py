@@ -22,21 +22,11 @@ from stagepack.instances.profile import Array
 
 @dataclass(frozen=True)
 class Window:
-    """Buffers that must keep apart at some moments.
+    """Buffers that must keep apart at some moments."""
 
-    Attributes
-    ----------
-    size : ndarray of int64, shape (n,)
-        Of each buffer.
-    alive : ndarray of bool, shape (n, moments)
-        Who is alive when.
-    capacity : int
-        What they are to fit into.
-    """
-
-    size: Array
-    alive: Array
-    capacity: int
+    size: Array  # int64 (n,): of each buffer
+    alive: Array  # bool (n, moments): who is alive when
+    capacity: int  # what they are to fit into
 
     @property
     def overfull(self) -> bool:

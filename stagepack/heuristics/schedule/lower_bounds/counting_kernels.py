@@ -15,26 +15,15 @@ from stagepack.kernels.compiled import step, tiered
 
 
 class Side(NamedTuple):
-    """One direction of time; in the other, starts are ends and what takes memory gives it back.
+    """One direction of time; in the other, starts are ends and what takes memory gives it back."""
 
-    Attributes
-    ----------
-    reach : ndarray of bool, shape (rows, rows)
-        Whether the operations of one row come before, or are, those of another, of a microbatch.
-    turn : ndarray of int64, shape (n,)
-        Place of each operation in its row.
-    delta : ndarray of int64, shape (rows,)
-        Change of memory.
-    limit : ndarray of int64, shape (d,)
-        Memory of each device, in units of all changes.
-    kinds, step : int
-        Kinds of operations; from a row to the next of its stage, 1 or -1.
-    """
-
+    # bool (rows, rows): whether the operations of one row come before, or are, those of another, of
+    # a microbatch.
     reach: Array
-    turn: Array
-    delta: Array
-    limit: Array
+    turn: Array  # int64 (n,): place of each operation in its row
+    delta: Array  # int64 (rows,): change of memory
+    limit: Array  # int64 (d,): memory of each device, in units of all changes
+    # Kinds of operations; from a row to the next of its stage, 1 or -1.
     kinds: int
     step: int
 

@@ -24,39 +24,25 @@ STAGE, TRY = 10, 3
 
 
 class Stages(NamedTuple):
-    """Stages that have their device to themselves; int64 arrays, shape (p,).
+    """Stages that have their device to themselves; int64 arrays, shape (p,)."""
 
-    Attributes
-    ----------
-    spans : int
-        1: the objective is the longest span, 0: the makespan.
-    order : ndarray
-        Producers before consumers.
-    into, out : Edges
-        From producers, to consumers.
-    f, b, w, after, microbatches : ndarray
-        Cycles of F, B, W and the optimizer.
-    ahead, behind : ndarray
-        F's that memory allows before the first B, W's that it allows after the last B.
-    queue : ndarray
-        B's that may wait for the last F.
-    room, taken, held : ndarray
-        Bytes beside that F, and of a microbatch that waits for B and for W; `held` is 0 where
-        memory limits no W's.
-    """
-
-    spans: int
-    order: Array
+    spans: int  # 1: the objective is the longest span, 0: the makespan
+    order: Array  # producers before consumers
+    # From producers, to consumers.
     into: Edges
     out: Edges
+    # Cycles of F, B, W and the optimizer.
     f: Array
     b: Array
     w: Array
     after: Array
     microbatches: Array
+    # F's that memory allows before the first B, W's that it allows after the last B.
     ahead: Array
     behind: Array
-    queue: Array
+    queue: Array  # B's that may wait for the last F
+    # Bytes beside that F, and of a microbatch that waits for B and for W; `held` is 0 where memory
+    # limits no W's.
     room: Array
     taken: Array
     held: Array
