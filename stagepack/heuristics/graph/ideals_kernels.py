@@ -145,28 +145,16 @@ def enumerate_ideals(
 ) -> int:
     """Go on listing ideals, then linking them.
 
-    Returns `DONE`, or `GO_ON` after `budget` steps, or `FULL` without room.
+    Returns `DONE`, or `GO_ON` after `budget` elementary steps, or `FULL` without room in `ideals`,
+    where the kernel writes.  `state`, see above, is zero at first: the empty ideal is set up where
+    there is none (`COUNT`).  A call ends before an ideal is begun, or between two that are linked.
 
-    Parameters
-    ----------
-    state : ndarray of int64
-        See above; zero at first: the empty ideal is set up where there is none (`COUNT`).  A call
-        ends before an ideal is begun, or between two that are linked.
-    budget : int
-        Elementary steps after which to return.
-    after_first, after : ndarray of int32
-        Blocks to be placed after each.
-    missing : ndarray of int32, shape (n,)
-        How many blocks have to come before each that are not in the ideal of the branch.
-    blocks, rooms
-        What prices stages, and what tells that devices cannot hold an ideal.
-    cut, rows
-        Of the ideal of the branch, as if it were a stage; `rows` has n + 1 rows.
-    branch, cursor : ndarray of int64, shape (n + 1,)
-        The ideals of the branch, each a block larger than the one before, and which block to look
-        at next in each.
-    ideals : Ideals
-        Where the kernel writes.
+    `after_first` and `after`, int32, list the blocks to be placed after each; `missing`, int32
+    (n,), has how many have to come before each that are not in the ideal of the branch.  `blocks`
+    prices stages, `rooms` tells that devices cannot hold an ideal.  `cut` and `rows`, of n + 1
+    rows, are those of the ideal of the branch, as if it were a stage.  `branch` and `cursor`, int64
+    (n + 1,), are the ideals of the branch, each a block larger than the one before, and which block
+    to look at next in each.
     """
     n, whole = len(missing), budget
     if state[COUNT] == 0:
@@ -458,24 +446,14 @@ def sweep(
     branch: Branch,
     ahead: Ahead,
 ) -> bool:
-    """Go on adding stages to ideals; return whether all is done, else call again.
+    """Go on adding stages to the `count` ideals; return whether all is done, else call again.
 
-    Parameters
-    ----------
-    state : ndarray of int64, shape (9,)
-        Its entries are named above: `IDEAL` and `BRANCH` are -1 at first, when it is written what
-        is beyond ideals: the same call goes on to ideal 0.  A call ends between two blocks that are
-        looked at; stage and branch are as they were when the next one begins.
-    budget, count : int
-        Elementary steps after which to return; number of ideals.
-    blocks, ways, rooms, ideals, cells
-        Shapes and meaning of their arrays are said in their classes; `cells` changes.
-    cut : Cut
-        Of the stage under way: members of nets inside and outside.
-    rows : ndarray of int64, shape (n + 1, columns)
-        The stage after each block of the branch; columns as in :mod:`.stage_kernels`.
-    branch, ahead
-        Where the kernel writes.
+    Shapes and meaning of arrays are said in the classes; `cells`, `branch` and `ahead` are
+    written.  `state`, int64 (9,), has its entries named above: `IDEAL` and `BRANCH` are -1 at
+    first, when it is written what is beyond ideals: the same call goes on to ideal 0.  A call ends
+    after `budget` elementary steps, between two blocks that are looked at; stage and branch are as
+    they were when the next one begins.  `cut` is that of the stage under way, `rows`, int64 (n + 1,
+    columns), the stage after each block of the branch, with the columns of :mod:`.stage_kernels`.
     """
     whole = budget
     live, least_work, cursor = ahead.live, ahead.least_work, branch.cursor

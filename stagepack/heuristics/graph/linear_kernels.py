@@ -144,21 +144,11 @@ def _steps_of_cutting(state: Array, budget: int, order: Array, line: Segments, t
 def cut_order(state: Array, budget: int, order: Array, line: Segments, table: Table) -> bool:
     """Go on placing segments of `order`; return whether all are placed, else call again.
 
-    A call ends between two begins of segments, where the cut is that of the blocks before.
-    `line.live` has an entry a state of the table, each of which is entered once a begin.
-
-    Parameters
-    ----------
-    state : ndarray of int64
-        See above; `AT` is `BEFORE` at first.
-    budget : int
-        Elementary steps after which to return.
-    order : ndarray of int32, shape (n,)
-        All blocks, each after those before it.
-    line : Segments
-        What segments cost; changed.
-    table : Table
-        Rows of places that are not reached hold `FAR`, and so does all of the first but state 0.
+    A call ends after `budget` elementary steps, between two begins of segments, where the cut of
+    `line`, which changes, is that of the blocks before.  `state`, int64, see above, has `AT` =
+    `BEFORE` at first.  `order`, int32 (n,), has all blocks, each after those before it.
+    `line.live` has an entry a state of the table, each of which is entered once a begin.  Rows of
+    the table of places that are not reached hold `FAR`, and so does all of the first but state 0.
     """
     n, a, whole, grain = len(order), state[AT], budget, state[GRAIN]
     blocks, ways, rooms, states = line.blocks, line.ways, line.rooms, table.value.shape[1]
@@ -263,37 +253,29 @@ def arrange(
 ) -> bool:
     """Go on writing a topological order: of the ready blocks of least rank, the best by `weights`.
 
-    Return whether it is written, else call again.  O(n * scored * nets of a block) steps.
-    A call ends between two blocks, and the least rank of those that are ready is found anew.
+    Return whether it is written, else call again.  O(n * scored * nets of a block) steps.  A call
+    ends after `budget` elementary steps, between two blocks, and the least rank of those that are
+    ready is found anew.
 
     Parameters
     ----------
     state : ndarray of int64, shape (2,)
         How many places are filled (`BEFORE` at first: then those that nothing comes before become
         ready), and the elementary steps since the call began.
-    budget : int
-        Elementary steps after which to return.
-    order : ndarray of int32, shape (n,)
-        Where the kernel writes.
-    missing : ndarray of int32, shape (n,)
-        How many blocks come directly before each; it is used up.
+    order, missing : ndarray of int32, shape (n,)
+        Where the kernel writes; how many blocks come directly before each, which is used up.
     after_first, after : ndarray of int32
         The blocks directly after each.
-    nets : Nets
-        What may cross cuts.
     placed : ndarray of int32, shape (nets,)
         Zeros.
-    ready : ndarray of int32, shape (n,)
-        Where the kernel writes: blocks of rank r that are ready are ready[begin[r]:end[r]].  Each
-        block becomes ready once, so those of a rank never go beyond its part.
+    ready, rank : ndarray of int32, shape (n,)
+        Blocks of rank r, from 0 on, that are ready are ready[begin[r]:end[r]]: the kernel writes.
+        Each block becomes ready once, so those of a rank never go beyond its part.
     begin, end : ndarray of int64, shape (ranks,)
         At first how many blocks are of lower rank, both.
-    rank : ndarray of int32, shape (n,)
-        Not below 0.
-    noise : ndarray of float64, shape (n,)
-        What chance adds to each block.
-    weights : ndarray of float64, shape (3,)
-        How much noise, depth first, and little traffic across the cut count.
+    noise, weights : ndarray of float64, shapes (n,), (3,)
+        What chance adds to each block; how much noise, depth first, and little traffic across the
+        cut count.
     scored : int
         Ready blocks that are compared, the latest ones.
     """

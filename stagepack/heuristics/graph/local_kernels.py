@@ -289,26 +289,10 @@ def anneal(
     it and, sometimes, what heavy nets join to it; one of that stage may take its place.  O(nets of
     what moves + stages) a move.
 
-    Parameters
-    ----------
-    kind : int64
-        `SUM`, `OVERLAP` or `MEMORY`.
-    moves : int64
-        To be tried at most.
-    budget : int64
-        Elementary steps after which to try no more.
-    heat : float64
-        A move that adds `heat` to the energy is made with probability 1 / e.
-    reference : float64
-        Ticks of one unit of energy.
-    keep : bool
-        No stage may be left empty.
-    draws : Draws
-        How often chance decides one way.
-    blocks : Blocks
-        Shapes and meaning of its arrays are said in its class.
-    placed : Placed
-        Likewise; changed.  A call ends between two moves, and the energy is that of `placed`.
+    At most `moves` are tried, and none after `budget` elementary steps; a call ends between two
+    moves, and the energy is that of `placed`, which changes.  `kind` is `SUM`, `OVERLAP` or
+    `MEMORY`.  A move that adds `heat` to the energy, in units of `reference` ticks, is made with
+    probability 1 / e.  With `keep` no stage may be left empty.
     """
     count, stages, tried = len(placed.stage), len(placed.blocks), 0
     nets, loads = len(blocks.cost), 3 * len(blocks.time) * stages

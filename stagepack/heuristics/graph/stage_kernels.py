@@ -69,18 +69,9 @@ def unmarked(nets: int) -> Cut:
 
 @inlined
 def join(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
-    """Let block v join the stage of row `at`.
+    """Let block `v`, which is not in it, join the stage of row `at`; `rows` and `cut` change.
 
-    Parameters
-    ----------
-    cut : Cut
-        How nets lie to the stage; changed.
-    rows : ndarray of int64, shape (stages, columns)
-        Stages; changed.
-    at : int
-        The row of the stage.
-    v : int
-        A block that is not in the stage.
+    `rows` is int64 of shape (stages, columns).
     """
     # Work is capped at FORBIDDEN: sums of several forbidden blocks would overflow.
     passes, classes = blocks.work.shape[0], blocks.work.shape[1]
@@ -131,15 +122,7 @@ def join(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
 
 @inlined
 def leave(blocks: Blocks, cut: Cut, v: int) -> None:
-    """Take block v, which joined last, out of the stage again; its row is dropped by the caller.
-
-    Parameters
-    ----------
-    cut : Cut
-        How nets lie to the stage; changed.
-    v : int
-        A block of the stage.
-    """
+    """Take block `v`, which joined last, out of the stage again; the caller drops its row."""
     for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
         t = blocks.of[place]
         cut.inside[t] -= 1
@@ -150,19 +133,7 @@ def leave(blocks: Blocks, cut: Cut, v: int) -> None:
 
 @inlined
 def stay_out(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
-    """Decide that block v is never in the stage of row `at`.
-
-    Parameters
-    ----------
-    cut : Cut
-        How nets lie to the stage; changed.
-    rows : ndarray of int64, shape (stages, columns)
-        Stages; changed.
-    at : int
-        The row of the stage.
-    v : int
-        A block that is not in the stage.
-    """
+    """Decide that block `v` is never in the stage of row `at`; `rows` and `cut` change."""
     directed = blocks.mode == OVERLAP or blocks.mode == REPLICATED
     for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
         t = blocks.of[place]
@@ -182,15 +153,7 @@ def stay_out(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
 
 @inlined
 def shift(blocks: Blocks, cut: Cut, v: int, by: int) -> None:
-    """Count block v, of no stage under way, outside for good (1), or not any more (-1).
-
-    Parameters
-    ----------
-    cut : Cut
-        How nets lie to the stage; changed.
-    v, by : int
-        The block, and 1 or -1.
-    """
+    """Count block `v`, of no stage under way, outside for good (`by` 1), or not any more (-1)."""
     for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
         t = blocks.of[place]
         cut.outside[t] += by
@@ -203,20 +166,11 @@ def shift(blocks: Blocks, cut: Cut, v: int, by: int) -> None:
 def price(
     blocks: Blocks, rows: Array, at: int, c: int, devices: int, stashes: int, first_limit: int
 ) -> int:
-    """Return what the stage of row `at` costs on devices of class c; `FAR` if it does not fit.
+    """Return what the stage of row `at` costs on devices of class `c`; `FAR` if it does not fit.
 
-    Parameters
-    ----------
-    blocks, rows, at
-        See :func:`join`.
-    c : int
-        Class of the devices.
-    devices : int
-        On how many the stage is replicated.
-    stashes : int
-        Microbatches whose stash it holds.
-    first_limit : int
-        Greatest load of the forward pass, where the two count apart.
+    The stage, a row of `rows`, is replicated on so many `devices` and holds the stash of `stashes`
+    microbatches.  `first_limit` is the greatest load of the forward pass, where the two count
+    apart.
     """
     # Memory and forbidden blocks first: a price of FAR is none.
     held = rows[at, SIZE] + stashes * rows[at, STASH]
@@ -248,14 +202,9 @@ def least_price(
 ) -> int:
     """Return what the stage of row `at` will cost at least, whatever joins it; `FAR`: nowhere.
 
-    Parameters
-    ----------
-    blocks, rows, at, first_limit
-        See :func:`price`.
-    least_work : ndarray of int64, shape (passes * classes,)
-        What the whole stage will compute at least on a device of each class.
-    devices : int
-        On how many a stage is replicated at most.
+    `rows` and `first_limit` are as for :func:`price`.  `least_work`, int64 (passes * classes,), is
+    what the whole stage will compute at least on a device of each class; it is replicated on at
+    most so many `devices`.
     """
     classes, best = blocks.work.shape[1], FAR
     # One stash at least, as every stage holds one microbatch.
@@ -329,22 +278,12 @@ SLACK = 1 + 1e-9
 def possible(
     rooms: Rooms, sums: Array, crossing: Array, at: int, last: int, q: int, limits: Array
 ) -> bool:
-    """Return whether what is placed fits into the devices used in state q, and the rest elsewhere.
+    """Return whether what is placed fits into the devices of state `q`, and the rest elsewhere.
 
-    Parameters
-    ----------
-    rooms : Rooms
-        What the devices in use, and those left, can hold.
-    sums : ndarray of float64, shape (rooms, positions)
-        Weight of the blocks placed at each position.
-    crossing : ndarray of int64, shape (2, positions)
-        Traffic of each kind between these and the others.
-    at, last : int
-        A position, and the one where all are placed.
-    q : int
-        State of the automaton.
-    limits : ndarray of int64, shape (3,)
-        The greatest value wanted, the greatest first load, and 1.
+    `sums`, float64 (rooms, positions), has the weight of the blocks placed at each position, and
+    `crossing`, int64 (2, positions), the traffic of each kind between these and the others.  `at`
+    is a position, `last` the one where all are placed.  `limits`, int64 (3,): the greatest value
+    wanted, the greatest first load, and 1.
     """
     for r in range(len(rooms.limit)):
         limit = limits[rooms.limit[r]] * SLACK
@@ -375,18 +314,9 @@ def set_least_work(
 ) -> None:
     """Write how much the next stage has to compute, so that the devices left can hold the rest.
 
-    Parameters
-    ----------
-    blocks, ways
-        What blocks take, and which stage may follow which.
-    rooms, sums, at, last, limits
-        See :func:`possible`.
-    live : ndarray of int64
-        The states, `count` of them, that the stage is added to.
-    count : int
-        States in `live`.
-    least_work : ndarray of int64, shape (passes * classes,)
-        Where the result goes: ticks on a device of each class.
+    It goes to `least_work`, int64 (passes * classes,): ticks on a device of each class.  The stage
+    is added to the first `count` states of `live`, int64; `sums`, `crossing`, `at`, `last` and
+    `limits` are as for :func:`possible`.
     """
     passes, classes = blocks.work.shape[0], blocks.work.shape[1]
     for column in range(passes * classes):

@@ -73,12 +73,8 @@ class Staging:
     ) -> Staging:
         """Leave out what changes nothing.
 
-        Parameters
-        ----------
-        sequence : ndarray, optional
-            The class of each stage, where the order of devices is free but searches keep to one.
-        light : int
-            See :class:`Staging`.
+        `sequence` is the class of each stage, where the order of devices is free but searches keep
+        to one; `light` is as in :class:`Staging`.
         """
         if sequence is None and len(compact.class_count) > 1:
             sequence = compact.sequence  # of devices that are alike any order will do
@@ -226,12 +222,8 @@ class Staging:
     def found(self, value: int, placed: list[tuple[Array, int]]) -> Found:
         """Return the partition of stages, from the head, each with the transition that placed it.
 
-        Parameters
-        ----------
-        value : int
-            What it is worth; the load of the backward pass alone, where the two count apart.
-        placed : list of (blocks, transition)
-            The stages, from the head.
+        `value` is what it is worth; the load of the backward pass alone, where the two count
+        apart.  `placed` has the blocks and the transition of each stage.
         """
         stage_of = np.empty(self.n, dtype=np.int32)
         for stage, (blocks, _) in enumerate(placed):

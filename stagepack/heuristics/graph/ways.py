@@ -120,12 +120,7 @@ class _Rules:
 def spread(compact: Compact, most_states: int) -> Array | None:
     """Return one order of the devices, classes in turn, where any order would be too many states.
 
-    None where all of them can be looked at.
-
-    Parameters
-    ----------
-    most_states : int
-        Of the automaton: see :class:`.tuning.IdealsTuning`.
+    None where all of them can be looked at, by `most_states`: see :class:`.tuning.IdealsTuning`.
     """
     if states(compact) <= most_states or compact.sequence is not None:
         return None

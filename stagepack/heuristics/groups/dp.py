@@ -106,10 +106,7 @@ class Partition:
     def shortest(self, stops: Sequence[int] | None = None) -> tuple[int, tuple[int, ...]]:
         """Return the least cycles and the boundaries; `FAR` and () where no groups fit.
 
-        Parameters
-        ----------
-        stops : sequence of int, optional
-            The only boundaries allowed, from 0 to n; None: all.
+        `stops` are the only boundaries allowed, from 0 to n; None: all.
         """
         if stops != self._stops:
             self._stops, self._known = stops, 0
@@ -206,17 +203,8 @@ def solve(
 ) -> GroupingSolution | None:
     """Return the best plan whose groups stand; None where there is none.
 
-    Parameters
-    ----------
-    on_bound : callable
-        Told the cycles below which no plan can be, as long as all is decided.
-    stops : sequence of int, optional
-        The only boundaries allowed.
-
-    Raises
-    ------
-    Stopped
-        Once the clock says no.
+    `on_bound` is told the cycles below which no plan can be, as long as all is decided; `stops` are
+    the only boundaries allowed.  Raises :class:`.Stopped` once the clock says no.
     """
     while True:
         try:

@@ -135,12 +135,8 @@ def _load(
 ) -> None:
     """Take a load into account that the operator at a position is the first to need.
 
-    Parameters
-    ----------
-    way : (int, bool)
-        The period, and whether it is resident.
-    cycles, held : int
-        Of it, and bytes in every lane.
+    `way` is the period, and whether it is resident; `cycles` and `held`, bytes in every lane, are
+    its own.
     """
     period, resident = way
     # What comes with the first slice alone hides beside that one only.
@@ -317,19 +313,9 @@ def least(
 ) -> tuple[int, int]:
     """Return the least cycles of the group in one cut, and the least bytes that a lane must hold.
 
-    Parameters
-    ----------
-    net, machine, group
-        The group and what is known of it, see :mod:`.growth_kernels`.
-    rows, room
-        Room.
-    cut : ndarray of int64, shape (4,)
-        Its tracks along n, c, h and w.
-
-    Returns
-    -------
-    (int, int)
-        `NONE` cycles where slices read more again than the limit allows.
+    They are `NONE` cycles where slices read more again than the limit allows.  What is known of the
+    group is in `net`, `machine` and `group`, see :mod:`.growth_kernels`; `rows` and `room` are
+    room.  `cut`, int64 (4,), is its tracks along n, c, h and w.
     """
     count, slices = group.met[OPERATORS], _slices(group, cut)
     rounds = ceil(slices, machine.cores)
@@ -436,15 +422,9 @@ def _span(
 ) -> int:
     """Return the least cycles of a group.
 
-    Parameters
-    ----------
-    way : (int, int)
-        Slices of a core, and the compute of one.
-    totals : ndarray of int64
-        See :class:`Falling`.
-    open_ : (int, int, int, int)
-        What cannot hide: of all that moves with a slice; of loads before compute and of stores
-        behind it, each alone, and both beside the same compute.
+    `way` is the slices of a core, and the compute of one; `totals` is as in :class:`Falling`.
+    `open_` is what cannot hide: of all that moves with a slice; of loads before compute and of
+    stores behind it, each alone, and both beside the same compute.
     """
     (rounds, work), (kernel, head, tail, both) = way, open_
     every, once = totals[2], totals[3]
@@ -480,27 +460,13 @@ def floors(
 ) -> int:
     """Find what some cuts of many groups take at least, each group grown from the one before.
 
-    Parameters
-    ----------
-    net, machine, group, rows, room
-        As in :func:`least`.
-    cuts : ndarray of int64, shape (cuts, 4)
-        Tracks along n, c, h and w.
-    steps : ndarray of int64, shape (groups, 4)
-        As in :func:`.group_kernels.sweep`.
-    below : ndarray of int64, shape (groups,)
-        Cycles from which on they are of no use.
-    found : ndarray of int64, shape (groups, cuts)
-        Gets the cycles of every cut that is of use and may fit; else it is left as it is.
-    place : ndarray of int64, shape (2,)
-        The group and the cut to go on with; -1 for a cut: its operator is not taken in yet.
-    most : int
-        Elementary steps after which to return, to be called again until all groups are done.
-
-    Returns
-    -------
-    int
-        Elementary steps.
+    Return the elementary steps; after about `most` of them it is to be called again, until all
+    groups are done.  `net`, `machine`, `group`, `rows` and `room` are as in :func:`least`, `steps`
+    as in :func:`.group_kernels.sweep`.  `cuts`, int64 (cuts, 4), are tracks along n, c, h and w;
+    `below`, int64 (groups,), cycles from which on groups are of no use.  `found`, int64 (groups,
+    cuts), gets the cycles of every cut that is of use and may fit; else it is left as it is.
+    `place`, int64 (2,), is the group and the cut to go on with; -1 for a cut: its operator is not
+    taken in yet.
     """
     done = 0
     while place[0] < len(steps) and done < most:

@@ -37,15 +37,10 @@ from stagepack.result import Termination
 class Pairs:
     """The pairs (microbatch, I/O tiles) of an instance, with what is known of each.
 
-    Methods raise :class:`Stopped` when `progress` runs out of time.
-
-    Attributes
-    ----------
-    bounds : dict of (int, int) to int
-        By pair, cycles that no plan with it goes below; 2**62 where there is none at all.  Of a
-        range of numbers of I/O tiles the first stands for all.
-    inexact : str
-        Why the best plan of a pair may be missed; '' when it is not.
+    Methods raise :class:`Stopped` when `progress` runs out of time.  `bounds` are, by pair, cycles
+    that no plan with it goes below; 2**62 where there is none at all.  Of a range of numbers of I/O
+    tiles the first stands for all.  `inexact` is why the best plan of a pair may be missed; '' when
+    it is not.
     """
 
     def __init__(

@@ -130,14 +130,9 @@ def _triggers(layers: Layers, a: int, b: int, policy: Array) -> Array:
 
 @inner
 def touched(layers: Layers, a: int, b: int) -> Array:
-    """Return the tensors that the layers [a, b) read or write, each once.
+    """Return the tensors that layers from `a` on, before `b`, read or write, each once.
 
     O(reads log(readers)); room for all that they read and for what each of them writes.
-
-    Parameters
-    ----------
-    a, b : int
-        The first layer, and the one behind the last.
     """
     reads_from, reads = layers.reads_from, layers.reads
     readers_from, readers = layers.readers_from, layers.readers
@@ -359,23 +354,12 @@ def _peak(layers: Layers, phase: Phase) -> int:
 
 @inner
 def _examine(layers: Layers, a: int, b: int, training: bool, policy: Array) -> Array:
-    """Return what the policies of the layers [a, b) cost.
+    """Return what the policies of the layers [a, b) cost, int64 (7,).
 
-    Parameters
-    ----------
-    a, b : int
-        The first layer, and the one behind the last.
-    training : bool
-        Whether there is a backward part.
-    policy : ndarray of int64, shape (b - a,)
-        NONE in inference.
-
-    Returns
-    -------
-    ndarray of int64, shape (7,)
-        Bytes stashed in a step, and those of them to load again; bytes kept in a step by a group
-        of two phases; cycles of layers computed again; the most bytes live at any moment of the
-        first phase and of the last one (base excluded); how many layers are computed again.
+    These are bytes stashed in a step, and those of them to load again; bytes kept in a step by a
+    group of two phases; cycles of layers computed again; the most bytes live at any moment of the
+    first phase and of the last one (base excluded); how many layers are computed again.  `policy`,
+    int64 (b - a,), is NONE in inference; `training`: there is a backward part.
     """
     found = np.zeros(7, np.int64)
     trigger = _triggers(layers, a, b, policy) if training else _never(b - a)
@@ -424,16 +408,9 @@ def examine_all(
 ) -> None:
     """Find what policies cost groups; see :func:`_examine`.
 
-    Parameters
-    ----------
-    first, end : ndarray of int64, shape (rows,)
-        The layers.
-    training : bool
-        Whether there are backward parts.
-    policies, ends : ndarray of int64
-        Policies of the layers of one row after the other; those of a row end at its `ends`.
-    found : ndarray of int64, shape (7, rows)
-        Gets what :func:`_examine` returns, a column a row.
+    `first` and `end`, int64 (rows,), are the layers.  `policies`, int64, has those of the layers of
+    one row after the other; those of a row end at its `ends`.  `found`, int64 (7, rows), gets what
+    :func:`_examine` returns, a column a row.  `training`: there are backward parts.
     """
     for row in range(len(first)):
         given = policies[ends[row] - (end[row] - first[row]) : ends[row]]
@@ -470,27 +447,14 @@ def heads(
 ) -> tuple[Array, int, int]:
     """Return where groups end that hold as many layers as fit, from layer `at` on.
 
-    Sizes double up to the first that does not fit and are halved from there: a group of more
-    layers than one that does not fit is not looked for beyond.
+    Then the layer to go on from (n: done; -1: none fits), and the bytes kept so far.  Sizes double
+    up to the first that does not fit and are halved from there: a group of more layers than one
+    that does not fit is not looked for beyond.  O(m log m) for groups of m layers.
 
-    Parameters
-    ----------
-    weights, states : ndarray of int64, shape (n + 1,)
-        Sums of bytes of variables, and of state in shards, of the layers before.
-    reach : ndarray of int64, shape (n,)
-        Where groups from each layer end, at most.
-    given : ndarray of int64, shape (n,)
-        The policy of each layer; NONE, of all, in inference.
-    limits : tuple of int
-        Bytes on chip, steps, and layers to look at before returning.
-    at, kept : int
-        The first layer; bytes that groups before it keep.
-
-    Returns
-    -------
-    tuple
-        The ends, the layer to go on from (n: done; -1: none fits) and the bytes kept so far.
-        O(m log m) for groups of m layers.
+    `weights` and `states`, int64 (n + 1,), are sums of bytes of variables, and of state in shards,
+    of the layers before; `reach`, int64 (n,), where groups from each layer end, at most; `given`,
+    int64 (n,), the policy of each layer, NONE, of all, in inference.  `limits` are bytes on chip,
+    steps, and layers to look at before returning.  Groups before `at` keep `kept` bytes.
     """
     n = len(layers.tape)
     capacity, steps, budget = limits

@@ -354,14 +354,10 @@ class _Phases:
 class _Choice:
     """A mode for each phase of each row: the fastest ones, or every combination.
 
-    Attributes
-    ----------
-    row, first_mode, last_mode : ndarray of int64, shape (choices,)
-        The row, and the modes of its phases as indices into `modes`.
-    possible : ndarray of bool, shape (choices,)
-        Whether the buffers of both phases fit.
-    time, first_time, last_time, free_first, free_last : ndarray of int64, shape (choices,)
-        Cycles of both phases and of each, and those that each leaves free.
+    All arrays have shape (choices,).  `row`, `first_mode` and `last_mode`, int64, are the row, and
+    the modes of its phases as indices into `modes`; `possible`: the buffers of both phases fit.
+    `time`, `first_time` and `last_time` are cycles of both phases and of each, `free_first` and
+    `free_last` those that each leaves free.
     """
 
     def __init__(
@@ -467,24 +463,12 @@ def group_options(
     keep_going: Callable[[], bool] = lambda: True,
     tuning: PhasesTuning = TUNING,
 ) -> OptionTable:
-    """Return the options of every group that fits.
+    """Return the options of every group that fits, for an allowed `microbatch` and `io_tiles`.
 
-    Parameters
-    ----------
-    microbatch, io_tiles : int
-        Allowed ones.
-    distinguish : collection of str
-        What else tells options apart than cycles, kept bytes, memory and (where phases may load
-        ahead) idle cycles: "remote" and "graphs" keep all policies, "graphs" all modes, too.
-    keep_going : callable
-        Asked now and then; once it says no, options are missing and the table says so.
-    tuning : PhasesTuning
-        How much is looked at.
-
-    Raises
-    ------
-    ValueError
-        For an unknown word in `distinguish`.
+    `distinguish` is what else tells options apart than cycles, kept bytes, memory and (where phases
+    may load ahead) idle cycles: "remote" and "graphs" keep all policies, "graphs" all modes, too;
+    `ValueError` is raised for an unknown word.  `keep_going` is asked now and then; once it says
+    no, options are missing and the table says so.
     """
     costs = RangeCosts(instance, microbatch, keep_going=keep_going, tuning=tuning)
     rows = find_policies(
@@ -499,14 +483,9 @@ def group_options(
 def assemble(
     table: OptionTable, chosen: Sequence[int], prefetch: Sequence[bool] | None = None
 ) -> PhaseSolution:
-    """Return the plan made of options.
+    """Return the plan made of options, whose numbers are `chosen`, in order.
 
-    Parameters
-    ----------
-    chosen : sequence of int
-        Numbers of the options of its groups, in order.
-    prefetch : sequence of bool, one a phase, optional
-        Without it every phase loads ahead that may and has room and time for it.
+    Without `prefetch`, one a phase, every phase loads ahead that may and has room and time for it.
     """
     numbers = np.asarray(chosen, dtype=np.int64)
     modes = table.modes(numbers)

@@ -94,24 +94,14 @@ def find_policies(
     longest: int = UNLIMITED,
     keep_going: Callable[[], bool] = lambda: True,
 ) -> PolicyRows:
-    """Return the policies worth having for every group.
+    """Return the policies worth having for every group, for one microbatch.
 
-    Parameters
-    ----------
-    costs : RangeCosts
-        Of one microbatch.
-    bounding : bool
-        For bounds: at least as good as anything that is possible, not always possible.
-    track : bool
-        The forward phase's memory matters by itself (prefetching).
-    every : bool
-        All policies, not the best ones (budgets that tell them apart).
-    most : int, optional
-        Labels to follow at each layer, if not as many as usual.
-    longest : int
-        Cycles of a step computed again, at most; labels with more are dropped.
-    keep_going : callable
-        Asked now and then; once it says no, rows are missing, and the answer says so.
+    With `bounding` they are at least as good as anything that is possible, but not always possible;
+    with `track` the forward phase's memory matters by itself (prefetching); with `every` they are
+    all policies, not the best ones (budgets that tell them apart).  `most` labels are followed at
+    each layer, if not as many as usual; labels with more than `longest` cycles of a step computed
+    again are dropped.  `keep_going` is asked now and then; once it says no, rows are missing, and
+    the answer says so.
     """
     instance = costs.instance
     if not instance.training:
@@ -139,14 +129,9 @@ def find_policies(
 
 
 def uniform(costs: RangeCosts, policy: Policy, keep_going: Callable[[], bool]) -> PolicyRows:
-    """Return one row a group: the same policy for all layers.
+    """Return one row a group: the same `policy` for all layers, of no meaning in inference.
 
-    Parameters
-    ----------
-    policy : Policy
-        Of no meaning in inference, where there are none.
-    keep_going : callable
-        Asked now and then; once it says no, rows are missing, and the answer says so.
+    `keep_going` is asked now and then; once it says no, rows are missing, and the answer says so.
     """
     return _uniform(costs, policy if costs.instance.training else None, keep_going)
 
@@ -156,14 +141,9 @@ def chosen(
     rule: Callable[[int, int], Sequence[Policy]],
     keep_going: Callable[[], bool],
 ) -> PolicyRows:
-    """Return one row a group: the policies that a rule gives.
+    """Return one row a group: the policies that `rule` gives to the layers [first, end) of each.
 
-    Parameters
-    ----------
-    rule : callable
-        From the layers [first, end) of a group to a policy for each.
-    keep_going : callable
-        Asked now and then; once it says no, rows are missing, and the answer says so.
+    `keep_going` is asked now and then; once it says no, rows are missing, and the answer says so.
     """
     given: list[list[int]] = []
     often = costs.tuning.policies.groups_at_once
@@ -293,16 +273,10 @@ class _Walk:
         self._nodes = 0
 
     def run(self, reach: int, together: bool, ends: set[int]) -> bool:
-        """Walk to layer `reach`; return whether there was time for it.
+        """Walk to layer `reach`, before which labels end; return whether there was time for it.
 
-        Parameters
-        ----------
-        reach : int
-            The layer before which labels end.
-        together : bool
-            Forward and backward run in one phase, which ends there.
-        ends : set of int
-            Where groups may end.
+        `together`: forward and backward run in one phase, which ends there.  Groups may end at
+        `ends`.
         """
         costs, layers, a = self.costs, self.costs.layers, self.first
         earlier = policies_kernels.gradients_ahead(layers, a, reach, self.skipping)

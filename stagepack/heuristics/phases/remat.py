@@ -93,17 +93,10 @@ def layers_of(mask: int) -> Iterator[int]:
 class Labels:
     """Labels along the layers of one group; see the module.
 
-    Parameters
-    ----------
-    group : Group
-        Nothing in it may be paged, and `room` must not be below 0.
-    retaining : bool
-        Whether the output of a layer that is computed again may be retained until then.  Without,
-        sequences are canonical, and exact but for the moments at which layers are computed again.
-    keep_going : callable
-        Asked several times a second; it may raise.
-    tuning : PhasesTuning
-        How finely completions are told apart, and what work costs.
+    Nothing in the group may be paged, and its `room` must not be below 0.  With `retaining` the
+    output of a layer that is computed again may be retained until then; without, sequences are
+    canonical, and exact but for the moments at which layers are computed again.  `keep_going` is
+    asked several times a second; it may raise.
     """
 
     def __init__(
@@ -274,14 +267,8 @@ class Labels:
     def search(self, upper: int, most: int, keep_going: Callable[[], bool] = lambda: True) -> Found:
         """Return the best plan that computes less than `upper` cycles again, or a bound.
 
-        Parameters
-        ----------
-        upper : int
-            Cycles computed again that a plan must stay below.
-        most : int
-            Labels followed at each layer.
-        keep_going : callable
-            Asked now and then; once it says no, only the bound of before is returned.
+        `most` labels are followed at each layer.  `keep_going` is asked now and then; once it says
+        no, only the bound of before is returned.
         """
         states = [(0, 0)]
         starts = np.array([0, 1], dtype=np.int64)

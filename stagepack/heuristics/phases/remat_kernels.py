@@ -90,15 +90,8 @@ def _without_run(layer: int, figures: Figures, least: Completions) -> None:
 def _within_runs(layer: int, figures: Figures, least: Completions, shorter: Array) -> None:
     """Find the least cycles from a layer on before which a run is open; O(longest * room).
 
-    Parameters
-    ----------
-    layer : int
-        The layer at which completions are found.
-    least : Completions
-        Known behind the layer; gets those at it.
-    shorter : ndarray of int32, shape (room + 1,)
-        Where the kernel writes: least cycles where only a part of the run goes on, from a retained
-        output.
+    `least` is known behind the layer and gets those at it.  The kernel writes to `shorter`, int32
+    (room + 1,): least cycles where only a part of the run goes on, from a retained output.
     """
     room, longest, cycles = figures.room, figures.longest, figures.cycles[layer]
     dropped, runs = least.dropped, least.runs
@@ -138,16 +131,9 @@ def _steps_of_completing(figures: Figures, least: Completions, low: int, high: i
 
 @tiered(_steps_of_completing)
 def complete(figures: Figures, least: Completions, low: int, high: int) -> None:
-    """Find the least cycles computed again from each of the layers [low, high) on, without skips.
+    """Find the least cycles computed again from layers `low` to `high` on, without skips.
 
-    Parameters
-    ----------
-    least : Completions
-        Right from layer `high` on.
-    low, high : int
-        The layers to look at.
-
-    O(longest * room) a layer.
+    `least` is right from layer `high` on.  O(longest * room) a layer.
     """
     shorter = np.empty(figures.room + 1, np.int32)
     for layer in range(high - 1, low - 1, -1):
@@ -176,25 +162,13 @@ def grow(
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
     """Return the labels that labels and arcs give, those left out that cannot beat `upper`.
 
-    Parameters
-    ----------
-    starts : ndarray
-        Where the labels of each state begin, and the end.
-    held, again : ndarray
-        By label, rising in each state: bytes kept; cycles computed again.
-    arcs : ndarray, shape (arcs, 5)
-        States before and after, bytes kept and cycles added, most bytes kept before.
-    unit, scale : int
-        Bytes and cycles of one unit of `table`.
-    rows, table : ndarray
-        The row of each target, and least cycles to come by bytes kept.
-    upper : int
-        Cycles of a plan that is known.
-
-    Returns
-    -------
-    target, held, again, label, arc, least : ndarray
-        `least`: cycles of any plan that goes on from there.
+    That is arrays of their target, bytes `held`, cycles `again`, label and arc, and the least
+    cycles of any plan that goes on from there.  `starts` is where the labels of each state begin,
+    and the end; by label, rising in each state, `held` are bytes kept and `again` cycles computed
+    again.  `arcs`, (arcs, 5), are states before and after, bytes kept and cycles added, most bytes
+    kept before.  `rows` and `table` are the row of each target, and least cycles to come by bytes
+    kept, in which `unit` and `scale` are the bytes and cycles of one unit.  A plan of `upper`
+    cycles is known.
     """
     total = 0  # each arc gives each label of its source once at most
     for arc in range(len(arcs)):
@@ -232,12 +206,8 @@ def grow(
 def undominated(order: Array, target: Array, held: Array, again: Array) -> Array:
     """Return the labels that none dominates in bytes and cycles, of those with its target.
 
-    Parameters
-    ----------
-    order : ndarray of int64, shape (labels,)
-        The labels by target, then bytes, then cycles.
-    target, held, again : ndarray of int64, shape (labels,)
-        Target, bytes and cycles of each label.
+    All are int64 (labels,): `target`, `held` bytes and cycles `again` of each; `order` has the
+    labels by target, then bytes, then cycles.
     """
     found = np.empty(len(order), np.int64)  # perhaps all
     count = 0

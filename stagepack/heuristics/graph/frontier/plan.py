@@ -149,15 +149,7 @@ class _Columns:
 
 
 class _Sweep:
-    """One pass over an order that takes down what labels will need.
-
-    Parameters
-    ----------
-    order : sequence of int
-        Blocks as they are swept.
-    pause : callable
-        Called at every step, whose work is counted; what it raises ends the pass.
-    """
+    """A pass over an order that takes down what labels will need; asks `pause` at every step."""
 
     def __init__(
         self,
@@ -309,12 +301,7 @@ class _Sweep:
 class Passes:
     """Both passes over a network, of which plans for any number of stages are made.
 
-    Parameters
-    ----------
-    order : sequence of int
-        A topological one.
-    pause : callable
-        Called at every step; what it raises ends the pass.
+    `order` is a topological one; `pause` is called at every step, and what it raises ends the pass.
     """
 
     def __init__(
@@ -335,14 +322,8 @@ class Passes:
     def plans(self, stages: int, kinds: int, apart: bool) -> tuple[Plan, Plan]:
         """Return what sweeps along the order, and against it, do.
 
-        Parameters
-        ----------
-        stages : int
-            At most `WORD_BITS` - 1.
-        kinds : int
-            Kinds of load.
-        apart : bool
-            Whether times, what is received and what is sent are kinds of their own.
+        There are at most `WORD_BITS` - 1 `stages` and so many `kinds` of load; `apart`: times, what
+        is received and what is sent are kinds of their own.
         """
         along = _finished(self._along, stages, kinds, apart)
         return along, _finished(self._against, stages, kinds, apart)

@@ -74,13 +74,7 @@ def _kinds(models: Sequence[Model]) -> list[list[_Kind]]:
 
 
 class Reach:
-    """Chains of steps over one graph, limit by limit.
-
-    Parameters
-    ----------
-    sweeps : Sweeps
-        It is told of what stages reach.
-    """
+    """Chains of steps over one graph, limit by limit; `sweeps` is told of what stages reach."""
 
     def __init__(self, sweeps: Sweeps) -> None:
         self._sweeps, self.tuning = sweeps, sweeps.tuning.reach
@@ -98,22 +92,11 @@ class Reach:
         return bool(model.pays.any() and any(model.network.cost) and model.stages > 2)
 
     def go_on(self, limit: int, work: float = np.inf, whole: bool = False) -> bool | None:
-        """Step on for so many seconds of work.
+        """Step on within `limit` ticks for `work` seconds of work.
 
-        Parameters
-        ----------
-        limit : int
-            Ticks.
-        work : float
-            Seconds of work.
-        whole : bool
-            Whether to go on where the first and the last stages meet, to know all of them.
-
-        Returns
-        -------
-        bool or None
-            False: there is no partition within the limit; True: none of it can be told here;
-            None: the work is done and nothing is told yet.
+        With `whole` it goes on where the first and the last stages meet, to know all of them.
+        False: there is no partition within the limit; True: none of it can be told here; None: the
+        work is done and nothing is told yet.
         """
         chain = self._chains.setdefault(limit, _Chain(limit))
         until, stages = effort.spent() + work, self._sweeps.stages

@@ -73,14 +73,9 @@ class Swept:
 class Sweeps:
     """Sweeps over the blocks of one graph.
 
-    Parameters
-    ----------
-    models : sequence of Model
-        Of the orders of devices to look at; the graph is the same.
-    pause : callable
-        Called between chunks of work; what it raises ends the sweep.
-    seed : int
-        Of all that is drawn.
+    `models` are those of the orders of devices to look at; the graph is the same.  `pause` is
+    called between chunks of work; what it raises ends the sweep.  All that is drawn follows from
+    `seed`.
     """
 
     def __init__(
@@ -132,14 +127,9 @@ class Sweeps:
         return first, last
 
     def learn(self, limit: int, first: Array, last: Array) -> None:
-        """Keep the most work of the first, and of the last, stages within a limit.
+        """Keep the most work of the first, and the last, stages that take at most `limit` ticks.
 
-        Parameters
-        ----------
-        limit : int
-            Ticks that no stage exceeds.
-        first, last : ndarray of int64, shape (stages,)
-            As :meth:`most_work` returns them.
+        `first` and `last` are as :meth:`most_work` returns them.
         """
         self._reached.append((limit, first, last))
 
@@ -159,32 +149,18 @@ class Sweeps:
         beam: int = 0,
         work: float = np.inf,
     ) -> Swept:
-        """Sweep once.
+        """Sweep once, for at most `work` seconds of work.
 
-        Parameters
-        ----------
-        reverse : bool
-            Whether from the last block to the first.
-        limit : int
-            Ticks that no stage may exceed.
-        delta : int
-            Ticks by which loads may differ that are merged.
-        guide : Guide
-            Of a sweep the other way.
-        beam : int
-            Labels kept a step, 0: all.
-        work : float
-            Seconds of work after which to give up.
+        No stage may exceed `limit` ticks; loads that differ by at most `delta` ticks are merged.
+        `reverse` is from the last block to the first, and the guide that of a sweep the other way.
+        `beam` labels are kept a step, 0: all.
         """
         return self.begin(reverse, limit, delta, guide, beam).go_on(work)
 
     def begin(self, reverse: bool, limit: int, delta: int, guide: Guide, beam: int = 0) -> Sweep:
         """Return a sweep of which nothing is done yet.
 
-        Parameters
-        ----------
-        reverse, limit, delta, guide, beam
-            As for :meth:`run`.
+        `reverse`, `limit`, `delta`, `guide` and `beam` are as for :meth:`run`.
         """
         ask = self._question(reverse, limit, delta, guide, beam)
         plan, other = self.plans[reverse], self.plans[not reverse]
@@ -264,22 +240,10 @@ class Sweeps:
 class Sweep:
     """A sweep under way, which can be interrupted: see :meth:`Sweeps.begin`.
 
-    Parameters
-    ----------
-    plan, other : Plan
-        In this direction, and in the other one.
-    ask : Question
-        Limits, windows and tables.
-    reverse : bool
-        Whether from the last block to the first.
-    limit : int
-        Ticks that no stage may exceed.
-    guide : Guide
-        Of a sweep the other way.
-    tuning : SweepTuning
-        Labels take a twelfth of its bytes.
-    pause : callable
-        Called several times a second; what it raises ends the sweep.
+    `plan` is that of this direction, `other` of the other one; `ask` has the limits, windows and
+    tables.  Labels take a twelfth of the bytes of `tuning`.  `pause` is called several times a
+    second; what it raises ends the sweep.  The rest is as for :meth:`Sweeps.run`: `reverse`,
+    `limit`, `guide`.
     """
 
     def __init__(

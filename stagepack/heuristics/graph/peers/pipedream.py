@@ -82,19 +82,10 @@ class _Table(NamedTuple):
 
 
 class Recurrence:
-    """The states of a graph, and the best stages over them.
+    """The states of a graph, and the best stages over them; raises `TooManyStatesError`.
 
-    Parameters
-    ----------
-    compact : Compact
-        Of contiguous stages on accelerators that are alike, with links of one bandwidth or in
-        levels.
-    pause : callable
-        Called now and then; what it raises ends the search.
-
-    Raises
-    ------
-    TooManyStatesError
+    `compact` has contiguous stages on accelerators that are alike, with links of one bandwidth or
+    in levels.  `pause` is called now and then; what it raises ends the search.
     """
 
     def __init__(
@@ -226,13 +217,8 @@ class Recurrence:
     def best(self, replicated: bool) -> Plan | None:
         """Return the best stages; None: nothing fits.
 
-        O(states**2 * devices), times devices again where stages are replicated, times states where
-        links are in levels.
-
-        Parameters
-        ----------
-        replicated : bool
-            Stages may run on several devices, which have links of one bandwidth.
+        O(states**2 * devices), times devices again where stages are replicated, which takes links
+        of one bandwidth; times states where links are in levels.
         """
         tables: list[_Table] = []
         for at in range(len(self.levels)):
@@ -247,16 +233,9 @@ class Recurrence:
         return Plan(stage, [first for _, _, first, _ in parts], [m for *_, m in parts], value)
 
     def _level(self, at: int, inner: list[_Table], replicated: bool) -> _Table:
-        """Return the best pipelines over the units of a level.
+        """Return the best pipelines over the units of level `at`, 0 the innermost.
 
-        Parameters
-        ----------
-        at : int
-            Its number, 0 the innermost.
-        inner : list of _Table
-            Those of the levels within.
-        replicated : bool
-            Whether stages may run on several units.
+        `inner` are those of the levels within; `replicated`: stages may run on several units.
         """
         units, count, tuning = self.levels[at].units, len(self.states), self.tuning
         outermost = at == len(self.levels) - 1
