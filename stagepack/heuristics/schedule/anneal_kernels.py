@@ -283,26 +283,11 @@ def anneal(
 ) -> int:
     """Try random moves while it gets colder; return how many.
 
-    It ends where no path exceeds `least`.
-
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences; stays as it is.
-    walk : Walk
-        Orders, values and generator, which go on from call to call.  Shapes and meaning of its
-        arrays are said in its class, as those of the graph's in its own.
-    heat, ratio : float
-        Cycles: what is worse by as much is accepted with probability 1 / e; and what it is
-        multiplied by after every move.
-    weight : float
-        What mean excess counts beside the objective.
-    least : int
-        A bound on the objective: paths that are no longer need not be shorter.
-    moves : int
-        Moves after which to return, whether made or refused.
-    work : int
-        Steps after which to return.
+    It ends where no path exceeds `least`, a bound on the objective, after `moves`, whether made or
+    refused, or after `work` steps.  The graph stays as it is; orders, values and generator of
+    `walk` go on from call to call.  What is worse by `heat` cycles is accepted with probability 1 /
+    e; heat is multiplied by `ratio` after every move.  Mean excess counts `weight` beside the
+    objective.
     """
     paths = walk.paths
     n, stop = len(paths.order), paths.work[0] + work

@@ -277,20 +277,8 @@ def list_schedule(shop: Shop, policy: Policy, plan: Plan, most: int, work: int) 
 
     The device that can decide first does; it starts the operation of highest rank.  O(log d +
     stages of a device) an operation, O(log d) for each of its edges, and what :func:`_safe` takes
-    where a device has several stages or an unusual memory.
-
-    Parameters
-    ----------
-    shop : Shop
-        Stages and devices; stays as it is.
-    policy : Policy
-        What comes first where several could start.
-    plan : Plan
-        What is placed so far; goes on from call to call.
-    most : int
-        Operations to place.
-    work : int
-        Steps after which to end.
+    where a device has several stages or an unusual memory.  The plan goes on from call to call,
+    which ends after `most` operations or `work` steps.
     """
     turn, first, until = plan.turn, plan.first, plan.work[0] + work
     for placed in range(most):

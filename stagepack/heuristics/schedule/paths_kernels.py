@@ -129,16 +129,9 @@ def _empty(paths: Paths) -> None:
 
 @step
 def arrival(graph: Graph, paths: Paths, v: int) -> int:
-    """Return when all is there that operation v waits for beside its device.
+    """Return when all is there that operation `v` waits for beside its device.
 
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences.
-    paths : Paths
-        Its `early` says so of all other operations.
-    v : int64
-        The operation.
+    Of all other operations `paths.early` says so.
     """
     row = graph.row[v]
     # Arcs join rows: operation u of the other row is that of the same microbatch.
@@ -152,16 +145,9 @@ def arrival(graph: Graph, paths: Paths, v: int) -> int:
 
 @step
 def due(graph: Graph, paths: Paths, v: int) -> int:
-    """Return when operation v must have ended for what waits for it beside its device.
+    """Return when operation `v` must have ended for what waits for it beside its device.
 
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences.
-    paths : Paths
-        Its `late` says so of all other operations.
-    v : int64
-        The operation.
+    Of all other operations `paths.late` says so.
     """
     row = graph.row[v]
     found = FAR
@@ -241,21 +227,8 @@ def begin(paths: Paths) -> None:
 def there(graph: Graph, paths: Paths, side: int, low: int, high: int) -> int:
     """Find starts of order[low:high], whose places have changed; the earliest come first.
 
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences.
-    paths : Paths
-        Starts are written, and noted where they change.
-    side : int
-        `EARLY` or `LATE`.
-    low, high : int
-        Places in the order.
-
-    Returns
-    -------
-    int
-        The longest path through any of them, for `LATE`.
+    Starts of a `side`, `EARLY` or `LATE`, are written, and noted where they change.  For `LATE` the
+    longest path through any operation from place `low` to `high` is returned.
     """
     longest = 0
     paths.work[0] += LOOK * (high - low) // 2
@@ -274,14 +247,7 @@ def there(graph: Graph, paths: Paths, side: int, low: int, high: int) -> int:
 def wake(paths: Paths, side: int, low: int, high: int) -> None:
     """Let all that is beside order[low:high] be looked at, as starts have changed there.
 
-    Parameters
-    ----------
-    paths : Paths
-        The heap grows.
-    side : int
-        `EARLY` or `LATE`.
-    low, high : int
-        Places in the order.
+    The heap grows by it; `side` is `EARLY` or `LATE`, `low` and `high` are places in the order.
     """
     for at in range(low, high):
         # Found already, they look unchanged: what waits for them must be looked at nevertheless.
@@ -301,21 +267,8 @@ def _exceed(graph: Graph, paths: Paths, v: int, least: int) -> None:
 def follow(graph: Graph, paths: Paths, side: int, limits: Limits) -> bool:
     """Look at all that is to be looked at, and what changes with it.
 
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences.
-    paths : Paths
-        Starts are written, and noted where they change; the heap is empty after it.
-    side : int
-        `EARLY` or `LATE`.
-    limits : Limits
-        What ends it early.
-
-    Returns
-    -------
-    bool
-        Whether it has an end, and is within limits.
+    Return whether it has an end, and is within limits, which end it early.  Starts of a `side`,
+    `EARLY` or `LATE`, are written, and noted where they change; the heap is empty after it.
     """
     looked = 0
     while paths.counts[HEAPED] > 0 and looked < paths.patience:
@@ -361,16 +314,7 @@ def settle(graph: Graph, paths: Paths, least: int) -> int:
     """Return the value of the objective, once starts are found; find what exceeds a bound.
 
     Spans are those of the earliest ends with the latest first starts, which is no less than what
-    the orders allow.
-
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences.
-    paths : Paths
-        Spans, excess and their sum are written.
-    least : int
-        The bound; ends beyond it are what is sought.
+    the orders allow.  Spans, excess beyond `least`, the bound, and their sum are written.
     """
     most = 0
     for d in range(len(paths.ends)):

@@ -303,14 +303,11 @@ def expand(
     parent: Array,
     child: Array,
 ) -> bool:
-    """Write what becomes of labels when B of microbatch i runs on stage s.
+    """Write what becomes of labels when B of microbatch `i` runs on stage `s`; whether `out` is
+    full.
 
     Parameters
     ----------
-    chain : Chain
-        The chain, with W's whole or in pieces.
-    i, s : int
-        Microbatch and stage of the B.
     upper : int
         Labels that cannot lead to less are left out.
     near : tuple of int
@@ -327,11 +324,6 @@ def expand(
         Never filled beyond its room, which must be for two rows: it is said to be full before.
     parent, child : ndarray of int32, shape (room,)
         Whose child each row of `out` is, and which of them.
-
-    Returns
-    -------
-    bool
-        Whether `out` is full.
     """
     at, made, total = state
     full = False
@@ -384,26 +376,12 @@ def undominated(
 ) -> None:
     """Say which labels to keep: of no other of the same key the same comes, as early.
 
-    Parameters
-    ----------
-    p : int
-        Stages.
-    labels : ndarray of int64, shape (n, columns)
-        All that a step made, in any order.
-    weight : ndarray of int64, shape (p,)
-        Cycles of W.
-    order : ndarray of int64, shape (n,)
-        Labels by key, those that may make others needless first.
-    key : ndarray of int64, shape (n,)
-        Equal for labels with as many F's done everywhere.
-    keep : ndarray of bool, shape (n,)
-        Written.
-    kept : ndarray of int64, shape (n,)
-        Scratch, a place for each label; stays as it is from call to call.
-    state : ndarray of int64, shape (3,)
-        Labels looked at, those kept of the key at hand, and steps; updated.
-    most : int
-        Steps after which to return.
+    `labels`, int64 (n, columns), are all that a step made, in any order, and `order` those by key,
+    those that may make others needless first.  `weight`, int64 (p,), are the cycles of W of the `p`
+    stages.  `key`, int64 (n,), is equal for labels with as many F's done everywhere.  `keep`, bool
+    (n,), is written; `kept`, int64 (n,), is scratch, a place for each label, and stays as it is
+    from call to call.  `state`, int64 (3,): labels looked at, those kept of the key at hand, and
+    steps, of which a call takes `most`.
     """
     at, count, steps = state
     while at < len(order) and steps < most:
@@ -438,24 +416,10 @@ def nearest(
 ) -> None:
     """Find for labels which other of the same key has to be earlier by least to be in their place.
 
-    Parameters
-    ----------
-    p : int
-        Stages.
-    labels : ndarray of int64, shape (n, columns)
-        By key.
-    weight : ndarray of int64, shape (p,)
-        Cycles of W.
-    key : ndarray of int64, shape (n,)
-        Equal for labels with as many F's done everywhere.
-    window : int
-        Labels after each that it is compared with.
-    whose, least : ndarray of int64, shape (n,)
-        That other label, -1: none, and by how much; updated.
-    state : ndarray of int64, shape (2,)
-        Labels looked at, and steps; updated.
-    most : int
-        Steps after which to return.
+    That other label goes to `whose`, -1: none, and by how much to `least`, both int64 (n,) and
+    updated.  `p`, `weight` and `key` are as for :func:`undominated`, `labels` by key; each is
+    compared with `window` labels after it.  `state`, int64 (2,): labels looked at, and steps, of
+    which a call takes `most`.
     """
     u, steps = state
     while u < len(labels) and steps < most:
@@ -503,31 +467,13 @@ def absorb(
     most: int,
     merge: bool,
 ) -> int:
-    """Let labels stand for others, too, in turn: of two, one is kept.
+    """Let labels stand for others, too, in turn: of two, one is kept; return how many are gone.
 
-    Parameters
-    ----------
-    p : int
-        Stages.
-    labels : ndarray of int64, shape (n, columns)
-        Updated.
-    weight : ndarray of int64, shape (p,)
-        Cycles of W.
-    order : ndarray of int64, shape (n,)
-        Labels for which another may stand.
-    whose : ndarray of int64, shape (n,)
-        Which one, -1: none.
-    gone : ndarray of bool, shape (n,)
-        False; those for which another stands become True.
-    most : int
-        How many may go.
-    merge : bool
-        Labels that stand for others become as early; else they stay as they are.
-
-    Returns
-    -------
-    int
-        How many are gone.
+    `p` and `weight` are as for :func:`undominated`; `labels`, int64 (n, columns), are updated.
+    `order` has the labels for which another may stand, `whose` which one, -1: none, both int64
+    (n,).  `gone`, bool (n,), False at first, becomes True for those for which another stands,
+    `most` of them.  With `merge` labels that stand for others become as early; else they stay as
+    they are.
     """
     stays = np.zeros(len(labels), dtype=np.bool_)
     count = 0

@@ -146,20 +146,11 @@ def ramp(
 ) -> None:
     """Find `part` of every stage, one after the other along the edges or against them.
 
-    Parameters
-    ----------
-    part : int
-        `ENTRY`, `FILLED`, `HEAD`, `TAIL` or `MIDDLE`; those before are found.
-    stages : Stages
-        Cycles and memory; stay as they are.
-    budget : ndarray of int64, shape (p,)
-        Cycles that each stage may be idle.
-    length, idle : ndarray of int64, shape (5, p)
-        Becomes, in row `part`, the least lengths and the least idle cycles in them.
-    state : ndarray of int64, shape (2,)
-        Stages that were looked at, p: all, -1: one has no length within its budget; and steps.
-    most : int
-        Steps after which to return, about.
+    `part` is `ENTRY`, `FILLED`, `HEAD`, `TAIL` or `MIDDLE`; those before are found.  All arrays are
+    int64.  `budget`, (p,), are cycles that each stage may be idle.  Row `part` of `length` and
+    `idle`, (5, p), becomes the least lengths and the least idle cycles in them.  `state`, (2,):
+    stages that were looked at, p: all, -1: one has no length within its budget; and steps, of which
+    a call takes about `most`.
     """
     p, until = len(stages.order), state[1] + most
     along = part in (ENTRY, TAIL)  # these grow along the edges, the others against them
