@@ -47,23 +47,11 @@ class Life(NamedTuple):
 
 
 class Frame:
-    """A group that is cut in a certain way.
+    """A group that is cut in a certain way, by a table of the rule ``nearest``.
 
-    Parameters
-    ----------
-    table : Timetable
-        By the rule ``nearest``.
-
-    Attributes
-    ----------
-    rows, rounds : int
-        Rows of the group; rounds of its slices.
-    circular : bool
-        Whether time is a circle of rows, or a line of all positions.
-    allowed : list of range or list of int
-        Where each move may be.
-    lives : list of Life
-        In the order of the buffers of a timetable without spills.
+    It has so many `rows`, and `rounds` of its slices.  If `circular`, time is a circle of rows,
+    else a line of all positions.  Each move may be where it is `allowed`; `lives` are in the order
+    of the buffers of a timetable without spills.
     """
 
     def __init__(self, table: Timetable) -> None:

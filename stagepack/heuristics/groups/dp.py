@@ -43,25 +43,12 @@ class Partition:
 
     A search that the clock has stopped may be called again with the same ones: it goes on from what
     is known by then.
-
-    Parameters
-    ----------
-    keep_going : callable
-        Asked after every operator; :class:`.Stopped` is raised once it says no.
-    eager : bool
-        Whether the first cut that fits will do.
-    longest : int, optional
-        Operators of a group at most, where that is less than the instance allows.
-    placing : callable
-        What places a group, see :class:`.placement.Placements`.
-    tuning : GroupsTuning
-        What steers the search.
     """
 
     instance: LayerGrouping
-    keep_going: KeepGoing
-    eager: bool = False
-    longest: int | None = None
+    keep_going: KeepGoing  # asked after every operator; `Stopped` is raised once it says no
+    eager: bool = False  # whether the first cut that fits will do
+    longest: int | None = None  # operators of a group at most, where the instance allows more
     placing: Place = place
     tuning: GroupsTuning = TUNING
 

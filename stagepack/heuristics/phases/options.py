@@ -72,21 +72,12 @@ class Option:
 class OptionTable:
     """Options of all groups for one microbatch and number of I/O tiles, by rising group.
 
-    "First" is a group's forward phase (or only one), "last" its backward phase (or only one);
-    in inference there is no last.
-
-    Parameters
-    ----------
-    rows : PolicyRows
-        Policies worth having, by group.
-    io_tiles : int
-        Number of I/O tiles, or the least of a range.
-    distinguish : collection of str
-        As :func:`group_options` takes it.
-    keep_going : callable
-        Asked now and then; once it says no, options that others beat stay in the table.
-    most : int, optional
-        The greatest number of I/O tiles of the range; `io_tiles` when absent.
+    "First" is a group's forward phase (or only one), "last" its backward phase (or only one); in
+    inference there is no last.  `rows` are policies worth having, by group; `distinguish` is as for
+    :func:`group_options`.  Once `keep_going`, asked now and then, says no, options that others beat
+    stay in the table.  With `most` the table is for bounds: no number of I/O tiles from `io_tiles`
+    to this one has a better plan.  Compute and its memory are those of the fewest, transfers and
+    buffers those of the most.
 
     Attributes
     ----------
@@ -103,16 +94,6 @@ class OptionTable:
         of it; bytes of variables: see :class:`Option`.
     inexact : str
         Why a better option may be missing; '' when none is.
-    prefetch : bool
-        Whether phases may load ahead.
-    most : int
-        For bounds: no number of I/O tiles from `io_tiles` to this one has a better plan.  Compute
-        and its memory are those of the fewest, transfers and buffers those of the most.
-
-    Raises
-    ------
-    ValueError
-        For an unknown word in `distinguish`.
     """
 
     def __init__(

@@ -107,10 +107,10 @@ def merge(
 ) -> int:
     """Run whatever can start first, again and again; return how many operations that were.
 
-    Where they are fewer than `most`, no other one can start; else it is to be called again until
-    all have run.  `ahead`, int64 (d,), are the F's of each device that may be ahead of its B's; a W
-    waits for an F or a B for `patience` parts of its cycles.  `first`, F or B, is what comes first
-    where both can start; `pay` is `WAITS`, `MAKES_ROOM` or `AT_ONCE`.
+    Where they are fewer than `most`, no other one can start; else it is to be called again, with
+    what `state` says has run, until all have.  `ahead`, int64 (d,), are the F's of each device that
+    may be ahead of its B's; a W waits for an F or a B for `patience` parts of its cycles.  `first`,
+    F or B, is what comes first where both can start; `pay` is `WAITS`, `MAKES_ROOM` or `AT_ONCE`.
     """
     for count in range(most):
         soonest, v, kind, where = FAR, -1, F, -1

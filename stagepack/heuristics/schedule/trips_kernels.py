@@ -303,27 +303,15 @@ def expand(
     parent: Array,
     child: Array,
 ) -> bool:
-    """Write what becomes of labels when B of microbatch `i` runs on stage `s`; whether `out` is
-    full.
+    """Write what becomes of labels when B of microbatch `i` runs on `s`; True: `out` is full.
 
-    Parameters
-    ----------
-    upper : int
-        Labels that cannot lead to less are left out.
-    near : tuple of int
-        How many F's the stage runs before B, at least and at most.
-    labels : ndarray of int64, shape (n, 3 * p + ahead)
-        Those of the step before; stay as they are.
-    state : ndarray of int64, shape (3,)
-        Labels looked at, rows of `out` written, and steps: where to go on; updated.
-    most : int
-        Steps after which to return.
-    stack : ndarray of int64, shape (places, columns)
-        Scratch: ``p * ahead + 2`` places are enough, see :func:`_expand`.
-    out : ndarray of int64, shape (room, columns)
-        Never filled beyond its room, which must be for two rows: it is said to be full before.
-    parent, child : ndarray of int32, shape (room,)
-        Whose child each row of `out` is, and which of them.
+    `labels`, int64 (n, 3 * p + ahead), are those of the step before, and stay as they are; what
+    cannot lead to less than `upper` is left out.  The stage runs `near` many F's before B, at least
+    and at most.  `state`, int64 (3,), is labels looked at, rows of `out` written, and steps, of
+    which a call takes `most`: where to go on.  `stack`, int64 (places, columns), is scratch: ``p *
+    ahead + 2`` places are enough, see :func:`_expand`.  `out`, int64 (room, columns), is never
+    filled beyond its room, which must be for two rows: it is said to be full before.  `parent` and
+    `child`, int32 (room,), are whose child each row of `out` is, and which of them.
     """
     at, made, total = state
     full = False

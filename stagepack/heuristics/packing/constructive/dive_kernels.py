@@ -49,28 +49,14 @@ def proceed(
 ) -> int:
     """Place blocks on the skyline, always the one that can go lowest, until `steps` are done.
 
-    A step takes the top of the heap: it is placed if the skyline under it is no higher than its
-    base, else it goes back with the height found; O(log b + log sections).
+    Return how many are still to come.  A step takes the top of the heap: it is placed if the
+    skyline under it is no higher than its base, else it goes back with the height found; O(log b +
+    log sections).  The dive is one of :func:`begin` and goes on from call to call, which end
+    between two steps.
 
-    Parameters
-    ----------
-    dive : Dive
-        Heap and skyline, of :func:`begin`; goes on from call to call, which end between two steps.
-    order : ndarray of int64, shape (b,)
-        Blocks by rank: of those that can go equally low the first one is placed.
-    first, end : ndarray of int64, shape (b,)
-        Sections [first, end) of each block.
-    size : ndarray of int64, shape (b,)
-        Bytes.
-    offsets : ndarray of int64, shape (b,)
-        Set for blocks that are placed.
-    steps : int
-        After how many to return.
-
-    Returns
-    -------
-    int
-        Blocks still to come.
+    All arrays are int64 (b,): `order` has blocks by rank, of those that can go equally low the
+    first one is placed; `first` and `end` are their sections, `size` bytes; `offsets` are set for
+    blocks that are placed.
     """
     whole, most, base, rank = dive.whole, dive.most, dive.base, dive.rank
     leaves = len(whole) // 2

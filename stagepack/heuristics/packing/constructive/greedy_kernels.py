@@ -54,21 +54,10 @@ class Whole(NamedTuple):
 def make_slabs(placed: Array, todo: Array, blocks: Whole, offsets: Array, shift: int) -> Slabs:
     """Return slabs that hold the blocks `placed` and have room for the blocks `todo`.
 
-    O(slabs + entries).  The list of a slab is as long as there are blocks of either that touch it,
-    each of which :func:`fill_slabs` or this enters there once.
-
-    Parameters
-    ----------
-    placed : ndarray of int64
-        Blocks that have offsets, ascending in offset.
-    todo : ndarray of int64
-        Blocks that will be entered later.
-    blocks : Whole
-        All blocks.
-    offsets : ndarray of int64, shape (b,)
-        Of those in `placed`; others are not read.
-    shift : int
-        A slab is 2**shift sections long.
+    O(slabs + entries).  The list of a slab is as long as there are `blocks` of either that touch
+    it, each of which :func:`fill_slabs` or this enters there once.  `placed` have offsets and are
+    ascending in these, others of `offsets`, int64 (b,), are not read.  A slab is 2**shift sections
+    long, by `shift`.
     """
     first, end = blocks.first, blocks.end
     # Only as many slabs as something touches: long sections without blocks cost nothing.
@@ -175,34 +164,13 @@ def fill_slabs(
     budget: int,
     spent: Array,
 ) -> int:
-    """Place the blocks todo[begin:], in that order; none longer than a slab.
+    """Place the `blocks` todo[begin:], in that order; none longer than a slab.
 
-    Parameters
-    ----------
-    todo : ndarray of int64
-        Blocks in the order in which they are placed; none is longer than a slab.
-    begin : int
-        Where to go on in `todo`.
-    policy : int
-        FIRST, BEST or TOP.
-    ceiling : int
-        Address that no block may exceed.
-    blocks : Whole
-        All blocks.
-    slabs : Slabs
-        What is placed, by slab; with room for `todo`, see :func:`make_slabs`.
-    offsets : ndarray of int64, shape (b,)
-        Set for blocks that are placed.
-    budget : int
-        Entries to look at before it returns.
-    spent : ndarray of int64, shape (1,)
-        Counts entries.
-
-    Returns
-    -------
-    int
-        Where to go on in `todo` (its length: all are placed), between two blocks; -1 when a block
-        does not fit.
+    Return where to go on in `todo` (its length: all are placed), between two blocks; -1 when a
+    block does not fit.  `begin` is where this call goes on.  `policy` is FIRST, BEST or TOP; no
+    block may exceed the address `ceiling`.  `slabs` have room for `todo`, see :func:`make_slabs`;
+    `offsets`, int64 (b,), are set for blocks that are placed.  It looks at `budget` entries,
+    counted in `spent`, int64 (1,), before it returns.
     """
     work = 0
     for at in range(begin, len(todo)):
@@ -270,16 +238,11 @@ class Lists(NamedTuple):
 
 @step
 def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: Array) -> int:
-    """Add an interval to the heap; return its new length.
+    """Add an interval [low, high) of offsets to the heap; return its new length.
 
-    Parameters
-    ----------
-    low, high : int
-        Offsets [low, high); an empty one, or one below 0, is left out.
-    filled : int
-        Length of the heap.
-    heap_low, heap_high : ndarray of int64
-        A heap by `low`, longer than `filled`: callers say of how many intervals.
+    An empty one, or one below 0, is left out.  The heap is by `low` and has length `filled`, less
+    than those of its arrays `heap_low` and `heap_high`: callers say of how many intervals.  `high`
+    is its end.
     """
     # Offsets start at 0, where the heap's sweep begins.
     if high <= low or high <= 0:
@@ -299,12 +262,7 @@ def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: 
 def pop_interval(filled: int, heap_low: Array, heap_high: Array) -> int:
     """Take the lowest interval off the heap; return its new length.
 
-    Parameters
-    ----------
-    filled : int
-        Length of the heap, at least 1.
-    heap_low, heap_high : ndarray of int64
-        A heap by `low`.
+    The heap has length `filled`, at least 1, and is by its `heap_low`; `heap_high` are the ends.
     """
     filled -= 1
     low, high = heap_low[filled], heap_high[filled]
@@ -483,27 +441,9 @@ def fill_lists(
 ) -> int:
     """Place the blocks todo[begin:], in that order, whatever their pieces, ranges and partners.
 
-    O(m log m) a block with m placed pieces in its time.
-
-    Parameters
-    ----------
-    todo : ndarray of int64
-        Blocks in the order in which they are placed.
-    begin, policy, ceiling, budget : int
-        As for :func:`fill_slabs`; `policy` may be BANKS, too.
-    offsets : ndarray of int64, shape (b,)
-        Set for blocks that are placed.
-    spent : ndarray of int64, shape (1,)
-        Counts entries.
-    pieces : Pieces
-        What the blocks are made of.
-    lists : Lists
-        What is placed, and a heap.
-
-    Returns
-    -------
-    int
-        As :func:`fill_slabs`.
+    O(m log m) a block with m placed pieces in its time.  Return as :func:`fill_slabs`, whose
+    `todo`, `begin`, `policy`, which may be BANKS, too, `ceiling`, `offsets`, `budget` and `spent`
+    these are.
     """
     work = 0
     for at in range(begin, len(todo)):

@@ -65,16 +65,8 @@ def meetings(first: Array, end: Array, order: Array, wanted: Array) -> tuple[Arr
     """Return who meets each wanted block, as rows (ptr, other); those of others are empty.
 
     O(b + pairs), in memory only the rows: pairs are gone through twice, to count what they write,
-    then to write it.
-
-    Parameters
-    ----------
-    first, end : ndarray of int64, shape (b,)
-        Blocks are alive in the sections [first, end).
-    order : ndarray of int64, shape (b,)
-        The blocks by rising `first`.
-    wanted : ndarray of bool, shape (b,)
-        Whose rows are written.
+    then to write it.  Blocks are alive from section `first` to `end`; `order` has them by rising
+    `first`, all int64 (b,).  The rows of `wanted` ones, bool (b,), are written.
     """
     b = len(first)
     ptr = np.zeros(b + 1, dtype=np.int64)
@@ -140,16 +132,9 @@ def _next(bits: Array, at: int, end: int, flip: Any) -> int:
 
 @step
 def _fit_bits(i: int, search: Annealing) -> tuple[int, int]:
-    """Place block i beside those before it, by marking units of memory.
+    """Place block i beside those before it, by marking units of memory: its offset, words written.
 
     `bits` may be of any length: a top beyond it ends the marking before its words are written.
-
-    Returns
-    -------
-    offset : int
-        The lowest.
-    words : int
-        That were written.
     """
     ptr, other, offsets, place = search.ptr, search.other, search.offsets, search.place
     full = ~np.uint64(0)
@@ -227,15 +212,7 @@ def _fit_heap(i: int, search: Annealing) -> int:
 
 @step
 def _raise(i: int, cost: int, peak: int, search: Annealing) -> tuple[int, int, int]:
-    """Count what block i sticks out above the target.
-
-    Returns
-    -------
-    cost, peak : int
-        The energy and the highest excess with it.
-    sections : int
-        That were looked at, and more for each piece.
-    """
+    """Add what block i sticks out to cost and peak; return these, and the sections looked at."""
     excess, sections = search.excess, 0
     height = search.offsets[i] + search.size[i] - search.state[TARGET]
     # Most blocks lie below the target.
@@ -259,15 +236,9 @@ def _raise(i: int, cost: int, peak: int, search: Annealing) -> tuple[int, int, i
 def _replace(begin: int, limit: int, search: Annealing) -> tuple[int, int, int]:
     """Place the marked blocks from `begin` on again, and those their moves concern.
 
-    The undo list has an entry a block: each moves once at most, as the order is gone through once.
-
-    Returns
-    -------
-    cost : int
-        Energy of the trial; more than `limit` when it was given up.
-    moved : int
-        Length of the undo list.
-    work : int
+    Return the energy of the trial, more than `limit` when it was given up, the length of the undo
+    list, and the work.  The list has an entry a block: each moves once at most, as the order is
+    gone through once.
     """
     order, ptr, other, offsets, mark = (
         search.order,
@@ -358,23 +329,12 @@ def _choose(search: Annealing) -> int:
 def anneal(search: Annealing, temperature: float, budget: int) -> int:
     """Try moves in the order until the energy is 0 or `budget` steps are done.
 
-    A move takes a block, more often than not one that sticks out or meets one that does, next to
-    another that it meets.  It is given up as soon as its energy is above what would be accepted.
-    An energy below 0 says that order or target are new: it is found before the first move.
-
-    Parameters
-    ----------
-    search : Annealing
-        Order, offsets and generator, which go on from call to call: calls end between two moves.
-    temperature : float
-        Energy: what is worse by as much is accepted with probability 1 / e.
-    budget : int
-        Steps.
-
-    Returns
-    -------
-    int
-        What is left of `budget`; less than 0: the last move went beyond.
+    Return what is left of `budget`; less than 0: the last move went beyond.  A move takes a block,
+    more often than not one that sticks out or meets one that does, next to another that it meets.
+    It is given up as soon as its energy is above what would be accepted: what is worse by
+    `temperature` is with probability 1 / e.  An energy below 0 says that order or target are new:
+    it is found before the first move.  Order, offsets and generator of `search` go on from call to
+    call: calls end between two moves.
     """
     ptr, other, offsets, mark = search.ptr, search.other, search.offsets, search.mark
     order, place, state = search.order, search.place, search.state

@@ -38,27 +38,12 @@ def best(
     on_solution: Callable[[Array, str], None] | None = None,
     tuning: PackingTuning = TUNING,
 ) -> Array | None:
-    """Return the lowest packing found by rules and cores.
+    """Return the lowest packing found by rules and cores, of plain blocks.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        Plain ones.
-    offsets : ndarray of int64, shape (b,), optional
-        A packing known; only better ones are reported.
-    target : int, optional
-        Stop at this peak; by default at the load bound.
-    seed : int
-        Of random numbers.
-    keep_going : callable, optional
-        Asked several times a second.
-    on_solution : callable, optional
-        Called with offsets and a source at every improvement.
-
-    Returns
-    -------
-    ndarray of int64, shape (b,), or None
-        Offsets; None when time was over before the first packing.
+    None when time was over before the first packing.  Only packings better than `offsets`, int64
+    (b,), if given, are reported to `on_solution`, with a source, at every improvement.  It stops at
+    the peak `target`, by default the load bound, or once `keep_going`, asked several times a
+    second, says no.  Random numbers follow from `seed`.
     """
     bound = int(blocks.load.max(initial=0))
     found = _Found(blocks, None)
@@ -346,10 +331,7 @@ def _complete(
 ) -> list[tuple[int, int, Array]]:
     """Place what is not placed, by several rules until one stays within the goal.
 
-    Returns
-    -------
-    list of (int, int, ndarray)
-        How many blocks of each completed packing stick out above the goal, its peak, its offsets.
+    Return how many blocks of each completed packing stick out above it, its peak, its offsets.
     """
     tries = []
     for name in COMPLETING:

@@ -40,18 +40,10 @@ class Overlaps(NamedTuple):
 
 @compiled
 def separate(ceiling: int, steps: int, search: Overlaps) -> int:
-    """Move blocks that overlap to where that costs least; return the steps that are left.
+    """Move blocks that overlap to where that costs least; return how many of `steps` are left.
 
-    Where a move gains nothing, what the block overlaps costs more from then on.
-
-    Parameters
-    ----------
-    ceiling : int
-        No block ends above it.
-    steps : int
-        After which it returns.
-    search : Overlaps
-        Listed by :func:`begin`; calls end between two moves.
+    Where a move gains nothing, what the block overlaps costs more from then on.  No block ends
+    above `ceiling`.  Blocks of `search` are listed by :func:`begin`; calls end between two moves.
     """
     while steps > 0 and search.many[0] > 0:
         i = search.listed[draw(search.random, search.many[0])]

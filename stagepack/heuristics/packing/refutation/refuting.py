@@ -35,19 +35,10 @@ class Window:
 
 
 class Refutation:
-    """A search of one window in one order, which can be paused.
+    """A search of one window in one order, which can be paused; `nodes` are those so far.
 
-    Parameters
-    ----------
-    order : ndarray of float, shape (n,)
-        Blocks of higher values are preferred.
-    lowest_section : bool
-        Whether to branch where the floor is least, or at the block of least base.
-
-    Attributes
-    ----------
-    nodes : int
-        Of the search so far.
+    Blocks of higher values in `order`, float (n,), are preferred.  With `lowest_section` it
+    branches where the floor is least, else at the block of least base.
     """
 
     def __init__(

@@ -292,23 +292,11 @@ def _exclude(depth: int, tree: Tree) -> None:
 
 @compiled
 def refute(node_limit: int, work: int, tree: Tree) -> int:
-    """Go on until it ends, `work` steps are done or an array is too short.
+    """Go on until it ends, `work` elementary steps are done or an array is too short.
 
-    A call ends between two nodes; one that has no room for the next does not count it.
-
-    Parameters
-    ----------
-    node_limit : int
-        Nodes after which it gives up.
-    work : int
-        Elementary steps after which to return.
-    tree : Tree
-        Its class says the shapes and meaning of its arrays; all from `low` on change.
-
-    Returns
-    -------
-    int
-        RUNNING, FITS, REFUTED, LIMIT or LONG.
+    Return RUNNING, FITS, REFUTED, LIMIT, after `node_limit` nodes, or LONG. A call ends between two
+    nodes; one that has no room for the next does not count it.  All arrays of the tree from `low`
+    on change.
     """
     control, n = tree.control, len(tree.size)
     control[SPENT] = 0

@@ -129,8 +129,7 @@ class Machines:
             low = max(low + 1, high)
 
     def least(self, low: int, high: int, head: Array, tail: Array, looks: Looks) -> int:
-        """Return the least makespan of devices [low, high), which need their own time each: the
-        most.
+        """Return the most that any of devices `low` to `high` needs at least for its operations.
 
         `head` and `tail`, int64 (n,), are those of all operations, in cycles; -FAR: the operation
         does not count.  `looks` asks the clock between parts.

@@ -24,8 +24,7 @@ def count_by_source(before: Array, count: Array, low: int, high: int) -> None:
 
 @tiered(entries)
 def by_source(before: Array, place: Array, by: Array, low: int, high: int) -> None:
-    """Put the arcs from `low` to `high` where `place` says for the operation they leave; move it
-    on.
+    """Put arcs `low` to `high` where `place` says for the operation they leave; move it on.
 
     `before`, int64 (arcs,), is the operation that each arc leaves, and `by`, of that shape, gets
     the arcs by it.  `place`, int64 (n,), is where the next arc of each operation goes: at first how
