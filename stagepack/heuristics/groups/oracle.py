@@ -25,8 +25,7 @@ from stagepack.heuristics.groups.network import machine, network
 from stagepack.heuristics.groups.network_state import ALONE as STANDS_ALONE
 from stagepack.heuristics.groups.network_state import END_EDGE, FIRST_EDGE
 from stagepack.heuristics.groups.tuning import TUNING, GroupsTuning, OracleTuning
-from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source
-from stagepack.instances.groups.chip import GENERIC
+from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.regions import Cut
 from stagepack.instances.groups.timesteps import alone_cycles
 from stagepack.instances.profile import Array
@@ -301,12 +300,3 @@ class _Room:
 def _width(tracks: Iterable[tuple[int, int]]) -> int:
     """Return how many columns of slots tell of some tracks."""
     return sum(columns(parts) for _, parts in tracks)
-
-
-def tiny() -> LayerGrouping:
-    """Return a network of one operator."""
-    return LayerGrouping.from_arrays(
-        [Operator(name="y", kind=OperatorKind.ELEMENTWISE, inputs=("x",), shape=(1, 1, 1, 1))],
-        [Source(name="x", shape=(1, 1, 1, 1))],
-        chip=GENERIC,
-    )
