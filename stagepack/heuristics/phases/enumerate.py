@@ -180,9 +180,7 @@ class Pairs:
         table = self.table(*pair)
         bounding = self.bound_table(*pair) if table.inexact else table
         if bounding is not None:
-            chosen = dp.search(
-                bounding, dp.rest(bounding, self.keep_going), self.upper, keep_going=self.keep_going
-            )
+            chosen = self._best(bounding)
             if chosen is None:
                 self._exclude(pair)
                 return
@@ -208,11 +206,14 @@ class Pairs:
         if relaxed is not None and self._relax(pair, relaxed, source):
             return
         table = self.table(*pair)
-        chosen = dp.search(
-            table, dp.rest(table, self.keep_going), self.upper, keep_going=self.keep_going
-        )
+        chosen = self._best(table)
         if chosen is not None:
             self.offer(assemble(table, chosen), source)
+
+    def _best(self, table: OptionTable) -> list[int] | None:
+        """Return the options of the best plan of a table that beats the best known."""
+        least = dp.rest(table, self.keep_going)
+        return dp.search(table, least, self.upper, keep_going=self.keep_going)
 
     def _search(self, pair: tuple[int, int], table: OptionTable, source: str) -> None:
         """Find the best plan of a pair all of whose options are known."""
@@ -230,9 +231,7 @@ class Pairs:
 
         If the plan they give is possible after all, and costs no more, it is the best one.
         """
-        chosen = dp.search(
-            table, dp.rest(table, self.keep_going), self.upper, keep_going=self.keep_going
-        )
+        chosen = self._best(table)
         if chosen is None:
             self._exclude(pair)
             return True
@@ -299,8 +298,7 @@ class Pairs:
                     costs, track=key[1], most=tuning.glimpse_labels, keep_going=self.keep_going
                 )
             table = OptionTable(costs, rows[key], io_tiles, keep_going=self.keep_going)
-            least = dp.rest(table, self.keep_going)
-            chosen = dp.search(table, least, self.upper, keep_going=self.keep_going)
+            chosen = self._best(table)
             if chosen is not None:
                 self.offer(assemble(table, chosen), source)
         self.inexact = known  # of a glance nothing follows

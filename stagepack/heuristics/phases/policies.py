@@ -20,6 +20,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -117,7 +118,8 @@ def find_policies(
         return _exactly(costs, list(instance.policies), None, once, keep_going)
     codes = np.array([CODES[policy] for policy in usable], dtype=np.int64)
     most = costs.tuning.policies.labels if most is None else most
-    rows = _labelled(costs, codes, bounding and often, track, bounding, most, longest, keep_going)
+    rule = _Rule(codes, bounding and often, track, bounding, most, longest)
+    rows = _labelled(costs, rule, keep_going)
     if bounding:
         return rows
     if not instance.chain:
@@ -165,21 +167,23 @@ def _uniform(
     return _examined(costs, np.arange(len(costs)), codes, inexact, keep_going)
 
 
-def _labelled(
-    costs: RangeCosts,
-    codes: Array,
-    relaxed: bool,
-    track: bool,
-    merging: bool,
-    most: int,
-    longest: int,
-    keep_going: Callable[[], bool],
-) -> PolicyRows:
+class _Rule(NamedTuple):
+    """What labels follow, see :func:`find_policies`."""
+
+    codes: Array
+    relaxed: bool  # layers that are computed again more than once count once
+    track: bool
+    merging: bool  # of more than `most` labels alike ones become one, else some are dropped
+    most: int
+    longest: int
+
+
+def _labelled(costs: RangeCosts, rule: _Rule, keep_going: Callable[[], bool]) -> PolicyRows:
     """Return what the labels find."""
     n = costs.n
     slots = _slots(costs)
     tables = [np.empty((0, 7), np.int64)]
-    groups, policies = [np.empty(0, np.int64)], [codes[:0]]
+    groups, policies = [np.empty(0, np.int64)], [rule.codes[:0]]
     complete, thinned = True, False
     for a in range(n):
         low, high = int(costs.start[a]), int(costs.start[a + 1])
@@ -187,7 +191,7 @@ def _labelled(
             continue
         ends = set(costs.end[low:high].tolist())
         reach = max(ends)
-        walk = _Walk(costs, a, codes, relaxed, track, merging, most, longest, slots, keep_going)
+        walk = _Walk(costs, a, rule, slots, keep_going)
         if a < n - 1 and min(ends) < n:
             complete &= walk.run(min(reach, n - 1), False, ends)
         if reach == n:
@@ -242,23 +246,16 @@ class _Walk:
         self,
         costs: RangeCosts,
         first: int,
-        codes: Array,
-        relaxed: bool,
-        track: bool,
-        merging: bool,
-        most: int,
-        longest: int,
+        rule: _Rule,
         slots: tuple[Array, Array],
         keep_going: Callable[[], bool],
     ) -> None:
-        self.costs, self.first, self.codes = costs, first, codes
-        self.keep_going = keep_going
-        self.relaxed, self.merging, self.most, self.longest = relaxed, merging, most, longest
-        final = [0, 1, 2, 4, 5] if track else [0, 1, 2, 4]
+        self.costs, self.first, self.rule, self.keep_going = costs, first, rule, keep_going
+        final = [0, 1, 2, 4, 5] if rule.track else [0, 1, 2, 4]
         self.final = np.array(final, dtype=np.int64)
-        self.retaining = codes
-        if not costs.instance.chain and not relaxed and CODES[Policy.RECOMPUTE] in codes:
-            self.retaining = np.append(codes, liveness_kernels.RETAIN)
+        self.retaining = rule.codes
+        if not costs.instance.chain and not rule.relaxed and CODES[Policy.RECOMPUTE] in rule.codes:
+            self.retaining = np.append(rule.codes, liveness_kernels.RETAIN)
         self.waiting, self.slot = slots
         used = policies_kernels.SLOT + np.flatnonzero(self.waiting.any(axis=0))
         self.columns = np.array([*final, 3, 6, 7, 8, 9, 10, *used], dtype=np.int64)
@@ -328,13 +325,13 @@ class _Walk:
         """
         costs, layers = self.costs, self.costs.layers
         product = int(layers.tape[layer]) + (int(layers.nbytes[layer + 1]) if inside else 0)
-        codes = self.retaining if together and inside else self.codes
+        codes = self.retaining if together and inside else self.rule.codes
         visit = Visit(
             first=self.first,
             layer=layer,
             inside=inside,
             together=together,
-            relaxed=self.relaxed,
+            relaxed=self.rule.relaxed,
             written=int(costs.written[layer]),
             beside=policies_kernels.beside_chain(layers, self.first, layer, self.skipping),
             earlier=earlier,
@@ -344,7 +341,7 @@ class _Walk:
             state=state or 0,
             steps=costs.steps,
             capacity=costs.largest_capacity,
-            longest=self.longest,
+            longest=self.rule.longest,
         )
         allowed = codes if product else self.idle
         new, came, chose = policies_kernels.grow(labels, allowed, layers, visit)
@@ -354,12 +351,13 @@ class _Walk:
         stays = best_labels(new[:, columns], self.keep_going, costs.tuning)
         if stays is None:
             return None
-        if len(stays) > self.most:
+        most = self.rule.most
+        if len(stays) > most:
             self.all_followed = False
-            if self.merging:
-                stays = _merge(new, stays, self.most)
+            if self.rule.merging:
+                stays = _merge(new, stays, most)
             else:
-                stays = stays[np.arange(self.most) * (len(stays) - 1) // (self.most - 1)]
+                stays = stays[np.arange(most) * (len(stays) - 1) // (most - 1)]
         return new[stays], came[stays], chose[stays]
 
     def _add(self, parents: Array, choices: Array) -> Array:
@@ -372,7 +370,7 @@ class _Walk:
     def policies(self) -> Array:
         """Return the policies of all rows, one after the other."""
         if not len(self.rows):
-            return self.codes[:0]
+            return self.rule.codes[:0]
         ends = np.cumsum(self.rows[:, 0] - self.first)  # a node for each layer of a group
         spend(self.costs.tuning.prices.examining_price * int(ends[-1]))
         nodes = np.ascontiguousarray(self.rows[:, 6])
