@@ -219,7 +219,7 @@ def _steps_of_comparing(
 
 @tiered(_steps_of_comparing)
 def unbeaten(rows: Array, front: Array, kept: Array, count: int, low: int, high: int) -> int:
-    """Go on from row `low` to `high`: keep those that no kept one matches or beats everywhere.
+    """Go on from row `low` up to `high`: keep those that no kept one matches or beats everywhere.
 
     Return how many are kept now.  O((high - low) * kept).  `rows`, int64 (r, columns), are by
     rising sum, so that none beats an earlier one.  `front`, int64 (r, columns), has the `count`

@@ -131,7 +131,7 @@ def _steps_of_completing(figures: Figures, least: Completions, low: int, high: i
 
 @tiered(_steps_of_completing)
 def complete(figures: Figures, least: Completions, low: int, high: int) -> None:
-    """Find the least cycles computed again from layers `low` to `high` on, without skips.
+    """Find the least cycles computed again from layers `low` up to `high` on, without skips.
 
     `least` is right from layer `high` on.  O(longest * room) a layer.
     """

@@ -67,10 +67,10 @@ def improve(
 
     The kernel may take spans for longer than they are; what is returned, and given to `on_order`,
     at most once a kernel call, has the least objective value of what it called its best, call after
-    call.  `order` is within memory, else `ValueError` is raised when its orders contradict one
-    another.  The moves follow from `seed`; `settings` are the first of :func:`cooling` when
-    absent.  It ends at `least`, a bound on the objective.  `keep_going` is asked several times a
-    second, with the steps since.
+    call.  `order` is within memory; `ValueError` is raised when its orders contradict one another.
+    The moves follow from `seed`; `settings` are the first of :func:`cooling` when absent.  It ends
+    at `least`, a bound on the objective.  `keep_going` is asked several times a second, with the
+    steps since.
     """
     value = timing.value(order)
     if value is None:

@@ -23,11 +23,11 @@ def unroll(
     """Write down what runs repeat, about `most` columns; return whether that was all.
 
     All arrays are int64.  Run r repeats its columns first[r] .. first[r + 1] - 1 rounds[r] times:
-    `rounds` has shape (runs,), `first` (runs + 1,).  Of shape (columns,): round i of a column is
-    operation ``line + begin + i``, by `line` and `begin`, and none where begin + i is not below
-    `count`.  `order`, (n,), gets the operations: each once, as columns of a line begin where those
-    before end.  `state`, (3,), is the run, round and place in `order` to go on from: 0, 0, 0 at
-    first.
+    `rounds` has shape (runs,), `first` (runs + 1,).  `line`, `begin` and `count` have shape
+    (columns,): round i of a column is operation ``line + begin + i``, and none where begin + i is
+    not below count.  `order`, (n,), gets the operations: each once, as columns of a line begin
+    where those before end.  `state`, (3,), is the run, round and place in `order` to go on from: 0,
+    0, 0 at first.
     """
     run, turn, place = state[0], state[1], state[2]
     while run < len(rounds):

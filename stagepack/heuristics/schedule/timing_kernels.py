@@ -212,8 +212,8 @@ def heads_in_turn(
 ) -> None:
     """Do as :func:`heads`, with arcs from every operation to what its device runs next.
 
-    That is, of v, follower[v], int32 (n,); -1: nothing.  `visit`, `head`, `low` and `high` are as
-    there, `follower` is read.
+    `follower`, int32 (n,), is what the device of v runs after v; -1: nothing.  `visit`, `head`,
+    `low` and `high` are as there.
     """
     for at in range(low, high):
         v = visit[at]

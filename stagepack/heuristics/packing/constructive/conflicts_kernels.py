@@ -41,7 +41,7 @@ class Cliques(NamedTuple):
 
 @compiled
 def count_neighbours(pairs: Array, begin: int, end: int, ptr: Array) -> None:
-    """Count the neighbours of each buffer i in ptr[i + 2], of the pairs from `begin` to `end`.
+    """Count the neighbours of each buffer i in ptr[i + 2], of pairs from `begin` up to `end`.
 
     `pairs`, int64 (m, 2), say who conflicts with whom; `ptr`, int64 (n + 2,), changes.
     """
@@ -54,7 +54,7 @@ def count_neighbours(pairs: Array, begin: int, end: int, ptr: Array) -> None:
 
 @compiled
 def enter_neighbours(pairs: Array, begin: int, end: int, ptr: Array, other: Array) -> None:
-    """Enter the pairs from `begin` to `end` into the rows of both.
+    """Enter the pairs from `begin` up to `end` into the rows of both.
 
     The row of i is filled up to ptr[i + 1].  `pairs` and `ptr` are as for :func:`count_neighbours`;
     `other`, int32 (2 m,), is written: rows are as long as that counted, given the same pairs.

@@ -238,11 +238,10 @@ class Lists(NamedTuple):
 
 @step
 def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: Array) -> int:
-    """Add an interval [low, high) of offsets to the heap; return its new length.
+    """Add the offsets from `low` up to `high` to the heap; return its new length.
 
-    An empty one, or one below 0, is left out.  The heap is by `low` and has length `filled`, less
-    than those of its arrays `heap_low` and `heap_high`: callers say of how many intervals.  `high`
-    is its end.
+    None are added where there are none, or `low` is below 0.  The heap is by its `heap_low`; this
+    and `heap_high` are longer than its length `filled`: callers say of how many intervals.
     """
     # Offsets start at 0, where the heap's sweep begins.
     if high <= low or high <= 0:

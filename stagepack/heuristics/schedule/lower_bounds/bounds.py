@@ -129,7 +129,8 @@ class Machines:
             low = max(low + 1, high)
 
     def least(self, low: int, high: int, head: Array, tail: Array, looks: Looks) -> int:
-        """Return the most that any of devices `low` to `high` needs at least for its operations.
+        """Return the most that any device from `low` up to `high` needs at least for its
+        operations.
 
         `head` and `tail`, int64 (n,), are those of all operations, in cycles; -FAR: the operation
         does not count.  `looks` asks the clock between parts.

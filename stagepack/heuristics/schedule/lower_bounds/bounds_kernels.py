@@ -13,7 +13,7 @@ from stagepack.kernels.compiled import entries, tiered
 
 @tiered(entries)
 def count_by_source(before: Array, count: Array, low: int, high: int) -> None:
-    """Count in count[v] which of the arcs from `low` to `high` leave operation v.
+    """Count in count[v] which of the arcs from `low` up to `high` leave operation v.
 
     `before`, int64 (arcs,), is the operation that each arc leaves; `count`, int64 (n,), is 0 at
     first.
@@ -24,11 +24,11 @@ def count_by_source(before: Array, count: Array, low: int, high: int) -> None:
 
 @tiered(entries)
 def by_source(before: Array, place: Array, by: Array, low: int, high: int) -> None:
-    """Put arcs `low` to `high` where `place` says for the operation they leave; move it on.
+    """Put the arcs from `low` up to `high` where `place` says for the operation they leave.
 
     `before`, int64 (arcs,), is the operation that each arc leaves, and `by`, of that shape, gets
-    the arcs by it.  `place`, int64 (n,), is where the next arc of each operation goes: at first how
-    many leave the operations before.
+    the arcs by it.  `place`, int64 (n,), is where the next arc of each operation goes, and moves
+    on: at first it is how many leave the operations before.
     """
     for arc in range(low, high):
         v = before[arc]  # arcs of one operation stay in their order
