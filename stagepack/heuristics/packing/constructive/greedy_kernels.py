@@ -55,9 +55,8 @@ def make_slabs(placed: Array, todo: Array, blocks: Whole, offsets: Array, shift:
     """Return slabs that hold the blocks `placed` and have room for the blocks `todo`.
 
     O(slabs + entries).  The list of a slab is as long as there are `blocks` of either that touch
-    it, each of which :func:`fill_slabs` or this enters there once.  `placed` have offsets and are
-    ascending in these, others of `offsets`, int64 (b,), are not read.  A slab is 2**shift sections
-    long, by `shift`.
+    it, each of which :func:`fill_slabs` or this enters there once.  `placed` are ascending in
+    `offsets`, int64 (b,), of which no others are read.  A slab has 2**shift sections, by `shift`.
     """
     first, end = blocks.first, blocks.end
     # Only as many slabs as something touches: long sections without blocks cost nothing.
@@ -240,8 +239,8 @@ class Lists(NamedTuple):
 def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: Array) -> int:
     """Add the offsets from `low` up to `high` to the heap; return its new length.
 
-    None are added where there are none, or `low` is below 0.  The heap is by its `heap_low`; this
-    and `heap_high` are longer than its length `filled`: callers say of how many intervals.
+    Nothing is added where none of them is 0 or more.  The heap is by its `heap_low`; this and
+    `heap_high` are longer than its length `filled`: callers say of how many intervals.
     """
     # Offsets start at 0, where the heap's sweep begins.
     if high <= low or high <= 0:
@@ -440,9 +439,9 @@ def fill_lists(
 ) -> int:
     """Place the blocks todo[begin:], in that order, whatever their pieces, ranges and partners.
 
-    O(m log m) a block with m placed pieces in its time.  Return as :func:`fill_slabs`, whose
-    `todo`, `begin`, `policy`, which may be BANKS, too, `ceiling`, `offsets`, `budget` and `spent`
-    these are.
+    O(m log m) a block with m placed pieces in its time.  What is given and returned is as for
+    :func:`fill_slabs`: `todo`, `begin`, `ceiling`, `offsets`, `budget`, `spent`, and `policy`,
+    which may be BANKS, too.
     """
     work = 0
     for at in range(begin, len(todo)):
