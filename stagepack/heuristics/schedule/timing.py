@@ -9,7 +9,7 @@ paths as in job shops once orders are fixed; Karp 1978 (:func:`.timing_kernels.l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -49,23 +49,6 @@ class Timing:
     def d(self) -> int:
         """Number of devices."""
         return len(self.ptr) - 1
-
-    def flat(self, orders: Sequence[Sequence[int]] | Sequence[Array]) -> Array:
-        """Return orders, one a device, as one array, shape (n,).
-
-        `ValueError` is raised when they do not hold every operation once, on its own device.
-        """
-        order = np.concatenate([np.asarray(row, dtype=np.int64) for row in orders])
-        lengths = [len(row) for row in orders]
-        every = np.zeros(self.n, dtype=bool)
-        if lengths == np.diff(self.ptr).tolist() and order.min() >= 0 and order.max() < len(every):
-            every[order] = True
-        if not every.all():
-            raise ValueError("orders must hold every operation once")
-        device = self.graph.device[self.graph.row[order]]
-        if (device != np.repeat(np.arange(self.d), lengths)).any():
-            raise ValueError("an operation is in the order of another device")
-        return order
 
     def order_of(self, start: Array) -> Array:
         """Return the orders, flat, of a schedule with these starts."""
