@@ -55,31 +55,21 @@ NOTHING = -(2**62)
 
 
 class Formulation(ABC, Generic[Instance, Solution]):
-    """A model of an instance, for an engine.
+    """A model of an instance, for an engine."""
 
-    Attributes
-    ----------
-    model : cp_model.CpModel, Linear or None
-        What the engine is given; None when `infeasible`.
-    infeasible : bool
-        Whether it is known without an engine that no solution (worth at most `upper`) exists.
-    upper : int or None
-        What a known solution is worth, in the unit of `lower_bound`: what is worth more may be
-        cut off, nothing else is.
-    coarse : bool
-        Whether figures are counted in units too coarse for them: a solution of the model may
-        break a limit by a little, and the optimum be a little above that of the model.
-    loading : float
-        Seconds that the engine takes to load the model, in which it neither asks nor counts.
-    parameters : mapping of str to object
-        Settings of the engine that suit the model.
-    """
-
-    model: Any = None
+    model: Any = None  # a `cp_model.CpModel` or a `Linear`; None when `infeasible`
+    # Whether it is known without an engine that no solution (worth at most `upper`) exists.
     infeasible = False
+    # What a known solution is worth, in the unit of `lower_bound`: what is worth more may be cut
+    # off, nothing else is.
     upper: int | None = None
+    # Whether figures are counted in units too coarse for them: a solution of the model may break a
+    # limit by a little, and the optimum be a little above that of the model.
     coarse = False
-    loading: float = 0.0
+    loading: float = (
+        0.0  # seconds of loading the model, in which the engine neither asks nor counts
+    )
+    # Settings of the engine that suit the model.
     parameters: Mapping[str, object] = MappingProxyType({})
 
     @staticmethod
@@ -95,27 +85,15 @@ class Formulation(ABC, Generic[Instance, Solution]):
     def hint(self, solution: Solution) -> Array:
         """Return the value of every variable for a solution, NaN where the engine is to choose.
 
-        Raises
-        ------
-        ValueError, InputError
-            When the solution is not in the model.
+        Raises `ValueError` or `InputError` when the solution is not in the model.
         """
 
     def lower_bound(self, raw: float, tolerance: float = TOLERANCE) -> int:
         """Return the value that no solution undercuts, from an engine's bound.
 
-        Parameters
-        ----------
-        raw : float
-            The bound; infinite or NaN where it says nothing.
-        tolerance : float
-            The engine's own.
-
-        Returns
-        -------
-        int
-            `raw` less `slack`, rounded up to whole steps and to what solutions can be worth; at
-            most upper + 1, for better solutions may be all that the model has.
+        That is `raw`, infinite or NaN where it says nothing, less `slack`, rounded up to whole
+        steps and to what solutions can be worth; at most upper + 1, for better solutions may be all
+        that the model has.  `tolerance` is the engine's own.
         """
         bound = self._claimed(raw, tolerance)
         return bound if self.upper is None else min(bound, self.upper + 1)
@@ -123,10 +101,7 @@ class Formulation(ABC, Generic[Instance, Solution]):
     def denies(self, raw: float, tolerance: float = TOLERANCE) -> bool:
         """Whether a bound says that the known solution, worth `upper`, cannot be.
 
-        Parameters
-        ----------
-        raw, tolerance : float
-            As in :meth:`lower_bound`.
+        `raw` and `tolerance` are as in :meth:`lower_bound`.
         """
         return self.upper is not None and self._claimed(raw, tolerance) > self.upper
 
@@ -150,18 +125,7 @@ class Formulation(ABC, Generic[Instance, Solution]):
 
 
 def require_objective(objective: str, *known: str) -> None:
-    """Refuse an objective that a model does not state.
-
-    Parameters
-    ----------
-    objective : str
-        Of the instance.
-    known : str
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse an objective that a model does not state."""
     if objective not in known:
         raise InputError(
             f"the model does not know {str(objective)!r}",

@@ -19,15 +19,7 @@ N = TypeVar("N", int, float)
 
 @dataclass(slots=True, eq=False)
 class Sum(Generic[N]):
-    """A constant and multiples of columns; never changed, but by :func:`total`.
-
-    Parameters
-    ----------
-    terms : dict of int to number
-        Factors by column.
-    constant : number
-        What is added to them.
-    """
+    """A `constant` and factors by column; never changed, but by :func:`total`."""
 
     terms: dict[int, N]
     constant: N = 0
@@ -78,16 +70,9 @@ def total(parts: Iterable[Sum[N] | N]) -> Sum[N]:
 class Program(Generic[N]):
     """A linear program, to be minimised; columns and rows are added one by one.
 
-    Attributes
-    ----------
-    cost, lower, upper : list of number
-        By column.
-    integral : list of bool
-        By column: whether the engine must see to it.
-    offset : number
-        What the objective has on top.
-    contradiction : bool
-        Some row cannot hold, whatever the columns are: there is nothing to solve.
+    `cost`, `lower` and `upper` are by column, and so is `integral`: whether the engine must see to
+    it.  `offset` is what the objective has on top.  `contradiction`: some row cannot hold, whatever
+    the columns are; there is nothing to solve.
     """
 
     def __init__(self) -> None:
@@ -111,12 +96,8 @@ class Program(Generic[N]):
     def column(self, cost: N = 0, *, lower: N = 0, upper: N = 1, integral: bool = True) -> int:
         """Add a column and return its number.
 
-        Parameters
-        ----------
-        cost, lower, upper : number
-            Its factor in the objective, and its bounds.
-        integral : bool
-            Whether it is a whole number.
+        `cost` is its factor in the objective, `lower` and `upper` are its bounds; `integral`: it is
+        a whole number.
         """
         self.cost.append(cost)
         self.lower.append(lower)
@@ -125,23 +106,13 @@ class Program(Generic[N]):
         return len(self.cost) - 1
 
     def variable(self, *, lower: N = 0, upper: N = 1, integral: bool = True) -> Sum[N]:
-        """Add a column and return it as a sum.
-
-        Parameters
-        ----------
-        lower, upper, integral
-            As in :meth:`column`.
-        """
+        """Add a column as :meth:`column` does, with `lower`, `upper` and `integral`, as a sum."""
         return Sum({self.column(lower=lower, upper=upper, integral=integral): 1})
 
     def row(self, terms: Mapping[int, N], *, low: N | None = None, high: N | None = None) -> None:
-        """Add low <= sum of factor * column <= high; sides left out are infinite.
+        """Add `low` <= sum of factor * column <= `high`; sides left out are infinite.
 
-        Parameters
-        ----------
-        terms : mapping of int to number
-            Factors by column.
-        low, high : number, optional
+        `terms` are factors by column.
         """
         if not any(terms.values()):
             self.contradiction |= (low is not None and low > 0) or (high is not None and high < 0)

@@ -50,34 +50,14 @@ COARSER = "give bytes and cycles in a coarser unit, or use another method"
 
 
 def require_costs(program: Program[int], gain: int) -> None:
-    """Refuse a linear model whose costs are more than HiGHS tells apart.
-
-    Parameters
-    ----------
-    program : Program
-    gain : int
-        The unit in which the engine counts them.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a linear model whose costs, in units of `gain`, are more than HiGHS tells apart."""
     costs = zip(program.cost, program.upper, strict=True)
     if max((abs(cost * upper) for cost, upper in costs), default=0) >= LARGEST_COST * gain:
         raise InputError(BEYOND, field="size", remedy=COARSER)
 
 
 def add(terms: Terms, column: int, value: int) -> None:
-    """Add to the coefficient of a column.
-
-    Parameters
-    ----------
-    terms : Terms
-        The row, which is changed.
-    column : int
-    value : int
-        Nothing is entered for 0.
-    """
+    """Add `value` to the factor of a `column` in `terms`, the row; nothing is entered for 0."""
     if value:
         terms[column] = terms.get(column, 0) + value
 
@@ -99,14 +79,7 @@ class WholeProgram(Program[int]):
     def row(
         self, terms: Mapping[int, int], *, low: int | None = None, high: int | None = None
     ) -> None:
-        """Add a row, unless the bounds of its columns say it already.
-
-        Parameters
-        ----------
-        terms : mapping of int to int
-            Factors by column.
-        low, high : int, optional
-        """
+        """Add a row of `terms`, `low` to `high`, unless bounds of its columns say it already."""
         found = {column: int(value) for column, value in terms.items() if value}
         least = sum(v * (self.lower[c] if v > 0 else self.upper[c]) for c, v in found.items())
         most = sum(v * (self.upper[c] if v > 0 else self.lower[c]) for c, v in found.items())
@@ -127,13 +100,9 @@ class WholeProgram(Program[int]):
     def arrays(self) -> Linear:
         """Return the program for an engine that computes in floats, costs in units of `gain`.
 
-        Wide rows are scaled, and their sides moved out by half a unit: no point of whole numbers
-        is gained, and none is lost to a rounding error.
-
-        Raises
-        ------
-        InputError
-            When factors or objective exceed what the engine tells apart.
+        Wide rows are scaled, and their sides moved out by half a unit: no point of whole numbers is
+        gained, and none is lost to a rounding error.  `InputError` is raised when factors or
+        objective exceed what the engine tells apart.
         """
         require_costs(self, self.gain)
         if max(map(abs, self._values), default=0) > LARGEST_SCALED:
@@ -177,10 +146,7 @@ class WholeProgram(Program[int]):
     def cp_sat(self) -> Any:
         """Return the program as a `cp_model.CpModel`, costs in units of `gain`.
 
-        Raises
-        ------
-        InputError
-            When sums exceed what the engine computes exactly.
+        `InputError` is raised when sums exceed what the engine computes exactly.
         """
         from ortools.sat.python import cp_model
 

@@ -82,10 +82,7 @@ def lending(part: float, most: float) -> Iterator[None]:
 def counting(limit: float | None = None) -> Iterator[Callable[[], float]]:
     """Count on a clock of the block's own, which begins at 0 with so many seconds to go.
 
-    Yields
-    ------
-    callable
-        Returns the seconds of work in the block, after its end, too.
+    Yields what returns the seconds of work in the block, after its end, too.
     """
     before, clock = _here.clock, _Clock()
     if limit is not None:

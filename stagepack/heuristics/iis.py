@@ -26,17 +26,10 @@ def reduce(
 ) -> tuple[list[T], bool]:
     """Return the members that are left, and whether every chunk of them is proved to be needed.
 
-    Parameters
-    ----------
-    members : sequence
-        Infeasible together.  Those that come first are tried first: what is hardly ever
-        superfluous comes last.
-    decide : callable
-        Whether some members, one at least, are feasible: FEASIBLE, INFEASIBLE or UNKNOWN.
-    keep_going : callable, optional
-        Asked before each question; once it says no, what is left by then is the answer.
-    least : int
-        Size of the smallest chunks.
+    All `members` together are infeasible.  Those that come first are tried first: what is hardly
+    ever superfluous comes last.  `decide` says whether some members, one at least, are FEASIBLE,
+    INFEASIBLE or UNKNOWN. `keep_going` is asked before each question; once it says no, what is left
+    by then is the answer.  The smallest chunks have `least` members.
     """
     kept, chunk = list(members), max(least, len(members) // 2)
     while True:

@@ -38,18 +38,9 @@ class Tuning:
     def changed(self: TuningT, changes: object, field: str = "options.tuning") -> TuningT:
         """Return these numbers with some of them changed.
 
-        Parameters
-        ----------
-        changes : mapping
-            Names of fields and their values; those of a part in a mapping of their own.
-        field : str
-            What to call `changes` in messages.
-
-        Raises
-        ------
-        InputError
-            For names that are not fields, suggesting the nearest, values of another type, and
-            fields that belong together but are not of equal length.
+        `changes` are names of fields and their values, those of a part in a mapping of their own;
+        messages call them `field`.  An `InputError` names what is no field, suggesting the nearest,
+        values of another type, and fields that belong together but are not of equal length.
         """
         if not isinstance(changes, Mapping):
             raise InputError(f"{changes!r}", field=field, remedy="give a mapping: name to value")
@@ -109,10 +100,7 @@ def _like(now: Any, value: Any, field: str) -> Any:
 def tuned(kind: str, changes: object) -> Tuning | None:
     """Return the numbers that steer the searches of a kind with `changes`; None for the usual.
 
-    Raises
-    ------
-    InputError
-        As in :meth:`Tuning.changed`, and where the kind has no such numbers.
+    Errors are those of :meth:`Tuning.changed`, and one where the kind has no such numbers.
     """
     if changes is None:
         return None

@@ -30,20 +30,13 @@ NEARLY = 1e-10
 
 
 class Frame:
-    """An instance as models see it.
+    """An instance as models see it: figures in steps, blocks on slots.
 
-    Parameters
-    ----------
-    upper : int, optional
-        Ticks of a known solution: what is worth more may be left out.
-    largest : int
-        Steps, and units of bytes, are as coarse as it takes for all figures and their sums to be
-        below.
+    What is worth more ticks than `upper`, a known solution, may be left out.  Steps, and units of
+    bytes, are as coarse as it takes for all figures and their sums to be below `largest`.
 
     Attributes
     ----------
-    slots : int
-        Their number.
     classes : list of list of int
         Of each slot: the classes of device that may run it.
     shared : bool
@@ -64,15 +57,8 @@ class Frame:
         Ticks of a step.
     coarse : bool
         Whether bytes are counted in a unit too coarse for them.
-    time : ndarray of int64, shape (passes, classes, blocks)
-        Steps; 0 where a block must not be.
-    cost : ndarray of int64, shape (nets,)
-        Steps.
-
-    Raises
-    ------
-    InputError
-        When there is too much to state.
+    time, cost : ndarray of int64, shapes (passes, classes, blocks), (nets,)
+        Steps of blocks, 0 where a block must not be, and of nets.
     """
 
     def __init__(
@@ -158,11 +144,7 @@ class Frame:
 
         Times such as 3/7 have no decimal unit, yet hardly lose by being rounded down to this one.
         Multiples of it can be divided by squares of numbers of replicas, where these share them.
-
-        Parameters
-        ----------
-        figures : ndarray of int64
-            Ticks, not negative.
+        `figures` are ticks, not negative.
         """
         found = figures[figures > 0]
         if not len(found) or (self.shared and self.slots > self.tuning.unit_shares):
@@ -178,14 +160,9 @@ class Frame:
         return 0
 
     def byte_unit(self, nbytes: Array) -> int:
-        """Return the bytes that the rows of a device count as one.
+        """Return the bytes that the rows of a device count as one, by the `nbytes` of blocks.
 
         What all have in common, or more where these would be too many.
-
-        Parameters
-        ----------
-        nbytes : ndarray of int64
-            Of each block.
         """
         common, total = int(np.gcd.reduce(nbytes)) or 1, int(nbytes.sum())
         return common if total // common < self.largest else total // (self.largest - 1) + 1
@@ -266,14 +243,8 @@ class Frame:
     ) -> GraphSolution:
         """Return the solution with a slot a block, a class a slot, and an order of slots.
 
-        Parameters
-        ----------
-        slot_of : list of int, shape (blocks,)
-            The slot of each block.
-        kinds, position : list of int, shape (slots,)
-            The class of each slot, and its place in the order of stages.
-        replicas : list of int
-            Devices of each slot; empty: one each.
+        `slot_of` has an entry a block; of each slot `kinds` are the classes, `position` its place
+        in the order of stages, and `replicas` its devices; empty: one each.
         """
         used = set(slot_of)
         shared = [replicas[s] for s in sorted(used)] if replicas else []

@@ -22,20 +22,8 @@ from stagepack.linear import Array
 class GraphModel(Formulation[GraphPartition, GraphSolution]):
     """A model of a graph partition, in ticks.
 
-    Parameters
-    ----------
-    upper : int, optional
-        Ticks of a known solution: what is worth more may be cut off, nothing else is.
-
-    Attributes
-    ----------
-    largest : int
-        Figures of the model, and their sums, are below.
-
-    Raises
-    ------
-    InputError
-        When it is too large.
+    What is worth more than `upper`, the ticks of a known solution, may be cut off, nothing else
+    is.  Figures of the model, and their sums, are below `largest`.
     """
 
     largest: int
@@ -83,10 +71,7 @@ class GraphModel(Formulation[GraphPartition, GraphSolution]):
     def hint(self, solution: GraphSolution) -> Array:
         """Return where blocks are in a solution, shape (columns,); NaN for all that follows.
 
-        Raises
-        ------
-        ValueError
-            When a block is where the model has no place for it.
+        Raises `ValueError` when a block is where the model has no place for it.
         """
         placed = self.placement
         values = np.full(len(placed.program.cost), np.nan)

@@ -62,25 +62,12 @@ WHOLE = (Objective.SUM, Objective.FORWARD_BACKWARD)
 
 
 class Placement:
-    """The program of a frame.
+    """The program of a frame, whose figures are in steps.
 
-    Parameters
-    ----------
-    frame : Frame
-        Slots, and figures in steps.
-    whole : bool
-        Whether engines must see to it that T is whole; it is at some optimum.
-
-    Attributes
-    ----------
-    program : Program
-        Also says whether there is a contradiction.
-    x : list of dict
-        Of each block, by slot: the column.
-    z, m : list of dict
-        Of each slot: the column by class, and by number of replicas; empty where nothing is chosen.
-    load : list of int
-        Columns of T.
+    `whole`: engines must see to it that T is whole; it is at some optimum.  The `program` also says
+    whether there is a contradiction.  `x` has of each block, by slot, the column; `z` and `m` of
+    each slot the column by class, and by number of replicas, empty where nothing is chosen; `load`
+    the columns of T.
     """
 
     def __init__(self, frame: Frame, *, whole: bool = True) -> None:

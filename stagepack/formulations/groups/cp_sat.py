@@ -74,30 +74,14 @@ PARAMETERS = {"cp_model_presolve": False}
 class CpSat(Formulation[LayerGrouping, GroupingSolution]):
     """The model of one group of a plan as a `cp_model.CpModel`; its order and cut are given.
 
-    Parameters
-    ----------
-    instance : LayerGrouping
-        With free timesteps.
-    plan : GroupingSolution
-        All groups; solutions are this plan with other timesteps and addresses in one group.
-    group : int
-        Which; not one that runs from global memory.
-    upper : int, optional
-        Cycles of the group in a known solution: what takes more may be cut off.
-    place : callable, optional
-        Returns where the buffers of a timetable may lie, or None.  Where it is given, the model has
-        no addresses: bytes alive in a row must fit, and solutions are placed as they are decoded;
-        what cannot be placed is decoded as the plan itself.
+    The instance has free timesteps.  `plan` has all groups; solutions are this plan with other
+    timesteps and addresses in `group`, which does not run from global memory.  What takes more than
+    `upper`, the group's cycles in a known solution, may be cut off.
 
-    Attributes
-    ----------
-    table : Timetable
-        The group by the rule ``nearest``.
-
-    Raises
-    ------
-    InputError
-        When cycles or bytes exceed what the engine computes exactly.
+    `place` returns where the buffers of a timetable may lie, or None.  Where it is given, the model
+    has no addresses: bytes alive in a row must fit, and solutions are placed as they are decoded;
+    what cannot be placed is decoded as the plan itself.  `table` is the group by the rule
+    ``nearest``.
     """
 
     model: CpModel

@@ -32,54 +32,26 @@ class Iteration(NamedTuple):
 
 
 class Life(NamedTuple):
-    """A buffer that may leave for a while.
+    """A buffer that may leave for a while."""
 
-    Attributes
-    ----------
-    nbytes : int
-        In every lane.
-    load, store : int or None
-        The moves that bring it and store it.
-    first : int
-        Where it begins to live, unless it is loaded.
-    used : int
-        The last position where it is read, or written.
-    resident : bool
-        Whether it lives all the time.
-    tensor : int
-        Which, or -1 for weights and working buffers.
-    gaps : tuple of (int, int)
-        Positions [first, end) between two uses: it may be stored and loaded again in each.
-    """
-
-    nbytes: int
+    nbytes: int  # in every lane
+    # The moves that bring it and store it.
     load: int | None
     store: int | None
-    first: int
-    used: int
-    resident: bool = False
-    tensor: int = -1
+    first: int  # where it begins to live, unless it is loaded
+    used: int  # the last position where it is read, or written
+    resident: bool = False  # whether it lives all the time
+    tensor: int = -1  # which, or -1 for weights and working buffers
+    # Positions [first, end) between two uses: it may be stored and loaded again in each.
     gaps: tuple[tuple[int, int], ...] = ()
 
 
 class Frame:
-    """A group that is cut in a certain way.
+    """A group that is cut in a certain way, by a table of the rule ``nearest``.
 
-    Parameters
-    ----------
-    table : Timetable
-        By the rule ``nearest``.
-
-    Attributes
-    ----------
-    rows, rounds : int
-        Rows of the group; rounds of its slices.
-    circular : bool
-        Whether time is a circle of rows, or a line of all positions.
-    allowed : list of range or list of int
-        Where each move may be.
-    lives : list of Life
-        In the order of the buffers of a timetable without spills.
+    It has so many `rows`, and `rounds` of its slices.  If `circular`, time is a circle of rows,
+    else a line of all positions.  Each move may be where it is `allowed`; `lives` are in the order
+    of the buffers of a timetable without spills.
     """
 
     def __init__(self, table: Timetable) -> None:

@@ -39,18 +39,10 @@ def at(position: int) -> Point:
 
 
 class Memory:
-    """A lane, into which rectangles are put.
+    """A lane of so many `units`, into which rectangles are put.
 
-    Parameters
-    ----------
-    cp, model
-        CP-SAT's module, and the model that is built.
-    rows : int
-        T.
-    circular : bool
-        Whether time is a circle.
-    units : int
-        Of the lane.
+    `cp` is CP-SAT's module, and `model` the one that is built; `rows` is T. If `circular`, time is
+    a circle.
     """
 
     def __init__(
@@ -76,21 +68,9 @@ class Memory:
     ) -> IntVar | None:
         """Put in what lives in [start, end), where all literals `when` hold.
 
-        Parameters
-        ----------
-        start, end : Point
-            On a circle start lies in stages 0 and 1, end - 1 in stages 1 and 2.
-        addresses : (variable, callable)
-            Of it, and what makes another.
-        height : int
-            Units.
-        when : sequence of literals
-            Those that must all hold.
-
-        Returns
-        -------
-        IntVar or None
-            The second address, None where it is never there twice.
+        Return the second address, None where it is never there twice.  On a circle `start` lies in
+        stages 0 and 1, `end` - 1 in stages 1 and 2.  `addresses` are one, and what makes another;
+        `height` is in units.
         """
         address, another = addresses
         if not self._circular:

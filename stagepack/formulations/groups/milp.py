@@ -37,21 +37,10 @@ from stagepack.instances.profile import Array
 
 
 class Milp(Formulation[Partition, tuple[int, ...]]):
-    """The interval model of a partition; its solutions are boundaries.
+    """The interval model of a partition, which knows what groups cost; solutions are boundaries.
 
-    Parameters
-    ----------
-    partition : Partition
-        Knows what groups cost.
-    upper : int, optional
-        Cycles of a known plan: what takes longer is cut off.
-    cp_sat : bool
-        Whether the model is for CP-SAT; else a `Linear`.
-
-    Attributes
-    ----------
-    groups : list of (int, int)
-        The group of every column.
+    What takes longer than `upper`, the cycles of a known plan, is cut off.  The model is for CP-SAT
+    if `cp_sat`, else a `Linear`; `groups` are those of its columns.
     """
 
     def __init__(

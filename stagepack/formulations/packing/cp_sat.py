@@ -386,11 +386,8 @@ class CpSat(PackingModel):
     def hint(self, solution: PackingSolution) -> Array:
         """Return the value of every variable, shape (variables,), for a solution.
 
-        Raises
-        ------
-        InputError
-            When the solution is not in the model: a block lies where it may not, or higher than
-            `upper` or an allocation without holes allows.
+        Raises `InputError` when it is not in the model: a block lies where it may not, or higher
+        than `upper` or an allocation without holes allows.
         """
         frame = self.frame
         offsets, memory = frame.settled(solution)

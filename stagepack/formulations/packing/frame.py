@@ -63,15 +63,10 @@ def too_dense(blocks: Blocks) -> str:
 class Frame:
     """A packing in units, for a model to be built from.
 
-    Parameters
-    ----------
-    instance, upper, lower
-        As :class:`~stagepack.formulations.packing.model.PackingModel` takes them.
+    `upper` and `lower` are those of :class:`~stagepack.formulations.packing.model.PackingModel`.
 
     Attributes
     ----------
-    blocks : Blocks
-        The normal form.
     unit : int
         Bytes of a unit.
     size, step : ndarray of int64, shape (b,)
@@ -418,14 +413,9 @@ class Frame:
     def settled(self, solution: PackingSolution) -> tuple[Array, Array | None]:
         """Return offsets in units (and memories) of the blocks, in the order models ask for.
 
-        Rounding all offsets down to the unit keeps every rule: distances, ends of ranges and
-        banks are multiples of the unit.
-
-        Raises
-        ------
-        InputError
-            When the solution is not in the model: some block lies where it may not, or higher
-            than `upper` or an allocation without holes allows.
+        Rounding all offsets down to the unit keeps every rule: distances, ends of ranges and banks
+        are multiples of the unit.  Raises `InputError` when the solution is not in the model: some
+        block lies where it may not, or higher than `upper` or an allocation without holes allows.
         """
         leader = np.zeros(self.blocks.b, dtype=np.int64)
         leader[self.blocks.block] = np.arange(self.instance.n)

@@ -92,12 +92,7 @@ APART = -1
 class _OneOf:
     """Exactly one of several options: a binary for each but the first, which gets the rest.
 
-    Parameters
-    ----------
-    program : Program
-        Gets the binaries; the row that leaves the first option no less than nothing comes later.
-    options : iterable of int
-        Their numbers.
+    The row that leaves the first option no less than nothing comes later.
     """
 
     def __init__(self, program: Program[int], options: Iterable[int]) -> None:
@@ -429,11 +424,8 @@ class Milp(PackingModel):
     def hint(self, solution: PackingSolution) -> Array:
         """Return the value of every column for a solution.
 
-        Raises
-        ------
-        InputError
-            When the solution is not in the model: a block lies where it may not, or higher than
-            `upper` or an allocation without holes allows.
+        Raises `InputError` when it is not in the model: a block lies where it may not, or higher
+        than `upper` or an allocation without holes allows.
         """
         frame = self.frame
         offsets, memory = frame.settled(solution)

@@ -23,26 +23,10 @@ from stagepack.instances.packing.problem import Objective
 class PackingModel(Formulation[LmemPacking, PackingSolution]):
     """A model of a packing; expresses every instance.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        The instance.
-    upper : int, optional
-        Objective value of a known solution: what is worth more may be cut off, nothing else is.
-    lower : int, optional
-        A known lower bound on the objective value.
-    spend : callable, optional
-        Called with the seconds that what is about to be built usually takes.
-
-    Attributes
-    ----------
-    frame : Frame
-        The instance in units.
-
-    Raises
-    ------
-    InputError
-        When numbers are too large for the engine to be exact, or the pairs too many.
+    What is worth more than `upper`, the objective value of a known solution, may be cut off,
+    nothing else is; `lower` is a known lower bound.  `spend` is called with the seconds that what
+    is about to be built usually takes.  `frame` is the instance in units.  `InputError` is raised
+    when numbers are too large for the engine to be exact, or the pairs too many.
     """
 
     def __init__(

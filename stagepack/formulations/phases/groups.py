@@ -72,16 +72,8 @@ def stashed_sizes(
 ) -> list[int]:
     """Return the bytes of each tensor that a group's layers stash, for its backward part.
 
-    The tape of a layer, and its output if a layer of the group reads it.
-
-    Parameters
-    ----------
-    figures : Figures
-        Those of a microbatch.
-    first : int
-        The group's first layer.
-    policy : sequence of str
-        Of its layers, from `first` on.
+    The tape of a layer, and its output if a layer of the group reads it.  The figures are those of
+    a microbatch; `policy` is that of the layers from `first` on.
     """
     end = first + len(policy)
     found: list[int] = []
@@ -95,21 +87,10 @@ def stashed_sizes(
 
 
 class Part:
-    """One table in the program.
+    """One table in the program, which gets its columns and rows.
 
-    Parameters
-    ----------
-    program : WholeProgram
-        Gets the table's columns and rows.
-
-    Attributes
-    ----------
-    options : list of Option
-        Those of the table, in its order.
-    y : list of int
-        Their columns.
-    ahead, exposed : dict of (cut, direction) to int
-        Columns a and e.
+    `options` are those of the table, in its order, and `y` their columns; `ahead` and `exposed`, by
+    cut and direction, are the columns a and e.
     """
 
     def __init__(self, table: OptionTable, program: WholeProgram) -> None:
@@ -309,15 +290,7 @@ class Part:
         return found
 
     def hint(self, solution: PhaseSolution, chosen: list[int], values: Array) -> None:
-        """Fill in the columns of a plan.
-
-        Parameters
-        ----------
-        chosen : list of int
-            Its options, from :meth:`find`.
-        values : ndarray of float64, shape (columns,)
-            Written to.
-        """
+        """Write the columns of a plan to `values`; `chosen` are its options, from :meth:`find`."""
         values[[self.y[o] for o in chosen]] = 1
         flags = list(solution.prefetch) or [False] * (2 * len(chosen))
         last = len(chosen) - 1
@@ -338,12 +311,8 @@ class Part:
 class Groups:
     """The whole program: a part for each table, one of them selected.
 
-    Parameters
-    ----------
-    tables : OptionTable or sequence of OptionTable
-        Of one instance.
-    upper : int, optional
-        Cycles of a known plan: what takes longer may be cut off, nothing else is.
+    All tables are of one instance.  What takes longer than `upper`, the cycles of a known plan, may
+    be cut off, nothing else is.
     """
 
     def __init__(self, tables: OptionTable | Sequence[OptionTable], upper: int | None) -> None:
@@ -404,17 +373,9 @@ class Groups:
 class GroupModel(Formulation[PhaseSchedule, PhaseSolution]):
     """A model of plans as paths of groups.
 
-    Parameters
-    ----------
-    tables : OptionTable or sequence of OptionTable
-        Options of all groups, for each number of I/O tiles and microbatch to choose from.
-    upper : int, optional
-        Cycles of a known plan: what takes longer may be cut off, nothing else is.
-
-    Raises
-    ------
-    InputError
-        When cycles or bytes exceed what the engine computes exactly.
+    `tables` have the options of all groups, for each number of I/O tiles and microbatch to choose
+    from; `upper` is as for :class:`Groups`.  `InputError` is raised when cycles or bytes exceed
+    what the engine computes exactly.
     """
 
     def __init__(

@@ -40,16 +40,7 @@ UNLIMITED = 2**61
 
 
 class Step:
-    """One step of the only group, for one choice of I/O tiles, microbatch and mode.
-
-    Parameters
-    ----------
-    instance : PhaseSchedule
-        Training, all layers in one group.
-    io_tiles, microbatch : int
-        Those of the plan.
-    mode : Mode or str
-        One that goes with `io_tiles`.
+    """One step of the only group, for one choice of `io_tiles`, `microbatch` and mode; training.
 
     Attributes
     ----------
@@ -63,8 +54,6 @@ class Step:
         Bytes of gradients alive during the backward pass of each layer, and just before it.
     room : int
         Bytes for what is live at one moment, x_0 and the base taken off; below 0: infeasible.
-    steps : int
-        G.
     """
 
     def __init__(

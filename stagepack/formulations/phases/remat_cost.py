@@ -33,13 +33,7 @@ from stagepack.instances.profile import Array
 
 
 class Cost:
-    """Collects what choices cost; `column` for each choice, then `close`.
-
-    Parameters
-    ----------
-    program : WholeProgram
-        Gets the columns and rows.
-    """
+    """Collects what choices cost; `column` for each choice, then `close`."""
 
     def __init__(self, step: Step, program: WholeProgram) -> None:
         self.step, self.program = step, program
@@ -51,12 +45,8 @@ class Cost:
     def column(self, again: int, paged: int, *, integral: bool = True) -> int:
         """Add a choice and return its column.
 
-        Parameters
-        ----------
-        again, paged : int
-            Cycles that it computes again, bytes that it pages.
-        integral : bool
-            Whether the engine must see to it that it is whole.
+        It computes `again` so many cycles, and pages so many bytes, `paged`.  `integral`: the
+        engine must see to it that it is whole.
         """
         column = self.program.column(0 if self.paging else again, integral=integral)
         if again:
@@ -144,17 +134,9 @@ class Cost:
 
 
 class RematProgram(ABC):
-    """A program of choices of one group, with what they cost.
+    """A program of choices of one group, with what they cost; `infeasible`: there is no plan.
 
-    Parameters
-    ----------
-    upper : int, optional
-        Cycles of a known plan: what takes longer may be cut off, nothing else is.
-
-    Attributes
-    ----------
-    infeasible : bool
-        Whether there is no plan.
+    What takes longer than `upper`, the cycles of a known plan, may be cut off, nothing else is.
     """
 
     def __init__(self, step: Step, upper: int | None) -> None:
@@ -177,10 +159,4 @@ class RematProgram(ABC):
 
     @abstractmethod
     def hint(self, solution: PhaseSolution) -> Array:
-        """Return the values of a plan.
-
-        Raises
-        ------
-        ValueError
-            When the plan is not in the program.
-        """
+        """Return the values of a plan; `ValueError` when it is not in the program."""

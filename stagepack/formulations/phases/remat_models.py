@@ -27,18 +27,10 @@ from stagepack.instances.profile import Array
 
 
 class _Remat(Formulation[PhaseSchedule, PhaseSolution]):
-    """What the two models share.
+    """What the two models share: training, all layers in one group.
 
-    Parameters
-    ----------
-    instance : PhaseSchedule
-        Training, all layers in one group.
-    io_tiles, microbatch : int, optional
-        Given; without them the only choice there is.
-    mode : Mode, optional
-        Given; without it the only one that goes with `io_tiles`.
-    upper : int, optional
-        Cycles of a known plan: what takes longer may be cut off, nothing else is.
+    `io_tiles`, `microbatch` and `mode` are the only choice there is where they are not given.  What
+    takes longer than `upper`, the cycles of a known plan, may be cut off, nothing else is.
     """
 
     def __init__(
@@ -95,10 +87,7 @@ class _Remat(Formulation[PhaseSchedule, PhaseSolution]):
     def hint(self, solution: PhaseSolution) -> Array:
         """Return the value of every column for a plan of the same tiles, microbatch and mode.
 
-        Raises
-        ------
-        ValueError
-            When the plan is not in the model.
+        Raises `ValueError` when the plan is not in the model.
         """
         return self.form.hint(solution)
 

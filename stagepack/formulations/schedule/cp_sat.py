@@ -81,21 +81,9 @@ if TYPE_CHECKING:
 class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
     """The interval model as a `cp_model.CpModel`; expresses every instance.
 
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        The instance.
-    upper : int, optional
-        Objective value of a known solution: what is worth more may be cut off, nothing else is.
-    lower : int, optional
-        A known lower bound on the objective value.
-    tuning : ModelTuning
-        What loading takes, and where memory is counted at each F.
-
-    Raises
-    ------
-    InputError
-        When times or bytes exceed what the engine computes exactly.
+    What is worth more than `upper`, the objective value of a known solution, may be cut off,
+    nothing else is; `lower` is a known lower bound.  `InputError` is raised when times or bytes
+    exceed what the engine computes exactly.
     """
 
     def __init__(
@@ -361,10 +349,7 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
     def hint(self, solution: ScheduleSolution) -> Array:
         """Return the value of every variable, shape (variables,), for a solution.
 
-        Raises
-        ------
-        InputError
-            When the solution is not in the model: it is worth more than `upper` allows.
+        Raises `InputError` when it is not in the model: it is worth more than `upper` allows.
         """
         frame, instance = self.frame, self.instance
         # Rounding down keeps every precedence, for all durations and lags are whole units.

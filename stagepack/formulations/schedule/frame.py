@@ -62,13 +62,6 @@ class Retention:
 class Frame:
     """An instance in the coarsest units that lose nothing, and what follows from it.
 
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        What is to be modelled.
-    upper, lower : int, optional
-        Bounds on the objective value, in cycles.
-
     Attributes
     ----------
     unit : int
@@ -77,15 +70,13 @@ class Frame:
         Units of F, B, W of each stage.
     lag : ndarray of int64, shape (edges,)
         Latencies, in units.
-    after : ndarray of int64, shape (d,)
-        Units that the objective adds to the last end of each device.
-    work : ndarray of int64, shape (d,)
-        Units of the operations of each device.
+    after, work : ndarray of int64, shape (d,)
+        Units that the objective adds to the last end of each device, and of its operations.
     upper : int
-        Units within which all devices must end: what `upper` allows, else enough for any
-        schedule that never waits without need.
+        Units within which all devices must end: what the given `upper`, in cycles, allows, else
+        enough for any schedule that never waits without need.
     lower : int
-        A bound on the objective, in units.
+        A bound on the objective, in units; `lower` is given in cycles.
     """
 
     def __init__(

@@ -48,22 +48,10 @@ from stagepack.instances.schedule import PipelineSchedule
 class Idle:
     """Idle cycles of a device before a moment, as a `cp_model.CpModel`.
 
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        Whose window it is.
-    head : ndarray of int64, shape (n,)
-        Lower bounds on starts; for the end of schedules on what follows each operation.
-    device : int
-        The device whose idle cycles are counted.
-    moment : int
-        Cycles, from the beginning; for the end of schedules from there back.
-    least : int
-        Idle cycles that are proved.
-    apart : collection of int
-        Devices that do one thing at a time within their memory, beside `device`.
-    back : bool
-        Whether schedules are read backward.
+    `head`, int64 (n,), are lower bounds on starts; for the end of schedules, read `back`, on what
+    follows each operation.  `moment` is in cycles from the beginning, or from the end back.  The
+    idle cycles of `device` are counted, of which `least` are proved; those `apart` do one thing at
+    a time within their memory, too.
     """
 
     def __init__(

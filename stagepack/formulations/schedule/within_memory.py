@@ -36,13 +36,7 @@ from stagepack.instances.schedule.reasons import reasons
 
 
 class WithinMemory(Formulation[PipelineSchedule, ScheduleSolution]):
-    """The orders within the memory as a `cp_model.CpModel`.
-
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        One that is not :meth:`unsupported`.
-    """
+    """The orders within the memory of an instance that is not :meth:`unsupported`, for CP-SAT."""
 
     def __init__(self, instance: PipelineSchedule) -> None:
         self.instance = instance

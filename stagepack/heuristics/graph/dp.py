@@ -37,24 +37,11 @@ def solve(
 ) -> bool:
     """Find and prove the best partition; return False when there is none.
 
-    Parameters
-    ----------
-    known : int
-        What some partition is worth in ticks; `FAR` where none is known.
-    pause : callable
-        Called between chunks of work; what it raises ends the search.
-    found : callable
-        ``found(staging, partition)``, of a better partition, that may need too much memory:
-        returns whether it does not.
-    bound : callable
-        ``bound(ticks)``: no partition is under so many ticks.
-    listed : callable
-        Told how many ideals there are, before they are swept.
-
-    Raises
-    ------
-    TooManyError
-        When there are too many ideals, or kinds of devices.
+    `known` is what some partition is worth in ticks, `FAR` where none is known.  `pause` is called
+    between chunks of work; what it raises ends the search.  `found` is told of a staging and a
+    better partition, that may need too much memory, and returns whether it does not; `bound` that
+    no partition is under so many ticks; `listed` how many ideals there are, before they are swept.
+    Raises `TooManyError` when there are too many ideals, or kinds of devices.
     """
     count = states(compact)
     if count > tuning.ideals.most_states:

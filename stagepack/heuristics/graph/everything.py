@@ -27,19 +27,10 @@ from stagepack.instances.profile import Array
 
 
 class Everything:
-    """A search through all partitions.
+    """A search through all partitions of a few blocks.
 
-    Parameters
-    ----------
-    compact : Compact
-        Of a few blocks.
-    pause : callable
-        Called now and then with the seconds of work since; what it raises ends the search.
-
-    Attributes
-    ----------
-    best : GraphSolution or None
-        Once :meth:`run` has returned True: the best partition of all, None if there is none.
+    `pause` is called now and then with the seconds of work since; what it raises ends the search.
+    Once :meth:`run` has returned True, `best` is the best partition of all, None if there is none.
     """
 
     def __init__(

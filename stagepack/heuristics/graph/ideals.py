@@ -62,17 +62,9 @@ def nearly_chain(compact: Compact, tuning: IdealsTuning = TUNING.ideals) -> bool
 
 
 class Lattice:
-    """The ideals of a graph.
+    """The ideals of a graph; `TooManyError` is raised when they take too much memory.
 
-    Parameters
-    ----------
-    pause : callable
-        Called between chunks of work; what it raises ends the search.
-
-    Raises
-    ------
-    TooManyError
-        When they take too much memory.
+    `pause` is called between chunks of work; what it raises ends the search.
     """
 
     def __init__(self, staging: Staging, pause: Callable[[], object]) -> None:
@@ -184,14 +176,9 @@ class Lattice:
     # ------------------------------------------------------------------ the sweep
 
     def best(self, limit: int, first_limit: int = FAR) -> Found | None:
-        """Return the best partition if it is worth less than `limit`: None proves there is none.
+        """Return the best partition of less than `limit` ticks; None proves there is none.
 
-        Parameters
-        ----------
-        limit : int
-            Ticks that the partition must be below.
-        first_limit : int
-            Greatest load of the forward pass, where it counts apart.
+        `first_limit` is the greatest load of the forward pass, where it counts apart.
         """
         staging, kernels, n = self.staging, self._kernels, self.staging.n
         limits = np.array([limit - 1, min(first_limit, FAR), 1], dtype=np.int64)

@@ -45,28 +45,18 @@ class Ideals(NamedTuple):
 
     An ideal is only begun where there is room for it, for where the next one would begin, and for n
     blocks that may come next: else :func:`enumerate_ideals` returns `FULL`.
-
-    Attributes
-    ----------
-    parent, last : ndarray of int32, shape (room,)
-        Of each ideal; -1 of the empty one, which is ideal 0.
-    first : ndarray of int64, shape (room + 1,)
-        Blocks that may come next are next_block[first[i]:first[i + 1]], rising.
-    next_block, target : ndarray of int32, shape (more room,)
-        And the ideals where they lead.
-    sums : ndarray of float64, shape (rooms, room)
-        Weights of the blocks of each ideal.
-    crossing : ndarray of int64, shape (2, room)
-        Traffic between these and the others.
     """
 
+    # int32 (room,): of each ideal; -1 of the empty one, which is ideal 0.
     parent: Array
     last: Array
+    # int64 (room + 1,): blocks that may come next are next_block[first[i]:first[i + 1]], rising.
     first: Array
+    # int32 (more room,): and the ideals where they lead.
     next_block: Array
     target: Array
-    sums: Array
-    crossing: Array
+    sums: Array  # float64 (rooms, room): weights of the blocks of each ideal
+    crossing: Array  # int64 (2, room): traffic between these and the others
 
 
 # The fields of an enumeration's state, an array of int64:
@@ -155,28 +145,16 @@ def enumerate_ideals(
 ) -> int:
     """Go on listing ideals, then linking them.
 
-    Returns `DONE`, or `GO_ON` after `budget` steps, or `FULL` without room.
+    Returns `DONE`, or `GO_ON` after `budget` elementary steps, or `FULL` without room in `ideals`,
+    where the kernel writes.  `state`, see above, is zero at first: the empty ideal is set up where
+    there is none (`COUNT`).  A call ends before an ideal is begun, or between two that are linked.
 
-    Parameters
-    ----------
-    state : ndarray of int64
-        See above; zero at first: the empty ideal is set up where there is none (`COUNT`).  A call
-        ends before an ideal is begun, or between two that are linked.
-    budget : int
-        Elementary steps after which to return.
-    after_first, after : ndarray of int32
-        Blocks to be placed after each.
-    missing : ndarray of int32, shape (n,)
-        How many blocks have to come before each that are not in the ideal of the branch.
-    blocks, rooms
-        What prices stages, and what tells that devices cannot hold an ideal.
-    cut, rows
-        Of the ideal of the branch, as if it were a stage; `rows` has n + 1 rows.
-    branch, cursor : ndarray of int64, shape (n + 1,)
-        The ideals of the branch, each a block larger than the one before, and which block to look
-        at next in each.
-    ideals : Ideals
-        Where the kernel writes.
+    `after_first` and `after`, int32, list the blocks to be placed after each; `missing`, int32
+    (n,), has how many have to come before each that are not in the ideal of the branch.  `blocks`
+    prices stages, `rooms` tells that devices cannot hold an ideal.  `cut` and `rows`, of n + 1
+    rows, are those of the ideal of the branch, as if it were a stage.  `branch` and `cursor`, int64
+    (n + 1,), are the ideals of the branch, each a block larger than the one before, and which block
+    to look at next in each.
     """
     n, whole = len(missing), budget
     if state[COUNT] == 0:
@@ -271,30 +249,15 @@ def _add(
 
 
 class Cells(NamedTuple):
-    """What is known of the ideals, where devices of a state of the automaton can hold one.
+    """What is known of the ideals, where devices of a state of the automaton can hold one."""
 
-    Attributes
-    ----------
-    first : ndarray of int64, shape (ideals + 1,)
-        Cells of ideal i are those from first[i] up to first[i + 1].
-    state : ndarray of int16
-        Of the automaton.
-    value : ndarray of int64
-        The least bottleneck.
-    origin : ndarray of int32
-        The ideal to which the last stage was added,
-    way : ndarray of int32
-        and the transition that placed it.
-    beyond : ndarray of int64, shape (ideals,)
-        States, as bits modulo 64, of cells of the ideals that have the blocks of this one and
-        higher ones.
-    """
-
-    first: Array
-    state: Array
-    value: Array
-    origin: Array
-    way: Array
+    first: Array  # int64 (ideals + 1,): cells of ideal i are those from first[i] up to first[i + 1]
+    state: Array  # int16: of the automaton
+    value: Array  # int64: the least bottleneck
+    origin: Array  # int32: the ideal to which the last stage was added,
+    way: Array  # int32: and the transition that placed it
+    # int64 (ideals,): states, as bits modulo 64, of cells of the ideals that have the blocks of
+    # this one and higher ones.
     beyond: Array
 
 
@@ -302,41 +265,27 @@ class Branch(NamedTuple):
     """The stage that is grown, block by block, and the ideal that it is added to.
 
     Ideals of a branch, and of a path, are each a block larger than the one before: n + 1 at most.
-
-    Attributes
-    ----------
-    ideal, joined, begin, cursor, end : ndarray of int64, shape (n + 2,)
-        Ideals of the branch under way, the block that led to each, from where on in `next_block`
-        blocks were looked at in each, the next to look at, and where to end.
-    path : ndarray of int64, shape (n + 2,)
-        Ideals on the way from the empty one to the one that stages are added to.
     """
 
+    # int64 (n + 2,): ideals of the branch under way, the block that led to each, from where on in
+    # `next_block` blocks were looked at in each, the next to look at, and where to end.
     ideal: Array
     joined: Array
     begin: Array
     cursor: Array
     end: Array
+    # int64 (n + 2,): ideals on the way from the empty one to the one that stages are added to.
     path: Array
 
 
 class Ahead(NamedTuple):
-    """What a stage that is added to an ideal can lead to; the kernel writes it.
+    """What a stage that is added to an ideal can lead to; the kernel writes it."""
 
-    Attributes
-    ----------
-    live, reached : ndarray of int64, shape (states,)
-        Cells of the ideal that stages are added to, and their states, which differ.
-    limits : ndarray of int64, shape (3,)
-        Of the loads.
-    least_work : ndarray of int64, shape (columns,)
-        What the next stage has to compute.
-    """
-
+    # int64 (states,): cells of the ideal that stages are added to, and their states, which differ.
     live: Array
     reached: Array
-    limits: Array
-    least_work: Array
+    limits: Array  # int64 (3,): of the loads
+    least_work: Array  # int64 (columns,): what the next stage has to compute
 
 
 # The fields of a sweep's state, an array of int64:
@@ -497,24 +446,14 @@ def sweep(
     branch: Branch,
     ahead: Ahead,
 ) -> bool:
-    """Go on adding stages to ideals; return whether all is done, else call again.
+    """Go on adding stages to the `count` ideals; return whether all is done, else call again.
 
-    Parameters
-    ----------
-    state : ndarray of int64, shape (9,)
-        Its entries are named above: `IDEAL` and `BRANCH` are -1 at first, when it is written what
-        is beyond ideals: the same call goes on to ideal 0.  A call ends between two blocks that are
-        looked at; stage and branch are as they were when the next one begins.
-    budget, count : int
-        Elementary steps after which to return; number of ideals.
-    blocks, ways, rooms, ideals, cells
-        Shapes and meaning of their arrays are said in their classes; `cells` changes.
-    cut : Cut
-        Of the stage under way: members of nets inside and outside.
-    rows : ndarray of int64, shape (n + 1, columns)
-        The stage after each block of the branch; columns as in :mod:`.stage_kernels`.
-    branch, ahead
-        Where the kernel writes.
+    Shapes and meaning of arrays are said in the classes; `cells`, `branch` and `ahead` are
+    written.  `state`, int64 (9,), has its entries named above: `IDEAL` and `BRANCH` are -1 at
+    first, when it is written what is beyond ideals: the same call goes on to ideal 0.  A call ends
+    after `budget` elementary steps, between two blocks that are looked at; stage and branch are as
+    they were when the next one begins.  `cut` is that of the stage under way, `rows`, int64 (n + 1,
+    columns), the stage after each block of the branch, with the columns of :mod:`.stage_kernels`.
     """
     whole = budget
     live, least_work, cursor = ahead.live, ahead.least_work, branch.cursor

@@ -33,17 +33,9 @@ if TYPE_CHECKING:
 
 
 class Line:
-    """Cuts topological orders of a graph into stages.
+    """Cuts topological orders of a graph into stages; `table` is what the last order came to.
 
-    Parameters
-    ----------
-    pause : callable
-        Called between chunks of work; what it raises ends the search.
-
-    Attributes
-    ----------
-    table : Table
-        What the last order came to.
+    `pause` is called between chunks of work; what it raises ends the search.
     """
 
     def __init__(self, staging: Staging, pause: Callable[[], object]) -> None:
@@ -71,18 +63,11 @@ class Line:
         self.table = self._empty_table(0)
 
     def cut(self, order: Array, limit: int, first_limit: int = FAR, grain: int = 1) -> Found | None:
-        """Return the best stages along an order if they are worth less than `limit`.
+        """Return the best stages along an order if they are worth less than `limit` ticks.
 
-        Parameters
-        ----------
-        order : ndarray of int32, shape (n,)
-            All blocks, each after those before it.
-        limit : int
-            Ticks that the partition must be below.
-        first_limit : int
-            Greatest load of the forward pass, where it counts apart.
-        grain : int
-            Stages begin and end at multiples of this.
+        `order`, int32 (n,), has all blocks, each after those before it.  `first_limit` is the
+        greatest load of the forward pass, where it counts apart.  Stages begin and end at multiples
+        of `grain`.
         """
         kernels_ = self._kernels
         most = self.staging.most_devices
@@ -137,16 +122,10 @@ class Line:
 
 
 class Hunt:
-    """Looks for good partitions along many orders.
+    """Looks for good partitions along many orders; `offer` is told of every better one.
 
-    Parameters
-    ----------
-    pause : callable
-        Called between chunks of work; what it raises ends the search.
-    offer : callable
-        Told of every better partition.
-    seed : int
-        Of all that is drawn.
+    `pause` is called between chunks of work; what it raises ends the search.  All that is drawn
+    follows from `seed`.
     """
 
     def __init__(
@@ -173,16 +152,8 @@ class Hunt:
     def search(self, orders: int, patience: int, seconds: float, starts: int = 1) -> None:
         """Try orders of all tastes, then orders near the best, until `patience` have not helped.
 
-        Parameters
-        ----------
-        orders : int
-            Of a start; the first one is where the last call ended, if there was any.
-        patience : int
-            Orders in a row that may fail.
-        seconds : float
-            Of work, after which to end.
-        starts : int
-            How often to begin anew.
+        A start has `orders`, the first of which is where the last call ended, if there was any;
+        `starts` is how often to begin anew.  The search ends after `seconds` of work.
         """
         end = effort.spent() + seconds
         anywhere = np.zeros(self._staging.n, dtype=np.int32)
@@ -213,12 +184,8 @@ class Hunt:
     def along(self, rank: Array) -> bool:
         """Cut an order in which blocks of lower rank come last; whether that gave a better one.
 
-        The order is the same whatever was tried before.
-
-        Parameters
-        ----------
-        rank : ndarray of int, shape (blocks,)
-            Of the blocks of the compact form.
+        The order is the same whatever was tried before.  `rank` is that of the blocks of the
+        compact form.
         """
         staging = self._staging
         from_tail = np.zeros(staging.n, dtype=np.int32)
@@ -272,14 +239,8 @@ class Hunt:
     def try_order(self, order: Array, grain: int = 1, *, ties: bool = False) -> bool:
         """Cut an order; return whether that gave a better partition than the last ones did.
 
-        Parameters
-        ----------
-        order : ndarray of int32, shape (n,)
-            All blocks, each after those before it.
-        grain : int
-            See :meth:`Line.cut`.
-        ties : bool
-            Whether an equal partition, which is no better, takes the place of the last.
+        `order` and `grain` are as for :meth:`Line.cut`.  With `ties` an equal partition, which is
+        no better, takes the place of the last.
         """
         known = FAR if self._near is None else self._near.whole
         if self._staging.mode == FORWARD_BACKWARD:

@@ -47,56 +47,25 @@ and of a stage that is priced, beside that it is looked at."""
 
 
 class Segments(NamedTuple):
-    """What segments cost, and what is known of the one that grows.
+    """What segments cost, and what is known of the one that grows."""
 
-    Attributes
-    ----------
-    blocks : Blocks
-        What prices a segment.
-    ways : Ways
-        Which stage may follow which.
-    rooms : Rooms
-        What the devices in use, and those left, can hold.
-    sums : ndarray of float64, shape (rooms, n + 1)
-        Weight of the first blocks, for each room.
-    crossing : ndarray of int64, shape (2, n + 1)
-        Traffic of each kind across each cut.
-    cut : Cut
-        How nets lie to it.
-    rows : ndarray of int64, shape (1, columns)
-        The segment, as a stage.
-    limits : ndarray of int64, shape (3,)
-        See :func:`.stage_kernels.possible`.
-    live : ndarray of int64, shape (states,)
-        The states that the segment may be added to, each once.
-    least_work : ndarray of int64, shape (passes * classes,)
-        See :func:`.stage_kernels.least_price`.
-    """
-
-    blocks: Blocks
-    ways: Ways
-    rooms: Rooms
-    sums: Array
-    crossing: Array
-    cut: Cut
-    rows: Array
-    limits: Array
-    live: Array
-    least_work: Array
+    blocks: Blocks  # what prices a segment
+    ways: Ways  # which stage may follow which
+    rooms: Rooms  # what the devices in use, and those left, can hold
+    sums: Array  # float64 (rooms, n + 1): weight of the first blocks, for each room
+    crossing: Array  # int64 (2, n + 1): traffic of each kind across each cut
+    cut: Cut  # how nets lie to it
+    rows: Array  # int64 (1, columns): the segment, as a stage
+    limits: Array  # int64 (3,): see :func:`.stage_kernels.possible`
+    live: Array  # int64 (states,): the states that the segment may be added to, each once
+    least_work: Array  # int64 (passes * classes,): see :func:`.stage_kernels.least_price`
 
 
 class Table(NamedTuple):
-    """The best partitions of the first blocks; arrays of shape (ceil(n / grain) + 1, states).
+    """The best partitions of the first blocks; arrays of shape (ceil(n / grain) + 1, states)."""
 
-    Attributes
-    ----------
-    value : ndarray of int64
-        The least bottleneck.
-    origin, way : ndarray of int32
-        The row at which the last segment begins, and its transition.
-    """
-
-    value: Array
+    value: Array  # int64: the least bottleneck
+    # int32: the row at which the last segment begins, and its transition.
     origin: Array
     way: Array
 
@@ -175,21 +144,11 @@ def _steps_of_cutting(state: Array, budget: int, order: Array, line: Segments, t
 def cut_order(state: Array, budget: int, order: Array, line: Segments, table: Table) -> bool:
     """Go on placing segments of `order`; return whether all are placed, else call again.
 
-    A call ends between two begins of segments, where the cut is that of the blocks before.
-    `line.live` has an entry a state of the table, each of which is entered once a begin.
-
-    Parameters
-    ----------
-    state : ndarray of int64
-        See above; `AT` is `BEFORE` at first.
-    budget : int
-        Elementary steps after which to return.
-    order : ndarray of int32, shape (n,)
-        All blocks, each after those before it.
-    line : Segments
-        What segments cost; changed.
-    table : Table
-        Rows of places that are not reached hold `FAR`, and so does all of the first but state 0.
+    A call ends after `budget` elementary steps, between two begins of segments, where the cut of
+    `line`, which changes, is that of the blocks before.  `state`, int64, see above, has `AT` =
+    `BEFORE` at first.  `order`, int32 (n,), has all blocks, each after those before it.
+    `line.live` has an entry a state of the table, each of which is entered once a begin.  Rows of
+    the table of places that are not reached hold `FAR`, and so does all of the first but state 0.
     """
     n, a, whole, grain = len(order), state[AT], budget, state[GRAIN]
     blocks, ways, rooms, states = line.blocks, line.ways, line.rooms, table.value.shape[1]
@@ -294,37 +253,29 @@ def arrange(
 ) -> bool:
     """Go on writing a topological order: of the ready blocks of least rank, the best by `weights`.
 
-    Return whether it is written, else call again.  O(n * scored * nets of a block) steps.
-    A call ends between two blocks, and the least rank of those that are ready is found anew.
+    Return whether it is written, else call again.  O(n * scored * nets of a block) steps.  A call
+    ends after `budget` elementary steps, between two blocks, and the least rank of those that are
+    ready is found anew.
 
     Parameters
     ----------
     state : ndarray of int64, shape (2,)
         How many places are filled (`BEFORE` at first: then those that nothing comes before become
         ready), and the elementary steps since the call began.
-    budget : int
-        Elementary steps after which to return.
-    order : ndarray of int32, shape (n,)
-        Where the kernel writes.
-    missing : ndarray of int32, shape (n,)
-        How many blocks come directly before each; it is used up.
+    order, missing : ndarray of int32, shape (n,)
+        Where the kernel writes; how many blocks come directly before each, which is used up.
     after_first, after : ndarray of int32
         The blocks directly after each.
-    nets : Nets
-        What may cross cuts.
     placed : ndarray of int32, shape (nets,)
         Zeros.
-    ready : ndarray of int32, shape (n,)
-        Where the kernel writes: blocks of rank r that are ready are ready[begin[r]:end[r]].  Each
-        block becomes ready once, so those of a rank never go beyond its part.
+    ready, rank : ndarray of int32, shape (n,)
+        Blocks of rank r, from 0 on, that are ready are ready[begin[r]:end[r]]: the kernel writes.
+        Each block becomes ready once, so those of a rank never go beyond its part.
     begin, end : ndarray of int64, shape (ranks,)
         At first how many blocks are of lower rank, both.
-    rank : ndarray of int32, shape (n,)
-        Not below 0.
-    noise : ndarray of float64, shape (n,)
-        What chance adds to each block.
-    weights : ndarray of float64, shape (3,)
-        How much noise, depth first, and little traffic across the cut count.
+    noise, weights : ndarray of float64, shapes (n,), (3,)
+        What chance adds to each block; how much noise, depth first, and little traffic across the
+        cut count.
     scored : int
         Ready blocks that are compared, the latest ones.
     """

@@ -29,103 +29,60 @@ SUM, OVERLAP, MEMORY = range(3)
 
 
 class Blocks(NamedTuple):
-    """What never changes: blocks, nets and stages; see :class:`.local_search.PartitionSearch`.
+    """What never changes: blocks, nets and stages; see :class:`.local_search.PartitionSearch`."""
 
-    Attributes
-    ----------
-    time : ndarray of int64, shape (passes, stages, blocks)
-        Ticks of each block on the device of each stage.
-    size, stash : ndarray of int64, shape (blocks,)
-        Bytes, and bytes for each microbatch in flight.
-    before_ptr, before, after_ptr, after : ndarray of int32
-        Direct predecessors and successors, as CSR.
-    net_ptr, net : ndarray of int32
-        The producer first.
-    cost : ndarray of int64, shape (nets,)
-        Ticks.
-    which : ndarray of int8, shape (nets,)
-        Pass of each net.
-    of_ptr, of_net : ndarray of int32
-        Nets of each block, as CSR.
-    pays : ndarray of bool, shape (stages,)
-        Whether traffic costs the stage anything.
-    room, flying : ndarray of int64, shape (stages,)
-        Bytes, and microbatches whose stashes are held.
-    """
-
-    time: Array
+    time: Array  # int64 (passes, stages, blocks): ticks of each block on the device of each stage
+    # int64 (blocks,): bytes, and bytes for each microbatch in flight.
     size: Array
     stash: Array
+    # int32: direct predecessors and successors, as CSR.
     before_ptr: Array
     before: Array
     after_ptr: Array
     after: Array
+    # int32: the producer first.
     net_ptr: Array
     net: Array
-    cost: Array
-    which: Array
+    cost: Array  # int64 (nets,): ticks
+    which: Array  # int8 (nets,): pass of each net
+    # int32: nets of each block, as CSR.
     of_ptr: Array
     of_net: Array
-    pays: Array
+    pays: Array  # bool (stages,): whether traffic costs the stage anything
+    # int64 (stages,): bytes, and microbatches whose stashes are held.
     room: Array
     flying: Array
 
 
 class Draws(NamedTuple):
-    """How often chance decides one way: once in so many moves.
+    """How often chance decides one way: once in so many moves."""
 
-    Attributes
-    ----------
-    exchanges : int
-        Two blocks take each other's stage.
-    anywhere : int
-        A block goes to any stage, not to one that shares a net.
-    together : int
-        What heavy nets join to the block comes along.
-    """
-
-    exchanges: int
-    anywhere: int
-    together: int
+    exchanges: int  # two blocks take each other's stage
+    anywhere: int  # a block goes to any stage, not to one that shares a net
+    together: int  # what heavy nets join to the block comes along
 
 
 class Placed(NamedTuple):
-    """Where blocks are, and what follows; int64 arrays.
+    """Where blocks are, and what follows; int64 arrays."""
 
-    Attributes
-    ----------
-    stage, best : ndarray, shape (blocks,)
-        The stage of each block now, and in the best partition so far.
-    inside : ndarray, shape (nets, stages)
-        Blocks of each net on each stage.
-    spread : ndarray, shape (nets,)
-        Stages that hold blocks of each net.
-    time, received, sent : ndarray, shape (passes, stages)
-        Ticks of the blocks of each stage, and of its traffic.
-    held, blocks : ndarray, shape (stages,)
-        Bytes and blocks.
-    queue, origin : ndarray, shape (most blocks that move at once,)
-        Blocks that move together, and where they were; where there is no room for another one they
-        are too many to move.
-    mark : ndarray, shape (blocks,)
-        The last move for which each was looked at.
-    state : ndarray, shape (4,)
-        `SEED`, `BEST`, `STAMP`, `STEPS`.
-    """
-
+    # (blocks,): the stage of each block now, and in the best partition so far.
     stage: Array
     best: Array
-    inside: Array
-    spread: Array
+    inside: Array  # (nets, stages): blocks of each net on each stage
+    spread: Array  # (nets,): stages that hold blocks of each net
+    # (passes, stages): ticks of the blocks of each stage, and of its traffic.
     time: Array
     received: Array
     sent: Array
+    # (stages,): bytes and blocks.
     held: Array
     blocks: Array
+    # (most blocks that move at once,): blocks that move together, and where they were; where there
+    # is no room for another one they are too many to move.
     queue: Array
     origin: Array
-    mark: Array
-    state: Array
+    mark: Array  # (blocks,): the last move for which each was looked at
+    state: Array  # (4,): `SEED`, `BEST`, `STAMP`, `STEPS`
 
 
 @inlined
@@ -332,26 +289,10 @@ def anneal(
     it and, sometimes, what heavy nets join to it; one of that stage may take its place.  O(nets of
     what moves + stages) a move.
 
-    Parameters
-    ----------
-    kind : int64
-        `SUM`, `OVERLAP` or `MEMORY`.
-    moves : int64
-        To be tried at most.
-    budget : int64
-        Elementary steps after which to try no more.
-    heat : float64
-        A move that adds `heat` to the energy is made with probability 1 / e.
-    reference : float64
-        Ticks of one unit of energy.
-    keep : bool
-        No stage may be left empty.
-    draws : Draws
-        How often chance decides one way.
-    blocks : Blocks
-        Shapes and meaning of its arrays are said in its class.
-    placed : Placed
-        Likewise; changed.  A call ends between two moves, and the energy is that of `placed`.
+    At most `moves` are tried, and none after `budget` elementary steps; a call ends between two
+    moves, and the energy is that of `placed`, which changes.  `kind` is `SUM`, `OVERLAP` or
+    `MEMORY`.  A move that adds `heat` to the energy, in units of `reference` ticks, is made with
+    probability 1 / e.  With `keep` no stage may be left empty.
     """
     count, stages, tried = len(placed.stage), len(placed.blocks), 0
     nets, loads = len(blocks.cost), 3 * len(blocks.time) * stages

@@ -41,27 +41,11 @@ from stagepack.instances.profile import Array
 class PartitionSearch:
     """A local search from a partition.
 
-    Parameters
-    ----------
-    compact : Compact
-        Not of unlike links, nor `replicated` (:meth:`unsupported`).
-    stages : array_like of int, shape (blocks,)
-        A valid partition to start from.
-    classes : array_like of int, shape (stages,)
-        Class of the device of each stage.
-    seed : int
-        Of all that is drawn.
-    pause : callable, optional
-        Called between parts of what comes before the first round.
-
-    Attributes
-    ----------
-    value : int
-        Ticks of the best partition found.
-    stages : ndarray of int64, shape (blocks,)
-        The best partition found.
-    classes : list of int
-        Class of each of its stages.
+    It takes no unlike links, nor `replicated` (:meth:`unsupported`).  `stages`, shape (blocks,), is
+    a valid partition to start from, and `classes`, shape (stages,), the class of the device of each
+    stage; as attributes they are those of the best partition found, and `value` its ticks.  All
+    that is drawn follows from `seed`.  `pause` is called between parts of what comes before the
+    first round.
     """
 
     def __init__(
@@ -130,10 +114,7 @@ class PartitionSearch:
     def round(self, pause: Callable[[], object]) -> bool:
         """Anneal once from the best partition; return whether a better one was found.
 
-        Parameters
-        ----------
-        pause : callable
-            Called between chunks of work; what it raises ends the round.
+        `pause` is called between chunks of work; what it raises ends the round.
         """
         before, placed, tuning = self.value, self._placed, self.tuning
         self._placed = self._place(placed.best.copy(), int(placed.state[SEED]), pause)

@@ -21,16 +21,9 @@ limit, among those that take at most so long forward."""
 def least_sum(probe: Probe, first: int, value: int, known: int, most: int = FAR) -> Found | None:
     """Return the partition of the least sum if that is less than `known`, else None.
 
-    Parameters
-    ----------
-    probe : callable
-        See :data:`Probe`.
-    first, value : int
-        No partition takes less forward, or backward.
-    known : int
-        `FAR` where no partition is known.
-    most : int
-        Probes; with fewer than it takes, the answer may be none or not the least.
+    No partition takes less than `first` forward, or `value` backward; `known` is `FAR` where no
+    partition is known.  With fewer than `most` probes than it takes, the answer may be none or not
+    the least.
     """
     best = None
     if known >= FAR:

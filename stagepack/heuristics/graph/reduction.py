@@ -31,12 +31,7 @@ from stagepack.instances.profile import Array
 def hosts(compact: Compact, light: int = 0) -> Array:
     """Return for each block the one that it follows: itself where it counts.
 
-    O(edges + members of nets) for the whole.
-
-    Parameters
-    ----------
-    light : int
-        See :func:`idle`.
+    O(edges + members of nets) for the whole.  `light` is as for :func:`idle`.
     """
     if compact.exact_stages:
         return np.arange(compact.blocks)
@@ -46,10 +41,7 @@ def hosts(compact: Compact, light: int = 0) -> Array:
 def idle(compact: Compact, light: int = 0) -> Array:
     """Return which blocks take neither time nor bytes that matter.
 
-    Parameters
-    ----------
-    light : int
-        Blocks of no time with at most so many bytes count as if they had none.
+    Blocks of no time with at most `light` bytes count as if they had none.
     """
     found: Array = np.logical_not(compact.time.any(axis=(0, 1)))
     if compact.objective == Objective.REPLICATED:

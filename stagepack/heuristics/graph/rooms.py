@@ -46,12 +46,8 @@ class _Room:
 def rooms(blocks: Blocks, used: Array, count: Array) -> Rooms:
     """Return the rooms of blocks on devices.
 
-    Parameters
-    ----------
-    used : ndarray of int64, shape (states, classes)
-        Devices in use, or passed, in each state of the automaton.
-    count : ndarray of int64, shape (classes,)
-        All devices.
+    `used`, int64 (states, classes), are the devices in use, or passed, in each state of the
+    automaton; `count`, int64 (classes,), all of them.
     """
     found = [_whole(room) for room in _rooms(blocks)]
     shape = len(found), -1
@@ -119,10 +115,8 @@ def _rooms(blocks: Blocks) -> Iterator[_Room]:
 def prices_of(time: Array) -> tuple[Array, Array]:
     """Return the two choices of prices of the classes.
 
-    Parameters
-    ----------
-    time : ndarray of float, shape (classes, n)
-        Of each block on a device of each class; infinite: forbidden.
+    `time`, shape (classes, n), is that of each block on a device of each class; infinite:
+    forbidden.
     """
     classes = len(time)
     first, second = np.ones(classes), np.ones(classes)

@@ -29,58 +29,36 @@ TRAFFIC, SURE, SIZE, STASH, PARAMETERS, WORK = 0, 2, 4, 5, 6, 7
 
 
 class Blocks(NamedTuple):
-    """Blocks and nets as the kernels see them; int64 arrays unless stated otherwise.
+    """Blocks and nets as the kernels see them; int64 arrays unless stated otherwise."""
 
-    Attributes
-    ----------
-    mode : int
-        What a stage is worth: one of the five above.
-    work : ndarray, shape (passes, classes, n)
-        Ticks on a device of a class, `FORBIDDEN` where it must not be.
-    size, stash, parameters : ndarray, shape (n,)
-        Bytes.
-    of_first, of : ndarray of int32
-        Nets of block v are of[of_first[v]:of_first[v + 1]].
-    members, producer, cost, kind : ndarray, shape (nets,)
-        How many blocks a net has, which one sends, the ticks it costs, and which traffic it is.
-    pays : ndarray of bool, shape (classes,)
-        Whether traffic costs a device of the class anything.
-    memory : ndarray, shape (classes,)
-        Bytes of a device.
-    sync : float
-        Ticks of synchronising a byte of parameters among very many replicas.
-    """
-
-    mode: int
+    mode: int  # what a stage is worth: one of the five above
+    # (passes, classes, n): ticks on a device of a class, `FORBIDDEN` where it must not be.
     work: Array
+    # (n,): bytes.
     size: Array
     stash: Array
     parameters: Array
+    # int32: nets of block v are of[of_first[v]:of_first[v + 1]].
     of_first: Array
     of: Array
+    # (nets,): how many blocks a net has, which one sends, the ticks it costs, and which traffic it
+    # is.
     members: Array
     producer: Array
     cost: Array
     kind: Array
-    pays: Array
-    memory: Array
-    sync: float
+    pays: Array  # bool (classes,): whether traffic costs a device of the class anything
+    memory: Array  # (classes,): bytes of a device
+    sync: float  # ticks of synchronising a byte of parameters among very many replicas
 
 
 class Cut(NamedTuple):
-    """How nets lie to the stage that grows; int32 arrays of one entry a net.
+    """How nets lie to the stage that grows; int32 arrays of one entry a net."""
 
-    Attributes
-    ----------
-    inside, outside : ndarray
-        Members in the stage, and those that will never be.
-    sender : ndarray of int8
-        1: the producer is inside, -1: outside, 0: neither yet.
-    """
-
+    # Members in the stage, and those that will never be.
     inside: Array
     outside: Array
-    sender: Array
+    sender: Array  # int8; 1: the producer is inside, -1: outside, 0: neither yet
 
 
 def unmarked(nets: int) -> Cut:
@@ -91,18 +69,9 @@ def unmarked(nets: int) -> Cut:
 
 @inlined
 def join(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
-    """Let block v join the stage of row `at`.
+    """Let block `v`, which is not in it, join the stage of row `at`; `rows` and `cut` change.
 
-    Parameters
-    ----------
-    cut : Cut
-        How nets lie to the stage; changed.
-    rows : ndarray of int64, shape (stages, columns)
-        Stages; changed.
-    at : int
-        The row of the stage.
-    v : int
-        A block that is not in the stage.
+    `rows` is int64 of shape (stages, columns).
     """
     # Work is capped at FORBIDDEN: sums of several forbidden blocks would overflow.
     passes, classes = blocks.work.shape[0], blocks.work.shape[1]
@@ -153,15 +122,7 @@ def join(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
 
 @inlined
 def leave(blocks: Blocks, cut: Cut, v: int) -> None:
-    """Take block v, which joined last, out of the stage again; its row is dropped by the caller.
-
-    Parameters
-    ----------
-    cut : Cut
-        How nets lie to the stage; changed.
-    v : int
-        A block of the stage.
-    """
+    """Take block `v`, which joined last, out of the stage again; the caller drops its row."""
     for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
         t = blocks.of[place]
         cut.inside[t] -= 1
@@ -172,19 +133,7 @@ def leave(blocks: Blocks, cut: Cut, v: int) -> None:
 
 @inlined
 def stay_out(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
-    """Decide that block v is never in the stage of row `at`.
-
-    Parameters
-    ----------
-    cut : Cut
-        How nets lie to the stage; changed.
-    rows : ndarray of int64, shape (stages, columns)
-        Stages; changed.
-    at : int
-        The row of the stage.
-    v : int
-        A block that is not in the stage.
-    """
+    """Decide that block `v` is never in the stage of row `at`; `rows` and `cut` change."""
     directed = blocks.mode == OVERLAP or blocks.mode == REPLICATED
     for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
         t = blocks.of[place]
@@ -204,15 +153,7 @@ def stay_out(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
 
 @inlined
 def shift(blocks: Blocks, cut: Cut, v: int, by: int) -> None:
-    """Count block v, of no stage under way, outside for good (1), or not any more (-1).
-
-    Parameters
-    ----------
-    cut : Cut
-        How nets lie to the stage; changed.
-    v, by : int
-        The block, and 1 or -1.
-    """
+    """Count block `v`, of no stage under way, outside for good (`by` 1), or not any more (-1)."""
     for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
         t = blocks.of[place]
         cut.outside[t] += by
@@ -225,20 +166,11 @@ def shift(blocks: Blocks, cut: Cut, v: int, by: int) -> None:
 def price(
     blocks: Blocks, rows: Array, at: int, c: int, devices: int, stashes: int, first_limit: int
 ) -> int:
-    """Return what the stage of row `at` costs on devices of class c; `FAR` if it does not fit.
+    """Return what the stage of row `at` costs on devices of class `c`; `FAR` if it does not fit.
 
-    Parameters
-    ----------
-    blocks, rows, at
-        See :func:`join`.
-    c : int
-        Class of the devices.
-    devices : int
-        On how many the stage is replicated.
-    stashes : int
-        Microbatches whose stash it holds.
-    first_limit : int
-        Greatest load of the forward pass, where the two count apart.
+    The stage, a row of `rows`, is replicated on so many `devices` and holds the stash of `stashes`
+    microbatches.  `first_limit` is the greatest load of the forward pass, where the two count
+    apart.
     """
     # Memory and forbidden blocks first: a price of FAR is none.
     held = rows[at, SIZE] + stashes * rows[at, STASH]
@@ -270,14 +202,9 @@ def least_price(
 ) -> int:
     """Return what the stage of row `at` will cost at least, whatever joins it; `FAR`: nowhere.
 
-    Parameters
-    ----------
-    blocks, rows, at, first_limit
-        See :func:`price`.
-    least_work : ndarray of int64, shape (passes * classes,)
-        What the whole stage will compute at least on a device of each class.
-    devices : int
-        On how many a stage is replicated at most.
+    `rows` and `first_limit` are as for :func:`price`.  `least_work`, int64 (passes * classes,), is
+    what the whole stage will compute at least on a device of each class; it is replicated on at
+    most so many `devices`.
     """
     classes, best = blocks.work.shape[1], FAR
     # One stash at least, as every stage holds one microbatch.
@@ -307,24 +234,17 @@ def least_price(
 
 
 class Ways(NamedTuple):
-    """An automaton over devices: a transition places one stage before those placed so far.
+    """An automaton over devices: a transition places one stage before those placed so far."""
 
-    Attributes
-    ----------
-    first : ndarray of int32, shape (states + 1,)
-        Transitions out of state q are those from first[q] up to first[q + 1]; state 0 has placed
-        nothing, and transitions lead to higher states.
-    target, device_class, devices, stashes : ndarray of int32, shape (transitions,)
-        `devices` is on how many the stage is replicated.
-    accepting : ndarray of bool, shape (states,)
-        Whether the first stage of all may be placed with the transition into it.
-    """
-
+    # int32 (states + 1,): transitions out of state q are those from first[q] up to first[q + 1];
+    # state 0 has placed nothing, and transitions lead to higher states.
     first: Array
+    # int32 (transitions,): `devices` is on how many the stage is replicated.
     target: Array
     device_class: Array
     devices: Array
     stashes: Array
+    # bool (states,): whether the first stage of all may be placed with the transition into it.
     accepting: Array
 
 
@@ -336,26 +256,17 @@ class Rooms(NamedTuple):
 
     A room is a way to weigh blocks so that no device holds more than its share of a limit.  Weights
     are whole numbers, of which float64 holds every sum; shares are safe up to `SLACK`.
-
-    Attributes
-    ----------
-    limit : ndarray of int64, shape (rooms,)
-        What the shares are of: `VALUE` or `FIRST`, a limit on a load, or `BYTES`, of 1.
-    weight : ndarray of float64, shape (rooms, n)
-        Of each block.
-    kind : ndarray of int64, shape (rooms,)
-        Traffic across a cut that is held on both sides of it, too; -1: none.
-    scale : ndarray of float64, shape (rooms,)
-        Least weight of a tick of traffic.
-    used, left : ndarray of float64, shape (rooms, states)
-        Share of the devices in use in a state, and of the others; infinite where the room says
-        nothing.
     """
 
+    # int64 (rooms,): what the shares are of: `VALUE` or `FIRST`, a limit on a load, or `BYTES`, of
+    # 1.
     limit: Array
-    weight: Array
+    weight: Array  # float64 (rooms, n): of each block
+    # int64 (rooms,): traffic across a cut that is held on both sides of it, too; -1: none.
     kind: Array
-    scale: Array
+    scale: Array  # float64 (rooms,): least weight of a tick of traffic
+    # float64 (rooms, states): share of the devices in use in a state, and of the others; infinite
+    # where the room says nothing.
     used: Array
     left: Array
 
@@ -367,22 +278,12 @@ SLACK = 1 + 1e-9
 def possible(
     rooms: Rooms, sums: Array, crossing: Array, at: int, last: int, q: int, limits: Array
 ) -> bool:
-    """Return whether what is placed fits into the devices used in state q, and the rest elsewhere.
+    """Return whether what is placed fits into the devices of state `q`, and the rest elsewhere.
 
-    Parameters
-    ----------
-    rooms : Rooms
-        What the devices in use, and those left, can hold.
-    sums : ndarray of float64, shape (rooms, positions)
-        Weight of the blocks placed at each position.
-    crossing : ndarray of int64, shape (2, positions)
-        Traffic of each kind between these and the others.
-    at, last : int
-        A position, and the one where all are placed.
-    q : int
-        State of the automaton.
-    limits : ndarray of int64, shape (3,)
-        The greatest value wanted, the greatest first load, and 1.
+    `sums`, float64 (rooms, positions), has the weight of the blocks placed at each position, and
+    `crossing`, int64 (2, positions), the traffic of each kind between these and the others.  `at`
+    is a position, `last` the one where all are placed.  `limits`, int64 (3,): the greatest value
+    wanted, the greatest first load, and 1.
     """
     for r in range(len(rooms.limit)):
         limit = limits[rooms.limit[r]] * SLACK
@@ -413,18 +314,9 @@ def set_least_work(
 ) -> None:
     """Write how much the next stage has to compute, so that the devices left can hold the rest.
 
-    Parameters
-    ----------
-    blocks, ways
-        What blocks take, and which stage may follow which.
-    rooms, sums, at, last, limits
-        See :func:`possible`.
-    live : ndarray of int64
-        The states, `count` of them, that the stage is added to.
-    count : int
-        States in `live`.
-    least_work : ndarray of int64, shape (passes * classes,)
-        Where the result goes: ticks on a device of each class.
+    It goes to `least_work`, int64 (passes * classes,): ticks on a device of each class.  The stage
+    is added to the first `count` states of `live`, int64; `sums`, `crossing`, `at`, `last` and
+    `limits` are as for :func:`possible`.
     """
     passes, classes = blocks.work.shape[0], blocks.work.shape[1]
     for column in range(passes * classes):

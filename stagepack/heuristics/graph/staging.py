@@ -35,23 +35,14 @@ MODES = {
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """A partition that a search found.
+    """A partition that a search found."""
 
-    Attributes
-    ----------
-    value, first : int
-        What it is worth: the sum of the two, which are the greatest loads of the backward and the
-        forward pass where these count apart; otherwise `first` is 0.
-    stage_of : ndarray of int32, shape (n,)
-        Stage of each block as the searches number them, from the head.
-    ways : tuple of int
-        The transition that placed each stage.
-    """
-
+    # What it is worth: the sum of the two, which are the greatest loads of the backward and the
+    # forward pass where these count apart; otherwise `first` is 0.
     value: int
     first: int
-    stage_of: Array
-    ways: tuple[int, ...]
+    stage_of: Array  # int32 (n,): stage of each block as the searches number them, from the head
+    ways: tuple[int, ...]  # the transition that placed each stage
 
     @property
     def whole(self) -> int:
@@ -61,26 +52,15 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Staging:
-    """Blocks from the tail to the head, and what devices can follow one another.
-
-    Attributes
-    ----------
-    host : ndarray
-        See :mod:`.reduction`.
-    sequence : ndarray, optional
-        The class of each stage, where the order of devices is fixed.
-    light : int
-        Blocks of no time with at most so many bytes count as if they had none: what is then
-        impossible is impossible, but not all that is possible is.
-    tuning : GraphTuning
-        What steers the searches that work on this.
-    """
+    """Blocks from the tail to the head, and what devices can follow one another."""
 
     compact: Compact
-    host: Array
-    sequence: Array | None
+    host: Array  # see :mod:`.reduction`
+    sequence: Array | None  # the class of each stage, where the order of devices is fixed
+    # Blocks of no time with at most so many bytes count as if they had none: what is then
+    # impossible is impossible, but not all that is possible is.
     light: int = 0
-    tuning: GraphTuning = TUNING
+    tuning: GraphTuning = TUNING  # what steers the searches that work on this
 
     @classmethod
     def of(
@@ -93,12 +73,8 @@ class Staging:
     ) -> Staging:
         """Leave out what changes nothing.
 
-        Parameters
-        ----------
-        sequence : ndarray, optional
-            The class of each stage, where the order of devices is free but searches keep to one.
-        light : int
-            See :class:`Staging`.
+        `sequence` is the class of each stage, where the order of devices is free but searches keep
+        to one; `light` is as in :class:`Staging`.
         """
         if sequence is None and len(compact.class_count) > 1:
             sequence = compact.sequence  # of devices that are alike any order will do
@@ -246,12 +222,8 @@ class Staging:
     def found(self, value: int, placed: list[tuple[Array, int]]) -> Found:
         """Return the partition of stages, from the head, each with the transition that placed it.
 
-        Parameters
-        ----------
-        value : int
-            What it is worth; the load of the backward pass alone, where the two count apart.
-        placed : list of (blocks, transition)
-            The stages, from the head.
+        `value` is what it is worth; the load of the backward pass alone, where the two count
+        apart.  `placed` has the blocks and the transition of each stage.
         """
         stage_of = np.empty(self.n, dtype=np.int32)
         for stage, (blocks, _) in enumerate(placed):

@@ -30,14 +30,9 @@ EXACT = 2**53
 
 
 def step_bound(instance: GraphPartition, microbatches: int, cycles: int = 1) -> int:
-    """Return a lower bound on the cycles of a step.
+    """Return a lower bound on the cycles of a step of so many `microbatches`.
 
-    Parameters
-    ----------
-    microbatches : int
-        Of a step.
-    cycles : int
-        Of a unit of time.
+    A unit of time has so many `cycles`.
     """
     least = _least(instance)
     path = longest_path(instance.edges, least)
@@ -52,20 +47,11 @@ def step_bound(instance: GraphPartition, microbatches: int, cycles: int = 1) -> 
 def longest_chain(instance: GraphPartition, cycles: int = 1) -> PipelinePartition | None:
     """Return the longest path of forward nodes as a chain whose steps are no longer.
 
-    A layer is a node with all nodes of its colour, or those alone that no node before it has
-    taken.  Its times are those on the fastest device, rounded down; devices are all as large as the
-    largest one, and may stay unused.  Of what crosses a cut only the tensors between its two nodes
-    count, on the fastest link.  O(n + edges).
-
-    Parameters
-    ----------
-    cycles : int
-        Of a unit of time.
-
-    Returns
-    -------
-    PipelinePartition or None
-        None where there are no forward nodes, or stages need not follow one another.
+    None where there are no forward nodes, or stages need not follow one another.  A unit of time
+    has so many `cycles`.  A layer is a node with all nodes of its colour, or those alone that no
+    node before it has taken.  Its times are those on the fastest device, rounded down; devices are
+    all as large as the largest one, and may stay unused.  Of what crosses a cut only the tensors
+    between its two nodes count, on the fastest link.  O(n + edges).
     """
     if not instance.contiguous or instance.backward.all():
         return None
@@ -101,12 +87,7 @@ def longest_chain(instance: GraphPartition, cycles: int = 1) -> PipelinePartitio
 
 
 def forward_path(instance: GraphPartition) -> Array:
-    """Return the forward nodes of the path that takes longest on the fastest devices.
-
-    Parameters
-    ----------
-    instance : GraphPartition
-    """
+    """Return the forward nodes of the path that takes longest on the fastest devices."""
     forward = np.flatnonzero(~instance.backward)
     place = np.full(instance.n, -1, dtype=np.int64)
     place[forward] = np.arange(len(forward))
@@ -172,12 +153,8 @@ def _least(instance: GraphPartition) -> Array:
 def longest_path(edges: Array, times: Array) -> Array:
     """Return the nodes of the path that takes longest.  O(n + edges).
 
-    Parameters
-    ----------
-    edges : ndarray of int64, shape (edges, 2)
-        Pairs of nodes without circles.
-    times : ndarray, shape (n,)
-        Of the nodes.
+    `edges`, int64 (edges, 2), are pairs of nodes without circles; `times`, shape (n,), those of
+    nodes.
     """
     n = len(times)
     u, v = edges.T

@@ -30,17 +30,10 @@ State = tuple[tuple[int, ...], int]
 
 @dataclass(frozen=True)
 class Step:
-    """A stage more.
+    """A stage more."""
 
-    Attributes
-    ----------
-    state : State
-        After it.
-    device_class, devices, stashes : int
-        Of its device; on how many it is replicated; the microbatches whose stashes it holds.
-    """
-
-    state: State
+    state: State  # after it
+    # Of its device; on how many it is replicated; the microbatches whose stashes it holds.
     device_class: int
     devices: int
     stashes: int
@@ -48,21 +41,12 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Automaton:
-    """All ways to place stages on devices.
+    """All ways to place stages on devices."""
 
-    Attributes
-    ----------
-    ways : Ways
-        Its transitions.
-    used : ndarray of int64, shape (states, classes)
-        Devices of each class that are in use in a state, or passed.
-    source : ndarray, shape (transitions,)
-        The state that each transition leaves.
-    """
-
-    ways: Ways
+    ways: Ways  # its transitions
+    # int64 (states, classes): devices of each class that are in use in a state, or passed.
     used: Array
-    source: Array
+    source: Array  # (transitions,): the state that each transition leaves
 
     @property
     def states(self) -> int:
@@ -136,12 +120,7 @@ class _Rules:
 def spread(compact: Compact, most_states: int) -> Array | None:
     """Return one order of the devices, classes in turn, where any order would be too many states.
 
-    None where all of them can be looked at.
-
-    Parameters
-    ----------
-    most_states : int
-        Of the automaton: see :class:`.tuning.IdealsTuning`.
+    None where all of them can be looked at, by `most_states`: see :class:`.tuning.IdealsTuning`.
     """
     if states(compact) <= most_states or compact.sequence is not None:
         return None

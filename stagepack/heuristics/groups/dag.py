@@ -50,12 +50,8 @@ class TooManyArcsError(Exception):
 class IdealSearch:
     """Shortest paths over ideals.
 
-    Parameters
-    ----------
-    oracle : Oracle
-        A branching one, which asks the clock, too.
-    keep_going : callable
-        Asked several times a second; :class:`.Stopped` is raised once it says no.
+    The `oracle` is a branching one, which asks the clock, too.  `keep_going` is asked several times
+    a second; :class:`.Stopped` is raised once it says no.
     """
 
     def __init__(
@@ -73,19 +69,9 @@ class IdealSearch:
     ) -> GroupingSolution | None:
         """Return the best plan through some ideals, if it takes less than `upper` cycles.
 
-        Parameters
-        ----------
-        known : Lattice
-            The ideals.
-        upper : int
-            What a plan takes that is known; `FAR` where none is.
-        on_bound : callable
-            Told the cycles below which no plan through these ideals can be.
-
-        Raises
-        ------
-        Stopped
-            Once the clock says no.
+        `upper` is what a plan takes that is `known`, `FAR` where none is.  `on_bound` is told the
+        cycles below which no plan through these ideals can be.  Raises :class:`.Stopped` once the
+        clock says no.
         """
         paths = Paths(known, upper, self._network.tuning)
         for size in range(1, self._network.n + 1):
@@ -159,21 +145,9 @@ class IdealSearch:
 
 
 class Paths:
-    """Ideals and the arcs between them that may be part of a better plan.
+    """Ideals and the arcs between them that may be part of a plan of less than `upper` cycles.
 
-    Parameters
-    ----------
-    known : Lattice
-        The ideals.
-    upper : int
-        What a plan takes that is known.
-    tuning : PathsTuning
-        How many arcs are kept, and what a look at ideals costs.
-
-    Attributes
-    ----------
-    levels : list of range
-        Numbers of ideals, by their size.
+    `known` are the ideals, and `levels` their numbers, by their size.
     """
 
     def __init__(self, known: Lattice, upper: int, tuning: PathsTuning = TUNING.paths) -> None:
@@ -202,16 +176,9 @@ class Paths:
         return self._masks[end] ^ self._masks[start]
 
     def starts(self, end: int, most: int, lone: int) -> list[int]:
-        """Return the ideals that a group may follow to complete another, if it may be any good.
+        """Return the ideals that a group may follow to complete ideal `end`, if it may be any good.
 
-        Parameters
-        ----------
-        end : int
-            The number of the ideal that is completed.
-        most : int
-            Most operators of a group.
-        lone : int
-            Operators that must be by themselves.
+        A group has `most` operators at most; those of `lone`, bits, must be by themselves.
         """
         mask = self._masks[end]
         size, masks = mask.bit_count(), self._masks
@@ -286,17 +253,7 @@ class Paths:
         return int(self._arcs[end].chosen[self._at(start, end)])
 
     def change(self, start: int, end: int, cycles: int, chosen: int) -> None:
-        """Give an arc other cycles and another cut.
-
-        Parameters
-        ----------
-        start, end : int
-            The arc.
-        cycles : int
-            Its cycles from now on.
-        chosen : int
-            Number of the cut.
-        """
+        """Give the arc from `start` to `end` other `cycles` and another cut, number `chosen`."""
         at = self._at(start, end)
         self._arcs[end].cycles[at], self._arcs[end].chosen[at] = cycles, chosen
 

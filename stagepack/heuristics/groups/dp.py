@@ -43,25 +43,12 @@ class Partition:
 
     A search that the clock has stopped may be called again with the same ones: it goes on from what
     is known by then.
-
-    Parameters
-    ----------
-    keep_going : callable
-        Asked after every operator; :class:`.Stopped` is raised once it says no.
-    eager : bool
-        Whether the first cut that fits will do.
-    longest : int, optional
-        Operators of a group at most, where that is less than the instance allows.
-    placing : callable
-        What places a group, see :class:`.placement.Placements`.
-    tuning : GroupsTuning
-        What steers the search.
     """
 
     instance: LayerGrouping
-    keep_going: KeepGoing
-    eager: bool = False
-    longest: int | None = None
+    keep_going: KeepGoing  # asked after every operator; `Stopped` is raised once it says no
+    eager: bool = False  # whether the first cut that fits will do
+    longest: int | None = None  # operators of a group at most, where the instance allows more
     placing: Place = place
     tuning: GroupsTuning = TUNING
 
@@ -106,10 +93,7 @@ class Partition:
     def shortest(self, stops: Sequence[int] | None = None) -> tuple[int, tuple[int, ...]]:
         """Return the least cycles and the boundaries; `FAR` and () where no groups fit.
 
-        Parameters
-        ----------
-        stops : sequence of int, optional
-            The only boundaries allowed, from 0 to n; None: all.
+        `stops` are the only boundaries allowed, from 0 to n; None: all.
         """
         if stops != self._stops:
             self._stops, self._known = stops, 0
@@ -206,17 +190,8 @@ def solve(
 ) -> GroupingSolution | None:
     """Return the best plan whose groups stand; None where there is none.
 
-    Parameters
-    ----------
-    on_bound : callable
-        Told the cycles below which no plan can be, as long as all is decided.
-    stops : sequence of int, optional
-        The only boundaries allowed.
-
-    Raises
-    ------
-    Stopped
-        Once the clock says no.
+    `on_bound` is told the cycles below which no plan can be, as long as all is decided; `stops` are
+    the only boundaries allowed.  Raises :class:`.Stopped` once the clock says no.
     """
     while True:
         try:

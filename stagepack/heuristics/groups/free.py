@@ -20,14 +20,8 @@ class FreeOracle(Oracle):
         """Return the least cycles of groups in every cut; `NONE` where it is of no use.
 
         No timesteps, spills and addresses take less; a cut is left out where no spills let its
-        bytes fit.
-
-        Parameters
-        ----------
-        steps : ndarray of int64, shape (groups, 4)
-            As in :meth:`.Oracle.price`.
-        below : ndarray of int64, shape (groups,)
-            Cycles that are of no use, nor are any more.
+        bytes fit.  `steps` is as in :meth:`.Oracle.price`; `below`, int64 (groups,), are cycles
+        that are of no use, nor are any more.
         """
         found = np.full((len(steps), len(self.cuts)), NONE)
         # Loads of weights and of tensors, and stores.

@@ -80,42 +80,29 @@ FINE = 2**10
 
 
 class Falling(NamedTuple):
-    """Room for what is known of a group.
+    """Room for what is known of a group."""
 
-    Attributes
-    ----------
-    rows : ndarray of int64, shape (rows,)
-        Compute, the longest first.
-    moves, every : ndarray of int64, shape (moves,)
-        Transfers of one kind, and of both, the longest first.  A group loads each weight and each
-        tensor once at most, and stores each tensor once at most.
-    head : ndarray of int64, shape (rows,)
-        What cannot hide of the loads that operators up to each row need.
-    known : ndarray of int64, shape (tensors,)
-        The last position in which a tensor is known to be alive, by slot; -1: none.
-    loads : ndarray of int64, shape (3, moves)
-        Of every load the position that needs it first, rising, cycles, and bytes; -1: it stays.
-    free : ndarray of int64, shape (rows,)
-        Bytes in a row beside those that are alive in any case.
-    late, paid : ndarray of int64, shape (prices, rows)
-        See :func:`_windows`: the price of what a row needs first, and of what is free in it.
-    state : ndarray of int64, shape (prices, 2)
-        At a price: what loads up to the row cost, and the best window that begins before it.
-    totals : ndarray of int64, shape (6,)
-        How many are in `moves` and in `every`; cycles that move with every slice, and with the
-        first alone; bytes that are alive all the time; how many are in `loads`.
-    """
-
-    rows: Array
+    rows: Array  # int64 (rows,): compute, the longest first
+    # int64 (moves,): transfers of one kind, and of both, the longest first.  A group loads each
+    # weight and each tensor once at most, and stores each tensor once at most.
     moves: Array
     every: Array
-    head: Array
+    head: Array  # int64 (rows,): what cannot hide of the loads that operators up to each row need
+    # int64 (tensors,): the last position in which a tensor is known to be alive, by slot; -1: none.
     known: Array
+    # int64 (3, moves): of every load the position that needs it first, rising, cycles, and bytes;
+    # -1: it stays.
     loads: Array
-    free: Array
+    free: Array  # int64 (rows,): bytes in a row beside those that are alive in any case
+    # int64 (prices, rows): see :func:`_windows`: the price of what a row needs first, and of what
+    # is free in it.
     late: Array
     paid: Array
+    # int64 (prices, 2): at a price: what loads up to the row cost, and the best window that begins
+    # before it.
     state: Array
+    # int64 (6,): how many are in `moves` and in `every`; cycles that move with every slice, and
+    # with the first alone; bytes that are alive all the time; how many are in `loads`.
     totals: Array
 
 
@@ -148,12 +135,8 @@ def _load(
 ) -> None:
     """Take a load into account that the operator at a position is the first to need.
 
-    Parameters
-    ----------
-    way : (int, bool)
-        The period, and whether it is resident.
-    cycles, held : int
-        Of it, and bytes in every lane.
+    `way` is the period, and whether it is resident; `cycles` and `held`, bytes in every lane, are
+    its own.
     """
     period, resident = way
     # What comes with the first slice alone hides beside that one only.
@@ -330,19 +313,9 @@ def least(
 ) -> tuple[int, int]:
     """Return the least cycles of the group in one cut, and the least bytes that a lane must hold.
 
-    Parameters
-    ----------
-    net, machine, group
-        The group and what is known of it, see :mod:`.growth_kernels`.
-    rows, room
-        Room.
-    cut : ndarray of int64, shape (4,)
-        Its tracks along n, c, h and w.
-
-    Returns
-    -------
-    (int, int)
-        `NONE` cycles where slices read more again than the limit allows.
+    They are `NONE` cycles where slices read more again than the limit allows.  What is known of the
+    group is in `net`, `machine` and `group`, see :mod:`.growth_kernels`; `rows` and `room` are
+    room.  `cut`, int64 (4,), is its tracks along n, c, h and w.
     """
     count, slices = group.met[OPERATORS], _slices(group, cut)
     rounds = ceil(slices, machine.cores)
@@ -449,15 +422,9 @@ def _span(
 ) -> int:
     """Return the least cycles of a group.
 
-    Parameters
-    ----------
-    way : (int, int)
-        Slices of a core, and the compute of one.
-    totals : ndarray of int64
-        See :class:`Falling`.
-    open_ : (int, int, int, int)
-        What cannot hide: of all that moves with a slice; of loads before compute and of stores
-        behind it, each alone, and both beside the same compute.
+    `way` is the slices of a core, and the compute of one; `totals` is as in :class:`Falling`.
+    `open_` is what cannot hide: of all that moves with a slice; of loads before compute and of
+    stores behind it, each alone, and both beside the same compute.
     """
     (rounds, work), (kernel, head, tail, both) = way, open_
     every, once = totals[2], totals[3]
@@ -493,27 +460,13 @@ def floors(
 ) -> int:
     """Find what some cuts of many groups take at least, each group grown from the one before.
 
-    Parameters
-    ----------
-    net, machine, group, rows, room
-        As in :func:`least`.
-    cuts : ndarray of int64, shape (cuts, 4)
-        Tracks along n, c, h and w.
-    steps : ndarray of int64, shape (groups, 4)
-        As in :func:`.group_kernels.sweep`.
-    below : ndarray of int64, shape (groups,)
-        Cycles from which on they are of no use.
-    found : ndarray of int64, shape (groups, cuts)
-        Gets the cycles of every cut that is of use and may fit; else it is left as it is.
-    place : ndarray of int64, shape (2,)
-        The group and the cut to go on with; -1 for a cut: its operator is not taken in yet.
-    most : int
-        Elementary steps after which to return, to be called again until all groups are done.
-
-    Returns
-    -------
-    int
-        Elementary steps.
+    Return the elementary steps; after about `most` of them it is to be called again, until all
+    groups are done.  `net`, `machine`, `group`, `rows` and `room` are as in :func:`least`, `steps`
+    as in :func:`.group_kernels.sweep`.  `cuts`, int64 (cuts, 4), are tracks along n, c, h and w;
+    `below`, int64 (groups,), cycles from which on groups are of no use.  `found`, int64 (groups,
+    cuts), gets the cycles of every cut that is of use and may fit; else it is left as it is.
+    `place`, int64 (2,), is the group and the cut to go on with; -1 for a cut: its operator is not
+    taken in yet.
     """
     done = 0
     while place[0] < len(steps) and done < most:

@@ -107,15 +107,7 @@ def _values(net: Network, k: int) -> int:
 
 @step
 def compute(net: Network, machine: Machine, k: int, n: int, c: int, d: int, h: int, w: int) -> int:
-    """Return the cycles in which operator k computes a part of n, c, d, h, w values.
-
-    Parameters
-    ----------
-    k : int
-        The operator.
-    n, c, d, h, w : int
-        Values along each axis.
-    """
+    """Return the cycles in which operator `k` computes a part of `n`, `c`, `d`, `h`, `w` values."""
     model, turns = net.operators[k, MODEL], int(net.operators[k, TURNS])
     if model == GIVEN:
         return machine.startup + ceil(turns * (n * c * d * h * w), _values(net, k))
@@ -130,18 +122,11 @@ def compute(net: Network, machine: Machine, k: int, n: int, c: int, d: int, h: i
 
 
 class Rows(NamedTuple):
-    """Room for the rows of a group.
+    """Room for the rows of a group."""
 
-    Attributes
-    ----------
-    cycles : ndarray of int64, shape (rows, 7)
-        `COMPUTE`, `MOVING` and `ONCE` by stage.
-    alive : ndarray of int64, shape (3 * rows + 2,)
-        Changes of the bytes that are alive, and not any more in the position after: what is stored
-        last goes in the first position of the third stage.
-    """
-
-    cycles: Array
+    cycles: Array  # int64 (rows, 7): `COMPUTE`, `MOVING` and `ONCE` by stage
+    # int64 (3 * rows + 2,): changes of the bytes that are alive, and not any more in the position
+    # after: what is stored last goes in the first position of the third stage.
     alive: Array
 
 
@@ -277,14 +262,8 @@ def _over(
 ) -> bool:
     """Whether an operator may write over its first input, as :func:`.lmem.in_place`; sizes apart.
 
-    Parameters
-    ----------
-    age : int
-        Of the operator.
-    last : int
-        The position in which what it writes is used last.
-    turn : (int, bool)
-        The period, and whether there are several slices.
+    It has an `age`, and what it writes is used last in position `last`.  `turn` is the period, and
+    whether there are several slices.
     """
     k = group.member[age]
     if not net.operators[k, IN_PLACE] or net.operators[k, FIRST_EDGE] == net.operators[k, END_EDGE]:
@@ -375,17 +354,8 @@ def price(
 ) -> tuple[int, int]:
     """Return the cycles of the group in one cut, and the bytes that a lane must hold.
 
-    Parameters
-    ----------
-    rows : Rows
-        Overwritten.
-    cut : ndarray of int64, shape (4,)
-        Its tracks along n, c, h and w.
-
-    Returns
-    -------
-    (int, int)
-        `NONE` cycles where slices read more again than the limit allows.
+    They are `NONE` cycles where slices read more again than the limit allows.  `cut`, int64 (4,),
+    is its tracks along n, c, h and w; `rows` are overwritten.
     """
     count, slices = group.met[OPERATORS], _slices(group, cut)
     rounds = ceil(slices, machine.cores)
@@ -522,18 +492,16 @@ def sweep(
 ) -> int:
     """Find the best of some cuts of many groups, each grown from the one before.
 
+    Return the elementary steps; after about `most` of them it is to be called again, until all
+    groups are done.  The group is empty at first, then as the call before left it; `rows` are
+    overwritten.
+
     Parameters
     ----------
-    group : Group
-        Empty at first; then as the call before left it.
-    rows : Rows
-        Overwritten.
     floors : ndarray of int64, shape (rows or 1, cuts, 6)
         Room for `CYCLES`, ...
-    cuts : ndarray of int64, shape (cuts, 4)
-        Tracks along n, c, h and w, in the order in which they are tried.
-    first : int
-        The number of the first of them.
+    cuts, first : ndarray of int64, shape (cuts, 4), and int
+        Tracks along n, c, h and w, in the order in which they are tried; the number of the first.
     steps : ndarray of int64, shape (groups, 4)
         An operator; its age in the group that it completes; whether a later step goes back behind
         this one; whether the group is asked for.
@@ -546,13 +514,6 @@ def sweep(
     place : ndarray of int64, shape (3,)
         The group and the cut to go on with; -1 for a cut: its operator is not taken in yet.  And
         the age of a group that fits in no cut whatever it grows into; -1: there is none.
-    most : int
-        Elementary steps after which to return, to be called again until all groups are done.
-
-    Returns
-    -------
-    int
-        Elementary steps.
     """
     done = 0
     while place[0] < len(steps) and done < most:

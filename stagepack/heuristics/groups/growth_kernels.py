@@ -57,34 +57,25 @@ def columns(parts: int) -> int:
 
 
 class Group(NamedTuple):
-    """The operators of a group, and what is known of its tensors.
+    """The operators of a group, and what is known of its tensors."""
 
-    Attributes
-    ----------
-    tracks : ndarray of int64, shape (tracks, 4)
-        `AXIS`, `PARTS`, `BAD`, `COLUMN`.
-    member : ndarray of int64, shape (rows,)
-        Its operators, by age: as many rows as the largest group asked for has operators.
-    of : ndarray of int64, shape (tensors,)
-        The slot of a tensor; -1: not met.
-    met : ndarray of int64, shape (3,)
-        How many `OPERATORS` there are, how many `SLOTS`, and how many `ENTRIES` of `past`.
-    slots : ndarray of int64, shape (slots, columns)
-        What is known of tensors: an operator meets no more than it reads and its own.
-    before : ndarray of int64, shape (rows, 3 + tracks)
-        By age of operators, before they were taken in: `SLOTS` and `ENTRIES` that there were, and
-        from `KNOWN` on which tracks were bad.  No rows where nothing is to be remembered.
-    past : ndarray of int64, shape (entries, columns + 1)
-        Which slot, and what was known of it before an operator was taken in, to go back to: for
-        each operator of the group no more than it reads and its own.
-    """
-
-    tracks: Array
+    tracks: Array  # int64 (tracks, 4): `AXIS`, `PARTS`, `BAD`, `COLUMN`
+    # int64 (rows,): its operators, by age: as many rows as the largest group asked for has
+    # operators.
     member: Array
-    of: Array
+    of: Array  # int64 (tensors,): the slot of a tensor; -1: not met
+    # int64 (3,): how many `OPERATORS` there are, how many `SLOTS`, and how many `ENTRIES` of
+    # `past`.
     met: Array
+    # int64 (slots, columns): what is known of tensors: an operator meets no more than it reads and
+    # its own.
     slots: Array
+    # int64 (rows, 3 + tracks): by age of operators, before they were taken in: `SLOTS` and
+    # `ENTRIES` that there were, and from `KNOWN` on which tracks were bad.  No rows where nothing
+    # is to be remembered.
     before: Array
+    # int64 (entries, columns + 1): which slot, and what was known of it before an operator was
+    # taken in, to go back to: for each operator of the group no more than it reads and its own.
     past: Array
 
 
@@ -96,16 +87,10 @@ def ceil(number: int, divisor: int) -> int:
 
 @step
 def moved(nbytes: int, latency: int, rate: tuple[int, int]) -> int:
-    """Return the cycles of a transfer.
+    """Return the cycles of a transfer of `nbytes`.
 
-    Parameters
-    ----------
-    nbytes : int64
-        What is moved.
-    latency : int64
-        Cycles before the first byte.
-    rate : (int64, int64)
-        Bytes, and the cycles in which so many are moved.
+    There are `latency` cycles before the first byte; `rate` is bytes, and the cycles in which so
+    many are moved.
     """
     return latency + ceil(nbytes * rate[1], rate[0])
 
@@ -166,20 +151,10 @@ def _deal(slots: Array, slot: int, column: int, parts: int, size: int) -> None:
 def reads(
     net: Network, k: int, edge: int, axis: int, start: int, length: int, size: int
 ) -> tuple[int, int]:
-    """Return the range of an input that an operator reads, as :func:`.operators.reads`.
+    """Return the range of an input that operator `k` reads, as :func:`.operators.reads`.
 
-    Parameters
-    ----------
-    k : int
-        The operator.
-    edge : int
-        Which of its inputs, among those of all operators.
-    axis : int
-        Along which the range lies.
-    start, length : int
-        The range of what it writes.
-    size : int
-        Of the input.
+    `edge` is which of its inputs, among those of all operators, and `size` that of the input;
+    `start` and `length` are the range of what it writes, along `axis`.
     """
     # Matrices, norms and what is of size 1 are read whole, whatever part is written.
     if net.edges[edge, axis]:
@@ -231,13 +206,7 @@ def _even(
 
 @step
 def stored(net: Network, group: Group, slot: int) -> bool:
-    """Whether others than the group read what an operator of it writes.
-
-    Parameters
-    ----------
-    slot : int
-        Of the tensor that it writes.
-    """
+    """Whether others than the group read what an operator of it writes, the tensor of a `slot`."""
     tensor = group.slots[slot, TENSOR]
     return bool(group.slots[slot, READ_BY] < net.tensors[tensor, READERS])
 
@@ -290,20 +259,10 @@ def _remember(net: Network, group: Group, k: int) -> None:
 
 @step
 def extend(net: Network, group: Group, k: int, remembered: bool) -> int:
-    """Take operator k into the group, before all others; those of it that read it are there.
+    """Take operator `k` into the group, before all others; those of it that read it are there.
 
-    Parameters
-    ----------
-    net, group
-    k : int
-        The operator.
-    remembered : bool
-        Whether it is to be noted what changes, for :func:`retract`.
-
-    Returns
-    -------
-    int
-        Elementary steps, of tensors that are met, read and noted.
+    Return the elementary steps, of tensors that are met, read and noted.  With `remembered` it is
+    noted what changes, for :func:`retract`.
     """
     if remembered:
         _remember(net, group, k)
@@ -370,23 +329,11 @@ def clear(group: Group) -> None:
 
 @step
 def advance(net: Network, group: Group, k: int, age: int, remembered: bool) -> tuple[int, bool]:
-    """Go a step towards the group that operator k completes at an age; operators before are there.
+    """Go a step towards the group that operator `k` completes; those before it are in.
 
-    A step at a time, so that kernels can return in between.
-
-    Parameters
-    ----------
-    k : int
-        The operator.
-    age : int
-        How many of the group come after it.
-    remembered : bool
-        As for :func:`extend`.
-
-    Returns
-    -------
-    (int, bool)
-        Elementary steps, and whether the operator is in.
+    Return elementary steps, and whether the operator is in, too.  A step at a time, so that kernels
+    can return in between.  `age` is how many of the group come after it; `remembered` is as for
+    :func:`extend`.
     """
     if age == 0 and group.met[OPERATORS] > 0:
         known = int(group.met[SLOTS])

@@ -34,13 +34,7 @@ class Left(NamedTuple):
 
 
 class Network:
-    """Who reads whom, as sets of bits, and what every operator takes at least.
-
-    Parameters
-    ----------
-    tuning : PathsTuning
-        What work on ideals costs.
-    """
+    """Who reads whom, as sets of bits, and what every operator takes at least."""
 
     def __init__(self, instance: LayerGrouping, tuning: PathsTuning = TUNING.paths) -> None:
         self.n, self.tuning = instance.n, tuning
@@ -61,16 +55,9 @@ class Network:
         return Left(sum(self.compute), moved)
 
     def after(self, left: Left, ideal: int, k: int) -> Left:
-        """Return what is left once operator k has joined an ideal.
+        """Return what is left once operator `k` has joined an ideal.
 
-        Parameters
-        ----------
-        left : Left
-            What was left before.
-        ideal : int
-            With k.
-        k : int
-            The operator that joins it.
+        `left` is what was left before, `ideal` the one with k.
         """
         moved = left.transfers - self.weights[k] - self.kept[k] + self.loads[k]
         for tensor in self.reads[k]:
@@ -97,17 +84,7 @@ Lattice = dict[int, Left]
 def lattice(network: Network, most: int, keep_going: Callable[[], bool]) -> Lattice | None:
     """Return all ideals; None where they are more than `most`.
 
-    Parameters
-    ----------
-    most : int
-        Ideals beyond which none are returned.
-    keep_going : callable
-        Asked several times a second.
-
-    Raises
-    ------
-    Stopped
-        Once the clock says no.
+    `keep_going` is asked several times a second; :class:`.Stopped` is raised once it says no.
     """
     found: Lattice = {0: network.all_left()}
     first = sum(1 << k for k, before in enumerate(network.before) if not before)
@@ -151,16 +128,9 @@ def around(
 ) -> tuple[Lattice, int]:
     """Return some ideals of an order, all others of a window along it, and where that ends.
 
-    Parameters
-    ----------
-    order : sequence of int
-        A topological one.
-    stops : sequence of int
-        How many operators are in the ideals of the order that are wanted, with 0 and all.
-    first : int
-        How many operators come before the window.
-    most : int
-        Ideals that the window may have; it has one operator at least.
+    `order` is a topological one, and `stops` how many operators are in the ideals of it that are
+    wanted, with 0 and all.  `first` operators come before the window, which may have `most` ideals;
+    it has one operator at least.
     """
     along = list(chains(network, [order]).items())
     window = dict(along[first : first + 1])

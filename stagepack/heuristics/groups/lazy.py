@@ -40,25 +40,12 @@ class Choice(NamedTuple):
 
 
 class Choices:
-    """Groups in cuts that may be part of a better plan.
+    """Groups in cuts that may be part of a plan of less than `upper` cycles.
 
-    Parameters
-    ----------
-    known : Lattice
-        The ideals that plans pass through.
-    upper : int
-        What a plan takes that is known; `FAR` where none is.
-    tuning : PathsTuning
-        How many are kept, and what paths cost.
-
-    Attributes
-    ----------
-    columns : ndarray of int64, shape (3, choices)
-        Their starts, ends and cuts.
-    low, high : ndarray of int64, shape (choices,)
-        What they take at least, and as far as is known.
-    useful : ndarray of int64, shape (choices,)
-        The cycles from which on no better plan passes through them.
+    `known` are the ideals that plans pass through; `upper` is `FAR` where no plan is known.
+    `columns`, int64 (3, choices), are their starts, ends and cuts.  Of shape (choices,), int64:
+    `low` and `high` are what they take at least, and as far as is known; `useful` the cycles from
+    which on no better plan passes through them.
     """
 
     def __init__(self, known: Lattice, upper: int, tuning: PathsTuning = TUNING.paths) -> None:
@@ -76,19 +63,9 @@ class Choices:
     ) -> None:
         """Find all that may be part of a better plan, by what they take at least.
 
-        Parameters
-        ----------
-        oracle : FreeOracle
-            A branching one.
-        pause : callable
-            Called several times a second; raises where the run is over.
-        on_bound : callable
-            Told the cycles below which no plan through the ideals can be.
-
-        Raises
-        ------
-        TooManyArcsError
-            Where they are more than are kept.
+        The `oracle` is a branching one.  `pause` is called several times a second and raises where
+        the run is over; `on_bound` is told the cycles below which no plan through the ideals can
+        be.  Raises `TooManyArcsError` where they are more than are kept.
         """
         found, count = [], 0
         for size, level in enumerate(self.paths.levels[1:], 1):

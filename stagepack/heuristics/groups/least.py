@@ -26,21 +26,14 @@ from stagepack.instances.profile import Array
 
 
 class Least(NamedTuple):
-    """Least cycles, however operators are grouped and cut.
+    """Least cycles, however operators are grouped and cut."""
 
-    Attributes
-    ----------
-    compute, weights, kept : ndarray of int64, shape (n,)
-        Of every operator its compute, the loads of its weights, and the store of its result where
-        it is one of the network.
-    loads : ndarray of int64, shape (tensors,)
-        Of a tensor, where it is loaded.
-    """
-
+    # int64 (n,): of every operator its compute, the loads of its weights, and the store of its
+    # result where it is one of the network.
     compute: Array
     weights: Array
     kept: Array
-    loads: Array
+    loads: Array  # int64 (tensors,): of a tensor, where it is loaded
 
 
 def least(net: Network, machine: Machine) -> Least:

@@ -40,16 +40,11 @@ def least(
 ) -> None:
     """Go from the last operator to the first, as if all were one group in one slice.
 
-    Parameters
-    ----------
-    start, length : ndarray of int64, shape (tensors, 5)
-        Room for ranges; lengths 0.
-    met : ndarray of int64, shape (tensors, 2)
-        Room for how many operators read a tensor, and the last of them that was met; 0 and -1.
-    cycles : ndarray of int64, shape (n, 3)
-        Gets, of every operator, cycles of its compute, its weights, and its result, if it is one.
-    loads : ndarray of int64, shape (tensors,)
-        Gets the cycles in which a tensor is loaded for that operator which reads the least of it.
+    All arrays are int64.  `start` and `length`, (tensors, 5), are room for ranges, lengths 0 at
+    first; `met`, (tensors, 2), for how many operators read a tensor, and the last of them that was
+    met, 0 and -1 at first.  `cycles`, (n, 3), gets of every operator those of its compute, its
+    weights, and its result, if it is one; `loads`, (tensors,), the cycles in which a tensor is
+    loaded for that operator which reads the least of it.
     """
     for k in range(len(net.operators) - 1, -1, -1):
         # Fewer readers than it has were met: the network itself is the other one.

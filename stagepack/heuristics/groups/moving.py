@@ -30,14 +30,7 @@ def settled(
 ) -> tuple[Timetable, Offsets] | None:
     """Return the quickest timesteps that were found, with addresses; None where none have any.
 
-    Parameters
-    ----------
-    table : Timetable
-        By the rule ``nearest``.
-    keep_going : callable
-        Asked several times a second.
-    tuning : GroupsTuning
-        Which capacities are tried, and for how long.
+    `table` is by the rule ``nearest``; `keep_going` is asked several times a second.
     """
     memory, moving = table.regions.instance.chip.memory, tuning.moving
     tried = {table.positions: table}
@@ -63,21 +56,9 @@ def hidden(
 ) -> tuple[int, ...]:
     """Return positions of the transfers of a group in which more of them hide.
 
-    Parameters
-    ----------
-    table : Timetable
-        Where they are at first; without spills.
-    capacity : int
-        Bytes of a lane that may be alive in a row to which a transfer moves.
-    keep_going : callable
-        Asked several times a second; once it says no, that is all.
-    tuning : MovingTuning
-        How many rounds there are at most.
-
-    Returns
-    -------
-    tuple of int
-        In the order of :attr:`.Timetable.moves`.
+    They are in the order of :attr:`.Timetable.moves`.  `table` is where they are at first, without
+    spills; `capacity` the bytes of a lane that may be alive in a row to which a transfer moves.
+    `keep_going` is asked several times a second; once it says no, that is all.
     """
     rows = _Rows(table, capacity)
     longest = sorted(range(len(table.moves)), key=lambda at: -table.moves[at].cycles)
@@ -91,13 +72,7 @@ def hidden(
 
 
 class _Rows:
-    """What moves and what is free in the rows of a group.
-
-    Parameters
-    ----------
-    table, capacity
-        As in :func:`hidden`.
-    """
+    """What moves and what is free in the rows of a group; parameters as in :func:`hidden`."""
 
     def __init__(self, table: Timetable, capacity: int) -> None:
         self.table, self.positions = table, list(table.positions)

@@ -53,15 +53,7 @@ def network(
     pause: Callable[[], None] = lambda: None,
     tuning: GroupsTuning = TUNING,
 ) -> Network:
-    """Return the normal form of a network.
-
-    Parameters
-    ----------
-    pause : callable
-        Called now and then; raises where the run is over.
-    tuning : GroupsTuning
-        How often that is.
-    """
+    """Return the normal form of a network; `pause` is called now and then."""
     if instance not in _made:
         _made[instance] = _network(instance, pause, tuning.operators_at_once)
     return _made[instance]

@@ -45,23 +45,13 @@ class Network(NamedTuple):
     """Operators and tensors (those that operators write first, then inputs), by columns.
 
     Few arrays, since kernels take long to compile where they are given many.
-
-    Attributes
-    ----------
-    operators : ndarray of int64, shape (n, 27)
-        From `FIRST_EDGE` to `BEFORE`, the last four for columns as well as for rows.
-    tensors : ndarray of int64, shape (tensors, 7)
-        From `N` to `READERS`.
-    edges : ndarray of int64, shape (edges, 6)
-        Up to `READ`.
-    weights : ndarray of int64, shape (weights, 4)
-        From `CHANNELS` to `GIVEN_BYTES`.
     """
 
+    # int64 (n, 27): from `FIRST_EDGE` to `BEFORE`, the last four for columns as well as for rows.
     operators: Array
-    tensors: Array
-    edges: Array
-    weights: Array
+    tensors: Array  # int64 (tensors, 7): from `N` to `READERS`
+    edges: Array  # int64 (edges, 6): up to `READ`
+    weights: Array  # int64 (weights, 4): from `CHANNELS` to `GIVEN_BYTES`
 
 
 class Machine(NamedTuple):

@@ -25,8 +25,7 @@ from stagepack.heuristics.groups.network import machine, network
 from stagepack.heuristics.groups.network_state import ALONE as STANDS_ALONE
 from stagepack.heuristics.groups.network_state import END_EDGE, FIRST_EDGE
 from stagepack.heuristics.groups.tuning import TUNING, GroupsTuning, OracleTuning
-from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source
-from stagepack.instances.groups.chip import GENERIC
+from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.regions import Cut
 from stagepack.instances.groups.timesteps import alone_cycles
 from stagepack.instances.profile import Array
@@ -52,19 +51,10 @@ class Ends(NamedTuple):
 class Oracle:
     """The best cut of groups, of consecutive operators or any.
 
-    Operators of a group run in the order in which the instance has them.
-
-    Parameters
-    ----------
-    branching : bool
-        Whether :meth:`price` will be asked for groups that part from one another, which takes
-        room to go back.
-    longest : int, optional
-        Operators of a group at most, where that is less than the instance allows.
-    pause : callable
-        Called several times a second; raises where the run is over.
-    tuning : GroupsTuning
-        What steers it.
+    Operators of a group run in the order in which the instance has them.  `branching`:
+    :meth:`price` will be asked for groups that part from one another, which takes room to go back.
+    A group has `longest` operators at most, where that is less than the instance allows.  `pause`
+    is called several times a second; it raises where the run is over.
 
     Attributes
     ----------
@@ -114,14 +104,9 @@ class Oracle:
         return max(b - self.longest, int(self._behind[b - 1]))
 
     def ends(self, b: int, *, eager: bool = False) -> Ends:
-        """Return what the groups that end at b cost.
+        """Return what the groups that end before operator `b` cost.
 
-        Parameters
-        ----------
-        b : int
-            One behind the last operator.
-        eager : bool
-            Whether to take the first cut that fits, in place of the quickest.
+        With `eager` the first cut that fits is taken, in place of the quickest.
         """
         low = self.low(b)
         if self._net.operators[b - 1, STANDS_ALONE]:
@@ -143,17 +128,11 @@ class Oracle:
     ) -> tuple[Array, Array]:
         """Return the least cycles of groups, each grown from the one before, and their cuts.
 
-        Parameters
-        ----------
-        steps : ndarray of int64, shape (groups, 4)
-            An operator; its age in the group that it completes, that is, how many come after it;
-            whether a later step goes back behind this one; whether the group is asked for.
-        banned : sequence of collection of int
-            Cuts that are not to be taken, of each group; empty where all may be.
-        below : ndarray of int64, shape (groups,), optional
-            Cycles that are of no use, nor are any more: they are returned where no cut takes less.
-        eager : bool
-            Whether to take the first cut that fits, in place of the quickest.
+        `steps`, int64 (groups, 4), are an operator; its age in the group that it completes, that
+        is, how many come after it; whether a later step goes back behind this one; whether the
+        group is asked for.  `banned` are the cuts of each group that are not to be taken.  `below`,
+        int64 (groups,), are cycles that are of no use, nor are any more: they are returned where no
+        cut takes less.  `eager` is as for :meth:`ends`.
         """
         cycles = np.full(len(steps), NONE) if below is None else below.copy()
         chosen = np.full(len(steps), ALONE)
@@ -237,16 +216,8 @@ class _Portion(NamedTuple):
 class _Room:
     """Room for what is known of groups: of so many cuts at a time that it does not grow with them.
 
-    Parameters
-    ----------
-    member, of : ndarray of int64
-        As in :class:`.growth_kernels.Group`.
-    slots : int
-        Tensors of a group.
-    entries : int
-        Slots to remember, over all operators of a group; 0: none.
-    tuning : OracleTuning
-        How much is known at a time.
+    `member` and `of` are as in :class:`.growth_kernels.Group`; a group has so many `slots` of
+    tensors, and so many `entries`, slots to remember over all its operators; 0: none.
     """
 
     def __init__(
@@ -329,12 +300,3 @@ class _Room:
 def _width(tracks: Iterable[tuple[int, int]]) -> int:
     """Return how many columns of slots tell of some tracks."""
     return sum(columns(parts) for _, parts in tracks)
-
-
-def tiny() -> LayerGrouping:
-    """Return a network of one operator."""
-    return LayerGrouping.from_arrays(
-        [Operator(name="y", kind=OperatorKind.ELEMENTWISE, inputs=("x",), shape=(1, 1, 1, 1))],
-        [Source(name="x", shape=(1, 1, 1, 1))],
-        chip=GENERIC,
-    )

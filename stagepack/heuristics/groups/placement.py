@@ -50,18 +50,8 @@ def place(
 ) -> tuple[Status, Offsets]:
     """Return whether the buffers of a group can be placed, and where.
 
-    Parameters
-    ----------
-    keep_going : callable
-        Asked several times a second.
-    tuning : PlacementTuning
-        How long the search may take.
-
-    Returns
-    -------
-    (Status, tuple of int)
-        FEASIBLE and offsets in the order of :func:`.lmem.copies`; INFEASIBLE; or UNKNOWN, where
-        the search took too long.
+    That is FEASIBLE and offsets in the order of :func:`.lmem.copies`; INFEASIBLE; or UNKNOWN, where
+    the search took too long.  `keep_going` is asked several times a second.
     """
     offsets = place_by_rule(table, keep_going, tuning)
     if offsets is not None:
@@ -84,12 +74,8 @@ def _limited(keep_going: Callable[[], bool], tuning: PlacementTuning) -> Callabl
 def place_apart(table: Timetable, pairs: Pairs, keep_going: Callable[[], bool]) -> Offsets | None:
     """Return offsets for which few pairs share a bank, by the same rule minding banks, or None.
 
-    Parameters
-    ----------
-    pairs : sequence of (int, int)
-        What should not share a bank, by index of :func:`.lmem.copies`.
-    keep_going : callable
-        Asked several times a second.
+    `pairs` are what should not share a bank, by index of :func:`.lmem.copies`; `keep_going` is
+    asked several times a second.
     """
     chip = table.regions.instance.chip
     blocks = Blocks.of(packing(table))
@@ -107,12 +93,7 @@ def place_by_rule(
 ) -> Offsets | None:
     """Return where the seed's rule places the buffers of a group, None where it finds no place.
 
-    Parameters
-    ----------
-    keep_going : callable
-        Asked several times a second.
-    tuning : PlacementTuning
-        What it costs.
+    `keep_going` is asked several times a second.
     """
     spend(tuning.group_price + tuning.buffer_price * len(table.buffers))
     if not keep_going():
@@ -138,16 +119,9 @@ def least_memory(
 ) -> int:
     """Return the fewest bytes of a lane in which the buffers of a group can be placed.
 
-    Where the exact search takes too long these are the fewest that were found.
-
-    Parameters
-    ----------
-    enough : int
-        Where it is no less than so many bytes, their sum at one time will do for an answer.
-    keep_going : callable
-        Asked several times a second.
-    tuning : PlacementTuning
-        How long the search may take.
+    Where the exact search takes too long these are the fewest that were found; where it is no less
+    than `enough` bytes, their sum at one time will do for an answer.  `keep_going` is asked several
+    times a second.
     """
     least = 0 if in_place(table) else max(table.load_bytes())
     if least >= enough:  # without what it costs to make a packing of it
@@ -174,19 +148,9 @@ def least_memory(
 class Placements:
     """Groups that were placed, and plans of them.
 
-    Parameters
-    ----------
-    oracle : Oracle
-        Is told which cuts cannot be placed.
-    keep_going : callable
-        As in :func:`place`.
-    placing : callable
-        What places a group.
-
-    Attributes
-    ----------
-    decided : bool
-        Whether every placement asked for was found, or proved impossible.
+    The `oracle` is told which cuts cannot be placed; `placing` places a group, as :func:`place`
+    does, which has `keep_going`, too.  `decided`: every placement asked for was found, or proved
+    impossible.
     """
 
     def __init__(
@@ -203,10 +167,7 @@ class Placements:
     def stands(self, members: Members, which: int) -> bool:
         """Whether the buffers of a group can be placed in a cut; if not, the cut is banned.
 
-        Raises
-        ------
-        Stopped
-            Once the clock says no.
+        Raises :class:`.Stopped` once the clock says no.
         """
         if which == ALONE or (members, which) in self._found:
             return True

@@ -26,17 +26,7 @@ def place_in_order(
 ) -> tuple[Status, tuple[int, ...]]:
     """Return whether the order places the buffers of a group, and where, as :func:`.place`.
 
-    Parameters
-    ----------
-    keep_going : callable
-        Asked for every buffer.
-    tuning : PlacementTuning
-        What a look at two buffers costs.
-
-    Returns
-    -------
-    (Status, tuple of int)
-        INFEASIBLE means that this order finds no place.
+    INFEASIBLE means that this order finds no place.  `keep_going` is asked for every buffer.
     """
     chip, places = table.regions.instance.chip, copies(table)
     order = sorted(range(len(places)), key=lambda at: _rank(places[at]))
@@ -73,12 +63,7 @@ def _lowest(
 ) -> int | None:
     """Return the lowest address within one bank that is free, else the lowest that is free.
 
-    Parameters
-    ----------
-    taken : sequence of (int, int)
-        Ranges [from, to), by their beginning.
-    nbytes, memory, bank, alignment : int
-        Of the buffer; of a lane and of a bank; what addresses are multiples of.
+    `taken` are ranges [from, to), by their beginning.
     """
     across = None
     free, gaps = 0, []

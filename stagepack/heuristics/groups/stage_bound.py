@@ -30,16 +30,8 @@ def least_ranges(
 ) -> Array:
     """Return the least cycles of operators [a, b) in groups of their own, shape (end + 1, end + 1).
 
-    Meaningless for b <= a.
-
-    Parameters
-    ----------
-    solution : GroupingSolution or None
-        A plan of all operators, in the order given.
-    bound : float
-        On the groups of operators [0, end) alone.
-    end : int
-        Operators that are looked at; the plan has no group on both sides.
+    Meaningless for b <= a.  `solution` is a plan of all operators, in the order given, with no
+    group on both sides of `end`; `bound` is on the groups of operators [0, end) alone.
     """
     compute = np.concatenate(([0], np.cumsum(least_compute(instance)[:end])))
     found = (compute[None, :] - compute[:, None]).astype(np.float64)

@@ -38,21 +38,14 @@ def heavy_clique(
 ) -> tuple[int, list[int]]:
     """Return the heaviest clique of a conflict graph that a short search finds: weight, blocks.
 
-    No blocks are returned where none is heavier than each section, and a weight of 0 where there
-    is nothing to seek.
+    No blocks are returned where none is heavier than each section, and a weight of 0 where there is
+    nothing to seek.
 
     The sections of a graph are cliques that cover it, not all there are.  Branch and bound, by a
     greedy colouring: of each colour a clique takes one block at most.  Any clique is a bound, so
-    the search may end at any time.  Blocks that may share an offset are in none
-    together; of members of unlike size the smallest counts.  Of many blocks only those with the
-    heaviest neighbours are looked at.
-
-    Parameters
-    ----------
-    blocks : Blocks
-        Its normal form.
-    keep_going : callable
-        Asked now and then; once it says no, the heaviest clique so far is returned.
+    the search may end at any time, as it does once `keep_going` says no.  Blocks that may share an
+    offset are in none together; of members of unlike size the smallest counts.  Of many blocks only
+    those with the heaviest neighbours are looked at.
     """
     if instance.conflicts is None or blocks.sections == 1:  # the load is that of the one clique
         return 0, []
@@ -167,12 +160,7 @@ def objective_bound(
 ) -> tuple[int, Evidence]:
     """Return a lower bound on the instance's objective that holds whatever is chosen, and why.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        Its normal form.
-    keep_going : callable
-        Asked now and then; once it says no, what is known by then is returned.
+    `keep_going` is asked now and then; once it says no, what is known by then is returned.
     """
     if instance.objective is Objective.MOVES:
         return 0, witness("floor")
@@ -189,15 +177,7 @@ def objective_bound(
 
 
 def of_section(instance: LmemPacking, blocks: Blocks, section: int) -> Evidence:
-    """Return what shows how much a section holds.
-
-    Parameters
-    ----------
-    blocks : Blocks
-        Of the instance.
-    section : int
-        Its number.
-    """
+    """Return what shows how much the section of number `section` holds."""
     if instance.conflicts is None:
         return witness("load", moment=int(blocks.time[section]))
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))

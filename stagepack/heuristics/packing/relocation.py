@@ -65,21 +65,9 @@ def around(
 ) -> Array | None:
     """Keep old places that do not clash, and place the other blocks around them.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        Of the supported kind.
-    old : ndarray of int64, shape (b,)
-        Old offsets; -1: none.
-    ceiling : int
-        Address that no block may exceed.
-    keep_going : callable, optional
-        Asked several times a second.
-
-    Returns
-    -------
-    ndarray of int64, shape (b,), or None
-        Offsets; None when the rest never fitted, or time is over.
+    None when the rest never fitted, or time is over, by `keep_going`, which is asked several times
+    a second.  The blocks are of the supported kind; `old`, int64 (b,), are offsets, -1: none.  No
+    block may exceed the address `ceiling`.
     """
     usable = (old >= 0) & (old + blocks.size <= ceiling) & (old % blocks.alignment == 0)
     candidates = np.flatnonzero(usable)
@@ -126,16 +114,8 @@ def returned(
 ) -> Array:
     """Return a packing with blocks moved back to old places, as far as nobody is in their way.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        Of the supported kind.
-    offsets : ndarray of int64, shape (b,)
-        A packing; its peak is not exceeded.  It is the answer when time is over.
-    old : ndarray of int64, shape (b,)
-        Old offsets; -1: none.
-    keep_going : callable, optional
-        Asked several times a second.
+    The blocks are of the supported kind.  The peak of `offsets`, int64 (b,), is not exceeded; they
+    are the answer when time is over, by `keep_going`.  `old`, int64 (b,), are offsets, -1: none.
     """
     peak = int((offsets + blocks.size).max(initial=0))
     back = (old >= 0) & (old + blocks.size <= peak) & (old % blocks.alignment == 0)
@@ -196,21 +176,11 @@ def move_less(
     on_solution: Callable[[Array], object],
     tuning: PackingTuning = TUNING,
 ) -> None:
-    """Report placements within `capacity`, each moving fewer bytes than the last.
+    """Report placements within `capacity` bytes, each moving fewer bytes than the last.
 
     Releases kept buffers until the rest fits, then tries to keep each released one again, the
-    largest first.  O(n) greedy packings at most.
-
-    Parameters
-    ----------
-    instance : LmemPacking
-        With previous offsets.
-    capacity : int
-        Bytes.
-    keep_going : callable
-        Asked now and then; ends the search once it says no.
-    on_solution : callable
-        Called with offsets, shape (n,).
+    largest first.  O(n) greedy packings at most.  The instance has previous offsets.  `on_solution`
+    is called with offsets, shape (n,); once `keep_going` says no, the search ends.
     """
     kept = _consistent(instance, capacity, keep_going, tuning=tuning)
     found = None

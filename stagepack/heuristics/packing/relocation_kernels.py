@@ -26,30 +26,15 @@ def sieve(
     """Find which rectangles to drop so that no others intersect; return the steps it took.
 
     Plays births and deaths in time and keeps what is alive sorted by address.  A newcomer stays if
-    it is heavier than all it meets together, else it goes.
+    it is heavier than all it meets together, else it goes.  After `budget` steps it returns at the
+    next event.
 
-    Parameters
-    ----------
-    events : ndarray of int64, shape (2 n,)
-        In order of time: i for the death of rectangle i, n + i for its birth.
-    low, high : ndarray of int64, shape (n,)
-        Addresses [low, high) of each rectangle.
-    weight : ndarray of float64, shape (n,)
-        What it is worth that each stays.
-    dropped : ndarray of bool, shape (n,)
-        Set for those that go.
-    alive : ndarray of int64, shape (n,)
-        The sorted ones.  Each rectangle is there at most once: it is put in at its birth, which
-        comes before its death, and taken out at its death or when it is dropped.
-    at : ndarray of int64, shape (2,)
-        How many events were played and how many rectangles are alive, zero at first.  It goes on
-        from there: calls end between two events.
-    budget : int
-        Steps after which it returns at the next event.
-
-    Returns
-    -------
-    int
+    `events`, int64 (2 n,), are in order of time: i for the death of rectangle i, n + i for its
+    birth.  Of shape (n,): `low` and `high`, int64, are the addresses of each rectangle; `weight`,
+    float64, is what it is worth that each stays; `dropped`, bool, is set for those that go;
+    `alive`, int64, are the sorted ones.  Each rectangle is there at most once: it is put in at its
+    birth, which comes before its death, and taken out at its death or when it is dropped.  `at`,
+    int64 (2,), is how many events were played and how many rectangles are alive, zero at first.
     """
     count, steps = len(low), 0
     number = at[1]

@@ -25,22 +25,13 @@ from stagepack.result import Status
 
 @dataclass(frozen=True)
 class Window:
-    """A run of sections that is too full, and what it proves.
+    """A run of sections that is too full, and what it proves."""
 
-    Attributes
-    ----------
-    first, end : int
-        The sections [first, end).
-    bound : int
-        Every packing of the instance has at least this peak, in bytes.
-    nodes : int
-        Size of the exhausted tree.
-    """
-
+    # The sections [first, end).
     first: int
     end: int
-    bound: int
-    nodes: int
+    bound: int  # every packing of the instance has at least this peak, in bytes
+    nodes: int  # size of the exhausted tree
 
 
 def unsupported(blocks: Blocks) -> str:
@@ -60,17 +51,10 @@ def windows(
 ) -> Iterator[Window]:
     """Yield windows with ever higher bounds.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        For which :func:`unsupported` has no objection.
-    lower : int
-        A lower bound on the peak that is already known.
-    keep_going : callable, optional
-        Asked at least every 0.2 s or so; the windows end once it returns False.
-    passes : int, optional
-        End after this many passes over all widths.  Otherwise they end when every window tried
-        is known to fit.
+    There is no objection to the blocks by :func:`unsupported`; `lower` is a lower bound on the peak
+    that is already known.  The windows end once `keep_going`, asked at least every 0.2 s or so,
+    returns False, and after so many `passes` over all widths, if given, else when every window
+    tried is known to fit.
     """
     bound = max(lower, int(blocks.load.max(initial=0)))
     fitting: list[tuple[int, int]] = []  # windows that fit the bound, so all within them do

@@ -52,13 +52,8 @@ def checkpoints(costs: RangeCosts, keep_going: Going, change: int = 0) -> Policy
 
     Checkpoints are stashed; in the last group, whose backward part follows at once, they are kept.
     Source: Chen, Xu, Zhang and Guestrin 2016 (training deep nets with sublinear memory cost).
-
-    Parameters
-    ----------
-    keep_going : callable
-        Asked now and then; once it says no, rows are missing, and the answer says so.
-    change : int
-        Segments longer (or shorter) than the root of the layers.
+    Segments are `change` longer (or shorter) than the root of the layers.  `keep_going` is asked
+    now and then; once it says no, rows are missing, and the answer says so.
     """
     allowed = costs.instance.policies
 
@@ -102,18 +97,9 @@ def heads(
     """Return the boundaries of groups that hold as many layers as fit, from the first layer on.
 
     No other groups are looked at; None where some layer does not fit.  A group that fits although
-    one of fewer layers does not may be missed.
-
-    Parameters
-    ----------
-    microbatch, io_tiles : int
-        Those of the plan.
-    policy : Policy, optional
-        Of all layers; None in inference.
-    keep_going : callable
-        Called now and then; what it raises ends the pass.
-    tuning : PhasesTuning
-        How often that is, and what the work costs.
+    one of fewer layers does not may be missed.  `microbatch` and `io_tiles` are those of the plan,
+    `policy` that of all layers, None in inference.  What `keep_going`, called now and then, raises
+    ends the pass.
     """
     n = instance.n
     costs = RangeCosts(
@@ -147,14 +133,8 @@ def _walk(
 ) -> list[int] | None:
     """Return options taken from the first layer on, None when there are none to go on with.
 
-    Parameters
-    ----------
-    choose : callable
-        Given where groups may end, where the next one does.
-    keep_going : callable
-        Asked now and then; what it raises ends the walk.
-    most : int, optional
-        Layers of a group.
+    `choose` gets where groups may end and returns where the next one does; a group has `most`
+    layers at most.  What `keep_going`, asked now and then, raises ends the walk.
     """
     found: list[int] = []
     at = kept = 0

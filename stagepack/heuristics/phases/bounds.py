@@ -65,14 +65,9 @@ class WorkBounds:
         return steps, self._work_fixed + scale * self._work, moved
 
     def of(self, microbatch: int, io_tiles: int, most: int | None = None) -> int:
-        """Return a lower bound on the cycles of a plan.  O(1).
+        """Return a lower bound on the cycles of a plan of `microbatch` and `io_tiles`.  O(1).
 
-        Parameters
-        ----------
-        microbatch, io_tiles : int
-            Those of the plan.
-        most : int, optional
-            The bound then holds for all numbers of I/O tiles from `io_tiles` to this one.
+        With `most` it holds for all numbers of I/O tiles from `io_tiles` to this one.
         """
         most = io_tiles if most is None else most
         steps, work, moved = self._steps(microbatch)

@@ -27,13 +27,7 @@ def exact(value: object) -> Fraction | None:
 
 
 class Links:
-    """The rates of a chip, in bytes a cycle; None: free.
-
-    Attributes
-    ----------
-    gather : Fraction or None
-        The rate at which shards are gathered.
-    """
+    """The rates of a chip, in bytes a cycle; None: free.  At `gather` shards are gathered."""
 
     def __init__(self, chip: Chip) -> None:
         self._remote, self._host = exact(chip.remote_bandwidth), exact(chip.host_bandwidth)
@@ -89,17 +83,7 @@ def transfers(nbytes: Array, rate: Fraction | None) -> Array:
 
 
 def on_tiles(cycles: Cycles, tiles: int, io_tiles: int) -> Cycles:
-    """Return what `cycles` on all tiles become when some only move data, rounded up.
-
-    Parameters
-    ----------
-    cycles : int or ndarray of int64
-        What something takes on all tiles.
-    tiles : int
-        All of the chip.
-    io_tiles : int
-        Those among them that only move data.
-    """
+    """Return what `cycles` on all `tiles` become when `io_tiles` only move data, rounded up."""
     return cycles if io_tiles == 0 else -(-cycles * tiles // (tiles - io_tiles))
 
 
@@ -108,14 +92,9 @@ def phase_times(
 ) -> Array:
     """Return the cycles of phases without start-up and epilogue; the twin of `phase_time`.
 
-    Parameters
-    ----------
-    variables : ndarray of int64
-        Cycles V, once a phase; in mode ``naive`` once a step.
-    load, compute, store : ndarray of int64
-        Cycles L, C and S of one step, in the shape of `variables`.
-    steps : int
-        G, at least 1.
+    All arrays are int64, of one shape: `variables` are cycles V, once a phase, in mode ``naive``
+    once a step; `load`, `compute` and `store` the cycles L, C and S of one step.  `steps`, G, is at
+    least 1.
     """
     if mode is Mode.NAIVE:
         return np.asarray(steps * (variables + load + compute + store))
@@ -129,12 +108,7 @@ def phase_times(
 def idle_times(mode: Mode, load: Array, compute: Array, store: Array, steps: int) -> Array:
     """Return the cycles in which I/O tiles idle beside compute; the twin of `io_slack`.
 
-    Parameters
-    ----------
-    load, compute, store : ndarray of int64, of one shape
-        Cycles L, C and S of one step.
-    steps : int
-        G, at least 1.
+    `load`, `compute`, `store` and `steps` are as for :func:`phase_times`.
     """
     if not mode.uses_io_tiles:
         return np.zeros_like(compute)

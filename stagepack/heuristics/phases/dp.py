@@ -64,14 +64,8 @@ def search(
 ) -> list[int] | None:
     """Return the options of the best plan of fewer than `upper` cycles, in order; None if none.
 
-    Parameters
-    ----------
-    least : ndarray
-        From :func:`rest`.
-    upper : int
-        Cycles that a plan must stay below.
-    keep_going : callable
-        Asked now and then; when it says no the answer is None.
+    `least` is from :func:`rest`.  When `keep_going`, asked now and then, says no the answer is
+    None.
     """
     n = table.n
     if least[0] >= upper:
@@ -123,22 +117,10 @@ def _extend(
     waiting: list[_Waiting],
     keep_going: Callable[[], bool],
 ) -> bool:
-    """Add to `waiting` what follows the labels at a boundary; return whether there was time.
+    """Add to `waiting`, by boundary, what follows `labels`; return whether there was time.
 
-    Parameters
-    ----------
-    boundary : int
-        Where the labels are.
-    labels : tuple of ndarray
-        Option, kept, cycles and number of each.
-    least : ndarray
-        From :func:`rest`.
-    upper : int
-        What a plan must beat.
-    waiting : list of _Waiting
-        By boundary.
-    keep_going : callable
-        Asked between blocks of pairs.
+    Labels, option, kept, cycles and number of each, are at `boundary`; plans must beat `upper`.
+    `least` is from :func:`rest`; `keep_going` is asked between blocks of pairs.
     """
     tuning = table.costs.tuning
     prices = tuning.prices
@@ -207,20 +189,11 @@ class _Waiting:
 
 
 def hidden(table: OptionTable, before: Array, kept: Array, after: Array) -> Array:
-    """Return the cycles that prefetching hides between neighbouring groups.
+    """Return the cycles that prefetching hides between neighbouring groups, int64 (p, q).
 
     It costs memory alone, so that every phase loads ahead for which the next one's variables fit.
-
-    Parameters
-    ----------
-    before, kept : ndarray of int64, shape (p,)
-        An option, and the bytes kept by it and all groups before it.
-    after : ndarray of int64, shape (q,)
-        Options of the next group.
-
-    Returns
-    -------
-    ndarray of int64, shape (p, q)
+    `before` and `kept`, int64 (p,), are an option, and the bytes kept by it and all groups before
+    it; `after`, int64 (q,), options of the next group.
     """
     # Forward: the earlier group's forward phase loads for the later group's first phase.
     room = table.capacity - (table.need_first[before] + kept - table.kept[before])

@@ -37,15 +37,10 @@ from stagepack.result import Termination
 class Pairs:
     """The pairs (microbatch, I/O tiles) of an instance, with what is known of each.
 
-    Methods raise :class:`Stopped` when `progress` runs out of time.
-
-    Attributes
-    ----------
-    bounds : dict of (int, int) to int
-        By pair, cycles that no plan with it goes below; 2**62 where there is none at all.  Of a
-        range of numbers of I/O tiles the first stands for all.
-    inexact : str
-        Why the best plan of a pair may be missed; '' when it is not.
+    Methods raise :class:`Stopped` when `progress` runs out of time.  `bounds` are, by pair, cycles
+    that no plan with it goes below; 2**62 where there is none at all.  Of a range of numbers of I/O
+    tiles the first stands for all.  `inexact` is why the best plan of a pair may be missed; '' when
+    it is not.
     """
 
     def __init__(
@@ -185,9 +180,7 @@ class Pairs:
         table = self.table(*pair)
         bounding = self.bound_table(*pair) if table.inexact else table
         if bounding is not None:
-            chosen = dp.search(
-                bounding, dp.rest(bounding, self.keep_going), self.upper, keep_going=self.keep_going
-            )
+            chosen = self._best(bounding)
             if chosen is None:
                 self._exclude(pair)
                 return
@@ -213,11 +206,14 @@ class Pairs:
         if relaxed is not None and self._relax(pair, relaxed, source):
             return
         table = self.table(*pair)
-        chosen = dp.search(
-            table, dp.rest(table, self.keep_going), self.upper, keep_going=self.keep_going
-        )
+        chosen = self._best(table)
         if chosen is not None:
             self.offer(assemble(table, chosen), source)
+
+    def _best(self, table: OptionTable) -> list[int] | None:
+        """Return the options of the best plan of a table that beats the best known."""
+        least = dp.rest(table, self.keep_going)
+        return dp.search(table, least, self.upper, keep_going=self.keep_going)
 
     def _search(self, pair: tuple[int, int], table: OptionTable, source: str) -> None:
         """Find the best plan of a pair all of whose options are known."""
@@ -235,9 +231,7 @@ class Pairs:
 
         If the plan they give is possible after all, and costs no more, it is the best one.
         """
-        chosen = dp.search(
-            table, dp.rest(table, self.keep_going), self.upper, keep_going=self.keep_going
-        )
+        chosen = self._best(table)
         if chosen is None:
             self._exclude(pair)
             return True
@@ -304,8 +298,7 @@ class Pairs:
                     costs, track=key[1], most=tuning.glimpse_labels, keep_going=self.keep_going
                 )
             table = OptionTable(costs, rows[key], io_tiles, keep_going=self.keep_going)
-            least = dp.rest(table, self.keep_going)
-            chosen = dp.search(table, least, self.upper, keep_going=self.keep_going)
+            chosen = self._best(table)
             if chosen is not None:
                 self.offer(assemble(table, chosen), source)
         self.inexact = known  # of a glance nothing follows

@@ -26,72 +26,45 @@ reads it (the end of the phase for none)."""
 
 
 class Layers(NamedTuple):
-    """Figures of one step of a chain of n layers; int64 arrays.
+    """Figures of one step of a chain of n layers; int64 arrays."""
 
-    Attributes
-    ----------
-    nbytes : ndarray, shape (n + 1,)
-        Bytes of x_0 ... x_n.
-    tape, temporary, forward : ndarray, shape (n,)
-        Bytes of tapes and of working memory; cycles of the forward pass.
-    reads_from, reads : ndarray
-        Layer l reads the tensors reads[reads_from[l]:reads_from[l + 1]].
-    readers_from, readers : ndarray
-        Tensor t is read by the layers readers[readers_from[t]:readers_from[t + 1]], rising.
-    """
-
-    nbytes: Array
+    nbytes: Array  # (n + 1,): bytes of x_0 ... x_n
+    # (n,): bytes of tapes and of working memory; cycles of the forward pass.
     tape: Array
     temporary: Array
     forward: Array
+    # Layer l reads the tensors reads[reads_from[l]:reads_from[l + 1]].
     reads_from: Array
     reads: Array
+    # Tensor t is read by the layers readers[readers_from[t]:readers_from[t + 1]], rising.
     readers_from: Array
     readers: Array
 
 
 class Group(NamedTuple):
-    """The layers [first, end) and what becomes of their products; int64 arrays, shape (layers,).
-
-    Attributes
-    ----------
-    training, together : bool
-        Together: forward and backward part are one phase.
-    policy : ndarray
-        NONE in inference.
-    trigger : ndarray
-        The layer before whose backward pass each is computed again; -1: never.
-    """
+    """The layers [first, end) and what becomes of their products; int64 arrays, shape (layers,)."""
 
     first: int
     end: int
+    # Together: forward and backward part are one phase.
     training: bool
     together: bool
-    policy: Array
-    trigger: Array
+    policy: Array  # NONE in inference
+    trigger: Array  # the layer before whose backward pass each is computed again; -1: never
 
 
 class Phase(NamedTuple):
-    """The moments of one phase of a group: a layer runs in each; int64 arrays.
+    """The moments of one phase of a group: a layer runs in each; int64 arrays."""
 
-    Attributes
-    ----------
-    runs_forward, runs_backward : bool
-        The parts of the group's step that belong to it.
-    forward, again, backward : ndarray, shape (layers,)
-        When each layer of the group runs; -1: not in this phase.
-    layer_at : ndarray, shape (moments,)
-        Which layer runs at each moment.
-    change : ndarray, shape (moments + 1,)
-        Bytes that are live from each moment on, less those that are not any more.
-    """
-
+    # The parts of the group's step that belong to it.
     runs_forward: bool
     runs_backward: bool
+    # (layers,): when each layer of the group runs; -1: not in this phase.
     forward: Array
     again: Array
     backward: Array
-    layer_at: Array
+    layer_at: Array  # (moments,): which layer runs at each moment
+    # (moments + 1,): bytes that are live from each moment on, less those that are not any more.
     change: Array
 
 
@@ -157,14 +130,9 @@ def _triggers(layers: Layers, a: int, b: int, policy: Array) -> Array:
 
 @inner
 def touched(layers: Layers, a: int, b: int) -> Array:
-    """Return the tensors that the layers [a, b) read or write, each once.
+    """Return the tensors that layers from `a` on, before `b`, read or write, each once.
 
     O(reads log(readers)); room for all that they read and for what each of them writes.
-
-    Parameters
-    ----------
-    a, b : int
-        The first layer, and the one behind the last.
     """
     reads_from, reads = layers.reads_from, layers.reads
     readers_from, readers = layers.readers_from, layers.readers
@@ -298,7 +266,7 @@ def _hold(change: Array, size: int, first: int, last: int) -> None:
 def _hold_tensors(layers: Layers, group: Group, phase: Phase, tensors: Array, uses: Array) -> None:
     """Count inputs, and outputs as the policies of the layers that write them say."""
     nbytes, change, policies = layers.nbytes, phase.change, group.policy
-    # Moments are inclusive on both sides, see :func:`_hold`.
+    # Moments are inclusive on both sides, see :func:`_hold`
     forward, again_at, final = phase.forward, phase.again, len(phase.layer_at) - 1
     for number in range(len(tensors)):
         t = tensors[number]
@@ -386,23 +354,12 @@ def _peak(layers: Layers, phase: Phase) -> int:
 
 @inner
 def _examine(layers: Layers, a: int, b: int, training: bool, policy: Array) -> Array:
-    """Return what the policies of the layers [a, b) cost.
+    """Return what the policies of the layers [a, b) cost, int64 (7,).
 
-    Parameters
-    ----------
-    a, b : int
-        The first layer, and the one behind the last.
-    training : bool
-        Whether there is a backward part.
-    policy : ndarray of int64, shape (b - a,)
-        NONE in inference.
-
-    Returns
-    -------
-    ndarray of int64, shape (7,)
-        Bytes stashed in a step, and those of them to load again; bytes kept in a step by a group
-        of two phases; cycles of layers computed again; the most bytes live at any moment of the
-        first phase and of the last one (base excluded); how many layers are computed again.
+    These are bytes stashed in a step, and those of them to load again; bytes kept in a step by a
+    group of two phases; cycles of layers computed again; the most bytes live at any moment of the
+    first phase and of the last one (base excluded); how many layers are computed again.  `policy`,
+    int64 (b - a,), is NONE in inference; `training`: there is a backward part.
     """
     found = np.zeros(7, np.int64)
     trigger = _triggers(layers, a, b, policy) if training else _never(b - a)
@@ -451,16 +408,9 @@ def examine_all(
 ) -> None:
     """Find what policies cost groups; see :func:`_examine`.
 
-    Parameters
-    ----------
-    first, end : ndarray of int64, shape (rows,)
-        The layers.
-    training : bool
-        Whether there are backward parts.
-    policies, ends : ndarray of int64
-        Policies of the layers of one row after the other; those of a row end at its `ends`.
-    found : ndarray of int64, shape (7, rows)
-        Gets what :func:`_examine` returns, a column a row.
+    `first` and `end`, int64 (rows,), are the layers.  `policies`, int64, has those of the layers of
+    one row after the other; those of a row end at its `ends`.  `found`, int64 (7, rows), gets what
+    :func:`_examine` returns, a column a row.  `training`: there are backward parts.
     """
     for row in range(len(first)):
         given = policies[ends[row] - (end[row] - first[row]) : ends[row]]
@@ -497,27 +447,14 @@ def heads(
 ) -> tuple[Array, int, int]:
     """Return where groups end that hold as many layers as fit, from layer `at` on.
 
-    Sizes double up to the first that does not fit and are halved from there: a group of more
-    layers than one that does not fit is not looked for beyond.
+    Then the layer to go on from (n: done; -1: none fits), and the bytes kept so far.  Sizes double
+    up to the first that does not fit and are halved from there: a group of more layers than one
+    that does not fit is not looked for beyond.  O(m log m) for groups of m layers.
 
-    Parameters
-    ----------
-    weights, states : ndarray of int64, shape (n + 1,)
-        Sums of bytes of variables, and of state in shards, of the layers before.
-    reach : ndarray of int64, shape (n,)
-        Where groups from each layer end, at most.
-    given : ndarray of int64, shape (n,)
-        The policy of each layer; NONE, of all, in inference.
-    limits : tuple of int
-        Bytes on chip, steps, and layers to look at before returning.
-    at, kept : int
-        The first layer; bytes that groups before it keep.
-
-    Returns
-    -------
-    tuple
-        The ends, the layer to go on from (n: done; -1: none fits) and the bytes kept so far.
-        O(m log m) for groups of m layers.
+    `weights` and `states`, int64 (n + 1,), are sums of bytes of variables, and of state in shards,
+    of the layers before; `reach`, int64 (n,), where groups from each layer end, at most; `given`,
+    int64 (n,), the policy of each layer, NONE, of all, in inference.  `limits` are bytes on chip,
+    steps, and layers to look at before returning.  Groups before `at` keep `kept` bytes.
     """
     n = len(layers.tape)
     capacity, steps, budget = limits

@@ -44,44 +44,24 @@ REMOTE, GRAPHS = "remote", "graphs"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to run a group; tuples by phase are in the order of time.
+    """One way to run a group; tuples by phase are in the order of time."""
 
-    Attributes
-    ----------
-    first, end : int
-        The layers.
-    kinds, modes : tuple of str, one a phase
-        ("F",) in inference, ("F", "B") when training, ("FB",) for the last group then.
-    policy : tuple of str, one a layer
-        Empty in inference.
-    times : tuple of int
-        Cycles of each phase, start-up and epilogue included, nothing hidden.
-    needs : tuple of int
-        Bytes on the compute tiles: all but those kept by groups before and variables loaded ahead.
-    kept : int
-        Bytes on chip for all steps between the group's phases.
-    hideable : tuple of int
-        Cycles of each phase that the phase before it could hide, at most.
-    variables : tuple of int
-        Bytes of variables each phase loads: what the phase before it holds if it loads ahead.
-    free : tuple of int
-        Cycles that each phase's loop leaves the I/O tiles.
-    graphs : tuple of hashable
-        Equal for phases that share a graph.
-    """
-
+    # The layers.
     first: int
     end: int
+    # ("F",) in inference, ("F", "B") when training, ("FB",) for the last group then.
     kinds: tuple[str, ...]
     modes: tuple[str, ...]
-    policy: tuple[str, ...]
-    times: tuple[int, ...]
+    policy: tuple[str, ...]  # empty in inference
+    times: tuple[int, ...]  # cycles of each phase, start-up and epilogue included, nothing hidden
+    # Bytes on the compute tiles: all but those kept by groups before and variables loaded ahead.
     needs: tuple[int, ...]
-    kept: int
-    hideable: tuple[int, ...]
+    kept: int  # bytes on chip for all steps between the group's phases
+    hideable: tuple[int, ...]  # cycles of each phase that the phase before it could hide, at most
+    # Bytes of variables each phase loads: what the phase before it holds if it loads ahead.
     variables: tuple[int, ...]
-    free: tuple[int, ...]
-    graphs: tuple[Hashable, ...]
+    free: tuple[int, ...]  # cycles that each phase's loop leaves the I/O tiles
+    graphs: tuple[Hashable, ...]  # equal for phases that share a graph
 
     @property
     def time(self) -> int:
@@ -92,21 +72,12 @@ class Option:
 class OptionTable:
     """Options of all groups for one microbatch and number of I/O tiles, by rising group.
 
-    "First" is a group's forward phase (or only one), "last" its backward phase (or only one);
-    in inference there is no last.
-
-    Parameters
-    ----------
-    rows : PolicyRows
-        Policies worth having, by group.
-    io_tiles : int
-        Number of I/O tiles, or the least of a range.
-    distinguish : collection of str
-        As :func:`group_options` takes it.
-    keep_going : callable
-        Asked now and then; once it says no, options that others beat stay in the table.
-    most : int, optional
-        The greatest number of I/O tiles of the range; `io_tiles` when absent.
+    "First" is a group's forward phase (or only one), "last" its backward phase (or only one); in
+    inference there is no last.  `rows` are policies worth having, by group; `distinguish` is as for
+    :func:`group_options`.  Once `keep_going`, asked now and then, says no, options that others beat
+    stay in the table.  With `most` the table is for bounds: no number of I/O tiles from `io_tiles`
+    to this one has a better plan.  Compute and its memory are those of the fewest, transfers and
+    buffers those of the most.
 
     Attributes
     ----------
@@ -123,16 +94,6 @@ class OptionTable:
         of it; bytes of variables: see :class:`Option`.
     inexact : str
         Why a better option may be missing; '' when none is.
-    prefetch : bool
-        Whether phases may load ahead.
-    most : int
-        For bounds: no number of I/O tiles from `io_tiles` to this one has a better plan.  Compute
-        and its memory are those of the fewest, transfers and buffers those of the most.
-
-    Raises
-    ------
-    ValueError
-        For an unknown word in `distinguish`.
     """
 
     def __init__(
@@ -374,14 +335,10 @@ class _Phases:
 class _Choice:
     """A mode for each phase of each row: the fastest ones, or every combination.
 
-    Attributes
-    ----------
-    row, first_mode, last_mode : ndarray of int64, shape (choices,)
-        The row, and the modes of its phases as indices into `modes`.
-    possible : ndarray of bool, shape (choices,)
-        Whether the buffers of both phases fit.
-    time, first_time, last_time, free_first, free_last : ndarray of int64, shape (choices,)
-        Cycles of both phases and of each, and those that each leaves free.
+    All arrays have shape (choices,).  `row`, `first_mode` and `last_mode`, int64, are the row, and
+    the modes of its phases as indices into `modes`; `possible`: the buffers of both phases fit.
+    `time`, `first_time` and `last_time` are cycles of both phases and of each, `free_first` and
+    `free_last` those that each leaves free.
     """
 
     def __init__(
@@ -487,24 +444,12 @@ def group_options(
     keep_going: Callable[[], bool] = lambda: True,
     tuning: PhasesTuning = TUNING,
 ) -> OptionTable:
-    """Return the options of every group that fits.
+    """Return the options of every group that fits, for an allowed `microbatch` and `io_tiles`.
 
-    Parameters
-    ----------
-    microbatch, io_tiles : int
-        Allowed ones.
-    distinguish : collection of str
-        What else tells options apart than cycles, kept bytes, memory and (where phases may load
-        ahead) idle cycles: "remote" and "graphs" keep all policies, "graphs" all modes, too.
-    keep_going : callable
-        Asked now and then; once it says no, options are missing and the table says so.
-    tuning : PhasesTuning
-        How much is looked at.
-
-    Raises
-    ------
-    ValueError
-        For an unknown word in `distinguish`.
+    `distinguish` is what else tells options apart than cycles, kept bytes, memory and (where phases
+    may load ahead) idle cycles: "remote" and "graphs" keep all policies, "graphs" all modes, too;
+    `ValueError` is raised for an unknown word.  `keep_going` is asked now and then; once it says
+    no, options are missing and the table says so.
     """
     costs = RangeCosts(instance, microbatch, keep_going=keep_going, tuning=tuning)
     rows = find_policies(
@@ -519,14 +464,9 @@ def group_options(
 def assemble(
     table: OptionTable, chosen: Sequence[int], prefetch: Sequence[bool] | None = None
 ) -> PhaseSolution:
-    """Return the plan made of options.
+    """Return the plan made of options, whose numbers are `chosen`, in order.
 
-    Parameters
-    ----------
-    chosen : sequence of int
-        Numbers of the options of its groups, in order.
-    prefetch : sequence of bool, one a phase, optional
-        Without it every phase loads ahead that may and has room and time for it.
+    Without `prefetch`, one a phase, every phase loads ahead that may and has room and time for it.
     """
     numbers = np.asarray(chosen, dtype=np.int64)
     modes = table.modes(numbers)

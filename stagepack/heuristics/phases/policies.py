@@ -20,6 +20,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,39 +47,22 @@ NO_TIME = "there was no time for all policies"
 
 @dataclass(frozen=True, eq=False)
 class PolicyRows:
-    """Policies of groups; int64 arrays of shape (rows,), by rising group.
+    """Policies of groups; int64 arrays of shape (rows,), by rising group."""
 
-    Attributes
-    ----------
-    group : ndarray
-        Index into the range costs.
-    stored, reloaded : ndarray
-        Bytes stashed in a step; those of them that are loaded again.
-    kept : ndarray
-        Bytes of a step kept by a group of two phases.
-    again : ndarray
-        Cycles of a step computed again.
-    first_peak, last_peak : ndarray
-        Most bytes live in the first phase and the last one, base excluded.
-    codes, ends : ndarray
-        Policies of one row after the other, and where those of each end.
-    inexact : str
-        Why a better policy may be missing; '' when none is.
-    thinned : bool
-        Whether more labels than were followed would tell more.
-    """
-
-    group: Array
+    group: Array  # index into the range costs
+    # Bytes stashed in a step; those of them that are loaded again.
     stored: Array
     reloaded: Array
-    kept: Array
-    again: Array
+    kept: Array  # bytes of a step kept by a group of two phases
+    again: Array  # cycles of a step computed again
+    # Most bytes live in the first phase and the last one, base excluded.
     first_peak: Array
     last_peak: Array
+    # Policies of one row after the other, and where those of each end.
     codes: Array
     ends: Array
-    inexact: str = ""
-    thinned: bool = False
+    inexact: str = ""  # why a better policy may be missing; '' when none is
+    thinned: bool = False  # whether more labels than were followed would tell more
 
     def policies(self, rows: Array) -> tuple[str, ...]:
         """Return the policies of the layers of groups, one group after the other; () if unnamed."""
@@ -111,24 +95,14 @@ def find_policies(
     longest: int = UNLIMITED,
     keep_going: Callable[[], bool] = lambda: True,
 ) -> PolicyRows:
-    """Return the policies worth having for every group.
+    """Return the policies worth having for every group, for one microbatch.
 
-    Parameters
-    ----------
-    costs : RangeCosts
-        Of one microbatch.
-    bounding : bool
-        For bounds: at least as good as anything that is possible, not always possible.
-    track : bool
-        The forward phase's memory matters by itself (prefetching).
-    every : bool
-        All policies, not the best ones (budgets that tell them apart).
-    most : int, optional
-        Labels to follow at each layer, if not as many as usual.
-    longest : int
-        Cycles of a step computed again, at most; labels with more are dropped.
-    keep_going : callable
-        Asked now and then; once it says no, rows are missing, and the answer says so.
+    With `bounding` they are at least as good as anything that is possible, but not always possible;
+    with `track` the forward phase's memory matters by itself (prefetching); with `every` they are
+    all policies, not the best ones (budgets that tell them apart).  `most` labels are followed at
+    each layer, if not as many as usual; labels with more than `longest` cycles of a step computed
+    again are dropped.  `keep_going` is asked now and then; once it says no, rows are missing, and
+    the answer says so.
     """
     instance = costs.instance
     if not instance.training:
@@ -144,7 +118,8 @@ def find_policies(
         return _exactly(costs, list(instance.policies), None, once, keep_going)
     codes = np.array([CODES[policy] for policy in usable], dtype=np.int64)
     most = costs.tuning.policies.labels if most is None else most
-    rows = _labelled(costs, codes, bounding and often, track, bounding, most, longest, keep_going)
+    rule = _Rule(codes, bounding and often, track, bounding, most, longest)
+    rows = _labelled(costs, rule, keep_going)
     if bounding:
         return rows
     if not instance.chain:
@@ -156,14 +131,9 @@ def find_policies(
 
 
 def uniform(costs: RangeCosts, policy: Policy, keep_going: Callable[[], bool]) -> PolicyRows:
-    """Return one row a group: the same policy for all layers.
+    """Return one row a group: the same `policy` for all layers, of no meaning in inference.
 
-    Parameters
-    ----------
-    policy : Policy
-        Of no meaning in inference, where there are none.
-    keep_going : callable
-        Asked now and then; once it says no, rows are missing, and the answer says so.
+    `keep_going` is asked now and then; once it says no, rows are missing, and the answer says so.
     """
     return _uniform(costs, policy if costs.instance.training else None, keep_going)
 
@@ -173,14 +143,9 @@ def chosen(
     rule: Callable[[int, int], Sequence[Policy]],
     keep_going: Callable[[], bool],
 ) -> PolicyRows:
-    """Return one row a group: the policies that a rule gives.
+    """Return one row a group: the policies that `rule` gives to the layers [first, end) of each.
 
-    Parameters
-    ----------
-    rule : callable
-        From the layers [first, end) of a group to a policy for each.
-    keep_going : callable
-        Asked now and then; once it says no, rows are missing, and the answer says so.
+    `keep_going` is asked now and then; once it says no, rows are missing, and the answer says so.
     """
     given: list[list[int]] = []
     often = costs.tuning.policies.groups_at_once
@@ -202,21 +167,23 @@ def _uniform(
     return _examined(costs, np.arange(len(costs)), codes, inexact, keep_going)
 
 
-def _labelled(
-    costs: RangeCosts,
-    codes: Array,
-    relaxed: bool,
-    track: bool,
-    merging: bool,
-    most: int,
-    longest: int,
-    keep_going: Callable[[], bool],
-) -> PolicyRows:
+class _Rule(NamedTuple):
+    """What labels follow, see :func:`find_policies`."""
+
+    codes: Array
+    relaxed: bool  # layers that are computed again more than once count once
+    track: bool
+    merging: bool  # of more than `most` labels alike ones become one, else some are dropped
+    most: int
+    longest: int
+
+
+def _labelled(costs: RangeCosts, rule: _Rule, keep_going: Callable[[], bool]) -> PolicyRows:
     """Return what the labels find."""
     n = costs.n
     slots = _slots(costs)
     tables = [np.empty((0, 7), np.int64)]
-    groups, policies = [np.empty(0, np.int64)], [codes[:0]]
+    groups, policies = [np.empty(0, np.int64)], [rule.codes[:0]]
     complete, thinned = True, False
     for a in range(n):
         low, high = int(costs.start[a]), int(costs.start[a + 1])
@@ -224,7 +191,7 @@ def _labelled(
             continue
         ends = set(costs.end[low:high].tolist())
         reach = max(ends)
-        walk = _Walk(costs, a, codes, relaxed, track, merging, most, longest, slots, keep_going)
+        walk = _Walk(costs, a, rule, slots, keep_going)
         if a < n - 1 and min(ends) < n:
             complete &= walk.run(min(reach, n - 1), False, ends)
         if reach == n:
@@ -279,23 +246,16 @@ class _Walk:
         self,
         costs: RangeCosts,
         first: int,
-        codes: Array,
-        relaxed: bool,
-        track: bool,
-        merging: bool,
-        most: int,
-        longest: int,
+        rule: _Rule,
         slots: tuple[Array, Array],
         keep_going: Callable[[], bool],
     ) -> None:
-        self.costs, self.first, self.codes = costs, first, codes
-        self.keep_going = keep_going
-        self.relaxed, self.merging, self.most, self.longest = relaxed, merging, most, longest
-        final = [0, 1, 2, 4, 5] if track else [0, 1, 2, 4]
+        self.costs, self.first, self.rule, self.keep_going = costs, first, rule, keep_going
+        final = [0, 1, 2, 4, 5] if rule.track else [0, 1, 2, 4]
         self.final = np.array(final, dtype=np.int64)
-        self.retaining = codes
-        if not costs.instance.chain and not relaxed and CODES[Policy.RECOMPUTE] in codes:
-            self.retaining = np.append(codes, liveness_kernels.RETAIN)
+        self.retaining = rule.codes
+        if not costs.instance.chain and not rule.relaxed and CODES[Policy.RECOMPUTE] in rule.codes:
+            self.retaining = np.append(rule.codes, liveness_kernels.RETAIN)
         self.waiting, self.slot = slots
         used = policies_kernels.SLOT + np.flatnonzero(self.waiting.any(axis=0))
         self.columns = np.array([*final, 3, 6, 7, 8, 9, 10, *used], dtype=np.int64)
@@ -310,16 +270,10 @@ class _Walk:
         self._nodes = 0
 
     def run(self, reach: int, together: bool, ends: set[int]) -> bool:
-        """Walk to layer `reach`; return whether there was time for it.
+        """Walk to layer `reach`, before which labels end; return whether there was time for it.
 
-        Parameters
-        ----------
-        reach : int
-            The layer before which labels end.
-        together : bool
-            Forward and backward run in one phase, which ends there.
-        ends : set of int
-            Where groups may end.
+        `together`: forward and backward run in one phase, which ends there.  Groups may end at
+        `ends`.
         """
         costs, layers, a = self.costs, self.costs.layers, self.first
         earlier = policies_kernels.gradients_ahead(layers, a, reach, self.skipping)
@@ -371,13 +325,13 @@ class _Walk:
         """
         costs, layers = self.costs, self.costs.layers
         product = int(layers.tape[layer]) + (int(layers.nbytes[layer + 1]) if inside else 0)
-        codes = self.retaining if together and inside else self.codes
+        codes = self.retaining if together and inside else self.rule.codes
         visit = Visit(
             first=self.first,
             layer=layer,
             inside=inside,
             together=together,
-            relaxed=self.relaxed,
+            relaxed=self.rule.relaxed,
             written=int(costs.written[layer]),
             beside=policies_kernels.beside_chain(layers, self.first, layer, self.skipping),
             earlier=earlier,
@@ -387,7 +341,7 @@ class _Walk:
             state=state or 0,
             steps=costs.steps,
             capacity=costs.largest_capacity,
-            longest=self.longest,
+            longest=self.rule.longest,
         )
         allowed = codes if product else self.idle
         new, came, chose = policies_kernels.grow(labels, allowed, layers, visit)
@@ -397,12 +351,13 @@ class _Walk:
         stays = best_labels(new[:, columns], self.keep_going, costs.tuning)
         if stays is None:
             return None
-        if len(stays) > self.most:
+        most = self.rule.most
+        if len(stays) > most:
             self.all_followed = False
-            if self.merging:
-                stays = _merge(new, stays, self.most)
+            if self.rule.merging:
+                stays = _merge(new, stays, most)
             else:
-                stays = stays[np.arange(self.most) * (len(stays) - 1) // (self.most - 1)]
+                stays = stays[np.arange(most) * (len(stays) - 1) // (most - 1)]
         return new[stays], came[stays], chose[stays]
 
     def _add(self, parents: Array, choices: Array) -> Array:
@@ -415,7 +370,7 @@ class _Walk:
     def policies(self) -> Array:
         """Return the policies of all rows, one after the other."""
         if not len(self.rows):
-            return self.codes[:0]
+            return self.rule.codes[:0]
         ends = np.cumsum(self.rows[:, 0] - self.first)  # a node for each layer of a group
         spend(self.costs.tuning.prices.examining_price * int(ends[-1]))
         nodes = np.ascontiguousarray(self.rows[:, 6])

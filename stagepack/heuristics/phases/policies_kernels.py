@@ -41,52 +41,29 @@ COLUMNS = SLOT + SLOTS
 
 
 class Visit(NamedTuple):
-    """A layer that labels run through.
+    """A layer that labels run through."""
 
-    Attributes
-    ----------
-    first, layer : int
-        The first layer of the group, and this one.
-    inside : bool
-        Whether a layer of the group reads what this one writes.
-    together : bool
-        Whether forward and backward run in one phase.
-    relaxed : bool
-        Count a dropped layer once, and nothing of what else computing it again takes: a bound.
-    written : int
-        Bytes that stashing the layer's output stores.
-    beside : int
-        Bytes of further tensors live during its backward pass.
-    earlier : int
-        Bytes of gradients live while a run that ends at the layer is computed again.
-    waiting : ndarray of int64, shape (SLOTS,)
-        0 for slots not in use; 2 for tensors that the layer or a later one reads, but for its own
-        input, which the chain itself counts: 1.
-    slot : int
-        That of what the layer writes; -1: none.
-    base, state : int
-        Bytes held throughout, and besides these in the epilogue.
-    steps, capacity : int
-        Entries of what is kept; bytes on chip.
-    longest : int
-        Cycles that may be computed again, at most.
-    """
-
+    # The first layer of the group, and this one.
     first: int
     layer: int
-    inside: bool
-    together: bool
+    inside: bool  # whether a layer of the group reads what this one writes
+    together: bool  # whether forward and backward run in one phase
+    # Count a dropped layer once, and nothing of what else computing it again takes: a bound.
     relaxed: bool
-    written: int
-    beside: int
-    earlier: int
+    written: int  # bytes that stashing the layer's output stores
+    beside: int  # bytes of further tensors live during its backward pass
+    earlier: int  # bytes of gradients live while a run that ends at the layer is computed again
+    # int64 (SLOTS,): 0 for slots not in use; 2 for tensors that the layer or a later one reads, but
+    # for its own input, which the chain itself counts: 1.
     waiting: Array
-    slot: int
+    slot: int  # that of what the layer writes; -1: none
+    # Bytes held throughout, and besides these in the epilogue.
     base: int
     state: int
+    # Entries of what is kept; bytes on chip.
     steps: int
     capacity: int
-    longest: int
+    longest: int  # cycles that may be computed again, at most
 
 
 @step
@@ -211,18 +188,8 @@ def _steps_of_growth(labels: Array, allowed: Array, layers: Layers, visit: Visit
 def grow(labels: Array, allowed: Array, layers: Layers, visit: Visit) -> tuple[Array, Array, Array]:
     """Return all labels after one more layer that fit.  O(labels * policies * columns).
 
-    Parameters
-    ----------
-    labels : ndarray of int64, shape (l, COLUMNS)
-        Those before the layer.
-    allowed : ndarray of int64
-        The policies to try.
-
-    Returns
-    -------
-    labels : ndarray of int64, shape (r, COLUMNS)
-    came, chose : ndarray of int64, shape (r,)
-        The label before and the policy taken.
+    `labels`, int64 (l, COLUMNS), are those before the layer, and `allowed` the policies to try.
+    With the new ones come, int64 (r,), the label before and the policy taken.
     """
     # A row for every label and policy, whether it fits or not.
     new = np.empty((len(labels) * len(allowed), COLUMNS), np.int64)
@@ -252,25 +219,12 @@ def _steps_of_comparing(
 
 @tiered(_steps_of_comparing)
 def unbeaten(rows: Array, front: Array, kept: Array, count: int, low: int, high: int) -> int:
-    """Go on with the rows [low, high): keep those that no kept one matches or beats everywhere.
+    """Go on from row `low` up to `high`: keep those that no kept one matches or beats everywhere.
 
-    Parameters
-    ----------
-    rows : ndarray of int64, shape (r, columns)
-        By rising sum, so that none beats an earlier one.
-    front : ndarray of int64, shape (r, columns)
-        The rows kept so far, `count` of them; grows, by one at most for each row.
-    kept : ndarray of int64, shape (r,)
-        Their numbers; grows likewise.
-    count : int
-        How many are kept so far.
-    low, high : int
-        The rows to look at.
-
-    Returns
-    -------
-    int
-        How many are kept now.  O((high - low) * kept).
+    Return how many are kept now.  O((high - low) * kept).  `rows`, int64 (r, columns), are by
+    rising sum, so that none beats an earlier one.  `front`, int64 (r, columns), has the `count`
+    rows kept so far and grows by one at most for each row; so does `kept`, int64 (r,), their
+    numbers.
     """
     columns = rows.shape[1]
     for i in range(low, high):
@@ -302,15 +256,9 @@ def _steps_of_unrolling(parents: Array, choices: Array, nodes: Array, ends: Arra
 def unroll(parents: Array, choices: Array, nodes: Array, ends: Array) -> Array:
     """Return the policies that lead to `nodes`, one after the other.
 
-    Parameters
-    ----------
-    parents : ndarray of int64
-        The node before each node, -1 for none.
-    choices : ndarray of int64
-        The policy with which each node was entered.
-    ends : ndarray of int64, shape (nodes,)
-        Where the policies of each node end in the answer: as far behind those of the node before
-        as nodes lead to it.
+    `parents` are the node before each node, -1 for none; `choices` the policy with which each was
+    entered.  `ends`, int64 (nodes,), is where the policies of each node end in the answer: as far
+    behind those of the node before as nodes lead to it.
     """
     found = np.zeros(ends[-1] if len(ends) else 0, np.int64)
     for k in range(len(nodes)):
@@ -327,16 +275,8 @@ def beside_chain(layers: Layers, a: int, layer: int, skipping: Array) -> int:
     """Return bytes that skips keep live during a backward pass, at least, whatever the policies.
 
     Inputs of the group that it or an earlier layer of the group reads, and gradients that it or a
-    later one adds to.
-
-    Parameters
-    ----------
-    a : int
-        First layer of the group.
-    layer : int
-        Whose backward pass it is.
-    skipping : ndarray of int64
-        The tensors that more than the next layer reads.
+    later one adds to.  `a` is the first layer of the group, `layer` whose backward pass it is, and
+    `skipping` the tensors that more than the next layer reads.
     """
     found = 0
     for t in skipping:
@@ -363,20 +303,9 @@ def beside_chain(layers: Layers, a: int, layer: int, skipping: Array) -> int:
 def gradients_ahead(layers: Layers, a: int, reach: int, skipping: Array) -> Array:
     """Return gradients live, at least, while a run that ends at each layer is computed again.
 
-    That of the layer's output, but where skips pass the layer: those that read them may want the
-    run earlier, when other gradients are live.
-
-    Parameters
-    ----------
-    a, reach : int
-        The layers [a, reach).
-    skipping : ndarray of int64
-        The tensors that more than the next layer reads.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        Bytes; 0 outside of [a, reach).
+    Bytes, int64 (n,), 0 outside of the layers from `a` on, before `reach`.  That of the layer's
+    output, but where skips pass the layer: those that read them may want the run earlier, when
+    other gradients are live.  `skipping` are the tensors that more than the next layer reads.
     """
     n = len(layers.tape)
     found = np.zeros(n, np.int64)

@@ -26,20 +26,11 @@ def _layers(sizes: Array, longest: int) -> int:
 
 
 class RangeCosts:
-    """Sums over the layers and tensors of every group, for one microbatch.
+    """Sums over the layers and tensors of every group, for one `microbatch`.
 
-    Parameters
-    ----------
-    microbatch : int
-        Its size.
-    most : int, optional
-        Layers of all groups together, if less than usual.
-    cuts : sequence of int, optional
-        Boundaries between which groups are looked at, instead of all that are allowed.
-    keep_going : callable
-        Asked several times a second; it may raise.
-    tuning : PhasesTuning
-        What steers all that is found by these costs.
+    All groups together have `most` layers, if less than usual, and lie between the boundaries
+    `cuts`, if not all that are allowed.  `keep_going` is asked several times a second; it may
+    raise.
 
     Attributes
     ----------

@@ -29,24 +29,22 @@ def traffic(
 ) -> None:
     """Find what the groups from layers [low, high) move of tensors that cross their boundaries.
 
+    O(groups) for a chain; all arrays are int64.
+
     Parameters
     ----------
-    start : ndarray of int64, shape (n + 1,)
+    start : ndarray, shape (n + 1,)
         Groups from layer a are numbered start[a], ... start[a + 1] - 1, by rising end.
-    nbytes : ndarray of int64, shape (n + 1,)
+    nbytes : ndarray, shape (n + 1,)
         Bytes of x_0 ... x_n.
-    pointer, read : ndarray of int64
-        Layer l reads the tensors read[pointer[l]:pointer[l + 1]].
-    ends, ending : ndarray of int64
-        The tensors that layer l is the last to read are ending[ends[l]:ends[l + 1]].
-    last : ndarray of int64, shape (n + 1,)
-        Last reader of each tensor, -1 where nobody reads it.
-    seen : ndarray of int64, shape (n + 1,)
-        Scratch, -1 at first.
-    found : ndarray of int64, shape (4, groups)
+    pointer, read, ends, ending : ndarray
+        Layer l reads the tensors read[pointer[l]:pointer[l + 1]]; those that it is the last to
+        read are ending[ends[l]:ends[l + 1]].
+    last, seen : ndarray, shape (n + 1,)
+        Last reader of each tensor, -1 where nobody reads it; scratch, -1 at first.
+    found : ndarray, shape (4, groups)
         Bytes read from remote memory, and of x_0; bytes written that later groups read; bytes
-        read, but for x_0, that later groups read, too (their gradients add up).  O(groups) for
-        a chain.
+        read, but for x_0, that later groups read, too (their gradients add up).
     low, high : int
         First layers of the groups to look at.
     """
@@ -91,16 +89,10 @@ def _steps(values: Array, begin: Array, stays: Array, low: int, high: int) -> in
 def undominated(values: Array, begin: Array, stays: Array, low: int, high: int) -> None:
     """Mark which of the rows [low, high) an earlier one of their group matches or beats everywhere.
 
-    Parameters
-    ----------
-    values : ndarray of int64, shape (rows, columns)
-        The rows of each group in lexicographic order: none beats an earlier one.
-    begin : ndarray of int64, shape (rows,)
-        Where the group of each row begins.
-    stays : ndarray of bool, shape (rows,)
-        Right for the rows before `low`, true from there on; becomes right up to `high`.
-    low, high : int
-        The rows to look at.
+    The rows of each group in `values`, int64 (rows, columns), are in lexicographic order: none
+    beats an earlier one.  `begin`, int64 (rows,), is where the group of each row begins.  `stays`,
+    bool (rows,), is right for the rows before `low`, true from there on; it becomes right up to
+    `high`.
     """
     columns = values.shape[1]
     for i in range(low, high):
@@ -120,18 +112,11 @@ def undominated(values: Array, begin: Array, stays: Array, low: int, high: int) 
 
 @tiered(entries)
 def frontier(state: Array, kept: Array, order: Array) -> Array:
-    """Return which labels are on the frontier of their state.
+    """Return which labels are on the frontier of their state, bool (labels,).
 
-    Parameters
-    ----------
-    state, kept : ndarray of int64, shape (labels,)
-        Labels of different states do not beat each other; bytes kept.
-    order : ndarray of int64, shape (labels,)
-        Labels by (state, cycles, kept): each stays that keeps fewer bytes than all before it.
-
-    Returns
-    -------
-    ndarray of bool, shape (labels,)
+    Labels of different `state` do not beat each other; of those in `order`, that is by (state,
+    cycles, kept), each stays that keeps fewer bytes, `kept`, than all before it.  All three are
+    int64 (labels,).
     """
     stays = np.zeros(len(order), np.bool_)
     least = 0

@@ -52,60 +52,34 @@ KEPT, OPEN, OWN = range(3)
 
 
 class Group(Protocol):
-    """One step of a group that holds all layers: figures as the labels need them.
+    """One step of a group that holds all layers: figures as the labels need them."""
 
-    Attributes
-    ----------
-    n, room : int
-        Layers; bytes for what is live, the base and x_0 taken off.
-    x, tape, temporary, forward : list of int
-        Bytes of x_0 ... x_n, of tapes and of working memory; cycles.
-    readers : list of list of int
-        By tensor; none of a tensor without bytes.
-    products : list of int
-        Bytes that the backward part needs of each layer.
-    gradients, gradients_before : list of int
-        Bytes of gradients alive during the backward pass of each layer, and just before it.
-    allowed : mapping
-        By policy.
-    """
-
+    # Layers; bytes for what is live, the base and x_0 taken off.
     n: int
     room: int
+    # Bytes of x_0 ... x_n, of tapes and of working memory; cycles.
     x: list[int]
     tape: list[int]
     temporary: list[int]
     forward: list[int]
-    readers: list[list[int]]
-    products: list[int]
+    readers: list[list[int]]  # by tensor; none of a tensor without bytes
+    products: list[int]  # bytes that the backward part needs of each layer
+    # Bytes of gradients alive during the backward pass of each layer, and just before it.
     gradients: list[int]
     gradients_before: list[int]
-    allowed: dict[Policy, bool]
+    allowed: dict[Policy, bool]  # by policy
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found.
+    """What a search found."""
 
-    Attributes
-    ----------
-    again : int
-        Cycles computed again by the labels' best plan, `NONE` without one.
-    dropped : tuple of int
-        The layers computed again in it.
-    recompute : tuple of tuple of int
-        The layers computed again before each backward layer.
-    bound : int
-        Cycles computed again by any plan of less than the `upper` given; `NONE`: there is none.
-    complete : bool
-        Whether no label was left out that might have told more.
-    """
-
-    again: int
-    dropped: tuple[int, ...]
-    recompute: tuple[tuple[int, ...], ...]
+    again: int  # cycles computed again by the labels' best plan, `NONE` without one
+    dropped: tuple[int, ...]  # the layers computed again in it
+    recompute: tuple[tuple[int, ...], ...]  # the layers computed again before each backward layer
+    # Cycles computed again by any plan of less than the `upper` given; `NONE`: there is none.
     bound: int
-    complete: bool
+    complete: bool  # whether no label was left out that might have told more
 
 
 def layers_of(mask: int) -> Iterator[int]:
@@ -119,17 +93,10 @@ def layers_of(mask: int) -> Iterator[int]:
 class Labels:
     """Labels along the layers of one group; see the module.
 
-    Parameters
-    ----------
-    group : Group
-        Nothing in it may be paged, and `room` must not be below 0.
-    retaining : bool
-        Whether the output of a layer that is computed again may be retained until then.  Without,
-        sequences are canonical, and exact but for the moments at which layers are computed again.
-    keep_going : callable
-        Asked several times a second; it may raise.
-    tuning : PhasesTuning
-        How finely completions are told apart, and what work costs.
+    Nothing in the group may be paged, and its `room` must not be below 0.  With `retaining` the
+    output of a layer that is computed again may be retained until then; without, sequences are
+    canonical, and exact but for the moments at which layers are computed again.  `keep_going` is
+    asked several times a second; it may raise.
     """
 
     def __init__(
@@ -300,14 +267,8 @@ class Labels:
     def search(self, upper: int, most: int, keep_going: Callable[[], bool] = lambda: True) -> Found:
         """Return the best plan that computes less than `upper` cycles again, or a bound.
 
-        Parameters
-        ----------
-        upper : int
-            Cycles computed again that a plan must stay below.
-        most : int
-            Labels followed at each layer.
-        keep_going : callable
-            Asked now and then; once it says no, only the bound of before is returned.
+        `most` labels are followed at each layer.  `keep_going` is asked now and then; once it says
+        no, only the bound of before is returned.
         """
         states = [(0, 0)]
         starts = np.array([0, 1], dtype=np.int64)

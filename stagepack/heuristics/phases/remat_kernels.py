@@ -17,55 +17,32 @@ UNREACHED = 2**30
 
 
 class Figures(NamedTuple):
-    """What completions are made of; bytes in any unit, arrays by layer.
+    """What completions are made of; bytes in any unit, arrays by layer."""
 
-    Attributes
-    ----------
-    room : int
-        Bytes for what is live.
-    forward, backward : ndarray of int64
-        What a layer needs itself in its forward and its backward pass.
-    products, outputs : ndarray of int64
-        Bytes of a layer's tape and output, and of the output alone.
-    cycles : ndarray of int64
-        Forward cycles, all together below `UNREACHED`.
-    retained : ndarray of int64
-        Charged if the run of a layer is computed again from a retained output.
-    may_keep, may_drop : ndarray of bool
-        Whether the products of each layer may be kept, and dropped.
-    retaining : bool
-        Whether an output may be retained whose layer is computed again.
-    longest : int
-        Layers of a run that are told apart; of a longer one only the last ones count.
-    """
-
-    room: int
+    room: int  # bytes for what is live
+    # int64: what a layer needs itself in its forward and its backward pass.
     forward: Array
     backward: Array
+    # int64: bytes of a layer's tape and output, and of the output alone.
     products: Array
     outputs: Array
-    cycles: Array
-    retained: Array
+    cycles: Array  # int64: forward cycles, all together below `UNREACHED`
+    retained: Array  # int64: charged if the run of a layer is computed again from a retained output
+    # bool: whether the products of each layer may be kept, and dropped.
     may_keep: Array
     may_drop: Array
-    retaining: bool
-    longest: int
+    retaining: bool  # whether an output may be retained whose layer is computed again
+    longest: int  # layers of a run that are told apart; of a longer one only the last ones count
 
 
 class Completions(NamedTuple):
-    """Least cycles computed again from a layer on, by bytes kept of those before: arrays of int32.
+    """Least cycles computed again from a layer on, by bytes kept of those before; int32."""
 
-    Attributes
-    ----------
-    kept, dropped : ndarray, shape (layers + 1, room + 1)
-        When the layer before is kept, or closed.
-    runs : ndarray, shape (2, longest + 1, layers + 1, room + 1)
-        When the last so many layers are an open run, which is computed again from a tensor that is
-        there (0) or must be retained from the run's end on (1).
-    """
-
+    # (layers + 1, room + 1): when the layer before is kept, or closed.
     kept: Array
     dropped: Array
+    # (2, longest + 1, layers + 1, room + 1): when the last so many layers are an open run, which is
+    # computed again from a tensor that is there (0) or must be retained from the run's end on (1).
     runs: Array
 
 
@@ -113,15 +90,8 @@ def _without_run(layer: int, figures: Figures, least: Completions) -> None:
 def _within_runs(layer: int, figures: Figures, least: Completions, shorter: Array) -> None:
     """Find the least cycles from a layer on before which a run is open; O(longest * room).
 
-    Parameters
-    ----------
-    layer : int
-        The layer at which completions are found.
-    least : Completions
-        Known behind the layer; gets those at it.
-    shorter : ndarray of int32, shape (room + 1,)
-        Where the kernel writes: least cycles where only a part of the run goes on, from a retained
-        output.
+    `least` is known behind the layer and gets those at it.  The kernel writes to `shorter`, int32
+    (room + 1,): least cycles where only a part of the run goes on, from a retained output.
     """
     room, longest, cycles = figures.room, figures.longest, figures.cycles[layer]
     dropped, runs = least.dropped, least.runs
@@ -161,16 +131,9 @@ def _steps_of_completing(figures: Figures, least: Completions, low: int, high: i
 
 @tiered(_steps_of_completing)
 def complete(figures: Figures, least: Completions, low: int, high: int) -> None:
-    """Find the least cycles computed again from each of the layers [low, high) on, without skips.
+    """Find the least cycles computed again from layers `low` up to `high` on, without skips.
 
-    Parameters
-    ----------
-    least : Completions
-        Right from layer `high` on.
-    low, high : int
-        The layers to look at.
-
-    O(longest * room) a layer.
+    `least` is right from layer `high` on.  O(longest * room) a layer.
     """
     shorter = np.empty(figures.room + 1, np.int32)
     for layer in range(high - 1, low - 1, -1):
@@ -199,25 +162,13 @@ def grow(
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
     """Return the labels that labels and arcs give, those left out that cannot beat `upper`.
 
-    Parameters
-    ----------
-    starts : ndarray
-        Where the labels of each state begin, and the end.
-    held, again : ndarray
-        By label, rising in each state: bytes kept; cycles computed again.
-    arcs : ndarray, shape (arcs, 5)
-        States before and after, bytes kept and cycles added, most bytes kept before.
-    unit, scale : int
-        Bytes and cycles of one unit of `table`.
-    rows, table : ndarray
-        The row of each target, and least cycles to come by bytes kept.
-    upper : int
-        Cycles of a plan that is known.
-
-    Returns
-    -------
-    target, held, again, label, arc, least : ndarray
-        `least`: cycles of any plan that goes on from there.
+    That is arrays of their target, bytes `held`, cycles `again`, label and arc, and the least
+    cycles of any plan that goes on from there.  `starts` is where the labels of each state begin,
+    and the end; by label, rising in each state, `held` are bytes kept and `again` cycles computed
+    again.  `arcs`, (arcs, 5), are states before and after, bytes kept and cycles added, most bytes
+    kept before.  `rows` and `table` are the row of each target, and least cycles to come by bytes
+    kept, in which `unit` and `scale` are the bytes and cycles of one unit.  A plan of `upper`
+    cycles is known.
     """
     total = 0  # each arc gives each label of its source once at most
     for arc in range(len(arcs)):
@@ -255,12 +206,8 @@ def grow(
 def undominated(order: Array, target: Array, held: Array, again: Array) -> Array:
     """Return the labels that none dominates in bytes and cycles, of those with its target.
 
-    Parameters
-    ----------
-    order : ndarray of int64, shape (labels,)
-        The labels by target, then bytes, then cycles.
-    target, held, again : ndarray of int64, shape (labels,)
-        Target, bytes and cycles of each label.
+    All are int64 (labels,): `target`, `held` bytes and cycles `again` of each; `order` has the
+    labels by target, then bytes, then cycles.
     """
     found = np.empty(len(order), np.int64)  # perhaps all
     count = 0

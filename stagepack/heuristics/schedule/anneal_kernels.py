@@ -27,42 +27,24 @@ DRAW, MOVE = 2, 20
 
 
 class Walk(NamedTuple):
-    """An annealing under way; int64 arrays unless stated otherwise.
+    """An annealing under way; int64 arrays unless stated otherwise."""
 
-    Attributes
-    ----------
-    paths : Paths
-        The orders, and longest paths.
-    stage, kind, microbatch : ndarray, shape (n,)
-        Of each operation.
-    swapped : ndarray, shape (n,)
-        Places in the order of operations that changed places with the next one, in turn: no more
-        do than there is room for.
-    best : ndarray, shape (n,)
-        The orders of least value met.
-    value : ndarray, shape (2,)
-        Objective value of the orders and of `best`.
-    energy : ndarray of float64, shape (1,)
-        Of the orders at hand: value, and mean excess times its weight.
-    random : ndarray of uint64, shape (1,)
-        State of the generator.
-    drawn, tried : int
-        Operations drawn until one is critical, and critical ones tried until one can move.
-    slack : float
-        Part of all excess by which a move may exceed what is allowed, on its way to be within it.
-    """
-
-    paths: Paths
+    paths: Paths  # the orders, and longest paths
+    # (n,): of each operation.
     stage: Array
     kind: Array
     microbatch: Array
+    # (n,): places in the order of operations that changed places with the next one, in turn: no
+    # more do than there is room for.
     swapped: Array
-    best: Array
-    value: Array
-    energy: Array
-    random: Array
+    best: Array  # (n,): the orders of least value met
+    value: Array  # (2,): objective value of the orders and of `best`
+    energy: Array  # float64 (1,): of the orders at hand: value, and mean excess times its weight
+    random: Array  # uint64 (1,): state of the generator
+    # Operations drawn until one is critical, and critical ones tried until one can move.
     drawn: int
     tried: int
+    # Part of all excess by which a move may exceed what is allowed, on its way to be within it.
     slack: float
 
 
@@ -301,26 +283,11 @@ def anneal(
 ) -> int:
     """Try random moves while it gets colder; return how many.
 
-    It ends where no path exceeds `least`.
-
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences; stays as it is.
-    walk : Walk
-        Orders, values and generator, which go on from call to call.  Shapes and meaning of its
-        arrays are said in its class, as those of the graph's in its own.
-    heat, ratio : float
-        Cycles: what is worse by as much is accepted with probability 1 / e; and what it is
-        multiplied by after every move.
-    weight : float
-        What mean excess counts beside the objective.
-    least : int
-        A bound on the objective: paths that are no longer need not be shorter.
-    moves : int
-        Moves after which to return, whether made or refused.
-    work : int
-        Steps after which to return.
+    It ends where no path exceeds `least`, a bound on the objective, after `moves`, whether made or
+    refused, or after `work` steps.  The graph stays as it is; orders, values and generator of
+    `walk` go on from call to call.  What is worse by `heat` cycles is accepted with probability 1 /
+    e; heat is multiplied by `ratio` after every move.  Mean excess counts `weight` beside the
+    objective.
     """
     paths = walk.paths
     n, stop = len(paths.order), paths.work[0] + work

@@ -27,37 +27,18 @@ from stagepack.instances.schedule import Objective
 
 
 class Cooling(NamedTuple):
-    """One descent of the temperature.
+    """One descent of the temperature."""
 
-    Attributes
-    ----------
-    heat : float
-        First temperature, as a part of the mean duration; the last is `cooled` of it.
-    weight : float
-        What mean excess counts beside the objective.
-    moves : int
-        Moves from the first temperature to the last.
-    """
-
-    heat: float
-    weight: float
-    moves: int
+    heat: float  # first temperature, as a part of the mean duration; the last is `cooled` of it
+    weight: float  # what mean excess counts beside the objective
+    moves: int  # moves from the first temperature to the last
 
 
 def cooling(number: int, timing: Timing, tuning: AnnealingTuning = TUNING.annealing) -> Cooling:
-    """Return the settings of a cooling by its `number`.
+    """Return the settings of a cooling by its `number`, of those that came before it.
 
-    Some percent of all operations are looked at in a move, which takes about as many steps as
-    there are.
-
-    Parameters
-    ----------
-    number : int
-        How many coolings came before it.
-    timing : Timing
-        Of the instance: large ones have fewer moves.
-    tuning : AnnealingTuning
-        Heats, weights and moves.
+    Some percent of all operations are looked at in a move, which takes about as many steps as there
+    are: large instances have fewer moves.
     """
     turn, kind = divmod(number, len(tuning.heats))
     most = max(tuning.moves, tuning.each * timing.n)
@@ -85,31 +66,11 @@ def improve(
     """Return orders at least as good as `order`, a flat array of shape (n,), after one cooling.
 
     The kernel may take spans for longer than they are; what is returned, and given to `on_order`,
-    has the least objective value of what it called its best, call after call.
-
-    Parameters
-    ----------
-    timing : Timing
-        Of the instance.
-    order : ndarray of int64, shape (n,)
-        Orders that are within memory.
-    seed : int
-        Of the moves.
-    settings : Cooling, optional
-        The first of :func:`cooling` when absent.
-    least : int
-        A bound on the objective, at which it ends.
-    keep_going : callable, optional
-        Asked several times a second, with the steps since.
-    on_order : callable, optional
-        Called with better orders, at most once a kernel call.
-    tuning : AnnealingTuning
-        How moves are drawn and given up, and how long a kernel call is.
-
-    Raises
-    ------
-    ValueError
-        When the orders contradict one another.
+    at most once a kernel call, has the least objective value of what it called its best, call after
+    call.  `order` is within memory; `ValueError` is raised when its orders contradict one another.
+    The moves follow from `seed`; `settings` are the first of :func:`cooling` when absent.  It ends
+    at `least`, a bound on the objective.  `keep_going` is asked several times a second, with the
+    steps since.
     """
     value = timing.value(order)
     if value is None:

@@ -74,17 +74,7 @@ def looking(progress: ScheduleProgress) -> Callable[[int], None]:
 
 
 def affords(instance: PipelineSchedule, progress: ScheduleProgress, steps: int = 0) -> bool:
-    """Whether so many steps, and then the check of a solution, end before the run.
-
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        Whose solution is to be checked.
-    progress : ScheduleProgress
-        Says how long the run still has.
-    steps : int
-        Those before the check.
-    """
+    """Whether `steps`, and then the check of a solution, end before the run."""
     return progress.remaining * RATE >= steps + _checking(instance)
 
 
@@ -94,20 +84,10 @@ def offer(
     solution: ScheduleSolution,
     source: str,
 ) -> None:
-    """Offer a solution to the progress; its check counts as work.
+    """Offer a solution that keeps all rules to the progress; its check counts as work.
 
-    Where there is one already, and not the time for a long check, the run is over.
-
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        What the solution is of.
-    progress : Progress
-        Where it is offered.
-    solution : ScheduleSolution
-        One that keeps all rules; it is checked again.
-    source : str
-        Who found it.
+    Where there is one already, and not the time for a long check, the run is over.  `source` is who
+    found it.
     """
     steps = _checking(instance)
     if steps > LONG and progress.solution is not None and not affords(instance, progress):

@@ -37,19 +37,10 @@ from stagepack.progress import Progress, Stopped
 
 
 class Lists:
-    """List schedules of one instance.
+    """List schedules of one instance; `look` is that of :class:`.timing.Timing`.
 
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        What is to be scheduled.
-    careful : bool
-        Start only what leaves a way to finish microbatch after microbatch.  Where finished ones
-        still hold memory, there may be no such way, and luck is the only one.
-    look : callable, optional
-        See :class:`.timing.Timing`.
-    tuning : ListsTuning
-        What a list costs.
+    If `careful` they start only what leaves a way to finish microbatch after microbatch.  Where
+    finished ones still hold memory, there may be no such way, and luck is the only one.
     """
 
     def __init__(
@@ -117,18 +108,7 @@ def search(
     """Report ever better schedules to `progress` until it says stop.
 
     It goes on from the solution that `progress` has, if any, and ends whenever the bound of
-    :mod:`.bounds` is met.
-
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        What is to be scheduled.
-    progress : Progress
-        Where schedules are offered, and what is known of bounds.
-    settings : Settings
-        With `deterministic` it ends after a fixed amount of work.
-    tuning : ScheduleTuning
-        What steers lists, climbs and coolings.
+    :mod:`.bounds` is met; if `settings` are deterministic, after a fixed amount of work.
     """
     if progress.bound is None:
         progress.raise_bound(*bounds.bound(instance, effort.asking(progress), tuning.bounds))
@@ -161,16 +141,7 @@ def _search(
 class OrderSearch:
     """A search under way: the best policy, the best orders, and whom to tell.
 
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        What is to be scheduled.
-    progress : Progress
-        Where every improvement is offered.
-    seed : int
-        Of coolings and climbs.
-    tuning : ScheduleTuning
-        What steers lists, climbs and coolings.
+    Every improvement is offered to `progress`; coolings and climbs follow from `seed`.
     """
 
     def __init__(

@@ -20,110 +20,70 @@ LEVEL = 3
 
 
 class Shop(NamedTuple):
-    """Stages and devices; int64 arrays.
+    """Stages and devices; int64 arrays."""
 
-    Attributes
-    ----------
-    device, base, microbatches : ndarray, shape (p,)
-        Of each stage: its device, its first operation, its microbatches.
-    duration, delta : ndarray, shape (p, 3)
-        Cycles and change of memory by F, B, W; a kind that is missing takes no cycles.
-    in_first, in_stage, in_lag : ndarray, shape (p + 1,), (edges,), (edges,)
-        Producers of stage s are entries in_first[s] .. in_first[s + 1] - 1.
-    out_first, out_stage, out_lag : ndarray
-        Consumers, likewise.
-    own_first, own_stage : ndarray, shape (d + 1,), (p,)
-        Stages of each device, producers before consumers.
-    part_stage, part_end : ndarray, shape (p,)
-        The same stages, those of one chain together; where, in `part_stage`, the chain of each
-        entry ends.
-    limit : ndarray, shape (d,)
-        FAR: no limit.
-    plain : ndarray, shape (d,)
-        1: one stage, whose F alone takes memory: any F that fits is safe.
-    kinds : int
-        Kinds of operations, 1 to 3.
-    """
-
+    # (p,): of each stage: its device, its first operation, its microbatches.
     device: Array
     base: Array
     microbatches: Array
+    # (p, 3): cycles and change of memory by F, B, W; a kind that is missing takes no cycles.
     duration: Array
     delta: Array
+    # (p + 1,), (edges,), (edges,): producers of stage s are entries in_first[s] .. in_first[s + 1]
+    # - 1.
     in_first: Array
     in_stage: Array
     in_lag: Array
+    # Consumers, likewise.
     out_first: Array
     out_stage: Array
     out_lag: Array
+    # (d + 1,), (p,): stages of each device, producers before consumers.
     own_first: Array
     own_stage: Array
+    # (p,): the same stages, those of one chain together; where, in `part_stage`, the chain of each
+    # entry ends.
     part_stage: Array
     part_end: Array
-    limit: Array
-    plain: Array
-    kinds: int
+    limit: Array  # (d,): FAR: no limit
+    plain: Array  # (d,): 1: one stage, whose F alone takes memory: any F that fits is safe
+    kinds: int  # kinds of operations, 1 to 3
 
 
 class Plan(NamedTuple):
-    """A list schedule under way; int64 arrays.
+    """A list schedule under way; int64 arrays."""
 
-    Attributes
-    ----------
-    order, end : ndarray, shape (n,)
-        What each device runs: order[ptr[d] : ptr[d + 1]], and the end of each operation.  There
-        is a place for each: `done` counts what is placed, and stops at the microbatches.
-    done : ndarray, shape (p, 3)
-        Operations that have been placed, by stage and kind.
-    met, latest : ndarray, shape (p, 3)
-        Of the next F and B of each stage: on how many of its edges what it waits for has been
-        placed, and when the last of these results is there.
-    place, held, free : ndarray, shape (d,)
-        Of each device: where its next operation goes in `order`, memory, and when it is free.
-    turn, first : ndarray, shape (l,), (2 l,)
-        When each device can decide again, l a power of two, FAR beyond the devices; a tree whose
-        nodes 2 v and 2 v + 1 lie below v, and that has in each node the device of the least turn
-        below it, of equal ones the first.
-    work : ndarray, shape (1,)
-        Steps of all loops so far.
-    """
-
+    # (n,): what each device runs: order[ptr[d] : ptr[d + 1]], and the end of each operation.  There
+    # is a place for each: `done` counts what is placed, and stops at the microbatches.
     order: Array
     end: Array
-    done: Array
+    done: Array  # (p, 3): operations that have been placed, by stage and kind
+    # (p, 3): of the next F and B of each stage: on how many of its edges what it waits for has been
+    # placed, and when the last of these results is there.
     met: Array
     latest: Array
+    # (d,): of each device: where its next operation goes in `order`, memory, and when it is free.
     place: Array
     held: Array
     free: Array
+    # (l,), (2 l,): when each device can decide again, l a power of two, FAR beyond the devices; a
+    # tree whose nodes 2 v and 2 v + 1 lie below v, and that has in each node the device of the
+    # least turn below it, of equal ones the first.
     turn: Array
     first: Array
-    work: Array
+    work: Array  # (1,): steps of all loops so far
 
 
 class Policy(NamedTuple):
-    """What a list schedule prefers; int64 arrays.
+    """What a list schedule prefers; int64 arrays."""
 
-    Attributes
-    ----------
-    cap : ndarray, shape (p,)
-        F's of a stage that may be ahead of its B's.
-    debt : ndarray, shape (p,)
-        B's of a stage that may be ahead of its W's before W comes first.
-    rank : ndarray, shape (p, 3)
-        Of the operations that could start, the one of highest rank does.
-    wait : ndarray, shape (p, 3)
-        Cycles for which the device rather stays idle than start this operation, when another of
-        higher rank would be held up by it.
-    strict : ndarray, shape (d,)
-        1: where an F lacks only memory, W comes before all.
-    """
-
-    cap: Array
-    debt: Array
-    rank: Array
+    cap: Array  # (p,): F's of a stage that may be ahead of its B's
+    debt: Array  # (p,): B's of a stage that may be ahead of its W's before W comes first
+    rank: Array  # (p, 3): of the operations that could start, the one of highest rank does
+    # (p, 3): cycles for which the device rather stays idle than start this operation, when another
+    # of higher rank would be held up by it.
     wait: Array
-    strict: Array
+    strict: Array  # (d,): 1: where an F lacks only memory, W comes before all
 
 
 @step
@@ -317,20 +277,8 @@ def list_schedule(shop: Shop, policy: Policy, plan: Plan, most: int, work: int) 
 
     The device that can decide first does; it starts the operation of highest rank.  O(log d +
     stages of a device) an operation, O(log d) for each of its edges, and what :func:`_safe` takes
-    where a device has several stages or an unusual memory.
-
-    Parameters
-    ----------
-    shop : Shop
-        Stages and devices; stays as it is.
-    policy : Policy
-        What comes first where several could start.
-    plan : Plan
-        What is placed so far; goes on from call to call.
-    most : int
-        Operations to place.
-    work : int
-        Steps after which to end.
+    where a device has several stages or an unusual memory.  The plan goes on from call to call,
+    which ends after `most` operations or `work` steps.
     """
     turn, first, until = plan.turn, plan.first, plan.work[0] + work
     for placed in range(most):

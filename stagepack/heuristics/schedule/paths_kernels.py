@@ -27,76 +27,47 @@ LOOK, SETTLE = 6, 2
 
 
 class Paths(NamedTuple):
-    """Orders of devices with their longest paths; int64 arrays unless stated otherwise.
+    """Orders of devices with their longest paths; int64 arrays unless stated otherwise."""
 
-    Attributes
-    ----------
-    order, ptr, position : ndarray, shape (n,), (d + 1,), (n,)
-        What each device runs, and where each operation is in `order`.
-    into_first, into_row, into_lag : ndarray, shape (rows + 1,), (arcs,), (arcs,)
-        What the operations of row r wait for, beside those of the row: into_first[r] .. .
-    early, late : ndarray, shape (n,)
-        Earliest starts, and latest ones of ends that are no later; of makespans from their end on.
-    ends, span : ndarray, shape (d,)
-        By when each device is done in `late`, without what the objective adds; and what counts
-        beside `early` and `late` of its operations: 0 for makespans.
-    excess : ndarray, shape (n,)
-        By how much longest paths through operations exceed a bound.
-    total : ndarray, shape (1,)
-        The sum of these.
-    noted, before, stamp : ndarray, shape (2, n)
-        Operations whose `early`, or `late`, has changed in a move, what it was, and the last move
-        in which it has: none is noted twice in a move, so that there is a place for each.
-    heap, key : ndarray, shape (n,)
-        Operations to be looked at, a heap, and what it goes by: `inside` lets none in twice.
-    inside : ndarray of int8, shape (n,)
-        0: not in the heap; `MAYBE` or `SURELY` their starts have changed.
-    counts : ndarray, shape (4,)
-        Notes on `early` and on `late`, moves, operations in the heap.
-    spans : int
-        1: the objective is the longest span, 0: the makespan.
-    patience : int
-        Operations looked at in a move after which it is given up.
-    work : ndarray, shape (1,)
-        Steps of all loops so far.
-    """
-
+    # (n,), (d + 1,), (n,): what each device runs, and where each operation is in `order`.
     order: Array
     ptr: Array
     position: Array
+    # (rows + 1,), (arcs,), (arcs,): what the operations of row r wait for, beside those of the row:
+    # into_first[r] .. .
     into_first: Array
     into_row: Array
     into_lag: Array
+    # (n,): earliest starts, and latest ones of ends that are no later; of makespans from their end
+    # on.
     early: Array
     late: Array
+    # (d,): by when each device is done in `late`, without what the objective adds; and what counts
+    # beside `early` and `late` of its operations: 0 for makespans.
     ends: Array
     span: Array
-    excess: Array
-    total: Array
+    excess: Array  # (n,): by how much longest paths through operations exceed a bound
+    total: Array  # (1,): the sum of these
+    # (2, n): operations whose `early`, or `late`, has changed in a move, what it was, and the last
+    # move in which it has: none is noted twice in a move, so that there is a place for each.
     noted: Array
     before: Array
     stamp: Array
+    # (n,): operations to be looked at, a heap, and what it goes by: `inside` lets none in twice.
     heap: Array
     key: Array
-    inside: Array
-    counts: Array
-    spans: int
-    patience: int
-    work: Array
+    inside: Array  # int8 (n,): 0: not in the heap; `MAYBE` or `SURELY` their starts have changed
+    counts: Array  # (4,): notes on `early` and on `late`, moves, operations in the heap
+    spans: int  # 1: the objective is the longest span, 0: the makespan
+    patience: int  # operations looked at in a move after which it is given up
+    work: Array  # (1,): steps of all loops so far
 
 
 class Limits(NamedTuple):
-    """What is not to be exceeded on the way: no more is looked at then.
+    """What is not to be exceeded on the way: no more is looked at then."""
 
-    Attributes
-    ----------
-    least : int
-        The bound of :attr:`Paths.excess`.
-    longest, total : int
-        The longest path through an operation, and the sum of all excess.
-    """
-
-    least: int
+    least: int  # the bound of :attr:`Paths.excess`
+    # The longest path through an operation, and the sum of all excess.
     longest: int
     total: int
 
@@ -158,16 +129,9 @@ def _empty(paths: Paths) -> None:
 
 @step
 def arrival(graph: Graph, paths: Paths, v: int) -> int:
-    """Return when all is there that operation v waits for beside its device.
+    """Return when all is there that operation `v` waits for beside its device.
 
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences.
-    paths : Paths
-        Its `early` says so of all other operations.
-    v : int64
-        The operation.
+    Of all other operations `paths.early` says so.
     """
     row = graph.row[v]
     # Arcs join rows: operation u of the other row is that of the same microbatch.
@@ -181,16 +145,9 @@ def arrival(graph: Graph, paths: Paths, v: int) -> int:
 
 @step
 def due(graph: Graph, paths: Paths, v: int) -> int:
-    """Return when operation v must have ended for what waits for it beside its device.
+    """Return when operation `v` must have ended for what waits for it beside its device.
 
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences.
-    paths : Paths
-        Its `late` says so of all other operations.
-    v : int64
-        The operation.
+    Of all other operations `paths.late` says so.
     """
     row = graph.row[v]
     found = FAR
@@ -270,21 +227,8 @@ def begin(paths: Paths) -> None:
 def there(graph: Graph, paths: Paths, side: int, low: int, high: int) -> int:
     """Find starts of order[low:high], whose places have changed; the earliest come first.
 
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences.
-    paths : Paths
-        Starts are written, and noted where they change.
-    side : int
-        `EARLY` or `LATE`.
-    low, high : int
-        Places in the order.
-
-    Returns
-    -------
-    int
-        The longest path through any of them, for `LATE`.
+    Starts of a `side`, `EARLY` or `LATE`, are written, and noted where they change.  For `LATE` the
+    longest path through any operation from place `low` to `high` is returned.
     """
     longest = 0
     paths.work[0] += LOOK * (high - low) // 2
@@ -303,14 +247,7 @@ def there(graph: Graph, paths: Paths, side: int, low: int, high: int) -> int:
 def wake(paths: Paths, side: int, low: int, high: int) -> None:
     """Let all that is beside order[low:high] be looked at, as starts have changed there.
 
-    Parameters
-    ----------
-    paths : Paths
-        The heap grows.
-    side : int
-        `EARLY` or `LATE`.
-    low, high : int
-        Places in the order.
+    The heap grows by it; `side` is `EARLY` or `LATE`, `low` and `high` are places in the order.
     """
     for at in range(low, high):
         # Found already, they look unchanged: what waits for them must be looked at nevertheless.
@@ -330,21 +267,8 @@ def _exceed(graph: Graph, paths: Paths, v: int, least: int) -> None:
 def follow(graph: Graph, paths: Paths, side: int, limits: Limits) -> bool:
     """Look at all that is to be looked at, and what changes with it.
 
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences.
-    paths : Paths
-        Starts are written, and noted where they change; the heap is empty after it.
-    side : int
-        `EARLY` or `LATE`.
-    limits : Limits
-        What ends it early.
-
-    Returns
-    -------
-    bool
-        Whether it has an end, and is within limits.
+    Return whether it has an end, and is within limits, which end it early.  Starts of a `side`,
+    `EARLY` or `LATE`, are written, and noted where they change; the heap is empty after it.
     """
     looked = 0
     while paths.counts[HEAPED] > 0 and looked < paths.patience:
@@ -390,16 +314,7 @@ def settle(graph: Graph, paths: Paths, least: int) -> int:
     """Return the value of the objective, once starts are found; find what exceeds a bound.
 
     Spans are those of the earliest ends with the latest first starts, which is no less than what
-    the orders allow.
-
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences.
-    paths : Paths
-        Spans, excess and their sum are written.
-    least : int
-        The bound; ends beyond it are what is sought.
+    the orders allow.  Spans, excess beyond `least`, the bound, and their sum are written.
     """
     most = 0
     for d in range(len(paths.ends)):

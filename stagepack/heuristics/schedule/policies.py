@@ -32,16 +32,8 @@ def policies(
 ) -> Iterator[Policy]:
     """Yield policies that may well be the best, the most promising first.
 
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        What is to be scheduled.
-    lower : int, optional
-        A bound on the objective; found here when absent.
-    looks : Looks, optional
-        Asks the clock after every stage.
-    tuning : ListsTuning
-        Which caps are tried.
+    `lower` is a bound on the objective, found here when absent; `looks` asks the clock after every
+    stage.
     """
     looks = looks or Looks()
     if lower is None:
@@ -61,14 +53,8 @@ def policies_of(
 ) -> Iterator[Policy]:
     """Yield policies with these caps and debts, the most promising first.
 
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        What is to be scheduled.
-    depth : ndarray of int64, shape (p,)
-        Of :func:`.rules.depths`.
-    cap, debt : ndarray of int64, shape (p,)
-        How many F's may run ahead of B's, and B's ahead of W's.
+    `depth`, int64 (p,), is of :func:`.rules.depths`; `cap` and `debt`, int64 (p,), are how many F's
+    may run ahead of B's, and B's ahead of W's.
     """
     p, d = instance.p, instance.d
     ranks = [_rank(depth, turn) for turn in ((F, B, W), (B, F, W))]
@@ -134,16 +120,9 @@ def _rank(depth: Array, turn: tuple[int, int, int]) -> Array:
 
 
 def changed(policy: Policy, shop: Shop, random: np.random.Generator) -> Policy:
-    """Return a policy that differs from `policy` in one to three places.
+    """Return a policy that differs from `policy` in one to three places, within what `shop` allows.
 
-    Parameters
-    ----------
-    policy : Policy
-        Stays as it is.
-    shop : Shop
-        Whose stages and microbatches limit what a place may hold.
-    random : numpy.random.Generator
-        Chooses the places and what they hold.
+    `random` chooses the places and what they hold.
     """
     cap, debt, rank, wait, strict = (column.copy() for column in policy)
     p = len(cap)

@@ -23,15 +23,7 @@ ASKED = 1000
 
 
 class Program:
-    """What devices run, one device after another: rounds of operations that repeat.
-
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        Whose operations are run.
-    look : callable
-        See :data:`Look`.
-    """
+    """What devices run, one device after another: rounds of operations that repeat."""
 
     def __init__(self, instance: PipelineSchedule, look: Look) -> None:
         self._base = instance.operations.base.tolist()
@@ -63,13 +55,7 @@ class Program:
 
     @property
     def order(self) -> Array:
-        """All that was run, shape (n,).
-
-        Raises
-        ------
-        ValueError
-            When that is not every operation.
-        """
+        """All that was run, shape (n,); `ValueError` when that is not every operation."""
         lists = (self._rounds, self._first, self._line, self._begin, self._count)
         columns = tuple(np.array(row, dtype=np.int64) for row in lists)
         return _unrolled(columns, self._base[-1], self._look)
@@ -78,17 +64,10 @@ class Program:
 def stage_by_stage(
     instance: PipelineSchedule, look: Look, *runs: tuple[Array, tuple[int, ...]]
 ) -> Array:
-    """Return the order in which stages, each alone on its device, do some runs one by one.
+    """Return the order in which stages, each alone on its device, do some `runs` one by one.
 
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        One with a device for each stage.
-    look : callable
-        See :data:`Look`.
-    *runs : tuple
-        How many rounds each stage does, shape (p,), and the kinds of its next operations in every
-        round, as far as there are any.
+    A run is how many rounds each stage does, shape (p,), and the kinds of its next operations in
+    every round, as far as there are any.
     """
     operations = instance.operations
     stages = np.argsort(instance.devices)

@@ -20,23 +20,14 @@ def unroll(
     state: Array,
     most: int,
 ) -> bool:
-    """Write down what runs repeat; return whether that was all.
+    """Write down what runs repeat, about `most` columns; return whether that was all.
 
-    Parameters
-    ----------
-    rounds : ndarray of int64, shape (runs,)
-        How often run r repeats its columns first[r] .. first[r + 1] - 1.
-    first : ndarray of int64, shape (runs + 1,)
-        Where the columns of each run begin.
-    line, begin, count : ndarray of int64, shape (columns,)
-        Round i of a column is operation ``line + begin + i``, and none where begin + i is not below
-        `count`.
-    order : ndarray of int64, shape (n,)
-        Where the operations go: each once, as columns of a line begin where those before end.
-    state : ndarray of int64, shape (3,)
-        Run, round and place in `order` to go on from: 0, 0, 0 at first.
-    most : int
-        Columns after which to return, about.
+    All arrays are int64.  Run r repeats its columns first[r] .. first[r + 1] - 1 rounds[r] times:
+    `rounds` has shape (runs,), `first` (runs + 1,).  `line`, `begin` and `count` have shape
+    (columns,): round i of a column is operation ``line + begin + i``, and none where begin + i is
+    not below count.  `order`, (n,), gets the operations: each once, as columns of a line begin
+    where those before end.  `state`, (3,), is the run, round and place in `order` to go on from: 0,
+    0, 0 at first.
     """
     run, turn, place = state[0], state[1], state[2]
     while run < len(rounds):
@@ -64,21 +55,9 @@ def grouped(
 ) -> int:
     """Write from `place` on `size` F's, then B (and W) of each, and again, of stage after stage.
 
-    Return the place behind: as much further as the stages have operations, each of which is
-    written once.
-
-    Parameters
-    ----------
-    base, microbatches, kinds
-        Those of :class:`.operations.Operations`.
-    size : int
-        Microbatches of a group.
-    stages : ndarray of int64
-        The stages as they run.
-    order : ndarray of int64, shape (n,)
-        Written from `place` on.
-    place : int
-        How many operations are written already.
+    Return the place behind: as much further as the stages have operations, each of which is written
+    once.  `base`, `microbatches` and `kinds` are those of :class:`.operations.Operations`,
+    `stages`, int64, the stages as they run, `order`, int64 (n,), what is written.
     """
     for s in stages:
         m = microbatches[s]

@@ -21,28 +21,18 @@ from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 
 @dataclass(frozen=True)
 class Rule:
-    """A way to order the operations of every device.
+    """A way to order the operations of every device."""
 
-    Attributes
-    ----------
-    name : str
-        What the method is called.
-    order : callable
-        What each device runs, one device after another, shape (n,), of an instance that the rule
-        supports; it is given a :data:`.programs.Look`, too.  O(operations).
-    unsupported : callable
-        '' or one line saying why the rule does not apply to an instance.
-    description, source : str
-        One line for people, and who published it.
-    remark : callable
-        '' or one line on what the rule's schedule of an instance needs beside it.
-    """
-
-    name: str
+    name: str  # what the method is called
+    # What each device runs, one device after another, shape (n,), of an instance that the rule
+    # supports; it is given a :data:`.programs.Look`, too.  O(operations).
     order: Callable[[PipelineSchedule, Look], Array]
+    # '' or one line saying why the rule does not apply to an instance.
     unsupported: Callable[[PipelineSchedule], str]
+    # One line for people, and who published it.
     description: str
     source: str
+    # '' or one line on what the rule's schedule of an instance needs beside it.
     remark: Callable[[PipelineSchedule], str] = lambda _: ""
 
 
@@ -55,17 +45,8 @@ def apply(
     """Return the best schedule with the orders of a rule, or None and the reason.
 
     The reason names the device of which the rule breaks the memory limit most, and by how much.
-
-    Parameters
-    ----------
-    rule : Rule
-        Its orders are timed.
-    instance : PipelineSchedule
-        What is to be scheduled.
-    look : Look, optional
-        Asks the clock; absent: nobody does.
-    affords : callable, optional
-        Whether so many steps of timing the orders end in time; see :meth:`.Timing.timely`.
+    `affords` says whether so many steps of timing the orders end in time; see
+    :meth:`.Timing.timely`.
     """
     from stagepack.heuristics.schedule.timing import Timing  # compiled code, loaded when used
 
@@ -276,16 +257,8 @@ def _interleaved_zero_bubble(instance: PipelineSchedule, look: Look) -> Array:
 def _in_rounds(instance: PipelineSchedule, look: Look, *, hop: int, behind: int = 0) -> Array:
     """Return orders of F's ahead, then F and B in turn, chunk by chunk in rounds of microbatches.
 
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        One with stages dealt out in rounds.
-    look : callable
-        See :data:`.programs.Look`.
-    hop : int
-        F's that a device is further ahead than the next one.
-    behind : int
-        B's that W is further behind than on the device before; 0: W follows its B.
+    Stages are dealt out in rounds.  A device is `hop` F's further ahead than the next one, and W is
+    `behind` B's further behind than on the device before; 0: W follows its B.
     """
     d, m = instance.d, int(instance.microbatches[0])
     chunks = instance.p // d

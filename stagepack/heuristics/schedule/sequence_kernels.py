@@ -18,41 +18,25 @@ WAITS, MAKES_ROOM, AT_ONCE = range(3)
 
 
 class Merging(NamedTuple):
-    """Sequences under way; int64 arrays.
+    """Sequences under way; int64 arrays."""
 
-    Attributes
-    ----------
-    forward, backward : ndarray, shape (d, longest)
-        The F's and the B's of each device, in their order.
-    counts : ndarray, shape (d,)
-        How many of each a device has.
-    into_first, into_row, into_lag : ndarray
-        What operations wait for; see :class:`.anneal_kernels.Walk`.
-    split : int
-        1: there are W's.
-    done : ndarray, shape (d, 3)
-        F's, B's and W's that a device has run.
-    end : ndarray, shape (n,)
-        Ends of operations; negative: not yet run.
-    free, held, place : ndarray, shape (d,)
-        When each device is free, its memory, where its next operation goes in `order`.
-    order : ndarray, shape (n,)
-        A place for every operation of a device: F's and B's are taken while `counts` has more, W's
-        while fewer have run than B's.
-    """
-
+    # (d, longest): the F's and the B's of each device, in their order.
     forward: Array
     backward: Array
-    counts: Array
+    counts: Array  # (d,): how many of each a device has
+    # What operations wait for; see :class:`.anneal_kernels.Walk`
     into_first: Array
     into_row: Array
     into_lag: Array
-    split: int
-    done: Array
-    end: Array
+    split: int  # 1: there are W's
+    done: Array  # (d, 3): F's, B's and W's that a device has run
+    end: Array  # (n,): ends of operations; negative: not yet run
+    # (d,): when each device is free, its memory, where its next operation goes in `order`.
     free: Array
     held: Array
     place: Array
+    # (n,): a place for every operation of a device: F's and B's are taken while `counts` has more,
+    # W's while fewer have run than B's.
     order: Array
 
 
@@ -123,24 +107,10 @@ def merge(
 ) -> int:
     """Run whatever can start first, again and again; return how many operations that were.
 
-    Where they are fewer than `most`, no other one can start.
-
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences; stays as it is.
-    state : Merging
-        What has run so far; goes on from call to call.
-    ahead : ndarray of int64, shape (d,)
-        F's of each device that may be ahead of its B's.
-    patience : float
-        Parts of its cycles that a W waits for an F or a B.
-    first : int
-        F or B: which comes first where both can start.
-    pay : int
-        `WAITS`, `MAKES_ROOM` or `AT_ONCE`.
-    most : int
-        Operations after which to return, to be called again until all have run.
+    Where they are fewer than `most`, no other one can start; else it is to be called again, with
+    what `state` says has run, until all have.  `ahead`, int64 (d,), are the F's of each device that
+    may be ahead of its B's; a W waits for an F or a B for `patience` parts of its cycles.  `first`,
+    F or B, is what comes first where both can start; `pay` is `WAITS`, `MAKES_ROOM` or `AT_ONCE`.
     """
     for count in range(most):
         soonest, v, kind, where = FAR, -1, F, -1

@@ -54,18 +54,9 @@ def lists(
 ) -> list[Array]:
     """Return orders, flat, within memory, of all lists that come to an end, the shortest first.
 
-    Of those that take as long only one.
-
-    Parameters
-    ----------
-    timing : Timing
-        Of an instance that is not :func:`unsupported`.
-    keep_going : callable
-        Asked several times a second, with the steps since; once it says no, no more are tried.
-    tuning : ListsTuning
-        Which lists are tried, and what they cost.
-    enough : int
-        A last end that no list can be before: after one that meets it no more are tried.
+    Of those that take as long only one.  The instance is not :func:`unsupported`.  `keep_going` is
+    asked several times a second, with the steps since; once it says no, no more are tried, nor
+    after a list that ends at `enough`, a last end that no list can be before.
     """
     found: dict[int, Array] = {}
     for state, ahead, patience, first, pay in _states(timing, tuning):

@@ -9,7 +9,7 @@ paths as in job shops once orders are fixed; Karp 1978 (:func:`.timing_kernels.l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -27,12 +27,8 @@ these: about a second."""
 class Timing:
     """Longest paths through the operations of an instance, for any orders of its devices.
 
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        Whose operations are timed.
-    look : callable, optional
-        Called several times a second with the operations and arcs looked at since; it may raise.
+    `look` is called several times a second with the operations and arcs looked at since; it may
+    raise.
     """
 
     def __init__(
@@ -53,26 +49,6 @@ class Timing:
     def d(self) -> int:
         """Number of devices."""
         return len(self.ptr) - 1
-
-    def flat(self, orders: Sequence[Sequence[int]] | Sequence[Array]) -> Array:
-        """Return orders, one a device, as one array, shape (n,).
-
-        Raises
-        ------
-        ValueError
-            When they do not hold every operation once, on its own device.
-        """
-        order = np.concatenate([np.asarray(row, dtype=np.int64) for row in orders])
-        lengths = [len(row) for row in orders]
-        every = np.zeros(self.n, dtype=bool)
-        if lengths == np.diff(self.ptr).tolist() and order.min() >= 0 and order.max() < len(every):
-            every[order] = True
-        if not every.all():
-            raise ValueError("orders must hold every operation once")
-        device = self.graph.device[self.graph.row[order]]
-        if (device != np.repeat(np.arange(self.d), lengths)).any():
-            raise ValueError("an operation is in the order of another device")
-        return order
 
     def order_of(self, start: Array) -> Array:
         """Return the orders, flat, of a schedule with these starts."""
@@ -103,10 +79,7 @@ class Timing:
     def earliest(self, order: Array) -> Array | None:
         """Return the earliest starts, shape (n,), or None when the orders contradict one another.
 
-        Parameters
-        ----------
-        order : ndarray of int64, shape (n,)
-            What each device runs, one device after another.
+        `order`, int64 (n,), is what each device runs, one device after another.
         """
         graph, visit, waits = self.graph, self._visit, self._waits
         start = self._start = np.empty(self.n, dtype=np.int64)
@@ -133,17 +106,12 @@ class Timing:
     def shortest_spans(self, order: Array) -> tuple[int, Array] | None:
         """Return the least longest span of these orders and starts that have it.
 
-        For instances whose objective is the longest span.  Let L(d, e) be the longest path from
-        the first start of device d to the last end of device e, its optimizer included.  Ends T
-        and spans of at most S exist if and only if
-        ``T[e] >= T[d] - S + L(d, e)`` for all d and e: every device then starts as late as the
-        ends allow, and a path between two devices is never shorter than its parts.  The least S
-        is the greatest mean weight of a cycle of L.  O(d * (n + arcs) + d**3).
-
-        Returns
-        -------
-        tuple or None
-            None when the orders contradict one another.
+        None when the orders contradict one another.  For instances whose objective is the longest
+        span.  Let L(d, e) be the longest path from the first start of device d to the last end of
+        device e, its optimizer included.  Ends T and spans of at most S exist if and only if ``T[e]
+        >= T[d] - S + L(d, e)`` for all d and e: every device then starts as late as the ends allow,
+        and a path between two devices is never shorter than its parts.  The least S is the greatest
+        mean weight of a cycle of L. O(d * (n + arcs) + d**3).
         """
         if self.earliest(order) is None:
             return None
@@ -231,16 +199,9 @@ class Timing:
     ) -> Array | None:
         """Return the best starts that time allows for these orders, the earliest in any case.
 
-        None when the orders contradict one another.
-
-        Parameters
-        ----------
-        order : ndarray of int64, shape (n,)
-            What each device runs, one device after another.
-        affords : callable
-            Whether so many steps, of an operation or an arc, end in time.
-        quick : bool
-            Good starts will do.
+        None when the orders contradict one another.  `order` is as in :meth:`earliest`.  `affords`
+        says whether so many steps, of an operation or an arc, end in time; if `quick`, good starts
+        will do.
         """
         once = self.n + self.graph.arcs
         if self.instance.objective is not Objective.SPAN:
@@ -265,21 +226,8 @@ def tighten(
     """Return the best schedule with the orders of `solution`, by the instance's objective.
 
     For the makespan everything starts as early as it can; for the longest span, first operations
-    start as late as they can.
-
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        What the solution is of.
-    solution : ScheduleSolution
-        Of its starts only the order on each device counts.
-    look : callable, optional
-        Called several times a second with the steps since; it may raise.
-
-    Raises
-    ------
-    ValueError
-        When the orders contradict a precedence.
+    start as late as they can.  `look` is that of :class:`Timing`.  `ValueError` is raised when the
+    orders contradict a precedence.
     """
     timing = Timing(instance, look)
     start = timing.best(timing.order_of(solution.start))

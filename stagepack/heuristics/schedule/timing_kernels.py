@@ -15,51 +15,30 @@ FAR = 1 << 62
 
 
 class Graph(NamedTuple):
-    """Operations and what must come before what; arrays of int64 where nothing else is said.
+    """Operations and what must come before what; arrays of int64 where nothing else is said."""
 
-    Attributes
-    ----------
-    row : ndarray of int32, shape (n,)
-        The row of each operation; see :class:`.operations.Operations`.
-    duration, delta, device, waits : ndarray, shape (rows,)
-        Cycles, change of memory and device of the operations of each row, and the arcs that enter
-        them: one less for the first, which follows no other of its row.
-    origin, first, after, lag : ndarray
-        The operations of rows and the arcs between them; see :class:`.operations.Operations`.
-    arcs : int
-        Arcs between operations.
-    limit : ndarray, shape (d,)
-        Memory of the devices; FAR: no limit.
-    rest : ndarray, shape (d,)
-        What the objective adds to the last end of each device.
-    """
-
-    row: Array
+    row: Array  # int32 (n,): the row of each operation; see :class:`.operations.Operations`
+    # (rows,): cycles, change of memory and device of the operations of each row, and the arcs that
+    # enter them: one less for the first, which follows no other of its row.
     duration: Array
     delta: Array
     device: Array
     waits: Array
+    # The operations of rows and the arcs between them; see :class:`.operations.Operations`
     origin: Array
     first: Array
     after: Array
     lag: Array
-    limit: Array
-    rest: Array
-    arcs: int
+    limit: Array  # (d,): memory of the devices; FAR: no limit
+    rest: Array  # (d,): what the objective adds to the last end of each device
+    arcs: int  # arcs between operations
 
 
 @step
 def target(graph: Graph, v: int, row: int, arc: int) -> int:
-    """Return where an arc leads; -1: nowhere.
+    """Return where an arc of operation `v` leads; -1: nowhere.
 
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences.
-    v, row : int
-        An operation and its row.
-    arc : int
-        One of the row's; that to the next microbatch leads nowhere from the last.
+    `arc` is one of the `row` of v; that to the next microbatch leads nowhere from the last.
     """
     other = graph.after[arc]
     if other == row:  # rows run in order: the next microbatch follows
@@ -82,25 +61,12 @@ def begin(
 ) -> int:
     """Prepare :func:`advance` for order[low:high], after what comes before; return `write`.
 
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences.
-    order : ndarray of int64, shape (n,)
-        What each device runs, one device after another.
-    follower : ndarray of int64, shape (n,)
-        Becomes what the device of v runs after v, -1 after its last operation.
-    start : ndarray of int64, shape (n,)
-        Becomes 0, where :func:`advance` begins.
-    visit : ndarray of int64, shape (n,)
-        Operations that wait for none follow from `write` on: each once at most, here where it
-        waits for none, or in :func:`advance` when it no longer does.
-    waits : ndarray of int64, shape (n,)
-        Becomes the number of operations that v waits for.
-    low, high : int
-        The part order[low:high].
-    write : int
-        0 at first, then what the last call returned.
+    All arrays are int64 (n,).  `order` is what each device runs, one device after another, and the
+    part is from `low` to `high`.  `follower` becomes what the device of v runs after v, -1 after
+    its last operation, `start` 0, where :func:`advance` begins, and `waits` the number of
+    operations that v waits for.  `visit` gets operations that wait for none from `write` on, 0 at
+    first, then what the last call returned: each once at most, here where it waits for none, or in
+    :func:`advance` when it no longer does.
     """
     for at in range(low, high):
         v = order[at]
@@ -132,16 +98,9 @@ def advance(
 ) -> int:
     """Follow visit[read:write], and what then waits for nothing, up to visit[stop]; return `write`.
 
-    Where that is no more than could be read the orders wait for one another.
-
-    Parameters
-    ----------
-    graph, follower, visit, waits
-        As :func:`begin` leaves them; `visit` becomes a topological order.
-    start : ndarray of int64, shape (n,)
-        Raised to the earliest starts.
-    read, write, stop : int
-        Places in `visit`.
+    Where that is no more than could be read the orders wait for one another.  `follower`, `visit`
+    and `waits` are as :func:`begin` leaves them; `visit`, whose places are `read`, `write` and
+    `stop`, becomes a topological order, and `start`, int64 (n,), is raised to the earliest starts.
     """
     while read < write and read < stop:
         v = visit[read]  # a queue: written behind, read in front
@@ -174,14 +133,8 @@ def forward(
 ) -> bool:
     """Set `start` to the earliest starts; return False when the orders wait for one another.
 
-    O(n + arcs).
-
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences.
-    order, follower, start, visit, waits : ndarray of int64, shape (n,)
-        As for :func:`begin`; all but `order` are set.
+    O(n + arcs).  `order`, `follower`, `visit` and `waits` are as for :func:`begin`; all but `order`
+    are set.
     """
     n = len(start)
     write = begin(graph, order, follower, start, visit, waits, 0, n, 0)
@@ -200,18 +153,9 @@ def backward(
 ) -> None:
     """Set `start` of visit[low:high] to the latest at which device d is done by deadline[d].
 
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences.
-    follower, visit : ndarray of int64, shape (n,)
-        Of :func:`forward`: what runs next, a topological order.
-    deadline : ndarray of int64, shape (d,)
-        Cycles.
-    start : ndarray of int64, shape (n,)
-        Written for visit[low:high]; known for what comes later there.
-    low, high : int
-        Later parts of `visit` come first.
+    Later parts, `low` to `high`, come first, so that `start`, int64 (n,), is known for what comes
+    later.  `follower` and `visit`, int64 (n,), are those of :func:`forward`: what runs next, a
+    topological order; `deadline`, int64 (d,), is in cycles.
     """
     for at in range(high - 1, low - 1, -1):
         v = visit[at]
@@ -231,16 +175,8 @@ def backward(
 def peaks(graph: Graph, order: Array, held: Array, peak: Array, low: int, high: int) -> None:
     """Raise peak[d] to the most memory device d holds in order[low:high], after `held`.
 
-    Parameters
-    ----------
-    graph : Graph
-        What operations change.
-    order : ndarray of int64, shape (n,)
-        What each device runs, one device after another.
-    held, peak : ndarray of int64, shape (d,)
-        Bytes held so far, and at most so far.
-    low, high : int
-        Earlier parts of `order` come first.
+    Earlier parts, `low` to `high`, come first.  `order`, int64 (n,), is what each device runs, one
+    device after another; `held` and `peak`, int64 (d,), are bytes held so far, and at most so far.
     """
     for at in range(low, high):
         row = graph.row[order[at]]
@@ -256,18 +192,10 @@ def heads(
 ) -> None:
     """Raise head[v] to the longest path to the start of v from whatever has a head > -FAR.
 
-    Parameters
-    ----------
-    graph : Graph
-        Operations and precedences.
-    first, after : ndarray of int64, shape (n + 1,), (more,)
-        More arcs: from operation v to after[first[v] : first[v + 1]], without a lag.
-    visit : ndarray of int32, shape (n,)
-        The operations in topological order.
-    head : ndarray of int64, shape (n,)
-        -FAR: no path leads here.
-    low, high : int
-        The part visit[low:high], after all that comes before in `visit`.
+    More arcs, without a lag, lead from operation v to after[first[v] : first[v + 1]]: `first`,
+    int64 (n + 1,), and `after`.  `visit`, int32 (n,), has the operations in topological order; the
+    part from `low` to `high` comes after all that is before in it.  `head`, int64 (n,), is -FAR
+    where no path leads.
     """
     for at in range(low, high):
         v = visit[at]
@@ -284,12 +212,8 @@ def heads_in_turn(
 ) -> None:
     """Do as :func:`heads`, with arcs from every operation to what its device runs next.
 
-    Parameters
-    ----------
-    graph, visit, head, low, high
-        As for :func:`heads`.
-    follower : ndarray of int32, shape (n,)
-        What the device of v runs after v; -1: nothing.
+    `follower`, int32 (n,), is what the device of v runs after v; -1: nothing.  `visit`, `head`,
+    `low` and `high` are as there.
     """
     for at in range(low, high):
         v = visit[at]
@@ -317,15 +241,9 @@ def _passed_on(graph: Graph, v: int, head: Array) -> int:
 def least_period(length: Array, walk: Array) -> int:
     """Return the greatest mean weight of a cycle, rounded up; in O(d**3).
 
-    Howard would do; the graph has one node a device, so Karp's recursion is short.
-    Source: Karp 1978, A characterization of the minimum cycle mean in a digraph.
-
-    Parameters
-    ----------
-    length : ndarray of int64, shape (d, d)
-        Of the arc from d to e; -FAR: there is none.
-    walk : ndarray of int64, shape (d + 1, d)
-        Scratch.
+    Howard would do; the graph has one node a device, so Karp's recursion is short.  Source: Karp
+    1978, A characterization of the minimum cycle mean in a digraph.  `length`, int64 (d, d), is
+    that of the arc from d to e, -FAR: there is none; `walk`, int64 (d + 1, d), is scratch.
     """
     d = len(length)
     for e in range(d):

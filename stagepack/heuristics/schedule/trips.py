@@ -133,15 +133,9 @@ def interrupted(chain: kernels.Chain, whole: int) -> kernels.Chain:
     """Return a chain that asks for no more: W's may be interrupted, but for those of some stages.
 
     A piece of W gives back its part of the memory; bytes are counted in the largest unit that F, B
-    and W of a stage have in common, times its pieces.
-
-    Parameters
-    ----------
-    chain : Chain
-        With all W's whole.
-    whole : int
-        Stages whose W's stay in one piece: those with least memory beside what 1F1B holds there;
-        and others whose memory could not be counted in 64 bits.
+    and W of a stage have in common, times its pieces.  The W's of `whole` stages stay in one piece:
+    those with least memory beside what 1F1B holds there; and others whose memory could not be
+    counted in 64 bits.
     """
     p, m = len(chain.lag), chain.m
     unit = np.gcd(np.gcd(chain.taken, chain.given), chain.later)
@@ -163,32 +157,18 @@ def interrupted(chain: kernels.Chain, whole: int) -> kernels.Chain:
 
 
 class Step(NamedTuple):
-    """Labels made by one step of a sweep.
+    """Labels made by one step of a sweep."""
 
-    Attributes
-    ----------
-    parent, child : ndarray of int32
-        Whose child each label is, and which of them.
-    done : ndarray of int32
-        F's of the stage before its B.
-    """
-
+    # int32: whose child each label is, and which of them.
     parent: Array
     child: Array
-    done: Array
+    done: Array  # int32: F's of the stage before its B
 
 
 class Trips:
     """Labels of an instance that is not :func:`unsupported`, sweep by sweep.
 
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        One that is not :func:`unsupported`.
-    progress : Progress
-        Where schedules are offered and bounds raised.
-    tuning : LabelsTuning
-        The sweeps, and how many labels they keep.
+    Schedules are offered and bounds raised where `progress` is told.
     """
 
     def __init__(
@@ -289,20 +269,10 @@ class Trips:
     def _sweep(
         self, width: int, way: Way, whole: int, route: Array | None = None, near: int = 0
     ) -> Iterator[None]:
-        """Sweep once.
+        """Sweep once, with `width` labels of a step; `way` says what becomes of more.
 
-        Parameters
-        ----------
-        width : int
-            Labels of a step.
-        way : Way
-            What becomes of more labels.
-        whole : int
-            Stages whose W's may not be interrupted.
-        route : ndarray of int64, shape (m, p), optional
-            F's before B's, from which labels are apart by `near` at most: no bound comes of these.
-        near : int
-            F's more or less than on the route.
+        The W's of `whole` stages may not be interrupted.  `route`, int64 (m, p), are F's before
+        B's, from which labels are apart by `near` at most: no bound comes of these.
         """
         value = self._progress.objective
         upper = FAR if value is None or way is Way.ALL else int(value)

@@ -23,42 +23,30 @@ HOP, COUNT = 0, 1
 
 
 class Chain(NamedTuple):
-    """A chain of stages with a device each, first stage first.
+    """A chain of stages with a device each, first stage first."""
 
-    Attributes
-    ----------
-    m, ahead : int
-        Microbatches; those whose F's can be done when B of a microbatch is not, itself included.
-    forward, backward, weight : ndarray of int64, shape (p,)
-        Cycles; 0 for W where B is the whole backward pass.
-    pieces : ndarray of int64, shape (p,)
-        How many W's a microbatch has: 1, or one for each cycle where it may be interrupted.
-    split : bool
-        Whether there are W's.
-    lag : ndarray of int64, shape (p,)
-        Cycles from a stage to the next one; the last is 0.
-    taken, given, later, limit : ndarray of int64, shape (p,)
-        Bytes that F takes, B and W give back, and that there are.
-    after, path : ndarray of int64, shape (p,)
-        What the value has after the last end of a stage, and after its last B, at least.
-    rest : ndarray of int64, shape (m + 1,)
-        By number of microbatches, cycles from the first F's start to the end, at least.
-    """
-
+    # Microbatches; those whose F's can be done when B of a microbatch is not, itself included.
     m: int
     ahead: int
+    # int64 (p,): cycles; 0 for W where B is the whole backward pass.
     forward: Array
     backward: Array
     weight: Array
+    # int64 (p,): how many W's a microbatch has: 1, or one for each cycle where it may be
+    # interrupted.
     pieces: Array
-    split: bool
-    lag: Array
+    split: bool  # whether there are W's
+    lag: Array  # int64 (p,): cycles from a stage to the next one; the last is 0
+    # int64 (p,): bytes that F takes, B and W give back, and that there are.
     taken: Array
     given: Array
     later: Array
     limit: Array
+    # int64 (p,): what the value has after the last end of a stage, and after its last B, at least.
     after: Array
     path: Array
+    # int64 (m + 1,): by number of microbatches, cycles from the first F's start to the end, at
+    # least.
     rest: Array
 
 
@@ -315,35 +303,15 @@ def expand(
     parent: Array,
     child: Array,
 ) -> bool:
-    """Write what becomes of labels when B of microbatch i runs on stage s.
+    """Write what becomes of labels when B of microbatch `i` runs on `s`; True: `out` is full.
 
-    Parameters
-    ----------
-    chain : Chain
-        The chain, with W's whole or in pieces.
-    i, s : int
-        Microbatch and stage of the B.
-    upper : int
-        Labels that cannot lead to less are left out.
-    near : tuple of int
-        How many F's the stage runs before B, at least and at most.
-    labels : ndarray of int64, shape (n, 3 * p + ahead)
-        Those of the step before; stay as they are.
-    state : ndarray of int64, shape (3,)
-        Labels looked at, rows of `out` written, and steps: where to go on; updated.
-    most : int
-        Steps after which to return.
-    stack : ndarray of int64, shape (places, columns)
-        Scratch: ``p * ahead + 2`` places are enough, see :func:`_expand`.
-    out : ndarray of int64, shape (room, columns)
-        Never filled beyond its room, which must be for two rows: it is said to be full before.
-    parent, child : ndarray of int32, shape (room,)
-        Whose child each row of `out` is, and which of them.
-
-    Returns
-    -------
-    bool
-        Whether `out` is full.
+    `labels`, int64 (n, 3 * p + ahead), are those of the step before, and stay as they are; what
+    cannot lead to less than `upper` is left out.  The stage runs `near` many F's before B, at least
+    and at most.  `state`, int64 (3,), is labels looked at, rows of `out` written, and steps, of
+    which a call takes `most`: where to go on.  `stack`, int64 (places, columns), is scratch: ``p *
+    ahead + 2`` places are enough, see :func:`_expand`.  `out`, int64 (room, columns), is never
+    filled beyond its room, which must be for two rows: it is said to be full before.  `parent` and
+    `child`, int32 (room,), are whose child each row of `out` is, and which of them.
     """
     at, made, total = state
     full = False
@@ -396,26 +364,12 @@ def undominated(
 ) -> None:
     """Say which labels to keep: of no other of the same key the same comes, as early.
 
-    Parameters
-    ----------
-    p : int
-        Stages.
-    labels : ndarray of int64, shape (n, columns)
-        All that a step made, in any order.
-    weight : ndarray of int64, shape (p,)
-        Cycles of W.
-    order : ndarray of int64, shape (n,)
-        Labels by key, those that may make others needless first.
-    key : ndarray of int64, shape (n,)
-        Equal for labels with as many F's done everywhere.
-    keep : ndarray of bool, shape (n,)
-        Written.
-    kept : ndarray of int64, shape (n,)
-        Scratch, a place for each label; stays as it is from call to call.
-    state : ndarray of int64, shape (3,)
-        Labels looked at, those kept of the key at hand, and steps; updated.
-    most : int
-        Steps after which to return.
+    `labels`, int64 (n, columns), are all that a step made, in any order, and `order` those by key,
+    those that may make others needless first.  `weight`, int64 (p,), are the cycles of W of the `p`
+    stages.  `key`, int64 (n,), is equal for labels with as many F's done everywhere.  `keep`, bool
+    (n,), is written; `kept`, int64 (n,), is scratch, a place for each label, and stays as it is
+    from call to call.  `state`, int64 (3,): labels looked at, those kept of the key at hand, and
+    steps, of which a call takes `most`.
     """
     at, count, steps = state
     while at < len(order) and steps < most:
@@ -450,24 +404,10 @@ def nearest(
 ) -> None:
     """Find for labels which other of the same key has to be earlier by least to be in their place.
 
-    Parameters
-    ----------
-    p : int
-        Stages.
-    labels : ndarray of int64, shape (n, columns)
-        By key.
-    weight : ndarray of int64, shape (p,)
-        Cycles of W.
-    key : ndarray of int64, shape (n,)
-        Equal for labels with as many F's done everywhere.
-    window : int
-        Labels after each that it is compared with.
-    whose, least : ndarray of int64, shape (n,)
-        That other label, -1: none, and by how much; updated.
-    state : ndarray of int64, shape (2,)
-        Labels looked at, and steps; updated.
-    most : int
-        Steps after which to return.
+    That other label goes to `whose`, -1: none, and by how much to `least`, both int64 (n,) and
+    updated.  `p`, `weight` and `key` are as for :func:`undominated`, `labels` by key; each is
+    compared with `window` labels after it.  `state`, int64 (2,): labels looked at, and steps, of
+    which a call takes `most`.
     """
     u, steps = state
     while u < len(labels) and steps < most:
@@ -515,31 +455,13 @@ def absorb(
     most: int,
     merge: bool,
 ) -> int:
-    """Let labels stand for others, too, in turn: of two, one is kept.
+    """Let labels stand for others, too, in turn: of two, one is kept; return how many are gone.
 
-    Parameters
-    ----------
-    p : int
-        Stages.
-    labels : ndarray of int64, shape (n, columns)
-        Updated.
-    weight : ndarray of int64, shape (p,)
-        Cycles of W.
-    order : ndarray of int64, shape (n,)
-        Labels for which another may stand.
-    whose : ndarray of int64, shape (n,)
-        Which one, -1: none.
-    gone : ndarray of bool, shape (n,)
-        False; those for which another stands become True.
-    most : int
-        How many may go.
-    merge : bool
-        Labels that stand for others become as early; else they stay as they are.
-
-    Returns
-    -------
-    int
-        How many are gone.
+    `p` and `weight` are as for :func:`undominated`; `labels`, int64 (n, columns), are updated.
+    `order` has the labels for which another may stand, `whose` which one, -1: none, both int64
+    (n,).  `gone`, bool (n,), False at first, becomes True for those for which another stands,
+    `most` of them.  With `merge` labels that stand for others become as early; else they stay as
+    they are.
     """
     stays = np.zeros(len(labels), dtype=np.bool_)
     count = 0

@@ -50,7 +50,7 @@ def test_two_change_places_on_all_devices_at_once() -> None:
         edges=[(0, 1), (1, 2), (2, 3), (4, 5), (5, 6), (6, 7)],
     )  # fmt: skip
     timing = Timing(instance)
-    order = timing.flat([[0, 4], [1, 5], [2, 6], [3, 7]])
+    order = np.array([0, 4, 1, 5, 2, 6, 3, 7])
     assert timing.value(order) == 21
     cold = annealing.Cooling(heat=0.01, weight=4.0, moves=100)
     assert timing.value(annealing.improve(timing, order, settings=cold)) == 13

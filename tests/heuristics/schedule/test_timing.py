@@ -28,7 +28,7 @@ def test_earliest_agrees_with_the_plain_longest_path(seed: int) -> None:
     instance = random_schedule(seed).replace(limit=None)
     orders = some_orders(instance, np.random.default_rng(seed))
     timed = timing.Timing(instance)
-    start = timed.earliest(timed.flat(orders))
+    start = timed.earliest(np.array([v for row in orders for v in row]))
     expected = earliest(instance, orders)
     assert (start is None) == (expected is None)
     if start is not None:
@@ -51,7 +51,7 @@ def test_orders_get_their_least_objective(seed: int) -> None:
         ),
     )
     timed = timing.Timing(instance)
-    start = timed.best(timed.flat(orders))
+    start = timed.best(np.array([v for row in orders for v in row]))
     assert (start is None) == (expected is None)
     if start is not None and expected is not None:
         solution = ScheduleSolution.of(instance, start)
@@ -98,10 +98,10 @@ def test_memory_peaks_count_takes_at_starts_and_gifts_at_ends() -> None:
     operations = instance.operations
     f, b = (operations.op(0, 0, i) for i in (0, 1)), (operations.op(0, 1, i) for i in (0, 1))
     (f0, f1), (b0, b1) = f, b
-    assert timed.peaks(timed.flat([[f0, b0, f1, b1]])).tolist() == [3]
-    assert timed.fits(timed.flat([[f0, b0, f1, b1]]))
-    assert timed.peaks(timed.flat([[f0, f1, b0, b1]])).tolist() == [6]
-    assert not timed.fits(timed.flat([[f0, f1, b0, b1]]))
+    assert timed.peaks(np.array([f0, b0, f1, b1])).tolist() == [3]
+    assert timed.fits(np.array([f0, b0, f1, b1]))
+    assert timed.peaks(np.array([f0, f1, b0, b1])).tolist() == [6]
+    assert not timed.fits(np.array([f0, f1, b0, b1]))
 
 
 def test_orders_that_wait_for_one_another_have_no_times() -> None:
@@ -112,19 +112,6 @@ def test_orders_that_wait_for_one_another_have_no_times() -> None:
     assert timed.earliest(stuck) is None
     assert timed.shortest_spans(stuck) is None
     assert timed.value(stuck) is None
-
-
-@pytest.mark.parametrize("orders", [[[0]], [[0, 0]], [[0, 1, 1]]])
-def test_orders_must_hold_every_operation_once(orders: list[list[int]]) -> None:
-    instance = PipelineSchedule.from_arrays([1], [1], microbatches=1)
-    with pytest.raises(ValueError, match="every operation once"):
-        timing.Timing(instance).flat(orders)
-
-
-def test_orders_must_keep_operations_on_their_device() -> None:
-    instance = PipelineSchedule.from_arrays([1, 1], microbatches=1)
-    with pytest.raises(ValueError, match="another device"):
-        timing.Timing(instance).flat([[1], [0]])
 
 
 def test_the_longest_times_allowed_do_not_overflow() -> None:

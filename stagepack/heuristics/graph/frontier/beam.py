@@ -26,16 +26,10 @@ def search(
     take: Callable[[Array, Model], int | None],
     tuning: BeamTuning = TUNING.beam,
 ) -> None:
-    """Look for better and better partitions, until the bound is met or beams are widest.
+    """Look for partitions of fewer ticks than `value`, until `bound` is met or beams are widest.
 
-    Parameters
-    ----------
-    bound : int
-        Ticks below which nothing is possible.
-    value : int
-        Ticks that are to be bettered.
-    take : callable
-        Told of stages on devices in the order of a model; returns ticks, None if they break a rule.
+    `take` is told of stages on devices in the order of a model; it returns ticks, None if they
+    break a rule.
     """
     for width in tuning.widths:
         low = bound

@@ -29,25 +29,12 @@ Take = Callable[[Array, Model], int | None]
 
 
 class Decision:
-    """Whether there is a partition within a limit, sweep after sweep.
+    """Whether there is a partition within a limit of ticks, sweep after sweep.
 
-    Parameters
-    ----------
-    limit : int
-        Ticks.
-    take : callable
-        Told of what a beam found.
-    reverse : bool
-        Whether the first sweep is from the last block to the first.
-    eager : bool
-        Whether beams look for a partition from the first sweep on.
-
-    Attributes
-    ----------
-    limit : int
-        May be lowered: what is known stays true.
-    stuck : bool
-        Whether labels take too much room, or no sweep is left.
+    `take` is told of what a beam found.  `reverse`: the first sweep is from the last block to the
+    first; `eager`: beams look for a partition from the first sweep on.  `limit` may be lowered:
+    what is known stays true.  The decision is `stuck` when labels take too much room, or no sweep
+    is left.
     """
 
     def __init__(
@@ -128,27 +115,11 @@ class Decision:
 class LabelSearch:
     """What is known of a graph, and what makes it better.
 
-    Parameters
-    ----------
-    bound : int
-        Ticks below which nothing is possible.
-    offer : callable
-        Told of partitions.
-    on_bound : callable
-        Told of every better bound.
-    aside : callable, optional
-        Called in every round with seconds of work, to find partitions in its own way and
-        :meth:`take` them.
-
-    Attributes
-    ----------
-    bound : int
-        Ticks that no partition is below.
-    best, model, value : ndarray of int64 or None, Model, int
-        The stages of the best partition, on which devices, and its ticks: a limit that all keep
-        where there is none.
-    impossible : bool
-        Whether there is none at all.
+    No partition is below `bound` ticks; `on_bound` is told of every better bound, `offer` of
+    partitions.  `aside` is called in every round with seconds of work, to find partitions in its
+    own way and :meth:`take` them.  `best` are the stages of the best partition, on the devices of
+    `model`, and `value` its ticks: a limit that all keep where there is none.  `impossible`: there
+    is none at all.
     """
 
     def __init__(

@@ -143,18 +143,9 @@ def match(
 ) -> int:
     """Let new labels die that nothing of the other side completes; return where to go on.
 
-    Parameters
-    ----------
-    plan, ask, labels, control
-        Of the sweep, which pauses at the end of a step.
-    other : Plan
-        That of the other direction.
-    words, loads : ndarray of int64
-        Rows of the labels that it kept here.
-    begin : int
-        The first label to look at.
-    most : int
-        Pairs after which to return, about.
+    The sweep of `plan`, `ask`, `labels` and `control` pauses at the end of a step; `other` is the
+    plan of the other direction, `words` and `loads` are int64 rows of the labels that it kept
+    here.  `begin` is the first label to look at; after about `most` pairs the kernel returns.
     """
     i, side, k = control[STEP], 1 - control[SIDE], plan.stages
     count, room = len(words), labels.load

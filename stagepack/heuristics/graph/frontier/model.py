@@ -74,31 +74,18 @@ def sequences(compact: Compact) -> list[tuple[int, ...]]:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A graph for sweeps.
+    """A graph for sweeps."""
 
-    Attributes
-    ----------
-    classes : ndarray, shape (stages,)
-        Class of the device of each stage.
-    work : ndarray of int64, shape (rows, stages, blocks)
-        Load of every block by stage: ticks, and bytes where memory is limited; where what is
-        received and sent counts apart these come between, and are 0.
-    apart : bool
-        Whether they do.
-    pays : ndarray of int64, shape (stages,)
-        1 where traffic counts.
-    room : ndarray of int64, shape (0 or 1, stages)
-        Bytes of each stage, where they are limited.
-    most : ndarray of int64, shape (stages,)
-        What loads must not exceed within any limit: memory, where bytes are the load.
-    """
-
-    classes: Array
+    classes: Array  # (stages,): class of the device of each stage
     network: Network
+    # int64 (rows, stages, blocks): load of every block by stage: ticks, and bytes where memory is
+    # limited; where what is received and sent counts apart these come between, and are 0.
     work: Array
-    apart: bool
-    pays: Array
-    room: Array
+    apart: bool  # whether they do
+    pays: Array  # int64 (stages,): 1 where traffic counts
+    room: Array  # int64 (0 or 1, stages): bytes of each stage, where they are limited
+    # int64 (stages,): what loads must not exceed within any limit: memory, where bytes are the
+    # load.
     most: Array
 
     @classmethod

@@ -67,30 +67,15 @@ def greedy(
     live: Array,
     most: int,
 ) -> bool:
-    """Go on filling `order`; True: it is full.
+    """Go on filling `order` for about `most` steps; True: it is full.
 
-    Parameters
-    ----------
-    ties : Ties
-        Edges and nets.
-    noise : float
-        The most that chance adds to what is compared.
-    random : ndarray of uint64, shape (1,)
-        State of the generator.
-    order : ndarray of int64, shape (n,)
-        Begins with the blocks that wait for none; each of the others is added once, when it lacks
-        none any more.
-    seen : ndarray of int64, shape (nets,)
-        Swept members; 0 at first.
-    waiting, lacks : ndarray of int64, shape (n,)
-        Successors and predecessors to come.
-    state : ndarray of int64, shape (3,)
-        How many are in order, how many are or may be next (at first those that wait for none), and
-        the steps since the call began.  A call ends between two blocks.
-    live : ndarray of float64, shape (2,)
-        Live fields, and the sum over blocks of 2 to the power of them; 0 at first.
-    most : int
-        Steps after which to return.
+    A call ends between two blocks.  `order`, int64 (n,), begins with the blocks that wait for none;
+    each of the others is added once, when it lacks none any more.  `waiting` and `lacks`, int64
+    (n,), are the successors and predecessors to come; `seen`, int64 (nets,), the swept members, 0
+    at first.  `state`, int64 (3,): how many are in order, how many are or may be next (at first
+    those that wait for none), and the steps since the call began.  `live`, float64 (2,): live
+    fields, and the sum over blocks of 2 to the power of them; 0 at first.  `noise` is the most that
+    chance adds to what is compared, `random`, uint64 (1,), the state of the generator.
     """
     done, ready, steps = state[0], state[1], 0
     width, score = live[0], live[1]

@@ -28,12 +28,8 @@ def narrow_order(
 ) -> Array:
     """Return the order with the least sum over cuts of 2 to the power of what is live there.
 
-    Parameters
-    ----------
-    seed : int
-        Of all that is drawn.
-    pause : callable
-        Called several times a second; what it raises ends the search.
+    All that is drawn follows from `seed`.  `pause` is called several times a second; what it raises
+    ends the search.
     """
     n, members = len(network.before), _csr(network.members)
     ties = Ties(*_csr(network.before), *_csr(network.after), *members, *_turned(n, *members))

@@ -33,22 +33,13 @@ WORD_BITS = 62
 
 @dataclass
 class Network:
-    """Blocks, their order and their nets as rows.
+    """Blocks, their order and their nets as rows."""
 
-    Attributes
-    ----------
-    before, after : list of list of int
-        Direct predecessors and successors of every block, without edges that others imply.
-    members : list of list of int
-        Blocks of every net, its producer first.
-    cost : list of int
-        Ticks of every net.
-    """
-
+    # Direct predecessors and successors of every block, without edges that others imply.
     before: Rows
     after: Rows
-    members: Rows
-    cost: list[int]
+    members: Rows  # blocks of every net, its producer first
+    cost: list[int]  # ticks of every net
 
     def mirrored(self) -> Network:
         """Return the same network with all edges turned."""
@@ -125,22 +116,13 @@ class _Slots:
 
 @dataclass
 class _Columns:
-    """The arrays of a plan while they grow.
+    """The arrays of a plan while they grow."""
 
-    Attributes
-    ----------
-    row_entries : int
-        Entries that the end of a row counts as.
-    ptr, flat : dict of str to list of int
-        Of each name: where its rows end, and their entries.
-    work : int
-        Of rows, and entries in them, so far.
-    """
-
-    row_entries: int
+    row_entries: int  # entries that the end of a row counts as
+    # Of each name: where its rows end, and their entries.
     ptr: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0]))
     flat: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    work: int = 0
+    work: int = 0  # of rows, and entries in them, so far
 
     def add(self, name: str, value: int) -> None:
         """Add an entry to the row at hand."""
@@ -167,15 +149,7 @@ class _Columns:
 
 
 class _Sweep:
-    """One pass over an order that takes down what labels will need.
-
-    Parameters
-    ----------
-    order : sequence of int
-        Blocks as they are swept.
-    pause : callable
-        Called at every step, whose work is counted; what it raises ends the pass.
-    """
+    """A pass over an order that takes down what labels will need; asks `pause` at every step."""
 
     def __init__(
         self,
@@ -327,12 +301,7 @@ class _Sweep:
 class Passes:
     """Both passes over a network, of which plans for any number of stages are made.
 
-    Parameters
-    ----------
-    order : sequence of int
-        A topological one.
-    pause : callable
-        Called at every step; what it raises ends the pass.
+    `order` is a topological one; `pause` is called at every step, and what it raises ends the pass.
     """
 
     def __init__(
@@ -353,14 +322,8 @@ class Passes:
     def plans(self, stages: int, kinds: int, apart: bool) -> tuple[Plan, Plan]:
         """Return what sweeps along the order, and against it, do.
 
-        Parameters
-        ----------
-        stages : int
-            At most `WORD_BITS` - 1.
-        kinds : int
-            Kinds of load.
-        apart : bool
-            Whether times, what is received and what is sent are kinds of their own.
+        There are at most `WORD_BITS` - 1 `stages` and so many `kinds` of load; `apart`: times, what
+        is received and what is sent are kinds of their own.
         """
         along = _finished(self._along, stages, kinds, apart)
         return along, _finished(self._against, stages, kinds, apart)

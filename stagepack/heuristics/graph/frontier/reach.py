@@ -37,41 +37,23 @@ BEFORE, STAGE, AFTER = range(3)
 
 @dataclass
 class _Chain:
-    """Steps within a limit.
+    """Steps within a limit."""
 
-    Attributes
-    ----------
-    limit : int
-        Ticks.
-    first, last : list of int
-        The most work of so many first, and so many last, stages.
-    low, high : int
-        Between these is what the step under way reaches; -1: none is.
-    """
-
-    limit: int
+    limit: int  # ticks
+    # The most work of so many first, and so many last, stages.
     first: list[int] = field(default_factory=lambda: [0])
     last: list[int] = field(default_factory=lambda: [0])
+    # Between these is what the step under way reaches; -1: none is.
     low: int = -1
     high: int = -1
 
 
 class _Kind(NamedTuple):
-    """A device that a stage may be on.
+    """A device that a stage may be on."""
 
-    Attributes
-    ----------
-    load : ndarray, shape (rows, blocks)
-        Of each block there.
-    pays : int
-        1 where traffic counts, else 0.
-    room : ndarray, shape (0 or 1,)
-        Its bytes, where these are limited.
-    """
-
-    load: Array
-    pays: int
-    room: Array
+    load: Array  # (rows, blocks): of each block there
+    pays: int  # 1 where traffic counts, else 0
+    room: Array  # (0 or 1,): its bytes, where these are limited
 
 
 def _kinds(models: Sequence[Model]) -> list[list[_Kind]]:
@@ -92,13 +74,7 @@ def _kinds(models: Sequence[Model]) -> list[list[_Kind]]:
 
 
 class Reach:
-    """Chains of steps over one graph, limit by limit.
-
-    Parameters
-    ----------
-    sweeps : Sweeps
-        It is told of what stages reach.
-    """
+    """Chains of steps over one graph, limit by limit; `sweeps` is told of what stages reach."""
 
     def __init__(self, sweeps: Sweeps) -> None:
         self._sweeps, self.tuning = sweeps, sweeps.tuning.reach
@@ -116,22 +92,11 @@ class Reach:
         return bool(model.pays.any() and any(model.network.cost) and model.stages > 2)
 
     def go_on(self, limit: int, work: float = np.inf, whole: bool = False) -> bool | None:
-        """Step on for so many seconds of work.
+        """Step on within `limit` ticks for `work` seconds of work.
 
-        Parameters
-        ----------
-        limit : int
-            Ticks.
-        work : float
-            Seconds of work.
-        whole : bool
-            Whether to go on where the first and the last stages meet, to know all of them.
-
-        Returns
-        -------
-        bool or None
-            False: there is no partition within the limit; True: none of it can be told here;
-            None: the work is done and nothing is told yet.
+        With `whole` it goes on where the first and the last stages meet, to know all of them.
+        False: there is no partition within the limit; True: none of it can be told here; None: the
+        work is done and nothing is told yet.
         """
         chain = self._chains.setdefault(limit, _Chain(limit))
         until, stages = effort.spent() + work, self._sweeps.stages

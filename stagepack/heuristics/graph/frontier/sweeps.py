@@ -50,62 +50,32 @@ Windows = tuple[Array, Array]
 
 @dataclass(frozen=True, eq=False)
 class Guide:
-    """What sweeps know of partitions within a limit.
+    """What sweeps know of partitions within a limit."""
 
-    Attributes
-    ----------
-    model : Model
-        Of the order of devices that is looked at.
-    windows : tuple of ndarray
-        Lowest and highest stage of each block.
-    limit : int
-        Ticks; all but the table is true of lower limits, too.
-    limits : ndarray, optional
-        Of every stage, where it is not the same.
-    table : ndarray, optional
-        See :class:`.label_state.Question`.
-    kept : dict of int to tuple of ndarray
-        Words and loads of labels, by the number of blocks before the cut.
-    """
-
-    model: Model
-    windows: Windows
-    limit: int
-    limits: Array | None = None
-    table: Array | None = None
+    model: Model  # of the order of devices that is looked at
+    windows: Windows  # lowest and highest stage of each block
+    limit: int  # ticks; all but the table is true of lower limits, too
+    limits: Array | None = None  # of every stage, where it is not the same
+    table: Array | None = None  # see :class:`.label_state.Question`
+    # Words and loads of labels, by the number of blocks before the cut.
     kept: dict[int, tuple[Array, Array]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Swept:
-    """How a sweep ended.
+    """How a sweep ended."""
 
-    Attributes
-    ----------
-    status : int
-        `DONE`, `EMPTY`, `FULL` where labels took too much room, `LATE`.
-    guide : Guide, optional
-        For sweeps the other way.
-    stages : ndarray, optional
-        Of a sweep with a beam: the stage of each block.
-    """
-
-    status: int
-    guide: Guide | None = None
-    stages: Array | None = None
+    status: int  # `DONE`, `EMPTY`, `FULL` where labels took too much room, `LATE`
+    guide: Guide | None = None  # for sweeps the other way
+    stages: Array | None = None  # of a sweep with a beam: the stage of each block
 
 
 class Sweeps:
     """Sweeps over the blocks of one graph.
 
-    Parameters
-    ----------
-    models : sequence of Model
-        Of the orders of devices to look at; the graph is the same.
-    pause : callable
-        Called between chunks of work; what it raises ends the sweep.
-    seed : int
-        Of all that is drawn.
+    `models` are those of the orders of devices to look at; the graph is the same.  `pause` is
+    called between chunks of work; what it raises ends the sweep.  All that is drawn follows from
+    `seed`.
     """
 
     def __init__(
@@ -157,14 +127,9 @@ class Sweeps:
         return first, last
 
     def learn(self, limit: int, first: Array, last: Array) -> None:
-        """Keep the most work of the first, and of the last, stages within a limit.
+        """Keep the most work of the first, and the last, stages that take at most `limit` ticks.
 
-        Parameters
-        ----------
-        limit : int
-            Ticks that no stage exceeds.
-        first, last : ndarray of int64, shape (stages,)
-            As :meth:`most_work` returns them.
+        `first` and `last` are as :meth:`most_work` returns them.
         """
         self._reached.append((limit, first, last))
 
@@ -184,32 +149,18 @@ class Sweeps:
         beam: int = 0,
         work: float = np.inf,
     ) -> Swept:
-        """Sweep once.
+        """Sweep once, for at most `work` seconds of work.
 
-        Parameters
-        ----------
-        reverse : bool
-            Whether from the last block to the first.
-        limit : int
-            Ticks that no stage may exceed.
-        delta : int
-            Ticks by which loads may differ that are merged.
-        guide : Guide
-            Of a sweep the other way.
-        beam : int
-            Labels kept a step, 0: all.
-        work : float
-            Seconds of work after which to give up.
+        No stage may exceed `limit` ticks; loads that differ by at most `delta` ticks are merged.
+        `reverse` is from the last block to the first, and the guide that of a sweep the other way.
+        `beam` labels are kept a step, 0: all.
         """
         return self.begin(reverse, limit, delta, guide, beam).go_on(work)
 
     def begin(self, reverse: bool, limit: int, delta: int, guide: Guide, beam: int = 0) -> Sweep:
         """Return a sweep of which nothing is done yet.
 
-        Parameters
-        ----------
-        reverse, limit, delta, guide, beam
-            As for :meth:`run`.
+        `reverse`, `limit`, `delta`, `guide` and `beam` are as for :meth:`run`.
         """
         ask = self._question(reverse, limit, delta, guide, beam)
         plan, other = self.plans[reverse], self.plans[not reverse]
@@ -289,22 +240,10 @@ class Sweeps:
 class Sweep:
     """A sweep under way, which can be interrupted: see :meth:`Sweeps.begin`.
 
-    Parameters
-    ----------
-    plan, other : Plan
-        In this direction, and in the other one.
-    ask : Question
-        Limits, windows and tables.
-    reverse : bool
-        Whether from the last block to the first.
-    limit : int
-        Ticks that no stage may exceed.
-    guide : Guide
-        Of a sweep the other way.
-    tuning : SweepTuning
-        Labels take a twelfth of its bytes.
-    pause : callable
-        Called several times a second; what it raises ends the sweep.
+    `plan` is that of this direction, `other` of the other one; `ask` has the limits, windows and
+    tables.  Labels take a twelfth of the bytes of `tuning`.  `pause` is called several times a
+    second; what it raises ends the sweep.  The rest is as for :meth:`Sweeps.run`: `reverse`,
+    `limit`, `guide`.
     """
 
     def __init__(

@@ -528,23 +528,12 @@ def _close(plan: Plan, ask: Question, labels: Labels, control: Array) -> None:
 def sweep(plan: Plan, ask: Question, labels: Labels, control: Array, most: int) -> int:
     """Go on with a sweep for the work of about `most` labels; return of how many it was.
 
-    `control[STATUS]` says why it returned.  After FULL labels need more room (more `labels` and
-    `head`, lists linked anew), after OVERFLOW the log; after WIDE some must die.
-
-    Parameters
-    ----------
-    plan : Plan
-        What is done at every step.
-    ask : Question
-        Limits, windows and tables.
-    labels : Labels
-        Those alive, and room for what comes of them.
-    control : ndarray of int64, shape (13,)
-        Where the sweep is, and why the kernel returned: between two labels, before a stage of one
-        that has no room, or before a step is closed, which PAUSED, WIDE and OVERFLOW leave to the
-        next call; `RESUMED` tells that one that it need not pause again.
-    most : int
-        Labels for whose work it goes on, about.
+    `control`, int64 (13,), says where the sweep is, and `control[STATUS]` why the kernel returned:
+    between two labels, before a stage of one that has no room, or before a step is closed, which
+    PAUSED, WIDE and OVERFLOW leave to the next call; `RESUMED` tells that one that it need not
+    pause again.  After FULL labels need more room (more `labels` and `head`, lists linked anew),
+    after OVERFLOW the log; after WIDE some must die.  The `plan` says what is done at every step,
+    `ask` the limits, windows and tables.
     """
     tried, control[WORK] = 0, 0
     control[STATUS] = RUNNING

@@ -40,19 +40,11 @@ def parts(
     pause: Callable[[], object],
     tuning: PeersTuning = TUNING.peers,
 ) -> Array:
-    """Return the part of each block, shape (blocks,).
+    """Return the part of each block, of `count`, shape (blocks,).
 
-    METIS bisects, and each half again.  It would do so by itself, but prints to stdout wherever
-    a few heavy blocks leave a half without any.  O(pins log(pins) log(count)).
-
-    Parameters
-    ----------
-    count : int
-        Number of parts.
-    seed : int
-        Of all that is drawn.
-    pause : callable
-        Called between bisections; what it raises ends the search.
+    METIS bisects, and each half again.  It would do so by itself, but prints to stdout wherever a
+    few heavy blocks leave a half without any.  O(pins log(pins) log(count)).  `pause` is called
+    between bisections; what it raises ends the search.  All that is drawn follows from `seed`.
     """
     together = np.arange(compact.blocks) // -(-compact.blocks // tuning.metis_blocks)
     whole = _Graph.of(compact, together)

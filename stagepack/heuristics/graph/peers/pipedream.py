@@ -44,39 +44,21 @@ class TooManyStatesError(Exception):
 
 
 class Plan(NamedTuple):
-    """Stages of a recurrence.
+    """Stages of a recurrence."""
 
-    Attributes
-    ----------
-    stage : ndarray of int64, shape (blocks,)
-        Of each block.
-    first, replicas : list of int
-        Of each stage: the first device, and on how many it runs.
-    value : float
-        Ticks of the slowest one, as the recurrence counts them.
-    """
-
-    stage: Array
+    stage: Array  # int64 (blocks,): of each block
+    # Of each stage: the first device, and on how many it runs.
     first: list[int]
     replicas: list[int]
-    value: float
+    value: float  # ticks of the slowest one, as the recurrence counts them
 
 
 class _Table(NamedTuple):
-    """The best pipelines of a level, by units used, state before and last state.
+    """The best pipelines of a level, by units used, state before and last state."""
 
-    Attributes
-    ----------
-    value : ndarray of float64, shape (units + 1, starts, states)
-        Ticks of the slowest stage; `FAR` for none.
-    cut : ndarray of int32, of that shape
-        State before the last stage.
-    rest, replicas : ndarray of int32, of that shape
-        Units of what is before it, and its own.
-    """
-
-    value: Array
-    cut: Array
+    value: Array  # float64 (units + 1, starts, states): ticks of the slowest stage; `FAR` for none
+    cut: Array  # int32, of that shape: state before the last stage
+    # int32, of that shape: units of what is before it, and its own.
     rest: Array
     replicas: Array
 
@@ -100,19 +82,10 @@ class _Table(NamedTuple):
 
 
 class Recurrence:
-    """The states of a graph, and the best stages over them.
+    """The states of a graph, and the best stages over them; raises `TooManyStatesError`.
 
-    Parameters
-    ----------
-    compact : Compact
-        Of contiguous stages on accelerators that are alike, with links of one bandwidth or in
-        levels.
-    pause : callable
-        Called now and then; what it raises ends the search.
-
-    Raises
-    ------
-    TooManyStatesError
+    `compact` has contiguous stages on accelerators that are alike, with links of one bandwidth or
+    in levels.  `pause` is called now and then; what it raises ends the search.
     """
 
     def __init__(
@@ -244,13 +217,8 @@ class Recurrence:
     def best(self, replicated: bool) -> Plan | None:
         """Return the best stages; None: nothing fits.
 
-        O(states**2 * devices), times devices again where stages are replicated, times states where
-        links are in levels.
-
-        Parameters
-        ----------
-        replicated : bool
-            Stages may run on several devices, which have links of one bandwidth.
+        O(states**2 * devices), times devices again where stages are replicated, which takes links
+        of one bandwidth; times states where links are in levels.
         """
         tables: list[_Table] = []
         for at in range(len(self.levels)):
@@ -265,16 +233,9 @@ class Recurrence:
         return Plan(stage, [first for _, _, first, _ in parts], [m for *_, m in parts], value)
 
     def _level(self, at: int, inner: list[_Table], replicated: bool) -> _Table:
-        """Return the best pipelines over the units of a level.
+        """Return the best pipelines over the units of level `at`, 0 the innermost.
 
-        Parameters
-        ----------
-        at : int
-            Its number, 0 the innermost.
-        inner : list of _Table
-            Those of the levels within.
-        replicated : bool
-            Whether stages may run on several units.
+        `inner` are those of the levels within; `replicated`: stages may run on several units.
         """
         units, count, tuning = self.levels[at].units, len(self.states), self.tuning
         outermost = at == len(self.levels) - 1

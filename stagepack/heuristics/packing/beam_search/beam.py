@@ -49,24 +49,13 @@ FOCUS = (LOWEST_BLOCK, LOWEST_SECTION, LOWEST_SECTION)
 
 @dataclass(frozen=True)
 class Setting:
-    """How states are judged.
+    """How states are judged."""
 
-    Attributes
-    ----------
-    nearness : float
-        What is wasted in a section counts 1 / (what may be wasted there + this); 0: 1.
-    early : float
-        What it is worth that long-lived blocks are placed.
-    power : float
-        Of the part of time that a block lives, in what placing it is worth.
-    square : bool
-        Squares of what is wasted are summed.
-    """
-
+    # What is wasted in a section counts 1 / (what may be wasted there + this); 0: 1.
     nearness: float
-    early: float
-    power: float
-    square: bool = False
+    early: float  # what it is worth that long-lived blocks are placed
+    power: float  # of the part of time that a block lives, in what placing it is worth
+    square: bool = False  # squares of what is wasted are summed
 
     def varied(self, random: np.random.Generator) -> Setting:
         """Return a setting that is a little different."""
@@ -94,15 +83,8 @@ for each seed."""
 class BeamSearch:
     """Beam searches of one component, one after the other; each can be paused.
 
-    Parameters
-    ----------
-    ending : Ending, optional
-        What packs the rest where some of it is placed.
-
-    Attributes
-    ----------
-    steps : int
-        Elementary steps of the kernel, of all that was begun.
+    `ending` packs the rest where some of it is placed; `steps` are the elementary steps of the
+    kernel, of all that was begun.
     """
 
     def __init__(
@@ -198,14 +180,9 @@ class BeamSearch:
         return offsets
 
     def start(self, capacity: int, setting: Setting, width: int) -> None:
-        """Begin anew.
+        """Begin anew, with `width` states kept at a level, as far as memory goes.
 
-        Parameters
-        ----------
-        capacity : int
-            In units, above the lift.
-        width : int
-            States kept at a level, as far as memory goes.
+        `capacity` is in units, above the lift.
         """
         component = self.component
         width = min(width, self.widest)
@@ -332,15 +309,7 @@ class BeamSearch:
 
 
 class Ending:
-    """Packs what states of a beam leave: by exact search in drawn orders, with few nodes.
-
-    Parameters
-    ----------
-    component : Component
-        In a line.
-    seed : int
-        Of what is drawn.
-    """
+    """Packs what states of a beam leave: by exact search with few nodes, in orders of a `seed`."""
 
     def __init__(self, component: Component, seed: int, *, tuning: PackingTuning = TUNING) -> None:
         self.tuning = tuning
@@ -374,17 +343,9 @@ class Ending:
 
 
 class Beams:
-    """Beam searches of one component in settings that are drawn, wider and wider.
+    """Beam searches of one component in settings drawn by `seed`, wider and wider.
 
-    Parameters
-    ----------
-    seed : int
-        Of what is drawn.
-
-    Attributes
-    ----------
-    under_way : int or None
-        Capacity of the search that can be gone on with.
+    `under_way` is the capacity of the search that can be gone on with, if any.
     """
 
     def __init__(
@@ -403,22 +364,11 @@ class Beams:
     def run(
         self, capacity: int, keep_going: Callable[[], bool] | None = None, draws: int | None = None
     ) -> int:
-        """Try one setting after the other.
+        """Try one setting after the other, at most `draws` of them.
 
-        Parameters
-        ----------
-        capacity : int
-            In units, above the lift.
-        keep_going : callable, optional
-            Asked several times a second; what is under way then is gone on with the next time,
-            where the capacity is the same.
-        draws : int, optional
-            Settings to begin at most.
-
-        Returns
-        -------
-        int
-            FOUND, DEAD (none of the draws found anything), or RUNNING when told to stop.
+        Return FOUND, DEAD (none of the draws found anything), or RUNNING when `keep_going`, asked
+        several times a second, says no; what is under way then is gone on with the next time, where
+        the `capacity`, in units above the lift, is the same.
         """
         while True:
             if self.under_way != capacity:
@@ -478,25 +428,11 @@ def improve(
 ) -> Array:
     """Lower the peak of a packing: first to the target at once, then half the way, and so on.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        Of the supported kind; their neighbours must fit in memory.
-    offsets : ndarray of int64, shape (b,)
-        A packing.
-    target : int
-        Stop at this peak: the best bound known, or any that will do.
-    seed : int
-        Of random numbers.
-    keep_going : callable, optional
-        Asked several times a second; without it there is no end but the target.
-    on_solution : callable, optional
-        Called with the offsets at every improvement.
-
-    Returns
-    -------
-    ndarray of int64, shape (b,)
-        Offsets of a peak no higher than before.
+    The blocks are of the supported kind, and their neighbours must fit in memory.  `offsets`, int64
+    (b,), are a packing; what is returned has no higher peak.  It stops at the peak `target`, the
+    best bound known, or any that will do, or once `keep_going`, asked several times a second, says
+    no.  Random numbers follow from `seed`; `on_solution` is called with the offsets at every
+    improvement.
     """
     try:
         packing = Packing(blocks, keep_going=keep_going, tuning=tuning)

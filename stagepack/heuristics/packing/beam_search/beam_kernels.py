@@ -535,22 +535,11 @@ def _note(slot: int, block: int, beam: Beam) -> None:
 
 @compiled
 def proceed(capacity: int, work: int, beam: Beam) -> int:
-    """Go on with the search until it ends or about `work` steps are done.
+    """Go on with the search until it ends or about `work` elementary steps are done.
 
-    Parameters
-    ----------
-    capacity : int
-        In units.
-    work : int
-        Return to the caller after so many elementary steps.
-    beam : Beam
-        Its class says how large its arrays are, and what calls go on with.
-
-    Returns
-    -------
-    int
-        RUNNING, FOUND (the last node of the tree is the packing), DEAD, or CHOSEN where `TOLD` is
-        set.
+    Return RUNNING, FOUND (the last node of the tree is the packing), DEAD, or CHOSEN where `TOLD`
+    is set.  `capacity` is in units.  The class of `beam` says how large its arrays are, and what
+    calls go on with.
     """
     control = beam.control
     control[SPENT] = 0

@@ -40,14 +40,9 @@ def unsupported(instance: LmemPacking) -> str:
 
 
 def rows(instance: LmemPacking, keep_going: KeepGoing, *, tuning: PackingTuning = TUNING) -> Graph:
-    """Return the neighbours of each buffer; O(n + m).
+    """Return the neighbours of each buffer of a supported instance; O(n + m).
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        One that is supported.
-    keep_going : callable
-        Asked several times a second, and not heeded: a placement needs them.
+    `keep_going` is asked several times a second, and not heeded: a placement needs them.
     """
     pairs = instance.conflicts
     assert pairs is not None
@@ -71,15 +66,8 @@ def weigh(
 ) -> tuple[Array, int, list[int]]:
     """Return the size of all neighbours of each buffer, and the heaviest pair; O(n + m).
 
-    Parameters
-    ----------
-    keep_going : callable
-        Asked several times a second, and not heeded.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,), int, list of int
-        The size of that pair, and its members; a single buffer may be heavier than any pair.
+    The pair is its size and its members; a single buffer may be heavier than any pair.
+    `keep_going` is asked several times a second, and not heeded.
     """
     n, at = len(graph.size), 0
     around = np.zeros(n + 3, dtype=np.int64)
@@ -93,12 +81,8 @@ def weigh(
 def sides(graph: Graph, keep_going: KeepGoing, *, tuning: PackingTuning = TUNING) -> Array | None:
     """Return an order in which first fit is no higher than the heaviest pair; None if it is not so.
 
-    One side comes before the other, where conflicts part the buffers into two; O(n + m).
-
-    Parameters
-    ----------
-    keep_going : callable
-        Asked several times a second; once it says no, the answer is None.
+    One side comes before the other, where conflicts part the buffers into two; O(n + m).  Once
+    `keep_going` says no, the answer is None.
     """
     n = len(graph.size)
     side, queue = np.full(n, -1, dtype=np.int8), np.empty(n, dtype=np.int32)
@@ -116,18 +100,9 @@ def sides(graph: Graph, keep_going: KeepGoing, *, tuning: PackingTuning = TUNING
 def first_fit(
     graph: Graph, order: Array, keep_going: KeepGoing, *, tuning: PackingTuning = TUNING
 ) -> Array | None:
-    """Place each buffer at the lowest offset, in this order; O(n + m log d).
+    """Place each buffer at the lowest offset, in the `order` given; O(n + m log d).
 
-    Parameters
-    ----------
-    order : ndarray of int64, shape (n,)
-        Who is placed before whom.
-    keep_going : callable
-        Asked several times a second; once it says no, the answer is None.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,), or None
+    Once `keep_going`, asked several times a second, says no, the answer is None.
     """
     n, at = len(order), 0
     offsets = np.full(n, -1, dtype=np.int64)
@@ -150,18 +125,8 @@ def listed_fit(
     """Place each buffer at the lowest offset, the last one first, without rows; O(n + m log d).
 
     Conflicts are listed by their first buffer: when its turn comes, the others have their places.
-
-    Parameters
-    ----------
-    instance : LmemPacking
-        One that is supported.
-    keep_going : callable
-        Asked several times a second; once it says no, those not placed go on top of the others.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,), or None
-        None where those on top have alignments of no small common multiple.
+    Once `keep_going` says no, those not placed go on top of the others; the answer is None where
+    these have alignments of no small common multiple.
     """
     pairs, n = instance.conflicts, instance.n
     assert pairs is not None
@@ -204,14 +169,8 @@ def heavy_clique(
 ) -> tuple[int, Array]:
     """Return the weight and the members of the heaviest clique of many that grow greedily.
 
-    By size, then by who is met, for so long; O(m) in all.
-
-    Parameters
-    ----------
-    around : ndarray of int64, shape (n,)
-        Size of all neighbours of each buffer.
-    keep_going : callable
-        Asked several times a second; once it says no, the heaviest so far is returned.
+    By size, then by who is met, for so long; O(m) in all.  `around`, int64 (n,), is the size of all
+    neighbours of each buffer.  Once `keep_going` says no, the heaviest so far is returned.
     """
     n, most = len(graph.size), int(np.diff(graph.ptr).max(initial=0)) + 1
     candidate, chosen, best = np.empty((3, most), dtype=np.int32)  # a buffer and its neighbours
@@ -245,14 +204,8 @@ def placements(
 ) -> Iterator[tuple[Array, str]]:
     """Yield placements that come of a first one and what made them, until time is over.
 
-    Parameters
-    ----------
-    order : ndarray of int64, shape (n,)
-        In which classes are placed.
-    offsets : ndarray of int64, shape (n,)
-        First fit in this order.
-    keep_going : callable
-        Asked several times a second.
+    Classes are placed in the `order`, and `offsets` are first fit in it; both are int64 (n,).
+    `keep_going` is asked several times a second.
     """
     size, classes = graph.size, np.zeros(len(order), dtype=np.int64)
     placed = turned = offsets

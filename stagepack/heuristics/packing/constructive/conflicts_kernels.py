@@ -17,59 +17,33 @@ ROW = 8
 
 
 class Graph(NamedTuple):
-    """Buffers and whom each conflicts with.
+    """Buffers and whom each conflicts with."""
 
-    Attributes
-    ----------
-    ptr : ndarray of int64, shape (n + 1,)
-        Where rows begin.
-    other : ndarray of int32, shape (2 m,)
-        Neighbours of i: other[ptr[i] : ptr[i + 1]].
-    size, alignment : ndarray of int64, shape (n,)
-        Of each buffer.
-    """
-
-    ptr: Array
-    other: Array
+    ptr: Array  # int64 (n + 1,): where rows begin
+    other: Array  # int32 (2 m,): neighbours of i: other[ptr[i] : ptr[i + 1]]
+    # int64 (n,): of each buffer.
     size: Array
     alignment: Array
 
 
 class Cliques(NamedTuple):
-    """What a search for a heavy clique writes.
+    """What a search for a heavy clique writes."""
 
-    Attributes
-    ----------
-    candidate, chosen : ndarray of int32, shape (most neighbours + 1,)
-        Who may join the clique at hand, and who has: the first one and neighbours of it, each once,
-        as who joins is no candidate any more.
-    mark : ndarray of int32, shape (n,)
-        Who meets the last one chosen: those with the number of the look at hand.
-    best : ndarray of int32, shape (most neighbours + 1,)
-        The heaviest clique so far.
-    state : ndarray of int64, shape (3,)
-        Weight and length of the best one, and the number of looks.
-    """
-
+    # int32 (most neighbours + 1,): who may join the clique at hand, and who has: the first one and
+    # neighbours of it, each once, as who joins is no candidate any more.
     candidate: Array
     chosen: Array
+    # int32 (n,): who meets the last one chosen: those with the number of the look at hand.
     mark: Array
-    best: Array
-    state: Array
+    best: Array  # int32 (most neighbours + 1,): the heaviest clique so far
+    state: Array  # int64 (3,): weight and length of the best one, and the number of looks
 
 
 @compiled
 def count_neighbours(pairs: Array, begin: int, end: int, ptr: Array) -> None:
-    """Count the neighbours of each buffer i in ptr[i + 2], of the pairs [begin, end).
+    """Count the neighbours of each buffer i in ptr[i + 2], of pairs from `begin` up to `end`.
 
-    Parameters
-    ----------
-    pairs : ndarray of int64, shape (m, 2)
-        Who conflicts with whom.
-    begin, end : int64
-        The pairs of this call.
-    ptr : ndarray of int64, shape (n + 2,)
-        Changed.
+    `pairs`, int64 (m, 2), say who conflicts with whom; `ptr`, int64 (n + 2,), changes.
     """
     for e in range(begin, end):
         # Two places on: after the sums ptr[i + 1] is where row i begins, and moves to its end as
@@ -80,18 +54,10 @@ def count_neighbours(pairs: Array, begin: int, end: int, ptr: Array) -> None:
 
 @compiled
 def enter_neighbours(pairs: Array, begin: int, end: int, ptr: Array, other: Array) -> None:
-    """Enter the pairs [begin, end) into the rows of both; the row of i is filled up to ptr[i + 1].
+    """Enter the pairs from `begin` up to `end` into the rows of both.
 
-    Parameters
-    ----------
-    pairs : ndarray of int64, shape (m, 2)
-        Who conflicts with whom.
-    begin, end : int64
-        The pairs of this call.
-    ptr : ndarray of int64, shape (n + 2,)
-        Changed.
-    other : ndarray of int32, shape (2 m,)
-        Written: rows are as long as :func:`count_neighbours` counted, given the same pairs.
+    The row of i is filled up to ptr[i + 1].  `pairs` and `ptr` are as for :func:`count_neighbours`;
+    `other`, int32 (2 m,), is written: rows are as long as that counted, given the same pairs.
     """
     for e in range(begin, end):
         i, j = pairs[e, 0], pairs[e, 1]
@@ -104,16 +70,10 @@ def enter_neighbours(pairs: Array, begin: int, end: int, ptr: Array, other: Arra
 
 @compiled
 def weigh(graph: Graph, begin: int, around: Array, most: int) -> int:
-    """Enter the size of all neighbours of each buffer; return the next one.
+    """Enter the size of all neighbours of each buffer from `begin` on; return the next one.
 
-    Parameters
-    ----------
-    begin : int64
-        The first buffer.
-    around : ndarray of int64, shape (n + 3,)
-        Written; the last entries become the size of the heaviest pair, and its members.
-    most : int64
-        Steps after which to stop.
+    `around`, int64 (n + 3,), is written; the last entries become the size of the heaviest pair, and
+    its members.  It stops after `most` steps.
     """
     size, n, i = graph.size, len(graph.size), begin
     while i < n and most > 0:
@@ -136,17 +96,10 @@ def weigh(graph: Graph, begin: int, around: Array, most: int) -> int:
 def part_sides(graph: Graph, side: Array, queue: Array, state: Array, most: int) -> bool:
     """Part buffers into two sides; return whether none conflicts with one of its own, so far.
 
-    Parameters
-    ----------
-    side : ndarray of int8, shape (n,)
-        0 or 1; -1 where not known.
-    queue : ndarray of int32, shape (n,)
-        Buffers in the order in which they were reached: each once, when it gets its side.
-    state : ndarray of int64, shape (3,)
-        How many of the queue are done, how many are in it, and the next buffer to begin with; zero
-        at first.  Calls end between two buffers.
-    most : int64
-        Steps after which to stop.
+    `side`, int8 (n,), is 0 or 1, -1 where not known.  `queue`, int32 (n,), has buffers in the order
+    in which they were reached: each once, when it gets its side.  `state`, int64 (3,), is how many
+    of the queue are done, how many are in it, and the next buffer to begin with; zero at first.
+    Calls end between two buffers, after `most` steps.
     """
     n = len(side)
     while state[0] < n and most > 0:
@@ -179,20 +132,10 @@ def fill(
 ) -> int:
     """Place the buffers order[begin], .. each at the lowest offset; return where it stopped.
 
-    O(d log d) for a buffer of d neighbours.
-
-    Parameters
-    ----------
-    order : ndarray of int64, shape (n,)
-        Who is placed before whom.
-    begin : int64
-        How many of these are placed.
-    offsets : ndarray of int64, shape (n,)
-        -1 for those not placed; written.
-    heap : tuple of two ndarrays of int64, shape (most neighbours + 1,)
-        One interval for each entry of the row of the buffer at hand.
-    most : int64
-        Steps after which to stop.
+    O(d log d) for a buffer of d neighbours; it stops after `most` steps.  `begin` buffers of
+    `order`, int64 (n,), are placed; `offsets`, int64 (n,), are -1 for those not placed, and
+    written.  `heap` is two arrays int64 (most neighbours + 1,): one interval for each entry of the
+    row of the buffer at hand.
     """
     heap_low, heap_high = heap
     at = begin
@@ -228,22 +171,12 @@ def fill_listed(
 ) -> None:
     """Place buffers at the lowest offset, the last one first, straight from the list of conflicts.
 
-    O(d log d) for a buffer that conflicts with d later ones.
-
-    Parameters
-    ----------
-    pairs : ndarray of int64, shape (m, 2)
-        Rising, the first buffer of each before the second.
-    size, alignment : ndarray of int64, shape (n,)
-        Of each buffer.
-    state : ndarray of int64, shape (2,)
-        The last pair and the last buffer that are not done yet; changed.
-    offsets : ndarray of int64, shape (n,)
-        Written.
-    heap : tuple of two ndarrays of int64, shape (n,)
-        One interval for each later buffer with which the one at hand conflicts: pairs differ.
-    most : int64
-        Steps after which to stop.
+    O(d log d) for a buffer that conflicts with d later ones; it stops after `most` steps.  `pairs`,
+    int64 (m, 2), are rising, the first buffer of each before the second; `size` and `alignment`,
+    int64 (n,), are those of each buffer.  `state`, int64 (2,), is the last pair and the last buffer
+    that are not done yet, and changes; `offsets`, int64 (n,), are written.  `heap` is two arrays
+    int64 (n,): one interval for each later buffer with which the one at hand conflicts: pairs
+    differ.
     """
     heap_low, heap_high = heap
     e, i = state[0], state[1]
@@ -315,20 +248,9 @@ def grow_cliques(
 ) -> int:
     """Let a clique grow from each of order[begin], ..; return where it stopped.
 
-    Parameters
-    ----------
-    order : ndarray of int64
-        Buffers from which cliques grow.
-    begin : int64
-        How many of these were looked at.
-    around : ndarray of int64, shape (n + 1,)
-        Of :func:`weigh`: who with all neighbours is no heavier than the best clique is left out.
-    key : ndarray of int64, shape (n,) or longer
-        Who joins first.
-    found : Cliques
-        Changed.
-    most : int64
-        Steps after which to stop.
+    `begin` entries of `order`, int64, were looked at; it stops after `most` steps.  `around`, int64
+    (n + 1,), is that of :func:`weigh`: who with all neighbours is no heavier than the best clique
+    is left out.  `key`, int64 of n entries or more, says who joins first; `found` changes.
     """
     at = begin
     while at < len(order) and most > 0:

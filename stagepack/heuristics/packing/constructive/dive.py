@@ -43,21 +43,10 @@ def place(
     keep_going: KeepGoing | None = None,
     tuning: PackingTuning = TUNING,
 ) -> Array | None:
-    """Place all blocks by one dive.
+    """Place all blocks, plain ones, by one dive; None when time is over.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        Plain ones.
-    order : ndarray of int64, shape (b,)
-        Which of the blocks that could go equally low comes first.
-    keep_going : callable, optional
-        Asked several times a second.
-
-    Returns
-    -------
-    ndarray of int64, shape (b,), or None
-        Offsets; None when time is over.
+    `order`, int64 (b,), says which of the blocks that could go equally low comes first.
+    `keep_going` is asked several times a second.
     """
     first, end, size = (np.array(values) for values in (blocks.first, blocks.end, blocks.size))
     offsets = np.full(blocks.b, -1, dtype=np.int64)

@@ -14,26 +14,18 @@ from stagepack.kernels.compiled import compiled
 
 
 class Dive(NamedTuple):
-    """A dive under way; int64 arrays.
+    """A dive under way; int64 arrays."""
 
-    Attributes
-    ----------
-    whole, most : ndarray, shape (2 * leaves,)
-        The skyline, a segment tree over sections: `whole` is a height all of a node's sections
-        have reached, `most` the greatest in it.  A block only ever raises the skyline under
-        itself, so that the height of a section is the greatest `whole` on the way to the root.
-    base, rank : ndarray, shape (b,)
-        Heap of the blocks to come, by (base, rank): an offset the block cannot go below, and its
-        place in the order.  All are there at first, and it only gets shorter.
-    left : ndarray, shape (1,)
-        How many are in the heap.
-    """
-
+    # (2 * leaves,): the skyline, a segment tree over sections: `whole` is a height all of a node's
+    # sections have reached, `most` the greatest in it.  A block only ever raises the skyline under
+    # itself, so that the height of a section is the greatest `whole` on the way to the root.
     whole: Array
     most: Array
+    # (b,): heap of the blocks to come, by (base, rank): an offset the block cannot go below, and
+    # its place in the order.  All are there at first, and it only gets shorter.
     base: Array
     rank: Array
-    left: Array
+    left: Array  # (1,): how many are in the heap
 
 
 @compiled
@@ -57,28 +49,14 @@ def proceed(
 ) -> int:
     """Place blocks on the skyline, always the one that can go lowest, until `steps` are done.
 
-    A step takes the top of the heap: it is placed if the skyline under it is no higher than its
-    base, else it goes back with the height found; O(log b + log sections).
+    Return how many are still to come.  A step takes the top of the heap: it is placed if the
+    skyline under it is no higher than its base, else it goes back with the height found; O(log b +
+    log sections).  The dive is one of :func:`begin` and goes on from call to call, which end
+    between two steps.
 
-    Parameters
-    ----------
-    dive : Dive
-        Heap and skyline, of :func:`begin`; goes on from call to call, which end between two steps.
-    order : ndarray of int64, shape (b,)
-        Blocks by rank: of those that can go equally low the first one is placed.
-    first, end : ndarray of int64, shape (b,)
-        Sections [first, end) of each block.
-    size : ndarray of int64, shape (b,)
-        Bytes.
-    offsets : ndarray of int64, shape (b,)
-        Set for blocks that are placed.
-    steps : int
-        After how many to return.
-
-    Returns
-    -------
-    int
-        Blocks still to come.
+    All arrays are int64 (b,): `order` has blocks by rank, of those that can go equally low the
+    first one is placed; `first` and `end` are their sections, `size` bytes; `offsets` are set for
+    blocks that are placed.
     """
     whole, most, base, rank = dive.whole, dive.most, dive.base, dive.rank
     leaves = len(whole) // 2

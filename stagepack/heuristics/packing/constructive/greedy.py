@@ -35,19 +35,13 @@ KeepGoing = Callable[[], bool]
 
 
 class BankPairs(NamedTuple):
-    """Banks in terms of blocks.
+    """Banks in terms of blocks."""
 
-    Attributes
-    ----------
-    number, nbytes : int
-        Banks there are, and bytes of each.
-    ptr, other : ndarray of int64
-        other[ptr[i] : ptr[i + 1]] are the blocks that should not be in a bank of block i; once a
-        pair of buffers.
-    """
-
+    # Banks there are, and bytes of each.
     number: int
     nbytes: int
+    # int64: other[ptr[i] : ptr[i + 1]] are the blocks that should not be in a bank of block i; once
+    # a pair of buffers.
     ptr: Array
     other: Array
 
@@ -76,25 +70,12 @@ def place(
     measures: Measures | None = None,
     tuning: PackingTuning = TUNING,
 ) -> Array | None:
-    """Place all blocks by one rule.
+    """Place all blocks by one rule; None when a block finds no place or time is over.
 
-    Blocks with given offsets come first, then those with upper limits, whatever the order.
-
-    Parameters
-    ----------
-    ceiling : int, optional
-        Address that no block may exceed.
-    keep_going : callable, optional
-        Asked several times a second.
-    banks : BankPairs, optional
-        Nothing is put beyond the last of them; the rule `bank-aware` needs it.
-    measures : Measures, optional
-        Of `blocks`, to be used again.
-
-    Returns
-    -------
-    ndarray of int64, shape (b,), or None
-        Offsets; None when a block finds no place or time is over.
+    Blocks with given offsets come first, then those with upper limits, whatever the order.  No
+    block may exceed the address `ceiling`.  Nothing is put beyond the last of `banks`, which the
+    rule `bank-aware` needs.  `measures` are those of the blocks, to be used again; `keep_going` is
+    asked several times a second.
     """
     if keep_going is not None and not keep_going():
         return None
@@ -120,28 +101,11 @@ def place_in_order(
     placed: Array | None = None,
     tuning: PackingTuning = TUNING,
 ) -> Array | None:
-    """Place all blocks in the order given; see :func:`place`.
+    """Place all blocks in the `order` given, int64 (b,); see :func:`place`.
 
-    Parameters
-    ----------
-    order : ndarray of int64, shape (b,)
-        Who is placed before whom.
-    policy : int
-        Which gap a block takes: one of the policies of the rules.
-    ceiling : int, optional
-        Address that no block may exceed.
-    keep_going : callable, optional
-        Asked now and then; once it says no, the answer is None.
-    banks : BankPairs, optional
-        What the bank-aware policy needs.
-    placed : ndarray of int64, shape (b,), optional
-        Offsets at which blocks stay, -1 for those not placed; only for blocks that are
-        :func:`whole`.
-
-    Returns
-    -------
-    ndarray of int64, shape (b,), or None
-        None where a block finds no place.
+    `policy` is which gap a block takes: one of the policies of the rules.  Blocks stay at the
+    offsets `placed`, int64 (b,), -1 for those not placed; only for blocks that are :func:`whole`.
+    `ceiling`, `keep_going` and `banks` are as for :func:`place`.
     """
     if policy == BANKS and banks is None:
         raise ValueError("the bank-aware rule needs banks")
@@ -169,12 +133,8 @@ def portfolio(
 ) -> Array | None:
     """Run every rule that suits the number of blocks and return the lowest placement.
 
-    Parameters
-    ----------
-    keep_going : callable, optional
-        Asked several times a second.
-    on_solution : callable, optional
-        Called with offsets and the rule's name at every improvement.
+    `on_solution` is called with offsets and the rule's name at every improvement; `keep_going` is
+    asked several times a second.
     """
     measures = Measures(blocks)
     floor = int(blocks.load.max(initial=0))
@@ -284,21 +244,8 @@ def place_limited(
 ) -> bool:
     """Place some blocks of any kind, those with given offsets first, then those with upper limits.
 
-    Parameters
-    ----------
-    members : ndarray of int64
-        The blocks to place.
-    offsets : ndarray of int64, shape (b,)
-        -1 for what is not placed; filled.
-    ceiling : int
-        Address that no block may exceed.
-    keep_going : callable, optional
-        Asked now and then; once it says no, the answer is False.
-
-    Returns
-    -------
-    bool
-        Whether all of them found a place.
+    Return whether all `members` found a place; not once `keep_going` says no.  `offsets`, int64
+    (b,), are -1 for what is not placed, and filled; no block may exceed the address `ceiling`.
     """
     return _by_lists(blocks, members, FIRST, ceiling, keep_going, None, offsets, tuning=tuning)
 

@@ -24,44 +24,28 @@ FAR = 1 << 62
 
 
 class Slabs(NamedTuple):
-    """Placed blocks by slab of time, each slab ascending in address.
+    """Placed blocks by slab of time, each slab ascending in address."""
 
-    Attributes
-    ----------
-    ptr : ndarray of int64, shape (slabs + 1,)
-        Slab c holds the sections [c << shift, (c + 1) << shift) and its list starts at ptr[c].
-    length : ndarray of int64, shape (slabs,)
-        Length of each list.
-    low, high : ndarray of int64, shape (entries,)
-        Address range of each entry.
-    first, end : ndarray of int32, shape (entries,)
-        Sections of each entry.
-    shift : int
-        A slab has 2 ** shift sections.
-    """
-
+    # int64 (slabs + 1,): slab c holds the sections [c << shift, (c + 1) << shift) and its list
+    # starts at ptr[c].
     ptr: Array
-    length: Array
+    length: Array  # int64 (slabs,): length of each list
+    # int64 (entries,): address range of each entry.
     low: Array
     high: Array
+    # int32 (entries,): sections of each entry.
     first: Array
     end: Array
-    shift: int
+    shift: int  # a slab has 2 ** shift sections
 
 
 class Whole(NamedTuple):
-    """Blocks of one full-height piece each, which may lie anywhere: int64 arrays of shape (b,).
+    """Blocks of one full-height piece each, which may lie anywhere: int64 arrays of shape (b,)."""
 
-    Attributes
-    ----------
-    first, end : ndarray
-        Sections [first, end).
-    size, alignment : ndarray
-        Bytes, and what offsets are multiples of.
-    """
-
+    # Sections [first, end).
     first: Array
     end: Array
+    # Bytes, and what offsets are multiples of.
     size: Array
     alignment: Array
 
@@ -70,21 +54,9 @@ class Whole(NamedTuple):
 def make_slabs(placed: Array, todo: Array, blocks: Whole, offsets: Array, shift: int) -> Slabs:
     """Return slabs that hold the blocks `placed` and have room for the blocks `todo`.
 
-    O(slabs + entries).  The list of a slab is as long as there are blocks of either that touch it,
-    each of which :func:`fill_slabs` or this enters there once.
-
-    Parameters
-    ----------
-    placed : ndarray of int64
-        Blocks that have offsets, ascending in offset.
-    todo : ndarray of int64
-        Blocks that will be entered later.
-    blocks : Whole
-        All blocks.
-    offsets : ndarray of int64, shape (b,)
-        Of those in `placed`; others are not read.
-    shift : int
-        A slab is 2**shift sections long.
+    O(slabs + entries).  The list of a slab is as long as there are `blocks` of either that touch
+    it, each of which :func:`fill_slabs` or this enters there once.  `placed` are ascending in
+    `offsets`, int64 (b,), of which no others are read.  A slab has 2**shift sections, by `shift`.
     """
     first, end = blocks.first, blocks.end
     # Only as many slabs as something touches: long sections without blocks cost nothing.
@@ -191,34 +163,13 @@ def fill_slabs(
     budget: int,
     spent: Array,
 ) -> int:
-    """Place the blocks todo[begin:], in that order; none longer than a slab.
+    """Place the `blocks` todo[begin:], in that order; none longer than a slab.
 
-    Parameters
-    ----------
-    todo : ndarray of int64
-        Blocks in the order in which they are placed; none is longer than a slab.
-    begin : int
-        Where to go on in `todo`.
-    policy : int
-        FIRST, BEST or TOP.
-    ceiling : int
-        Address that no block may exceed.
-    blocks : Whole
-        All blocks.
-    slabs : Slabs
-        What is placed, by slab; with room for `todo`, see :func:`make_slabs`.
-    offsets : ndarray of int64, shape (b,)
-        Set for blocks that are placed.
-    budget : int
-        Entries to look at before it returns.
-    spent : ndarray of int64, shape (1,)
-        Counts entries.
-
-    Returns
-    -------
-    int
-        Where to go on in `todo` (its length: all are placed), between two blocks; -1 when a block
-        does not fit.
+    Return where to go on in `todo` (its length: all are placed), between two blocks; -1 when a
+    block does not fit.  `begin` is where this call goes on.  `policy` is FIRST, BEST or TOP; no
+    block may exceed the address `ceiling`.  `slabs` have room for `todo`, see :func:`make_slabs`;
+    `offsets`, int64 (b,), are set for blocks that are placed.  It looks at `budget` entries,
+    counted in `spent`, int64 (1,), before it returns.
     """
     work = 0
     for at in range(begin, len(todo)):
@@ -243,17 +194,7 @@ def fill_slabs(
 
 
 class Pieces(NamedTuple):
-    """Blocks of any kind as the kernel sees them; int64 arrays named as in `Blocks`.
-
-    Attributes
-    ----------
-    share_ptr, share : ndarray
-        Rows of the blocks whose offset block i may take although they overlap.
-    bank_ptr, bank_other : ndarray
-        Rows of the blocks that should not be in a bank of block i.
-    bank_bytes, bank_count : int
-        0: no banks.
-    """
+    """Blocks of any kind as the kernel sees them; int64 arrays named as in `Blocks`."""
 
     size: Array
     alignment: Array
@@ -265,55 +206,41 @@ class Pieces(NamedTuple):
     range_ptr: Array
     range_low: Array
     range_high: Array
+    # Rows of the blocks whose offset block i may take although they overlap.
     share_ptr: Array
     share: Array
+    # Rows of the blocks that should not be in a bank of block i.
     bank_ptr: Array
     bank_other: Array
+    # 0: no banks.
     bank_bytes: int
     bank_count: int
 
 
 class Lists(NamedTuple):
-    """Placed pieces by slab of time, and a heap of forbidden offsets.
+    """Placed pieces by slab of time, and a heap of forbidden offsets."""
 
-    Attributes
-    ----------
-    ptr, length : ndarray of int64
-        As in :class:`Slabs`.
-    entry : ndarray of int64
-        Pieces of placed blocks, in no order.  The list of a slab has room for all pieces that touch
-        it, and each is entered once, when its block is placed.
-    owner : ndarray of int64, shape (pieces,)
-        Block of each piece.
-    heap_low, heap_high : ndarray of int64
-        Offsets [low, high) that the block at hand may not take; a heap by `low`.  Two for each
-        placed piece that one of its pieces meets (of a partner both sides of its offset; of those
-        that share several slabs the first counts), one below each of its ranges and one above all.
-    shift : int
-        A slab has 2 ** shift sections.
-    """
-
+    # int64: as in :class:`Slabs`
     ptr: Array
     length: Array
+    # int64: pieces of placed blocks, in no order.  The list of a slab has room for all pieces that
+    # touch it, and each is entered once, when its block is placed.
     entry: Array
-    owner: Array
+    owner: Array  # int64 (pieces,): block of each piece
+    # int64: offsets [low, high) that the block at hand may not take; a heap by `low`.  Two for each
+    # placed piece that one of its pieces meets (of a partner both sides of its offset; of those
+    # that share several slabs the first counts), one below each of its ranges and one above all.
     heap_low: Array
     heap_high: Array
-    shift: int
+    shift: int  # a slab has 2 ** shift sections
 
 
 @step
 def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: Array) -> int:
-    """Add an interval to the heap; return its new length.
+    """Add the offsets from `low` up to `high` to the heap; return its new length.
 
-    Parameters
-    ----------
-    low, high : int
-        Offsets [low, high); an empty one, or one below 0, is left out.
-    filled : int
-        Length of the heap.
-    heap_low, heap_high : ndarray of int64
-        A heap by `low`, longer than `filled`: callers say of how many intervals.
+    Nothing is added where none of them is 0 or more.  The heap is by its `heap_low`; this and
+    `heap_high` are longer than its length `filled`: callers say of how many intervals.
     """
     # Offsets start at 0, where the heap's sweep begins.
     if high <= low or high <= 0:
@@ -333,12 +260,7 @@ def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: 
 def pop_interval(filled: int, heap_low: Array, heap_high: Array) -> int:
     """Take the lowest interval off the heap; return its new length.
 
-    Parameters
-    ----------
-    filled : int
-        Length of the heap, at least 1.
-    heap_low, heap_high : ndarray of int64
-        A heap by `low`.
+    The heap has length `filled`, at least 1, and is by its `heap_low`; `heap_high` are the ends.
     """
     filled -= 1
     low, high = heap_low[filled], heap_high[filled]
@@ -517,27 +439,9 @@ def fill_lists(
 ) -> int:
     """Place the blocks todo[begin:], in that order, whatever their pieces, ranges and partners.
 
-    O(m log m) a block with m placed pieces in its time.
-
-    Parameters
-    ----------
-    todo : ndarray of int64
-        Blocks in the order in which they are placed.
-    begin, policy, ceiling, budget : int
-        As for :func:`fill_slabs`; `policy` may be BANKS, too.
-    offsets : ndarray of int64, shape (b,)
-        Set for blocks that are placed.
-    spent : ndarray of int64, shape (1,)
-        Counts entries.
-    pieces : Pieces
-        What the blocks are made of.
-    lists : Lists
-        What is placed, and a heap.
-
-    Returns
-    -------
-    int
-        As :func:`fill_slabs`.
+    O(m log m) a block with m placed pieces in its time.  What is given and returned is as for
+    :func:`fill_slabs`: `todo`, `begin`, `ceiling`, `offsets`, `budget`, `spent`, and `policy`,
+    which may be BANKS, too.
     """
     work = 0
     for at in range(begin, len(todo)):

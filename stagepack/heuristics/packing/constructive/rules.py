@@ -145,27 +145,16 @@ class Measures:
 
 @dataclass(frozen=True)
 class Rule:
-    """An order and a choice among gaps.
+    """An order and a choice among gaps."""
 
-    Attributes
-    ----------
-    name : str
-        By which the method is called.
-    keys : callable
-        Measures by which blocks are ordered, ascending, the most important first.
-    policy : int
-        Which gap: one of the kernels' FIRST, BEST, TOP, BANKS.
-    description, source : str
-        What it does, and where it is from.
-    scalable : bool
-        Whether long blocks come before short ones, so that the rule carries to millions.
-    """
-
-    name: str
+    name: str  # by which the method is called
+    # Measures by which blocks are ordered, ascending, the most important first.
     keys: Callable[[Measures], tuple[Array, ...]]
-    policy: int
+    policy: int  # which gap: one of the kernels' FIRST, BEST, TOP, BANKS
+    # What it does, and where it is from.
     description: str
     source: str
+    # Whether long blocks come before short ones, so that the rule carries to millions.
     scalable: bool = False
 
     def order(self, measures: Measures, keep_going: Callable[[], bool] | None = None) -> Array:

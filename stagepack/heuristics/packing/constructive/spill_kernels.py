@@ -24,29 +24,11 @@ def fill(
 ) -> tuple[int, int]:
     """Take blocks, one after the other, whose pieces fit on the load.
 
-    Parameters
-    ----------
-    order : ndarray of int64
-        Blocks, the most valuable first.
-    at : int
-        Position in `order` to go on from.
-    piece_ptr, first, end, height : ndarray of int64
-        Pieces of each block; see :class:`.Blocks`.
-    capacity : int
-        What the load may not exceed anywhere.
-    load : ndarray of int64, shape (sections,)
-        Of the blocks taken; changed.
-    taken : ndarray of bool, shape of `order`
-        Set where a block is taken.
-    budget : int
-        Sections to look at before returning.
-
-    Returns
-    -------
-    at : int
-        Position of the next block.
-    steps : int
-        Sections looked at.
+    Return the position of the next block, and the sections looked at.  `order` has blocks, the most
+    valuable first, and `at` is where to go on in it; `budget` are the sections to look at before
+    returning.  `piece_ptr`, `first`, `end` and `height` are those of :class:`.Blocks`.  `load`,
+    int64 (sections,), of the blocks taken, changes; it may not exceed `capacity` anywhere.
+    `taken`, bool of the shape of `order`, is set where a block is taken.
     """
     steps = 0
     while at < len(order) and steps < budget:

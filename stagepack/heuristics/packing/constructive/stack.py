@@ -30,14 +30,8 @@ def stack(instance: LmemPacking) -> Array | None:
 def pile(size: Array, alignment: Array, floor: int = 0) -> Array | None:
     """Return offsets of buffers on top of one another, from `floor` on, shape (n,); O(n).
 
-    None where they have no common alignment that is small, or numbers grow too large.
-
-    Parameters
-    ----------
-    size, alignment : ndarray of int64, shape (n,)
-        Of each buffer.
-    floor : int
-        The lowest address.
+    None where alignments have no common multiple that is small, or numbers grow too large.  `size`
+    and `alignment`, int64 (n,), are those of the buffers.
     """
     step = int(np.lcm.reduce(alignment))
     if not 0 < step <= 2**20:

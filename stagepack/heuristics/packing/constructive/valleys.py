@@ -53,12 +53,8 @@ class Spans:
 
     That is all there is of plain blocks.  Of others it is the shortest run that spans all pieces;
     what may share or pauses is kept apart all the same.  Packings of these are packings of the
-    blocks.
-
-    Attributes
-    ----------
-    first, end : ndarray of int64, shape (b,)
-        Sections; beyond the last one for what goes on into the next turn of circular time.
+    blocks.  `first` and `end`, int64 (b,), are sections; beyond the last one for what goes on into
+    the next turn of circular time.
     """
 
     def __init__(self, blocks: Blocks, *, tuning: PackingTuning = TUNING) -> None:
@@ -132,21 +128,10 @@ def place(
 ) -> Array | None:
     """Place all blocks by filling valleys.
 
-    What has upper limits, or lives in pieces far apart, is placed before, by first fit.
-
-    Parameters
-    ----------
-    classes : ndarray of int64, shape (b,)
-        Class of each block, from 0; the lower first.
-    keep_going : callable, optional
-        Asked several times a second.
-    complete : bool
-        Whether to go on even if time is over; but for first fit of very many.
-
-    Returns
-    -------
-    ndarray of int64, shape (b,), or None
-        Offsets; None when time is over, or what has upper limits finds no place.
+    None when time is over, or what has upper limits finds no place.  What has upper limits, or
+    lives in pieces far apart, is placed before, by first fit.  `classes`, int64 (b,), are those of
+    blocks, from 0, the lower first.  If `complete` it goes on even if time is over, by
+    `keep_going`, which is asked several times a second; but for first fit of very many.
     """
     blocks, circular = spans.blocks, not spans.blocks.linear
 
@@ -358,25 +343,11 @@ def improve(
 ) -> Array:
     """Place all blocks again and again, what ended up high a class earlier, until time is over.
 
-    Parameters
-    ----------
-    offsets : ndarray of int64, shape (b,)
-        The packing to begin with, as `place` made it.
-    key : str
-        Of :data:`KEYS`: by what classes it did.
-    target : int
-        Stop at this peak.
-    known : float
-        The peak of the best packing known, perhaps another one: what is higher is not reported.
-    keep_going : callable
-        Asked several times a second.
-    on_solution : callable
-        Called with offsets when the peak has fallen by a good part, and at the end.
-
-    Returns
-    -------
-    ndarray of int64, shape (b,)
-        Offsets of a peak no higher than at the beginning.
+    Return offsets of a peak no higher than that of `offsets`, int64 (b,), as `place` made them by
+    the classes of `key`, one of :data:`KEYS`.  It stops at the peak `target`.  `known` is the peak
+    of the best packing known, perhaps another one: what is higher is not reported to `on_solution`,
+    which is called when the peak has fallen by a good part, and at the end.  `keep_going` is asked
+    several times a second.
     """
     size = spans.blocks.size
     best = found = offsets

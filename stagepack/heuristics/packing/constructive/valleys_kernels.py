@@ -20,65 +20,42 @@ class Classes(NamedTuple):
     """Blocks sorted by class, then by first section.
 
     In circular time a block comes twice, in one turn and in the next.
-
-    Attributes
-    ----------
-    ptr : ndarray of int64, shape (classes + 1,)
-        Class k has the entries ptr[k] .. ptr[k + 1] - 1, ascending in first section.
-    first, end : ndarray of int32, shape (entries,)
-        Sections.
-    block : ndarray of int64, shape (entries,)
-        The block of each entry.
-    size, alignment : ndarray of int64, shape (entries,)
-        Bytes, and what offsets are multiples of.
-    range_ptr, range_low, range_high : ndarray of int64
-        Where blocks may lie, as blocks have it; the last range of each is endless.
-    twin : ndarray of int32, shape (entries,)
-        The same block in the other turn; of no entries where time is not circular.
-    shortest : ndarray of int64, shape (classes,)
-        Fewest sections of a block of the class.
-    tree_ptr : ndarray of int64, shape (classes + 1,)
-        Where the tree of each class begins.
-    tree : ndarray of int32
-        For each class a segment tree over its entries: the least end of what is not yet placed.
-    finger : ndarray of int64, shape (classes,)
-        Where the last look into each class began.
     """
 
+    # int64 (classes + 1,): class k has the entries ptr[k] .. ptr[k + 1] - 1, ascending in first
+    # section.
     ptr: Array
+    # int32 (entries,): sections.
     first: Array
     end: Array
-    block: Array
+    block: Array  # int64 (entries,): the block of each entry
+    # int64 (entries,): bytes, and what offsets are multiples of.
     size: Array
     alignment: Array
+    # int64: where blocks may lie, as blocks have it; the last range of each is endless.
     range_ptr: Array
     range_low: Array
     range_high: Array
+    # int32 (entries,): the same block in the other turn; of no entries where time is not circular.
     twin: Array
-    shortest: Array
-    tree_ptr: Array
+    shortest: Array  # int64 (classes,): fewest sections of a block of the class
+    tree_ptr: Array  # int64 (classes + 1,): where the tree of each class begins
+    # int32: for each class a segment tree over its entries: the least end of what is not yet
+    # placed.
     tree: Array
-    finger: Array
+    finger: Array  # int64 (classes,): where the last look into each class began
 
 
 class Skyline(NamedTuple):
-    """A skyline as a list of segments of equal height; columns of one table, near in memory.
+    """A skyline as a list of segments of equal height; columns of one table, near in memory."""
 
-    Attributes
-    ----------
-    height : ndarray of int64, shape (sections + 1,)
-        Of the segment that starts at a section.
-    before, after : ndarray of int64, shape (sections + 1,)
-        First sections of the neighbours of the segment that starts at a section; in linear time
-        -1 and `sections` stand for the ends, in circular time the list closes.
-    state : ndarray of int64, shape (2,)
-        The segment at hand, and how many blocks are placed.
-    """
-
-    height: Array
+    height: Array  # int64 (sections + 1,): of the segment that starts at a section
+    # int64 (sections + 1,): first sections of the neighbours of the segment that starts at a
+    # section; in linear time -1 and `sections` stand for the ends, in circular time the list
+    # closes.
     before: Array
     after: Array
-    state: Array
+    state: Array  # int64 (2,): the segment at hand, and how many blocks are placed
 
 
 @tiered(entries)
@@ -104,14 +81,9 @@ def plant(classes: Classes) -> None:
 
 @tiered(entries)
 def outline(ground: Array, circular: bool) -> Skyline:
-    """Return the skyline of some heights; O(sections).
+    """Return the skyline of the heights `ground`, int64 (sections,); O(sections).
 
-    Parameters
-    ----------
-    ground : ndarray of int64, shape (sections,)
-        The height in each section.
-    circular : bool
-        Whether the last section comes before the first.
+    If `circular`, the last section comes before the first.
     """
     sections = len(ground)
     rows = np.full((sections + 1, 3), -1, np.int64)
@@ -257,19 +229,9 @@ def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> int:
     """Fill valleys until all blocks are placed or `steps` are done.
 
     A step goes to a lower neighbour, places a block in a valley, or raises one to its lower wall.
-    Which valley comes first makes no difference, so that the nearest does.
-
-    Parameters
-    ----------
-    offsets : ndarray of int64, shape (entries,)
-        Receives the offset of every entry that is placed.
-    steps : int
-        After which to return: the skyline is whole again after each.
-
-    Returns
-    -------
-    int
-        Steps that are done, where all blocks are placed; 0: they are not.
+    Which valley comes first makes no difference, so that the nearest does.  The skyline is whole
+    again after each.  `offsets`, int64 (entries,), receive that of every entry that is placed.
+    Return the steps that are done, where all blocks are placed; 0: they are not.
     """
     height, before, after, state = skyline.height, skyline.before, skyline.after, skyline.state
     sections = len(height) - 1
@@ -367,21 +329,10 @@ def around(
 ) -> bool:
     """Place blocks one after another around a ring; return whether all found a place; O(b).
 
-    Addresses run on from lap to lap; what is in use lies between the lowest block alive and the
-    newest.
-
-    Parameters
-    ----------
-    order : ndarray of int64, shape (b,)
-        Blocks by first section.
-    first, end, size, alignment : ndarray of int64, shape (b,)
-        Of each block.
-    ring : int
-        Bytes of a lap.
-    offsets : ndarray of int64, shape (b,)
-        Receives the offsets.
-    lows : ndarray of int64, shape (b,)
-        For the kernel to work in.
+    Addresses run on from lap to lap, of `ring` bytes; what is in use lies between the lowest block
+    alive and the newest.  All arrays are int64 (b,): `order` has blocks by first section, `first`,
+    `end`, `size` and `alignment` are their own, `offsets` receive offsets; `lows` are for the
+    kernel to work in.
     """
     oldest, newest = 0, 0
     for at in range(len(order)):
@@ -409,18 +360,10 @@ def around(
 def span(ptr: Array, piece: tuple[Array, Array], turn: int, found: tuple[Array, Array]) -> None:
     """Find the shortest run of sections around a circle that spans all pieces of each block.
 
-    The first one of equally short ones; O(pieces).
-
-    Parameters
-    ----------
-    ptr : ndarray of int64, shape (b + 1,)
-        Where the pieces of each block begin.
-    piece : tuple of two ndarrays of int64, shape (pieces,)
-        First and end of each, ascending by first within a block.
-    turn : int64
-        Sections around the circle.
-    found : tuple of two ndarrays of int64, shape (b,)
-        First and end of the run: written, but for blocks without pieces.
+    The first one of equally short ones; O(pieces).  The circle is a `turn` of sections.  `ptr`,
+    int64 (b + 1,), is where the pieces of each block begin; `piece`, two arrays int64 (pieces,),
+    their firsts and ends, ascending by first within a block.  `found`, two arrays int64 (b,), gets
+    first and end of the run, but for blocks without pieces.
     """
     first, end = piece
     for i in range(len(ptr) - 1):

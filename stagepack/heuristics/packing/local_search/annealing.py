@@ -54,27 +54,11 @@ def improve(
 ) -> Array:
     """Lower the peak of a packing.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        Of the supported kind; their neighbours must fit in memory.
-    offsets : ndarray of int64, shape (b,)
-        A packing.
-    target : int
-        Stop at this peak: the best bound known.
-    seed : int
-        Of random numbers.
-    legs : int, optional
-        Stop after so many kernel calls; None: when time is over.
-    keep_going : callable, optional
-        Asked several times a second.
-    on_solution : callable, optional
-        Called with the offsets at every improvement.
-
-    Returns
-    -------
-    ndarray of int64, shape (b,)
-        Offsets of a peak no higher than before.
+    The blocks are of the supported kind, and their neighbours must fit in memory.  `offsets`, int64
+    (b,), are a packing; what is returned has no higher peak.  It stops at the peak `target`, the
+    best bound known, after `legs` kernel calls, if given, or once `keep_going`, asked several times
+    a second, says no.  Random numbers follow from `seed`; `on_solution` is called with the offsets
+    at every improvement.
     """
     free = blocks.fixed < 0
     # All is counted in units, of which the offsets of what stays are multiples too.

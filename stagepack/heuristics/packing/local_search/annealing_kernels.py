@@ -17,58 +17,34 @@ from stagepack.kernels.compiled import compiled, step
 
 
 class Annealing(NamedTuple):
-    """An annealing under way; int64 arrays unless stated otherwise.
+    """An annealing under way; int64 arrays unless stated otherwise."""
 
-    Attributes
-    ----------
-    ptr, other : ndarray, shape (b + 1,), (e,)
-        Rows of the blocks that meet each block.
-    size, alignment : ndarray, shape (b,)
-        Units of each block, and what its offset is a multiple of.
-    piece_ptr, first, end : ndarray
-        Sections of each block.
-    order : ndarray, shape (movable,)
-        Blocks in the order of placing.
-    place : ndarray, shape (b,)
-        Where each block is in `order`; -1: it stays where it is.
-    offsets : ndarray, shape (b,)
-        First-fit offsets of that order.
-    mark : ndarray, shape (b,)
-        Number of the last trial in which a block had to be placed again.
-    excess : ndarray, shape (sections,)
-        Height above the target in each section, of the trial under way.
-    undo_block, undo_offset : ndarray, shape (b,)
-        Blocks moved in the trial under way, and where they were: each once, in their order.
-    heap_low, heap_high : ndarray, shape (most neighbours + 1,)
-        Offsets a block may not take: one interval for each entry of its row.
-    bits : ndarray of uint64
-        One bit a byte of memory; empty: memory is too large, use the heap.  Tops beyond the last
-        bit are noticed before a bit is written.
-    random : ndarray of uint64, shape (1,)
-        State of the generator.
-    state : ndarray, shape (3,)
-        Target, energy (below 0: to be found, see REORDERED), number of trials.
-    """
-
+    # (b + 1,), (e,): rows of the blocks that meet each block.
     ptr: Array
     other: Array
+    # (b,): units of each block, and what its offset is a multiple of.
     size: Array
     alignment: Array
+    # Sections of each block.
     piece_ptr: Array
     first: Array
     end: Array
-    order: Array
-    place: Array
-    offsets: Array
-    mark: Array
-    excess: Array
+    order: Array  # (movable,): blocks in the order of placing
+    place: Array  # (b,): where each block is in `order`; -1: it stays where it is
+    offsets: Array  # (b,): first-fit offsets of that order
+    mark: Array  # (b,): number of the last trial in which a block had to be placed again
+    excess: Array  # (sections,): height above the target in each section, of the trial under way
+    # (b,): blocks moved in the trial under way, and where they were: each once, in their order.
     undo_block: Array
     undo_offset: Array
+    # (most neighbours + 1,): offsets a block may not take: one interval for each entry of its row.
     heap_low: Array
     heap_high: Array
+    # uint64: one bit a byte of memory; empty: memory is too large, use the heap.  Tops beyond the
+    # last bit are noticed before a bit is written.
     bits: Array
-    random: Array
-    state: Array
+    random: Array  # uint64 (1,): state of the generator
+    state: Array  # (3,): target, energy (below 0: to be found, see REORDERED), number of trials
 
 
 TRIAL = 24
@@ -89,16 +65,8 @@ def meetings(first: Array, end: Array, order: Array, wanted: Array) -> tuple[Arr
     """Return who meets each wanted block, as rows (ptr, other); those of others are empty.
 
     O(b + pairs), in memory only the rows: pairs are gone through twice, to count what they write,
-    then to write it.
-
-    Parameters
-    ----------
-    first, end : ndarray of int64, shape (b,)
-        Blocks are alive in the sections [first, end).
-    order : ndarray of int64, shape (b,)
-        The blocks by rising `first`.
-    wanted : ndarray of bool, shape (b,)
-        Whose rows are written.
+    then to write it.  Blocks are alive from section `first` to `end`; `order` has them by rising
+    `first`, all int64 (b,).  The rows of `wanted` ones, bool (b,), are written.
     """
     b = len(first)
     ptr = np.zeros(b + 1, dtype=np.int64)
@@ -164,16 +132,9 @@ def _next(bits: Array, at: int, end: int, flip: Any) -> int:
 
 @step
 def _fit_bits(i: int, search: Annealing) -> tuple[int, int]:
-    """Place block i beside those before it, by marking units of memory.
+    """Place block i beside those before it, by marking units of memory: its offset, words written.
 
     `bits` may be of any length: a top beyond it ends the marking before its words are written.
-
-    Returns
-    -------
-    offset : int
-        The lowest.
-    words : int
-        That were written.
     """
     ptr, other, offsets, place = search.ptr, search.other, search.offsets, search.place
     full = ~np.uint64(0)
@@ -251,15 +212,7 @@ def _fit_heap(i: int, search: Annealing) -> int:
 
 @step
 def _raise(i: int, cost: int, peak: int, search: Annealing) -> tuple[int, int, int]:
-    """Count what block i sticks out above the target.
-
-    Returns
-    -------
-    cost, peak : int
-        The energy and the highest excess with it.
-    sections : int
-        That were looked at, and more for each piece.
-    """
+    """Add what block i sticks out to cost and peak; return these, and the sections looked at."""
     excess, sections = search.excess, 0
     height = search.offsets[i] + search.size[i] - search.state[TARGET]
     # Most blocks lie below the target.
@@ -283,15 +236,9 @@ def _raise(i: int, cost: int, peak: int, search: Annealing) -> tuple[int, int, i
 def _replace(begin: int, limit: int, search: Annealing) -> tuple[int, int, int]:
     """Place the marked blocks from `begin` on again, and those their moves concern.
 
-    The undo list has an entry a block: each moves once at most, as the order is gone through once.
-
-    Returns
-    -------
-    cost : int
-        Energy of the trial; more than `limit` when it was given up.
-    moved : int
-        Length of the undo list.
-    work : int
+    Return the energy of the trial, more than `limit` when it was given up, the length of the undo
+    list, and the work.  The list has an entry a block: each moves once at most, as the order is
+    gone through once.
     """
     order, ptr, other, offsets, mark = (
         search.order,
@@ -382,23 +329,12 @@ def _choose(search: Annealing) -> int:
 def anneal(search: Annealing, temperature: float, budget: int) -> int:
     """Try moves in the order until the energy is 0 or `budget` steps are done.
 
-    A move takes a block, more often than not one that sticks out or meets one that does, next to
-    another that it meets.  It is given up as soon as its energy is above what would be accepted.
-    An energy below 0 says that order or target are new: it is found before the first move.
-
-    Parameters
-    ----------
-    search : Annealing
-        Order, offsets and generator, which go on from call to call: calls end between two moves.
-    temperature : float
-        Energy: what is worse by as much is accepted with probability 1 / e.
-    budget : int
-        Steps.
-
-    Returns
-    -------
-    int
-        What is left of `budget`; less than 0: the last move went beyond.
+    Return what is left of `budget`; less than 0: the last move went beyond.  A move takes a block,
+    more often than not one that sticks out or meets one that does, next to another that it meets.
+    It is given up as soon as its energy is above what would be accepted: what is worse by
+    `temperature` is with probability 1 / e.  An energy below 0 says that order or target are new:
+    it is found before the first move.  Order, offsets and generator of `search` go on from call to
+    call: calls end between two moves.
     """
     ptr, other, offsets, mark = search.ptr, search.other, search.offsets, search.mark
     order, place, state = search.order, search.place, search.state

@@ -9,7 +9,7 @@ within some thousandths of it.  Cost: a greedy placement of all blocks a round. 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,55 +38,38 @@ def best(
     on_solution: Callable[[Array, str], None] | None = None,
     tuning: PackingTuning = TUNING,
 ) -> Array | None:
-    """Return the lowest packing found by rules and cores.
+    """Return the lowest packing found by rules and cores, of plain blocks.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        Plain ones.
-    offsets : ndarray of int64, shape (b,), optional
-        A packing known; only better ones are reported.
-    target : int, optional
-        Stop at this peak; by default at the load bound.
-    seed : int
-        Of random numbers.
-    keep_going : callable, optional
-        Asked several times a second.
-    on_solution : callable, optional
-        Called with offsets and a source at every improvement.
-
-    Returns
-    -------
-    ndarray of int64, shape (b,), or None
-        Offsets; None when time was over before the first packing.
+    None when time was over before the first packing.  Only packings better than `offsets`, int64
+    (b,), if given, are reported to `on_solution`, with a source, at every improvement.  It stops at
+    the peak `target`, by default the load bound, or once `keep_going`, asked several times a
+    second, says no.  Random numbers follow from `seed`.
     """
     bound = int(blocks.load.max(initial=0))
-    found = _Found(blocks, None)
+    goal = bound if target is None else max(target, bound)
+    found = _Found(blocks, goal, keep_going or (lambda: True), tuning)
     found.offer(offsets, "known")
     found.report = on_solution
-    goal = bound if target is None else max(target, bound)
     measures = Measures(blocks)
     if found.offsets is None and blocks.b <= tuning.greedy.scalable_from:
         # Something soon; the first core of more blocks takes hardly longer than this.
-        rule = RULES[COMPLETING[0]]
-        order = rule.order(measures)
-        packed = place_in_order(
-            blocks, order, policy=rule.policy, keep_going=keep_going, tuning=tuning
-        )
-        found.offer(packed, rule.name)
+        found.place(COMPLETING[0], measures)
     if found.peak > goal:
-        _Cores(blocks, measures, goal, keep_going or (lambda: True), found, tuning=tuning).run(seed)
+        _Cores(found, measures).run(seed)
     return found.offsets
 
 
 @dataclass
 class _Found:
-    """The lowest packing so far."""
+    """The lowest packing so far, which is to reach a target."""
 
     blocks: Blocks
-    report: Callable[[Array, str], None] | None
+    target: int
+    keep_going: KeepGoing
+    tuning: PackingTuning
+    report: Callable[[Array, str], None] | None = None
     offsets: Array | None = None
-    peak: int = field(default=1 << 62)
+    peak: int = 1 << 62
 
     def offer(self, offsets: Array | None, source: str) -> None:
         """Keep a packing if it is lower than all before, and report it."""
@@ -98,43 +81,37 @@ class _Found:
             if self.report is not None:
                 self.report(offsets, source)
 
+    def place(self, name: str, measures: Measures) -> None:
+        """Place all blocks by a rule."""
+        packed = place_in_order(
+            self.blocks,
+            RULES[name].order(measures),
+            policy=RULES[name].policy,
+            keep_going=self.keep_going,
+            tuning=self.tuning,
+        )
+        self.offer(packed, name)
+
 
 class _Cores:
-    """Packs a core, places the others around it, and lets the core grow by what sticks out.
+    """Packs a core, places the others around it, and lets the core grow by what sticks out."""
 
-    Attributes
-    ----------
-    core : ndarray of bool, shape (b,)
-        Blocks of the core: those that live where most bytes do, and what has joined them.
-    offsets : ndarray of int64, shape (b,)
-        Of the last packing of the core and of what was placed around it; -1 for all others.
-    completing : float
-        Seconds of work that placing all others takes, by those that were placed last.
-    """
-
-    def __init__(
-        self,
-        blocks: Blocks,
-        measures: Measures,
-        target: int,
-        keep_going: KeepGoing,
-        found: _Found,
-        *,
-        tuning: PackingTuning,
-    ) -> None:
-        self.tuning = tuning
-        self.blocks, self.measures, self.target = blocks, measures, target
-        self.keep_going, self.found = keep_going, found
-        self.greatest = int(blocks.load.max())
-        self.core = measures.heaviest_load >= tuning.cores.heavy * self.greatest
-        self.offsets = np.full(blocks.b, -1, dtype=np.int64)
+    def __init__(self, found: _Found, measures: Measures) -> None:
+        self.found, self.measures = found, measures
+        self.blocks, self.target, self.tuning = found.blocks, found.target, found.tuning
+        self.greatest = int(self.blocks.load.max())
+        # Of the core are those that live where most bytes do, and what has joined them.
+        self.core = measures.heaviest_load >= self.tuning.cores.heavy * self.greatest
+        # Of the last packing of the core and of what was placed around it; -1 for all others.
+        self.offsets = np.full(self.blocks.b, -1, dtype=np.int64)
+        # Seconds of work that placing all others takes, by those that were placed last.
         self.completing = 0.0
 
     def run(self, seed: int) -> None:
         """Go on until the target is met, time is over, or rounds are."""
         legs, filling, last = 6, 0.0, None
         for turn in range(self.tuning.cores.rounds):
-            if turn and not self.keep_going():
+            if turn and not self.found.keep_going():
                 return
             members = np.flatnonzero(self.core)
             packed = _pack_core(
@@ -144,16 +121,15 @@ class _Cores:
                 seed + turn,
                 legs if turn else 2,
                 min(filling, self.tuning.cores.most_calls * self.tuning.annealing.leg),
-                self.keep_going,
+                self.found.keep_going,
                 tuning=self.tuning,
             )
             if packed is None:
                 return
             peak = int((packed + self.blocks.size[members]).max())
             if last == (len(members), peak) and peak > self.target:
-                legs = min(
-                    2 * legs, self.tuning.cores.most_calls
-                )  # the others would be placed as before
+                # The others would be placed as before.
+                legs = min(2 * legs, self.tuning.cores.most_calls)
                 continue
             last = len(members), peak
             self.offsets[:] = -1
@@ -182,9 +158,8 @@ class _Cores:
             whole = len(members) == self.blocks.b
             part = self.blocks if whole else _part(self.blocks, members)
             shape = self.measures if whole else Measures(part)
-            tries = _complete(
-                part, shape, self.offsets[members], goal, self.keep_going, tuning=self.tuning
-            )
+            placed, going = self.offsets[members], self.found.keep_going
+            tries = _complete(part, shape, placed, goal, going, tuning=self.tuning)
             if not tries:
                 return None
             over, peak, chosen = min(tries, key=lambda item: item[:2])
@@ -200,8 +175,8 @@ class _Cores:
                 joining = members[np.logical_or.reduce(high)] if high else members[:0]
                 joining = joining[~self.core[joining]]
                 goal = max(goal, peak)
-            placed = len(members) - int(np.count_nonzero(self.core))
-            self.completing = (effort.spent() - began) * others / max(1, placed)
+            around = len(members) - int(np.count_nonzero(self.core))
+            self.completing = (effort.spent() - began) * others / max(1, around)
             if whole:
                 self.found.offer(self.offsets.copy(), "core")
                 return None if self.found.peak <= self.target else joining
@@ -241,26 +216,17 @@ def _pack_core(
     was none.  `filling` seconds of work, or more, go to valleys where many meet.
     """
     measures = Measures(core)
-    found = _Found(core, None)
+    found = _Found(core, target, keep_going, tuning)
     if (before >= 0).all():  # what was built would be built again
         found.offer(before, "last round")
     else:
-        _build(core, measures, target, keep_going, found, tuning=tuning)
+        _build(found, measures)
     meetings = int(measures.meetings.sum())
-    if (
-        found.offsets is not None
-        and found.peak > target
-        and meetings > tuning.cores.refilled_meetings
-    ):
-        _fill_anew(
-            core,
-            target,
-            max(filling, tuning.annealing.leg * legs),
-            keep_going,
-            found,
-            tuning=tuning,
-        )
-    if found.offsets is None or found.peak <= target or meetings > tuning.cores.annealed_meetings:
+    if found.offsets is None or found.peak <= target:
+        return found.offsets
+    if meetings > tuning.cores.refilled_meetings:
+        _fill_anew(found, max(filling, tuning.annealing.leg * legs))
+    if found.peak <= target or meetings > tuning.cores.annealed_meetings:
         return found.offsets
     return annealing.improve(
         core,
@@ -273,51 +239,28 @@ def _pack_core(
     )
 
 
-def _build(
-    core: Blocks,
-    measures: Measures,
-    target: int,
-    keep_going: KeepGoing,
-    found: _Found,
-    *,
-    tuning: PackingTuning,
-) -> None:
+def _build(found: _Found, measures: Measures) -> None:
     """Pack the core by dives and rules; by one rule where many meet, as valleys are filled then."""
+    core, going, tuning = found.blocks, found.keep_going, found.tuning
     crowded = int(measures.meetings.sum()) > tuning.cores.refilled_meetings
     for keys in ORDERS.values() if core.b <= tuning.cores.dived_blocks and not crowded else ():
-        if found.peak > target:
-            found.offer(
-                place(core, np.lexsort(keys(measures)[::-1]), keep_going=keep_going, tuning=tuning),
-                "dive",
-            )
+        if found.peak > found.target:
+            order = np.lexsort(keys(measures)[::-1])
+            found.offer(place(core, order, keep_going=going, tuning=tuning), "dive")
     for name in COMPLETING[:1] if crowded else COMPLETING:
-        rule = RULES[name]
-        if found.peak > target and (core.b <= tuning.greedy.scalable_from or rule.scalable):
-            order = rule.order(measures)
-            found.offer(
-                place_in_order(
-                    core, order, policy=rule.policy, keep_going=keep_going, tuning=tuning
-                ),
-                name,
-            )
+        few = core.b <= tuning.greedy.scalable_from
+        if found.peak > found.target and (few or RULES[name].scalable):
+            found.place(name, measures)
 
 
-def _fill_anew(
-    core: Blocks,
-    target: int,
-    seconds: float,
-    keep_going: KeepGoing,
-    found: _Found,
-    *,
-    tuning: PackingTuning,
-) -> None:
+def _fill_anew(found: _Found, seconds: float) -> None:
     """Fill valleys by all classes, then again and again by the best ones, for so much work."""
+    core, going, tuning = found.blocks, found.keep_going, found.tuning
     spans, until = valleys.Spans(core, tuning=tuning), effort.spent() + seconds
     tries = []
     for key in valleys.KEYS:
-        offsets = valleys.place(
-            spans, valleys.classes_by(key, spans), keep_going=keep_going, tuning=tuning
-        )
+        classes = valleys.classes_by(key, spans)
+        offsets = valleys.place(spans, classes, keep_going=going, tuning=tuning)
         if offsets is not None:
             tries.append((int((offsets + core.size).max()), key, offsets))
             found.offer(offsets, key)
@@ -327,9 +270,9 @@ def _fill_anew(
             spans,
             offsets,
             key,
-            target=target,
+            target=found.target,
             known=found.peak,
-            keep_going=lambda: effort.spent() < until and keep_going(),
+            keep_going=lambda: effort.spent() < until and going(),
             on_solution=lambda better: found.offer(better, "valleys, anew"),
             tuning=tuning,
         )
@@ -346,10 +289,7 @@ def _complete(
 ) -> list[tuple[int, int, Array]]:
     """Place what is not placed, by several rules until one stays within the goal.
 
-    Returns
-    -------
-    list of (int, int, ndarray)
-        How many blocks of each completed packing stick out above the goal, its peak, its offsets.
+    Return how many blocks of each completed packing stick out above it, its peak, its offsets.
     """
     tries = []
     for name in COMPLETING:

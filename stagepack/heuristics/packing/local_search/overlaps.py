@@ -51,25 +51,11 @@ def improve(
 ) -> Array:
     """Lower the peak of a packing.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        Of the supported kind; their neighbours must fit in memory.
-    offsets : ndarray of int64, shape (b,)
-        A packing.
-    target : int
-        Stop at this peak: the best bound known, or any that will do.
-    seed : int
-        Of random numbers.
-    keep_going : callable
-        Asked several times a second; without a no there is no end but the target.
-    on_solution : callable, optional
-        Called with the offsets at every improvement.
-
-    Returns
-    -------
-    ndarray of int64, shape (b,)
-        Offsets of a peak no higher than before.
+    The blocks are of the supported kind, and their neighbours must fit in memory.  `offsets`, int64
+    (b,), are a packing; what is returned has no higher peak.  It stops at the peak `target`, the
+    best bound known, or any that will do, or once `keep_going`, asked several times a second, says
+    no.  Random numbers follow from `seed`; `on_solution` is called with the offsets at every
+    improvement.
     """
     unit = math.gcd(int(np.gcd.reduce(blocks.size)), *offsets.tolist())
     best, peak = offsets, int((offsets + blocks.size).max(initial=0)) // unit

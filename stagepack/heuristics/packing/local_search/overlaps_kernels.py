@@ -16,57 +16,34 @@ MOVE, BEND = 40, 12
 
 
 class Overlaps(NamedTuple):
-    """Blocks below a ceiling, some of which overlap; int64 arrays unless stated otherwise.
+    """Blocks below a ceiling, some of which overlap; int64 arrays unless stated otherwise."""
 
-    Attributes
-    ----------
-    ptr, other : ndarray, shape (b + 1,), (e,)
-        Rows of the blocks that meet each block.
-    weight : ndarray of float, shape (e,)
-        What a unit of overlap of two blocks costs; the same in both rows.
-    size, offsets : ndarray, shape (b,)
-        Of each block.
-    clashes : ndarray, shape (b,)
-        How many others each block overlaps.
-    listed, place : ndarray, shape (b,)
-        The blocks that overlap any, first `many[0]` entries; where each is there.  A block is added
-        when its `clashes` leave 0, and taken out when they return to it, so it is there once.
-    many : ndarray, shape (1,)
-        How many overlap.
-    bend, slope : ndarray, shape (4 * most neighbours + 2,), the latter of float
-        Where what a place costs bends, and by how much: at both ends, and four times a neighbour.
-    random : ndarray of uint64, shape (1,)
-        State of the generator.
-    """
-
+    # (b + 1,), (e,): rows of the blocks that meet each block.
     ptr: Array
     other: Array
-    weight: Array
+    weight: Array  # float (e,): what a unit of overlap of two blocks costs; the same in both rows
+    # (b,): of each block.
     size: Array
     offsets: Array
-    clashes: Array
+    clashes: Array  # (b,): how many others each block overlaps
+    # (b,): the blocks that overlap any, first `many[0]` entries; where each is there.  A block is
+    # added when its `clashes` leave 0, and taken out when they return to it, so it is there once.
     listed: Array
     place: Array
-    many: Array
+    many: Array  # (1,): how many overlap
+    # (4 * most neighbours + 2,), the latter of float: where what a place costs
+    # bends, and by how much: at both ends, and four times a neighbour.
     bend: Array
     slope: Array
-    random: Array
+    random: Array  # uint64 (1,): state of the generator
 
 
 @compiled
 def separate(ceiling: int, steps: int, search: Overlaps) -> int:
-    """Move blocks that overlap to where that costs least; return the steps that are left.
+    """Move blocks that overlap to where that costs least; return how many of `steps` are left.
 
-    Where a move gains nothing, what the block overlaps costs more from then on.
-
-    Parameters
-    ----------
-    ceiling : int
-        No block ends above it.
-    steps : int
-        After which it returns.
-    search : Overlaps
-        Listed by :func:`begin`; calls end between two moves.
+    Where a move gains nothing, what the block overlaps costs more from then on.  No block ends
+    above `ceiling`.  Blocks of `search` are listed by :func:`begin`; calls end between two moves.
     """
     while steps > 0 and search.many[0] > 0:
         i = search.listed[draw(search.random, search.many[0])]

@@ -22,21 +22,11 @@ from stagepack.instances.profile import Array
 
 @dataclass(frozen=True)
 class Window:
-    """Buffers that must keep apart at some moments.
+    """Buffers that must keep apart at some moments."""
 
-    Attributes
-    ----------
-    size : ndarray of int64, shape (n,)
-        Of each buffer.
-    alive : ndarray of bool, shape (n, moments)
-        Who is alive when.
-    capacity : int
-        What they are to fit into.
-    """
-
-    size: Array
-    alive: Array
-    capacity: int
+    size: Array  # int64 (n,): of each buffer
+    alive: Array  # bool (n, moments): who is alive when
+    capacity: int  # what they are to fit into
 
     @property
     def overfull(self) -> bool:
@@ -45,19 +35,10 @@ class Window:
 
 
 class Refutation:
-    """A search of one window in one order, which can be paused.
+    """A search of one window in one order, which can be paused; `nodes` are those so far.
 
-    Parameters
-    ----------
-    order : ndarray of float, shape (n,)
-        Blocks of higher values are preferred.
-    lowest_section : bool
-        Whether to branch where the floor is least, or at the block of least base.
-
-    Attributes
-    ----------
-    nodes : int
-        Of the search so far.
+    Blocks of higher values in `order`, float (n,), are preferred.  With `lowest_section` it
+    branches where the floor is least, else at the block of least base.
     """
 
     def __init__(

@@ -31,61 +31,39 @@ part at work, how many there are, and the steps before it."""
 
 
 class Tree(NamedTuple):
-    """A refutation under way.
+    """A refutation under way."""
 
-    Attributes
-    ----------
-    capacity : int
-        In units.
-    rounds : int
-        How often raises are passed on at a node.
-    size, rank, life, before : ndarray of int64, shape (n,)
-        Of blocks; those of equal `life` are of the same sections; `before` is the identical block
-        before each, or -1.
-    near_ptr, near : ndarray of int64
-        Blocks that share a section with each, as rows.
-    member_ptr, members : ndarray of int64
-        Blocks of each section, as rows.
-    low, base, at : ndarray of int64, shape (n,)
-        Least offsets, highest tops of placed neighbours, offsets of placed blocks (else -1).
-    past : ndarray of int64, shape (., 3)
-        Blocks that were changed, with what they had.
-    steps : ndarray of int64
-        What is proved so far.  Of either there is room for a node (`most` in :func:`refute`) before
-        it begins: in each of `rounds` a block is queued and lifted at most once, which takes two
-        rows and steps; then come fewer than n + 8 rows, of neighbours and the choice, and 3 steps.
-    frames : ndarray of int64, shape (n + 2, 7)
-        One for each block placed on the way to a node, and the one at work.
-    part : ndarray of int64, shape (n + 2, n)
-        In which part of its frame each block is; -1: in none.
-    active : ndarray of bool, shape (n + 2, n)
-        The blocks of a frame.
-    queue : ndarray of int64, shape (n,)
-        Scratch: each block once, when it gets its part.
-    control : ndarray of int64, shape (7,)
-        Counters, by the names above.
-    """
-
-    capacity: int
-    rounds: int
+    capacity: int  # in units
+    rounds: int  # how often raises are passed on at a node
+    # int64 (n,): of blocks; those of equal `life` are of the same sections; `before` is the
+    # identical block before each, or -1.
     size: Array
     rank: Array
     life: Array
     before: Array
+    # int64: blocks that share a section with each, as rows.
     near_ptr: Array
     near: Array
+    # int64: blocks of each section, as rows.
     member_ptr: Array
     members: Array
+    # int64 (n,): least offsets, highest tops of placed neighbours, offsets of placed blocks (else
+    # -1).
     low: Array
     base: Array
     at: Array
-    past: Array
+    past: Array  # int64 (., 3): blocks that were changed, with what they had
+    # int64: what is proved so far.  Of either there is room for a node (`most` in :func:`refute`)
+    # before it begins: in each of `rounds` a block is queued and lifted at most once, which takes
+    # two rows and steps; then come fewer than n + 8 rows, of neighbours and the choice, and 3
+    # steps.
     steps: Array
+    # int64 (n + 2, 7): one for each block placed on the way to a node, and the one at work.
     frames: Array
-    part: Array
-    active: Array
-    queue: Array
-    control: Array
+    part: Array  # int64 (n + 2, n): in which part of its frame each block is; -1: in none
+    active: Array  # bool (n + 2, n): the blocks of a frame
+    queue: Array  # int64 (n,): scratch: each block once, when it gets its part
+    control: Array  # int64 (7,): counters, by the names above
 
 
 @step
@@ -314,23 +292,11 @@ def _exclude(depth: int, tree: Tree) -> None:
 
 @compiled
 def refute(node_limit: int, work: int, tree: Tree) -> int:
-    """Go on until it ends, `work` steps are done or an array is too short.
+    """Go on until it ends, `work` elementary steps are done or an array is too short.
 
-    A call ends between two nodes; one that has no room for the next does not count it.
-
-    Parameters
-    ----------
-    node_limit : int
-        Nodes after which it gives up.
-    work : int
-        Elementary steps after which to return.
-    tree : Tree
-        Its class says the shapes and meaning of its arrays; all from `low` on change.
-
-    Returns
-    -------
-    int
-        RUNNING, FITS, REFUTED, LIMIT or LONG.
+    Return RUNNING, FITS, REFUTED, LIMIT, after `node_limit` nodes, or LONG. A call ends between two
+    nodes; one that has no room for the next does not count it.  All arrays of the tree from `low`
+    on change.
     """
     control, n = tree.control, len(tree.size)
     control[SPENT] = 0

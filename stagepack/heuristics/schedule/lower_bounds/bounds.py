@@ -40,20 +40,11 @@ def bound(
 ) -> tuple[int, str]:
     """Return the best of all lower bounds on the instance's objective, and what it is called.
 
-    Once `keep_going` says no, nothing more is looked at.  Heads and tails
-    take O(operations + arcs), a machine O(k log(k)) for its k operations: once each for the
-    makespan; for the longest span heads and tails once a device, and all machines once a device
-    up to `tuning.pairs` operations, else one.  Ramps take O(edges + microbatches of all stages) for
-    each of O(log(value)) values.
-
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        Any.
-    keep_going : callable, optional
-        Asked several times a second, with the steps since.
-    tuning : BoundsTuning
-        Which pairs of devices are looked at.
+    Once `keep_going`, asked several times a second with the steps since, says no, nothing more is
+    looked at.  Heads and tails take O(operations + arcs), a machine O(k log(k)) for its k
+    operations: once each for the makespan; for the longest span heads and tails once a device, and
+    all machines once a device up to `tuning.pairs` operations, else one.  Ramps take O(edges +
+    microbatches of all stages) for each of O(log(value)) values.
     """
     best, source = work_bound(instance), "work bound"
     ramp = ramp_bound(instance, best, keep_going)
@@ -84,24 +75,16 @@ def window_bound(
     """Return the best bound of one device among heads and tails; of those that time allows.
 
     The head of an operation is a longest path from a moment that the objective counts from, its
-    tail one to a moment that it counts to; one device must do all its operations between, one at
-    a time, which takes no less time than if they could be interrupted.
+    tail one to a moment that it counts to; one device must do all its operations between, one at a
+    time, which takes no less time than if they could be interrupted.
 
     For the makespan these are the start and the end of the schedule.  For the span of a device d
-    they are its first start and its last end: every operation of d starts at or after the first
-    and ends at or before the second.  Any device e, d among them, must do between the two what
-    lies on paths from d to d; for e = d that is everything.
+    they are its first start and its last end: every operation of d starts at or after the first and
+    ends at or before the second.  Any device e, d among them, must do between the two what lies on
+    paths from d to d; for e = d that is everything.
 
-    The paths follow the precedences and, where memory binds, the arcs of :func:`memory_arcs`.
-
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        Any.
-    keep_going : callable, optional
-        Asked with the steps since; once it says no, what was found is returned.
-    tuning : BoundsTuning
-        Up to how many operations all pairs of devices are looked at, for spans.
+    The paths follow the precedences and, where memory binds, the arcs of :func:`memory_arcs`.  Once
+    `keep_going`, asked with the steps since, says no, what was found is returned.
     """
     best, looks = 0, Looks(keep_going)
     with contextlib.suppress(Stopped):
@@ -146,16 +129,11 @@ class Machines:
             low = max(low + 1, high)
 
     def least(self, low: int, high: int, head: Array, tail: Array, looks: Looks) -> int:
-        """Return the least makespan of the devices that needs most, each with its own operations.
+        """Return the most that any device from `low` up to `high` needs at least for its
+        operations.
 
-        Parameters
-        ----------
-        low, high : int
-            The devices [low, high).
-        head, tail : ndarray of int64, shape (n,)
-            Of all operations, in cycles; -FAR: the operation does not count.
-        looks : Looks
-            Asks the clock between parts.
+        `head` and `tail`, int64 (n,), are those of all operations, in cycles; -FAR: the operation
+        does not count.  `looks` asks the clock between parts.
         """
         operations = self._operations
         rows = self._rows[self._row[low] : self._row[high]]
@@ -182,14 +160,9 @@ def one_machine(
 ) -> int:
     """Return the least makespan of jobs with heads and tails, where they may be interrupted.
 
-    Parameters
-    ----------
-    head, duration, tail : ndarray of int64, shape (k,)
-        Cycles before a job begins, of the job, and after its end.
-    looks : Looks, optional
-        Asks the clock between parts.
-    first : ndarray of int64, shape (machines + 1,), optional
-        Machine e does jobs first[e] .. first[e + 1] - 1; all are on one machine when absent.
+    `head`, `duration` and `tail`, int64 (k,), are cycles before a job begins, of the job, and after
+    its end.  Machine e does the jobs first[e] .. first[e + 1] - 1; all are on one machine when
+    `first` is absent.  `looks` asks the clock between parts.
     """
     looks = looks or Looks()
     if first is None:

@@ -13,16 +13,10 @@ from stagepack.kernels.compiled import entries, tiered
 
 @tiered(entries)
 def count_by_source(before: Array, count: Array, low: int, high: int) -> None:
-    """Count the arcs [low, high) in count[v] of the operation v that each leaves.
+    """Count in count[v] which of the arcs from `low` up to `high` leave operation v.
 
-    Parameters
-    ----------
-    before : ndarray of int64, shape (arcs,)
-        The operation that each arc leaves.
-    count : ndarray of int64, shape (n,)
-        Zeros at first.
-    low, high : int
-        The part of `before` that is counted.
+    `before`, int64 (arcs,), is the operation that each arc leaves; `count`, int64 (n,), is 0 at
+    first.
     """
     for arc in range(low, high):  # sorting by counting: the operations are few beside the arcs
         count[before[arc]] += 1
@@ -30,18 +24,11 @@ def count_by_source(before: Array, count: Array, low: int, high: int) -> None:
 
 @tiered(entries)
 def by_source(before: Array, place: Array, by: Array, low: int, high: int) -> None:
-    """Put the arcs [low, high) where `place` says for the operation they leave, and move it on.
+    """Put the arcs from `low` up to `high` where `place` says for the operation they leave.
 
-    Parameters
-    ----------
-    before : ndarray of int64, shape (arcs,)
-        The operation that each arc leaves.
-    place : ndarray of int64, shape (n,)
-        Where the next arc of each operation goes: at first how many leave the operations before.
-    by : ndarray of int64, shape (arcs,)
-        The arcs by the operation they leave.
-    low, high : int
-        The part of `before` that is sorted.
+    `before`, int64 (arcs,), is the operation that each arc leaves, and `by`, of that shape, gets
+    the arcs by it.  `place`, int64 (n,), is where the next arc of each operation goes, and moves
+    on: at first it is how many leave the operations before.
     """
     for arc in range(low, high):
         v = before[arc]  # arcs of one operation stay in their order
@@ -55,14 +42,9 @@ def tails(
 ) -> None:
     """Raise tail[v] to the longest path from the end of v to whatever has a tail > -FAR.
 
-    Parameters
-    ----------
-    graph, first, after, visit
-        As for :func:`.timing_kernels.heads`.
-    tail : ndarray of int64, shape (n,)
-        -FAR: no path leads on.
-    low, high : int
-        The part visit[low:high], backward, after all that comes later in `visit`.
+    `first`, `after` and `visit` are as for :func:`.timing_kernels.heads`.  `tail`, int64 (n,), is
+    -FAR where no path leads on.  The parts visit[low:high], by `low` and `high`, come backward,
+    each after all that is later in `visit`.
     """
     for at in range(high - 1, low - 1, -1):
         v = visit[at]
@@ -93,28 +75,18 @@ def machines(
     """Schedule jobs with heads and tails on machines, with preemption; True: all are done.
 
     Among the jobs of a machine that are there the one of longest tail runs.  Jobs whose head or
-    tail is -FAR do not count.  At most `most` events are looked at; a call goes on where the last
-    one ended.  O(events log n), in all O(n log n).
+    tail is -FAR do not count.  A call ends after `most` steps, events and levels of the heap that
+    jobs pass, and the next goes on there.  O(events log n), in all O(n log n).
 
     Source: Jackson's preemptive schedule; Carlier 1982, The one-machine sequencing problem.
 
-    Parameters
-    ----------
-    first : ndarray of int64, shape (machines + 1,)
-        by_head[first[e] : first[e + 1]] are the jobs of machine e, in the order of their heads
-        (sorting takes long to compile).
-    by_head, head, tail : ndarray of int64, shape (n,)
-        The jobs of machines by rising head, and the cycles before and after each.
-    rest : ndarray of int64, shape (n,)
-        Durations at first; what is left of them.
-    heap : ndarray of int64, shape (n,)
-        Of the jobs that are there, by tail: each comes once.
-    state : ndarray of int64, shape (6,)
-        The machine, jobs in the heap, jobs looked at, the time, the longest of the least
-        makespans, and the steps of the last call; 0, 0, 0, -FAR, -FAR, 0 at first.  The longest
-        is -FAR when no job counts.
-    most : int
-        Steps after which to return: events, and levels of the heap that jobs pass.
+    All arrays are int64. by_head[first[e] : first[e + 1]] are the jobs of machine e, by rising
+    head: `first` has shape (machines + 1,), `by_head` (n,) (sorting takes long to compile).  `head`
+    and `tail`, (n,), are the cycles before and after each, `rest`, (n,), durations at first, then
+    what is left of them.  `heap`, (n,), is of the jobs that are there, by tail: each comes once.
+    `state`, (6,): the machine, jobs in the heap, jobs looked at, the time, the longest of the least
+    makespans, -FAR when no job counts, and the steps of the last call; 0, 0, 0, -FAR, -FAR, 0 at
+    first.
     """
     machine, size, at, now, latest = state[0], state[1], state[2], state[3], state[4]
     last, steps = first[machine + 1], 0

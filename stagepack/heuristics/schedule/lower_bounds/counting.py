@@ -70,18 +70,10 @@ def counting_bound(
     keep_going: Going | None = None,
     tuning: BoundsTuning = TUNING.bounds,
 ) -> int:
-    """Return the greatest bound found, `least` or more.
+    """Return the greatest bound found, `least`, which is proved, or more.
 
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        Any; `least` is returned where it is :func:`unsupported`.
-    least : int
-        A value that is proved.
-    keep_going : callable, optional
-        Asked with the steps since; once it says no, what was found is returned.
-    tuning : BoundsTuning
-        How large an instance may be, and how often heads are raised.
+    `least` is returned where the instance is :func:`unsupported`.  `keep_going` is asked with the
+    steps since; once it says no, what was found is returned.
     """
     if unsupported(instance, tuning):
         return least
@@ -95,16 +87,9 @@ def counting_bound(
 
 
 class Counting:
-    """Heads, tails and what follows from them, of one instance.
+    """Heads, tails and what follows from them, of one instance that is not :func:`unsupported`.
 
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        One that is not :func:`unsupported`.
-    looks : Looks
-        Asks the clock after every device.
-    tuning : BoundsTuning
-        How often heads are raised.
+    `looks` asks the clock after every device.
     """
 
     def __init__(
@@ -171,14 +156,10 @@ class Counting:
         return head
 
     def ramps(self, d: int, head: Array, tail: Array) -> tuple[Ramp, Ramp]:
-        """Return how long device d is idle in its first and in its last cycles at least.
+        """Return how long device `d` is idle in its first and in its last cycles at least.
 
-        Parameters
-        ----------
-        d : int
-            The device.
-        head, tail : ndarray of int64, shape (operations,)
-            Cycles that pass at least before each operation begins, and after it ends.
+        `head` and `tail`, int64 (operations,), are cycles that pass at least before each operation
+        begins, and after it ends.
         """
         tail = tail - self.instance.after[d]
         return self._idle(d, self._forth, head), self._idle(d, self._back, tail)
@@ -197,16 +178,10 @@ class Counting:
 def both_ends(work: int, after: int, first: Ramp, last: Ramp, least: int) -> int:
     """Return the bound of idle times at both ends of what a device does, `least` or more.
 
-    They add up where windows do not overlap in any schedule that takes what is proved.
-
-    Parameters
-    ----------
-    work, after : int
-        Cycles of the device, and of what the objective adds to its last end.
-    first, last : Ramp
-        Idle cycles before moments, and after moments that count from the last end back.
-    least : int
-        A value that is proved.
+    They add up where windows do not overlap in any schedule that takes what is proved, `least`.
+    `work` and `after` are cycles of the device, and of what the objective adds to its last end;
+    `first` and `last` idle cycles before moments, and after moments that count from the last end
+    back.
     """
     (begin, idle_first), (end, idle_last) = first, last
     longest = np.maximum.accumulate(idle_last)

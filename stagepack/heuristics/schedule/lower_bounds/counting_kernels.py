@@ -15,26 +15,15 @@ from stagepack.kernels.compiled import step, tiered
 
 
 class Side(NamedTuple):
-    """One direction of time; in the other, starts are ends and what takes memory gives it back.
+    """One direction of time; in the other, starts are ends and what takes memory gives it back."""
 
-    Attributes
-    ----------
-    reach : ndarray of bool, shape (rows, rows)
-        Whether the operations of one row come before, or are, those of another, of a microbatch.
-    turn : ndarray of int64, shape (n,)
-        Place of each operation in its row.
-    delta : ndarray of int64, shape (rows,)
-        Change of memory.
-    limit : ndarray of int64, shape (d,)
-        Memory of each device, in units of all changes.
-    kinds, step : int
-        Kinds of operations; from a row to the next of its stage, 1 or -1.
-    """
-
+    # bool (rows, rows): whether the operations of one row come before, or are, those of another, of
+    # a microbatch.
     reach: Array
-    turn: Array
-    delta: Array
-    limit: Array
+    turn: Array  # int64 (n,): place of each operation in its row
+    delta: Array  # int64 (rows,): change of memory
+    limit: Array  # int64 (d,): memory of each device, in units of all changes
+    # Kinds of operations; from a row to the next of its stage, 1 or -1.
     kinds: int
     step: int
 
@@ -99,27 +88,14 @@ def tighten(
 ) -> bool:
     """Raise heads of the operations of a device by what it must have done before; whether it did.
 
-    Operation v starts after all that must come before it on its device has run, one at a time;
-    and, where v takes memory that this leaves no room for, after others have given back enough.
-    From any moment r on, those with heads of at least r take their time, and what cannot have
-    been given back before r takes at least the shortest time in which as much can be.
+    Operation v starts after all that must come before it on its device has run, one at a time; and,
+    where v takes memory that this leaves no room for, after others have given back enough.  From
+    any moment r on, those with heads of at least r take their time, and what cannot have been given
+    back before r takes at least the shortest time in which as much can be.
 
-    Parameters
-    ----------
-    graph : Graph
-        Cycles and rows of operations.
-    side : Side
-        The direction of time.
-    own : ndarray of int64, shape (k,)
-        The operations of a device, those of greatest head first.
-    place : ndarray of int64, shape (n,)
-        Where each of these is in `own`.
-    head : ndarray of int64, shape (n,)
-        Lower bounds on starts; -FAR: none.
-    found : ndarray of int64, shape (n,)
-        At least `head`; raised.
-    limit : int
-        Memory of the device.
+    `own`, int64 (k,), are the operations of a device with memory `limit`, those of greatest head
+    first; of shape (n,), int64, `place` is where each is in `own`, `head` are lower bounds on
+    starts, -FAR: none, and `found`, at least `head`, is raised.
     """
     k = len(own)
     before, given = np.zeros(k, dtype=np.bool_), np.zeros(k, dtype=np.int64)
@@ -192,21 +168,11 @@ def idle(
     Before a moment r, operations with earlier heads may have run for as long as there is until r;
     of those that take memory, as many as fit into the limit and what others may have given back.
 
-    Parameters
-    ----------
-    graph : Graph
-        Cycles and rows of operations.
-    delta : ndarray of int64, shape (rows,)
-        Change of memory, in the direction of time.
-    limit : int
-        Memory of the device.
-    own : ndarray of int64, shape (k,)
-        The operations of a device, those of least head first.
-    head : ndarray of int64, shape (n,)
-        Lower bounds on starts.
-    moment, least : ndarray of int64, shape (k + 1,)
-        Moments, in order, and idle cycles before them; 0 and 0 come first, then one for each
-        operation at most.  The heap within holds operations before one: fewer than k.
+    All arrays are int64.  `delta`, (rows,), is the change of memory, in the direction of time, and
+    `limit` that of the device; `own`, (k,), are its operations, those of least head first, and
+    `head`, (n,), lower bounds on starts.  `moment` and `least`, (k + 1,), get moments, in order,
+    and idle cycles before them; 0 and 0 come first, then one for each operation at most.  The heap
+    within holds operations before one: fewer than k.
     """
     k = len(own)
     moment[0] = least[0] = 0

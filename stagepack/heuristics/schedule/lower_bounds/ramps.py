@@ -29,19 +29,11 @@ from stagepack.progress import Stopped
 
 
 def ramp_bound(instance: PipelineSchedule, least: int = 0, keep_going: Going | None = None) -> int:
-    """Return the least value at which no ramp needs more idling than there is.
+    """Return the least value, `least` or more, at which no ramp needs more idling than there is.
 
-    See :class:`Ramps`, whose answer is monotone in the value: bisection.
-
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        Any; `least` is returned where ramps say nothing of it.
-    least : int
-        No smaller value is returned.
-    keep_going : callable, optional
-        Asked with the steps since; once it says no, the least value that is not ruled out is
-        returned.
+    See :class:`Ramps`, whose answer is monotone in the value: bisection.  `least` is returned where
+    ramps say nothing of the instance.  `keep_going` is asked with the steps since; once it says no,
+    the least value that is not ruled out is returned.
     """
     if not instance.training or instance.d < instance.p:
         return least

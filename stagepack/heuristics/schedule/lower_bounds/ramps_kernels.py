@@ -24,39 +24,25 @@ STAGE, TRY = 10, 3
 
 
 class Stages(NamedTuple):
-    """Stages that have their device to themselves; int64 arrays, shape (p,).
+    """Stages that have their device to themselves; int64 arrays, shape (p,)."""
 
-    Attributes
-    ----------
-    spans : int
-        1: the objective is the longest span, 0: the makespan.
-    order : ndarray
-        Producers before consumers.
-    into, out : Edges
-        From producers, to consumers.
-    f, b, w, after, microbatches : ndarray
-        Cycles of F, B, W and the optimizer.
-    ahead, behind : ndarray
-        F's that memory allows before the first B, W's that it allows after the last B.
-    queue : ndarray
-        B's that may wait for the last F.
-    room, taken, held : ndarray
-        Bytes beside that F, and of a microbatch that waits for B and for W; `held` is 0 where
-        memory limits no W's.
-    """
-
-    spans: int
-    order: Array
+    spans: int  # 1: the objective is the longest span, 0: the makespan
+    order: Array  # producers before consumers
+    # From producers, to consumers.
     into: Edges
     out: Edges
+    # Cycles of F, B, W and the optimizer.
     f: Array
     b: Array
     w: Array
     after: Array
     microbatches: Array
+    # F's that memory allows before the first B, W's that it allows after the last B.
     ahead: Array
     behind: Array
-    queue: Array
+    queue: Array  # B's that may wait for the last F
+    # Bytes beside that F, and of a microbatch that waits for B and for W; `held` is 0 where memory
+    # limits no W's.
     room: Array
     taken: Array
     held: Array
@@ -160,20 +146,11 @@ def ramp(
 ) -> None:
     """Find `part` of every stage, one after the other along the edges or against them.
 
-    Parameters
-    ----------
-    part : int
-        `ENTRY`, `FILLED`, `HEAD`, `TAIL` or `MIDDLE`; those before are found.
-    stages : Stages
-        Cycles and memory; stay as they are.
-    budget : ndarray of int64, shape (p,)
-        Cycles that each stage may be idle.
-    length, idle : ndarray of int64, shape (5, p)
-        Becomes, in row `part`, the least lengths and the least idle cycles in them.
-    state : ndarray of int64, shape (2,)
-        Stages that were looked at, p: all, -1: one has no length within its budget; and steps.
-    most : int
-        Steps after which to return, about.
+    `part` is `ENTRY`, `FILLED`, `HEAD`, `TAIL` or `MIDDLE`; those before are found.  All arrays are
+    int64.  `budget`, (p,), are cycles that each stage may be idle.  Row `part` of `length` and
+    `idle`, (5, p), becomes the least lengths and the least idle cycles in them.  `state`, (2,):
+    stages that were looked at, p: all, -1: one has no length within its budget; and steps, of which
+    a call takes about `most`.
     """
     p, until = len(stages.order), state[1] + most
     along = part in (ENTRY, TAIL)  # these grow along the edges, the others against them
