@@ -118,10 +118,7 @@ class Format:
     def kind_of(self, data: bytes, wanted: str | None) -> str:
         """Return the kind of problem that `data` holds.
 
-        Raises
-        ------
-        InputError
-            When it is not the one that is `wanted`, or fits several and none is.
+        Refuses one that is not `wanted`, and data that fit several where none is.
         """
         several = len(self.holds) > 1 and not self.tells
         if several and wanted in self.holds:

@@ -70,21 +70,9 @@ class Parameter:
     scales: Mapping[str, Fraction] = field(default_factory=dict)
 
     def of(self, value: object, choices: tuple[str, ...] = (), whose: str = "") -> Any:
-        """Return `value` as the type that the word has.
+        """Return `value`, or what it says as text, as the type that the word has, within its range.
 
-        Parameters
-        ----------
-        value : object
-            A value of that type, or text that says it.
-        choices : tuple of str
-            The words a string may be, where they are not the word's own.
-        whose : str
-            What they are the words of, for messages.
-
-        Raises
-        ------
-        InputError
-            Naming the word, when the value is of another type, out of range or no choice.
+        The `choices` of a string, where they are not the word's own, are the words of `whose`.
         """
         if self.type is list:
             items = value.split(",") if isinstance(value, str) else value
@@ -237,22 +225,7 @@ SHARED = (
 
 
 def require_known(given: Words, known: Iterable[str], what: str) -> None:
-    """Refuse a parameter that `what` does not know, by name.
-
-    Parameters
-    ----------
-    given : mapping
-        What was given, by name.
-    known : iterable of str
-        The names there are.
-    what : str
-        Who takes them, for messages.
-
-    Raises
-    ------
-    InputError
-        Listing the known ones.
-    """
+    """Refuse what is `given` to `what` by another name than those `known`, with a list of these."""
     known = sorted(known)
     for name in given:
         if name not in known:

@@ -93,10 +93,7 @@ def evaluate(instance: GraphData, solution: GraphSolution) -> Number:
 def loads(instance: GraphData, solution: GraphSolution, backward: bool | None = None) -> list[Load]:
     """Return what each device that holds nodes does, in the order of stages.
 
-    Parameters
-    ----------
-    backward : bool, optional
-        Count one pass alone: its nodes, and the tensors that they write.
+    `backward` counts one pass alone: its nodes, and the tensors that they write.
     """
     devices = solution.assignment
     order = stage_order(instance, solution)

@@ -105,13 +105,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def parse(document: Document, given: Words) -> GraphPartition:
-    """Return the instance of a document, changed as is `given` beside it.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Return the instance of a document, changed as is `given` beside it."""
     nodes = document.nodes
     place = {node.id: at for at, node in enumerate(nodes)}
     if len(place) < len(nodes):
@@ -157,19 +151,9 @@ def parse(document: Document, given: Words) -> GraphPartition:
 
 
 def changes(given: Words, known: Words) -> JsonObject:
-    """Return what was said beside a file as arguments of a constructor.
+    """Return what was said beside a file as arguments of a constructor; `known` are in the file.
 
-    Parameters
-    ----------
-    given : mapping
-        Of `GIVEN`.
-    known : mapping
-        The arguments that the file says.
-
-    Raises
-    ------
-    InputError
-        For another number of devices where the file tells them apart.
+    Refuses another number of devices where the file tells them apart.
     """
     found = {name: given[name] for name in (*JOB, "cpus", "capacity", "bandwidth") if name in given}
     if "bandwidth" in given:
@@ -191,12 +175,7 @@ def changes(given: Words, known: Words) -> JsonObject:
 
 
 def _pairs(figures: list[Number]) -> list[tuple[int, Number]]:
-    """Return the levels that are said as numbers in a row.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return the levels that are said as numbers in a row."""
     counts, paces = figures[::2], figures[1::2]
     if len(counts) != len(paces) or any(count != int(count) for count in counts):
         raise InputError(

@@ -53,14 +53,9 @@ class Nets(NamedTuple):
 
 
 def nets(instance: GraphData, block_of: Array, pause: Callable[[], object]) -> Nets:
-    """Return the nets of an instance between blocks.
+    """Return the nets of an instance between blocks; `block_of` is that of each node, shape (n,).
 
-    Parameters
-    ----------
-    block_of : ndarray of int64, shape (n,)
-        Block of each node.
-    pause : callable
-        Called now and then.
+    `pause` is called now and then.
     """
     tensor = np.repeat(np.arange(len(instance.producer)), np.diff(instance.consumer_ptr))
     producer, reader = block_of[instance.producer], block_of[instance.consumers]

@@ -53,20 +53,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass(frozen=True)
 class Tensor:
-    """What an operator writes, or what the network is given.
-
-    Attributes
-    ----------
-    name : str
-        That of the operator or input that makes it.
-    shape : Shape
-    dtype_bytes : int
-        Bytes of a value.
-    writer : int or None
-        The operator; None: from outside.
-    readers : tuple of int
-        Operators, rising.
-    """
+    """What an operator writes or, without a `writer`, the network is given; its readers rise."""
 
     name: str
     shape: Shape

@@ -141,13 +141,7 @@ COLUMNS = ("ids", "size", "start", "end", "alignment", "fixed", "accesses", "pre
 
 
 def parse(document: Document, given: Words) -> LmemPacking:
-    """Return the instance of a document, changed as is `given` beside it.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Return the instance of a document, changed as is `given` beside it."""
     listed = isinstance(document.buffers, list)
     columns = document.buffers if isinstance(document.buffers, Columns) else None
     buffers = _columns(document.buffers) if columns is None else _of_columns(columns)
@@ -221,16 +215,9 @@ def _limits(columns: Columns, index: _Index) -> JsonObject:
 
 
 def aligned(own: Any, n: int, given: Words) -> Any:
-    """Return alignments of n buffers: what is `given` for those that have none of their own.
+    """Return alignments of `n` buffers: what is `given` for those that have none of their `own`.
 
-    Parameters
-    ----------
-    own : array_like of int, shape (n,), or None
-        Alignments that the file gives, 1 where it has nothing to say; None: nowhere.
-    n : int
-        Number of buffers.
-    given : mapping
-        What was said beside the file; an ``alignment``, if any, is for the buffers without one.
+    A file says 1 of a buffer where it has nothing to say; None: nowhere.
     """
     if "alignment" not in given:
         return own

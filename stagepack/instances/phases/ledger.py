@@ -284,16 +284,11 @@ class _Moments:
         outside: Array,
         absent: Array,
     ) -> None:
-        """What layers make: outputs, or tapes (no `tensors`), by what becomes of them.
+        """Hold what layers make: outputs, or tapes (no `tensors`), by what becomes of them.
 
-        Parameters
-        ----------
-        nbytes, tensors : ndarray of int64, shape (n,)
-            Sizes, and which tensors they are of; None for tapes.
-        needed, outside : ndarray of bool, shape (n,)
-            By the backward part; by later groups.
-        absent : ndarray of bool, shape (phases,)
-            Set where a backward part uses what is not there.
+        They have `nbytes`, and are `needed` by the backward part, or `outside`, by later groups;
+        all of shape (n,).  Phases whose backward part uses what is not there are marked in
+        `absent`.
         """
         ledger = self.ledger
         policy, group = ledger._policy, ledger._group_of

@@ -297,10 +297,7 @@ def measure(
 def with_whole_first(instance: PipelineSchedule) -> PipelineSchedule:
     """Return an instance whose first stages do all of B but a cycle in W; doing so again is idle.
 
-    Raises
-    ------
-    InputError
-        Where the backward pass is not split.
+    Refuses a backward pass that is not split.
     """
     if instance.backward is None or instance.weight is None:
         raise InputError(

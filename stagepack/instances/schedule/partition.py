@@ -186,18 +186,9 @@ def least_latencies(partition: PipelinePartition) -> Array:
 
 
 def transfers(partition: PipelinePartition, end: str, device: int) -> Array:
-    """Return the cycles in which a device sends or receives the tensors of each cut, rounded up.
+    """Return the cycles in which a `device` sends or receives the tensors of each cut, rounded up.
 
-    Integers of shape (n + 1,), as :func:`arguments` counts them.
-
-    Parameters
-    ----------
-    partition : PipelinePartition
-        The chain that was cut.
-    end : str
-        "send" or "recv".
-    device : int
-        The device that sends or receives.
+    Integers of shape (n + 1,), as :func:`arguments` counts them; `end` is "send" or "recv".
     """
     table = getattr(partition, f"{end}_cycles")
     if table is not None:
@@ -246,12 +237,8 @@ def balanced(partition: PipelinePartition) -> PipelineSolution:
     """Return the partition of the least bottleneck, a stage a device in order.
 
     Bisection on the bottleneck; for each, every stage takes as many layers as it can.  That is
-    exact where a stage's cycles and bytes only grow with its layers.
-
-    Raises
-    ------
-    InputError
-        When the layers do not fit the devices, or cannot be cut into as many stages.
+    exact where a stage's cycles and bytes only grow with its layers.  Refuses layers that do not
+    fit the devices, or are too few.
     """
     most = int(np.count_nonzero(partition.allowed_cuts)) - 1
     if most < partition.k:

@@ -83,18 +83,10 @@ def runs(first: Array, counts: Array) -> Array:
 
 
 def in_order(rows: Rows, start: Array, later: Array) -> Iterator[tuple[Array, Array]]:
-    """Yield moments and rows of operations, device by device, in the order of the moments.
+    """Yield moments and `rows` of operations, device by device, in the order of the moments.
 
-    Some at a time, so that caches hold them.
-
-    Parameters
-    ----------
-    rows : Rows
-        The operations by rows.
-    start : ndarray of int64, shape (n,)
-        When each starts.
-    later : ndarray of int64, shape (rows,)
-        What the moments of operations come after their starts.
+    The moments of a row come so much `later` than its operations' `start`.  Some at a time, so that
+    caches hold them.
     """
     by = np.argsort(rows.device, kind="stable")
     last = np.cumsum(np.bincount(rows.device))
@@ -141,13 +133,5 @@ def _ordered(moment: Array, device: Array) -> Array:
 
 
 def operation_name(instance: ScheduleData, stage: int, kind: int, microbatch: int) -> str:
-    """Name an operation by its kind, stage and microbatch.
-
-    Parameters
-    ----------
-    instance : ScheduleData
-        Names its stages.
-    stage, kind, microbatch : int
-        The operation.
-    """
+    """Name an operation by its `kind`, `stage` and `microbatch`."""
     return f"{instance.kinds[kind]} of {instance.stage_name(stage)} for microbatch {microbatch:,}"
