@@ -16,10 +16,7 @@ from stagepack.instances.groups.solution import GroupingSolution
 
 
 class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
-    """An instance of layer grouping; use :meth:`from_arrays`.
-
-    :class:`.data.GroupingData` describes the fields.
-    """
+    """An instance of layer grouping; use :meth:`from_arrays`."""
 
     solution_type = GroupingSolution
     rules = Rules(shape, check, evaluate)
@@ -52,18 +49,23 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
             The operators; they are sorted topologically if they are not, stably.
         inputs : iterable of Source
             Tensors that come from outside.
-        chip : LaneChip
         outputs : sequence of str
             Results of the network, in addition to tensors that no operator reads.
-        slicing : Slicing
         standalone : Standalone
+            Which operators may run by themselves from and to global memory; their local memory is
+            the matter of whoever wrote their kernels.
         timesteps : Timesteps
+            Whether loads and stores are where the rule puts them, or in any row.
         order : Order
+            Whether groups are of operators that follow one another, or of any that can run
+            together.
+        chip, slicing, objective
+            Words of :class:`Slicing` and :class:`Objective`, and the chip.
         max_slices, max_group : int
             Slices, and operators, of a group at most.
         overlap_limit : float, "half" or None
-            Fraction of the rows of an input that several slices may read.
-        objective : Objective
+            Fraction of the rows (and columns) of an input of a group that several slices may read.
+            The rule of TPU-MLIR is a half; None: any.
         name, source : str
             For tables and reports.
 

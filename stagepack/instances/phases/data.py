@@ -87,49 +87,10 @@ class Figures:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PhaseData:
-    """An instance of phase scheduling; use :meth:`from_arrays` or :meth:`from_profile`.
+    """An instance of phase scheduling; :meth:`.PhaseSchedule.from_arrays` says what fields mean.
 
-    Attributes
-    ----------
-    name : str
-        Name for tables and reports.
-    variables, state : ndarray of int64, shape (n,)
-        Bytes of each layer's variables and optimiser state.
-    sharding : ndarray of int64, shape (n,)
-        Over how many replicas both are sharded (replicated tensor sharding); 1: not.
-    forward, backward, update : ndarray of int64, shape (n,)
-        Cycles of a step, forward and backward, and of the optimiser's update.
-    temporary, tape : ndarray of int64, shape (n,)
-        Bytes while the layer runs; bytes written forward that its backward pass reads.
-    activations : ndarray of int64, shape (n + 1,)
-        Bytes of x_0 ... x_n.
-    forward_fixed, backward_fixed, temporary_fixed : ndarray of int64, shape (n,)
-        Parts of a step that do not grow with the microbatch, where that is free.
-    skips : tuple of (int, int)
-        (u, v): layer v > u + 1 reads the output of layer u, too (u = -1: the input).
-    layer_class : ndarray of int64, shape (n,)
-        Layers of one class share their graph.  All differ by default.
-    chip : Chip
-    microbatch : int or None
-        Given: all figures are for it.  None: it is free; figures are per sample, and a
-        microbatch of b needs fixed + b * figure.
-    global_batch, data_parallel : int
-        steps * microbatch * data_parallel = global_batch.
-    modes : tuple of Mode
-        Allowed ways to run a loop.
-    training : bool
-        Whether there is a backward pass.
-    policies : tuple of Policy
-        Allowed when training.
-    recomputations : int
-        How often one layer may be computed again, at most.
-    prefetch : bool
-        Whether variables of the next phase may be loaded beside a loop.
-    fixed_boundaries : tuple of int, optional
-        The only boundaries allowed, 0 and n included.
-    remote_memory, graphs : int, optional
-        Most bytes of remote memory; most distinct phase graphs.
-    objective : Objective
+    Columns are int64, shape (n,), `activations` (n + 1,).  With a `microbatch` all figures are for
+    it; None: it is free, and figures are per sample.
     """
 
     name: str

@@ -28,10 +28,7 @@ from stagepack.result import Result
 
 
 class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
-    """An instance of pipeline scheduling; use :meth:`from_arrays`.
-
-    :class:`.data.ScheduleData` describes the fields.
-    """
+    """An instance of pipeline scheduling; use :meth:`from_arrays`."""
 
     solution_type = ScheduleSolution
     rules = Rules(shape, check, evaluate)
@@ -63,21 +60,24 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
         name: str = "schedule",
         source: str = "",
     ) -> PipelineSchedule:
-        """Build an instance from arrays; see the class for shapes and units.
+        """Build an instance from arrays.
 
         Parameters
         ----------
         forward, backward, weight : array_like of int, shape (p,)
-            Cycles of each stage.  For inference only `forward`; without `weight`, the backward pass
-            is one operation.
+            Cycles of F, B and W of each stage for one microbatch, at least 1.  For inference only
+            `forward`; without `weight`, B is the whole backward pass.
         microbatches : int or array_like
-            One number for all stages or one each.
+            One number for all stages or one each, equal at both ends of an edge.
         devices : array_like of int, shape (p,), optional
             Device of each stage; by default each stage has its own.
         edges : iterable of (int, int), optional
-            The chain 0 -> 1 -> ... when absent.
+            Stages (producer, consumer), without cycles: the consumer reads what the producer's F
+            makes, and the producer's B what the consumer's B makes.  The chain 0 -> 1 -> ... when
+            absent.
         latency : int or array_like
-            Cycles, one number for all edges or one each.
+            Cycles from the end of an operation until its result is at the other end of the edge,
+            one number for all edges or one each.
         memory_forward, memory_backward, memory_weight : int or array_like
             Bytes that F, B and W of a microbatch allocate (negative: free), one number for all
             stages or one each.
