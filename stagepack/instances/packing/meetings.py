@@ -46,7 +46,7 @@ def meetings(
 def met(owner: Array, low: Array, high: Array, b: int, pause: Pause) -> tuple[Array, Array]:
     """Return the blocks that meet each block, as :func:`meetings`, from which of their pieces meet.
 
-    Piece p meets the pieces `low` [p] .. `high` [p] - 1, and those that say so of it; low <= high.
+    A piece meets the pieces from `low` up to `high`, at least `low`, and those that say so of it.
     `owner`, `b` and `pause` as there.
     """
     from stagepack.instances.packing import meetings_kernels as kernels
