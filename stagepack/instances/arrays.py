@@ -7,6 +7,7 @@ and magnitudes of 2**62 or more are refused.
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import SupportsIndex
@@ -86,6 +87,29 @@ def smallest(values: Array, count: int) -> Array:
 def cuts(cuts: Iterable[int], name: str) -> tuple[int, ...]:
     """Return cuts in order, each once."""
     return tuple(sorted({integer(cut, name) for cut in cuts}))
+
+
+def names(
+    given: object, name: str, n: int, per: str, *, unique: bool = False
+) -> tuple[str, ...] | None:
+    """Return what is `given` as `n` names, one `per` stage or buffer; None where nothing is.
+
+    Messages name the field, `name`.  If `unique`, no two may be the same.
+    """
+    if given is None:
+        return None
+    remedy = f"give one name for each {per}"
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InputError(f"{given!r} is no list", field=name, remedy=remedy)
+    found = tuple(map(str, given))
+    if len(found) != n:
+        raise InputError(f"{len(found):,} names for {n:,} {per}s", field=name, remedy=remedy)
+    if unique and len(set(found)) < n:
+        twice = next(one for one, times in Counter(found).items() if times > 1)
+        raise InputError(
+            f"two {per}s are named {twice!r}", field=name, remedy="give each a name of its own"
+        )
+    return found
 
 
 def integers(

@@ -12,9 +12,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from fractions import Fraction
 from operator import index
-from typing import Any
+from typing import Any, TypeVar
 
 from stagepack.errors import InputError
 
@@ -27,6 +28,7 @@ BANDWIDTHS = {
 }
 """Units of bandwidth, in 2**30 bytes a second."""
 
+WordT = TypeVar("WordT", bound=StrEnum)
 Words = Mapping[str, Any]
 """What is said beside a file, or of an entry of the catalog: words and their values."""
 
@@ -234,6 +236,17 @@ def require_known(given: Words, known: Iterable[str], what: str) -> None:
                 field=name,
                 remedy="it takes " + (", ".join(known) or "none"),
             )
+
+
+def member(given: str, words: type[WordT], name: str) -> WordT:
+    """Return the one of `words` that is `given`; messages name the field, `name`."""
+    if given not in list(words):
+        raise InputError(
+            f"unknown {name} {str(given)[:40]!r}",
+            field=name,
+            remedy="choose one of " + ", ".join(words),
+        )
+    return words(given)
 
 
 def _shown(number: float) -> str:

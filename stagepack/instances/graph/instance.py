@@ -19,6 +19,7 @@ from stagepack.instances.graph.levels import table_of
 from stagepack.instances.graph.problem import DeviceOrder, Objective
 from stagepack.instances.graph.ticking import ticking
 from stagepack.instances.profile import Cluster, ModelProfile
+from stagepack.instances.words import member
 
 Weight = Given | Mapping[Any, Number] | Callable[..., Number]
 """Figures by position, by node, or from a function of a node."""
@@ -167,13 +168,13 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             speeds=validate.speeds(speeds, k),
             capacity=validate.capacity(capacity, k),
             bandwidth=validate.bandwidth(bandwidth, levels, k + others),
-            device_order=validate.word(device_order, DeviceOrder, "device_order"),
+            device_order=member(device_order, DeviceOrder, "device_order"),
             empty_devices=bool(empty_devices),
             contiguous=bool(contiguous),
             microbatches=arrays.integer(microbatches, "microbatches"),
-            objective=validate.word(objective, Objective, "objective"),
-            ids=validate.labels(ids, "ids", n),
-            names=validate.labels(names, "names", n),
+            objective=member(objective, Objective, "objective"),
+            ids=arrays.names(ids, "ids", n, "node", unique=True),
+            names=arrays.names(names, "names", n, "node"),
             time_unit=validate.time_unit(time_unit),
             clock=validate.clock(clock, time_unit),
             source=str(source),

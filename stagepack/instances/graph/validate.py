@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -27,19 +25,6 @@ CYCLES = "cycles"
 """The unit of times that a clock turns into seconds."""
 MOST_PASSAGES = 2**23  # tensors times bandwidths that differ
 LONGEST_CIRCLE = 12  # nodes of one that a message names
-
-WordT = TypeVar("WordT", bound=StrEnum)
-
-
-def word(given: str, words: type[WordT], name: str) -> WordT:
-    """Return the member of a vocabulary, `words`, that is `given` in the field `name`."""
-    if given not in list(words):
-        raise InputError(
-            f"unknown {name} {str(given)[:40]!r}",
-            field=name,
-            remedy="choose one of " + ", ".join(words),
-        )
-    return words(given)
 
 
 def time_unit(given: str) -> str:
@@ -299,18 +284,6 @@ def bandwidth(
     return frozen(table)
 
 
-def labels(given: Iterable[str] | None, name: str, n: int) -> tuple[str, ...] | None:
-    """Return as many names as there are nodes, or None if none are `given` in the field `name`."""
-    if given is None:
-        return None
-    found = tuple(map(str, given))
-    if len(found) != n:
-        raise InputError(
-            f"{len(found):,} names for {n:,} nodes", field=name, remedy="give one name a node"
-        )
-    return found
-
-
 def instance(given: GraphData) -> None:
     """Refuse fields that do not fit one another, nodes in a circle, sums that could overflow."""
     n, k = given.n, given.devices
@@ -328,9 +301,6 @@ def instance(given: GraphData) -> None:
             field="microbatches",
             remedy="give at least one and fewer than 2**31",
         )
-    if given.ids is not None and len(set(given.ids)) < n:
-        twice = next(one for one, times in Counter(given.ids).items() if times > 1)
-        raise InputError(f"{twice!r} comes twice", field="ids", remedy="give every node its own")
     if given.objective == Objective.REPLICATED:
         _alike(given)
     _sums(given)

@@ -13,6 +13,7 @@ from stagepack.instances.groups.data import HALF, GroupingData, Source
 from stagepack.instances.groups.operators import Operator
 from stagepack.instances.groups.problem import Objective, Order, Slicing, Standalone, Timesteps
 from stagepack.instances.groups.solution import GroupingSolution
+from stagepack.instances.words import member
 
 
 class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
@@ -82,14 +83,14 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
             inputs=given.inputs,
             outputs=given.outputs,
             chip=given.chip,
-            slicing=validate.word(slicing, Slicing, "slicing"),
-            standalone=validate.word(standalone, Standalone, "standalone"),
-            timesteps=validate.word(timesteps, Timesteps, "timesteps"),
-            order=validate.word(order, Order, "order"),
+            slicing=member(slicing, Slicing, "slicing"),
+            standalone=member(standalone, Standalone, "standalone"),
+            timesteps=member(timesteps, Timesteps, "timesteps"),
+            order=member(order, Order, "order"),
             max_slices=validate.count(max_slices, "max_slices"),
             max_group=validate.count(max_group, "max_group"),
             overlap_limit=validate.limit(overlap_limit),
-            objective=validate.word(objective, Objective, "objective"),
+            objective=member(objective, Objective, "objective"),
             source=str(source),
         )
         validate.instance(instance)

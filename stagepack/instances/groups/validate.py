@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from operator import index
 from typing import SupportsFloat, TypeVar
@@ -32,16 +31,6 @@ from stagepack.instances.groups.problem import OperatorKind
 MOST_ROWS = 2**31 + 1
 """One more than any tensor has."""
 T = TypeVar("T")
-WordT = TypeVar("WordT", bound=StrEnum)
-
-
-def word(given: str, words: type[WordT], name: str) -> WordT:
-    """Return the member of a vocabulary, `words`, that is `given` in the field `name`."""
-    if given not in list(words):
-        raise InputError(
-            f"unknown {str(given)[:40]!r}", field=name, remedy="choose from " + ", ".join(words)
-        )
-    return words(given)
 
 
 @dataclass(frozen=True)

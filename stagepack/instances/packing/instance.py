@@ -12,7 +12,7 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances import clusters
 from stagepack.instances.answer import Answered, Rules, require_instance
-from stagepack.instances.arrays import Given, integer, integers
+from stagepack.instances.arrays import Given, integer, integers, names
 from stagepack.instances.packing import profiled, validate
 from stagepack.instances.packing.check import Measure, check, evaluate, shape
 from stagepack.instances.packing.check import measure as measured
@@ -26,6 +26,7 @@ from stagepack.instances.packing.data import (
 )
 from stagepack.instances.packing.problem import KIND, Objective
 from stagepack.instances.profile import Cluster, ModelProfile
+from stagepack.instances.words import member
 from stagepack.result import Result
 
 
@@ -128,7 +129,7 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             size=sizes,
             start=integers(start, "start", "buffer", n),
             end=integers(end, "end", "buffer", n),
-            ids=None if ids is None else tuple(map(str, ids)),
+            ids=names(ids, "ids", n, "buffer", unique=True),
             period=None if period is None else integer(period, "period"),
             conflicts=None if conflicts is None else validate.pairs(conflicts, "conflicts", n),
             capacity=None if capacity is None else integer(capacity, "capacity"),
@@ -264,11 +265,4 @@ def _objective(
         if memories:
             return Objective.SPILL
         return Objective.PEAK if capacity is None else Objective.FIT
-    try:
-        return Objective(given)
-    except ValueError:
-        raise InputError(
-            f"unknown objective {given!r}",
-            field="objective",
-            remedy="choose one of " + ", ".join(Objective),
-        ) from None
+    return member(given, Objective, "objective")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -159,7 +158,6 @@ def instance(given: PackingData) -> None:
     n = given.n
     if n == 0:
         raise InputError("no buffers", field="size", remedy="give at least one buffer")
-    _identify(given)
     _each(given, given.size >= 1, "size", "is not positive", "give at least 1 byte")
     _each(given, given.end > given.start, "end", "is not after its start", "give start < end")
     _each(given, given.alignment >= 1, "alignment", "is not positive", "give at least 1")
@@ -185,22 +183,6 @@ def _each(given: PackingData, fine: Array, name: str, problem: str, remedy: str)
         value = int(getattr(given, name)[at])
         raise InputError(
             f"{value} of buffer {given.buffer_id(at)} {problem}", field=name, remedy=remedy
-        )
-
-
-def _identify(given: PackingData) -> None:
-    if given.ids is None:
-        return
-    if len(given.ids) != given.n:
-        raise InputError(
-            f"{len(given.ids):,} names for {given.n:,} buffers",
-            field="ids",
-            remedy="give one name a buffer",
-        )
-    if len(set(given.ids)) < given.n:
-        twice = next(name for name, count in Counter(given.ids).items() if count > 1)
-        raise InputError(
-            f"two buffers are named {twice!r}", field="ids", remedy="give each a name of its own"
         )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.instances import clusters
 from stagepack.instances.answer import Answered, Rules
-from stagepack.instances.arrays import Given, integer, integers, whole_bytes
+from stagepack.instances.arrays import Given, integer, integers, names, whole_bytes
 from stagepack.instances.phases import validate
 from stagepack.instances.phases.check import check, evaluate, shape
 from stagepack.instances.phases.chips import of_device, whole_cycles
@@ -19,6 +19,7 @@ from stagepack.instances.phases.data import PhaseData, PhaseSolution, Policy
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.problem import Objective
 from stagepack.instances.profile import Chip, Cluster, ModelProfile
+from stagepack.instances.words import member
 
 
 class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
@@ -184,8 +185,8 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
             if remote_memory is None
             else integer(remote_memory, "remote_memory"),
             graphs=None if graphs is None else integer(graphs, "graphs"),
-            layer_names=None if layer_names is None else tuple(map(str, layer_names)),
-            objective=validate.choices([objective], Objective, "objective")[0],
+            layer_names=names(layer_names, "layer_names", n, "layer"),
+            objective=member(objective, Objective, "objective"),
             source=source,
         )
         validate.instance(instance)

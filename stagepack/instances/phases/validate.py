@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -13,27 +12,18 @@ from stagepack.errors import InputError
 from stagepack.instances.arrays import integer
 from stagepack.instances.phases.data import PhaseData
 from stagepack.instances.profile import Chip, Lifetimes, ModelProfile, inner_bytes
-from stagepack.instances.words import LARGEST, Words
+from stagepack.instances.words import LARGEST, Words, WordT, member
 
-WordT = TypeVar("WordT", bound=StrEnum)
 STATE = "optimiser state"
 RATES = ("remote_bandwidth", "host_bandwidth", "tile_bandwidth", "gather_bandwidth")
 
 
-def choices(given: Iterable[object], words: type[WordT], name: str) -> tuple[WordT, ...]:
+def choices(given: Iterable[str], words: type[WordT], name: str) -> tuple[WordT, ...]:
     """Return the `words` that are `given`, each once, in the order of the vocabulary.
 
-    One text may hold several, with commas between.  None, or an unknown one, is refused by the
-    `name` of the field.
+    None, or an unknown one, is refused by the `name` of the field.
     """
-    asked = [given] if isinstance(given, str) else list(given)
-    for word in asked:
-        if word not in list(words):
-            raise InputError(
-                f"unknown {str(word)[:40]!r}",
-                field=name,
-                remedy="choose from " + ", ".join(words),
-            )
+    asked = [member(word, words, name) for word in ([given] if isinstance(given, str) else given)]
     if not asked:
         raise InputError("is empty", field=name, remedy="choose from " + ", ".join(words))
     return tuple(word for word in words if word in asked)
@@ -183,12 +173,6 @@ def instance(found: PhaseData) -> None:
             f"{list(fixed)} does not rise from 0 to {n}",
             field="fixed_boundaries",
             remedy=f"write [0, ..., {n}]",
-        )
-    if found.layer_names is not None and len(found.layer_names) != n:
-        raise InputError(
-            f"{len(found.layer_names):,} names for {n:,} layers",
-            field="layer_names",
-            remedy="give one name a layer",
         )
     if found.microbatch is not None:
         for name in ("forward_fixed", "backward_fixed", "temporary_fixed"):

@@ -13,7 +13,7 @@ from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances import clusters
 from stagepack.instances.answer import Answered, Rules, require_instance
-from stagepack.instances.arrays import Given, integer, integers
+from stagepack.instances.arrays import Given, integer, integers, names
 from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Array, Cluster, ModelProfile
@@ -24,6 +24,7 @@ from stagepack.instances.schedule.data import ScheduleData, ScheduleSolution
 from stagepack.instances.schedule.operations import Operations
 from stagepack.instances.schedule.partition import arguments, balanced
 from stagepack.instances.schedule.problem import KIND, Objective
+from stagepack.instances.words import member
 from stagepack.result import Result
 
 
@@ -155,8 +156,8 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
             post_validation=bool(post_validation),
             steps=integer(steps, "steps", 1),
             objective=_objective(objective, bool(post_validation)),
-            stage_names=validate.names(stage_names, "stage_names", p, "stage"),
-            device_names=validate.names(device_names, "device_names", d, "device"),
+            stage_names=names(stage_names, "stage_names", p, "stage"),
+            device_names=names(device_names, "device_names", d, "device"),
             source=source,
         )
         if whole_first:
@@ -320,11 +321,4 @@ def _objective(given: Objective | str | None, post_validation: bool) -> Objectiv
     """Return the objective of its name; the usual one where none is given."""
     if given is None:
         return Objective.SPAN if post_validation else Objective.MAKESPAN
-    try:
-        return Objective(given)
-    except ValueError:
-        raise InputError(
-            f"unknown objective {str(given)!r}",
-            field="objective",
-            remedy="choose one of " + ", ".join(Objective),
-        ) from None
+    return member(given, Objective, "objective")

@@ -62,19 +62,6 @@ def _edge(at: int, value: Iterable[SupportsIndex]) -> tuple[int, int]:
     return producer, consumer
 
 
-def names(values: Iterable[object] | None, name: str, n: int, per: str) -> tuple[str, ...] | None:
-    """Return `values` as `n` names, one `per` stage or device; messages name the field, `name`."""
-    if values is None:
-        return None
-    remedy = f"give one name for each {per}"
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InputError(f"{values!r} is no list", field=name, remedy=remedy)
-    found = tuple(map(str, values))
-    if len(found) != n:
-        raise InputError(f"{len(found):,} names for {n:,} {per}s", field=name, remedy=remedy)
-    return found
-
-
 def devices(column: Array) -> None:
     """Refuse devices without a stage."""
     used = np.unique(column)
