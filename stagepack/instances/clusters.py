@@ -39,24 +39,15 @@ FILE = ".json"
 class Preset:
     """A cluster and what turns a network's arithmetic into its cycles and bytes.
 
-    Attributes
-    ----------
-    cluster : Cluster
-    flops_per_cycle : int
-        Peak floating-point operations of a device a cycle in matrix products and convolutions
-        (a multiply-accumulate is two).
-    values_per_cycle : int
-        Values a device passes through pointwise operations, lookups, normalisations a cycle.
-    utilisation : float
-        Share of both peaks that a compiled layer reaches: an assumption, not a measurement.
-    code_bytes : int
-        Estimate of the program that layers of one shape share on a device.
-    code_part : int, optional
-        Of the weights and tensors that it works on, a program takes one such part at most.  None:
-        every program is on the whole device, however little there is to do.
-    state_bytes : int
-        Estimate of the state (vertex descriptors, exchange tables) that every layer has alone.
-    description : str
+    Of a device, `flops_per_cycle` is the peak of matrix products and convolutions (a
+    multiply-accumulate is two), and `values_per_cycle` are values that pass through pointwise
+    operations, lookups and normalisations.  `utilisation`, the share of both peaks that a compiled
+    layer reaches, is an assumption, not a measurement.
+
+    Estimates: `code_bytes` of the program that layers of one shape share on a device, and
+    `state_bytes` (vertex descriptors, exchange tables) that every layer has alone.  Of the weights
+    and tensors that it works on, a program takes one `code_part` at most; None: every program is on
+    the whole device, however little there is to do.
     """
 
     cluster: Cluster

@@ -30,25 +30,15 @@ class Block:
 
     Attributes
     ----------
-    name : str
     shape : str
         Blocks of one shape run the same code.
-    flops : int
-        Floating-point operations of products and convolutions; a multiply-accumulate is two.
-    values : int
-        Values read by pointwise work.
-    weights : int
-        Parameters.
-    weight_bytes : int, optional
-        Of these, where their width is their own.
-    constants : int
-        Bytes of what is held, but not trained.
-    inputs, outputs : tuple of str
-        Tensors read and written.
-    scratch : int
-        Bytes alive only inside.
-    saved : int
-        Bytes kept for the backward pass.
+    flops, values : int
+        Floating-point operations of products and convolutions (a multiply-accumulate is two), and
+        values read by pointwise work.
+    weights, weight_bytes : int
+        Parameters, and their bytes, where their width is their own.
+    constants, scratch, saved : int
+        Bytes of what is held, but not trained; alive only inside; kept for the backward pass.
     variables : tuple of str
         Weights shared with other blocks.
     """

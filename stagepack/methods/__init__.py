@@ -138,41 +138,18 @@ class Table(Generic[InstanceT, SolutionT]):
         self,
         name: str,
         *,
-        exact: bool,
-        description: str,
         unsupported: Callable[[InstanceT], str] = lambda _instance: "",
-        declines: Callable[[InstanceT], str] = lambda _instance: "",
-        unproved: Callable[[InstanceT], str] = lambda _instance: "",
-        engines: tuple[str, ...] = (),
-        limited_by_work: bool = False,
-        default: bool = True,
+        **facts: Any,
     ) -> Method[InstanceT, SolutionT]:
-        """Return the method of a name.
-
-        Parameters
-        ----------
-        name, exact, description, unsupported, declines, unproved, engines, limited_by_work, default
-            As in :class:`Method`.
-        """
+        """Return the method of a `name`, `unsupported` and other `facts` of a :class:`Method`."""
 
         def refusal(instance: InstanceT) -> str:
             if instance.objective not in self.known:
                 return f"knows no objective {instance.objective}"
             return unsupported(instance)
 
-        return Method(
-            name=name,
-            kind=self.kind,
-            exact=exact,
-            description=description,
-            run=Deferred(f"{self.package}.searches", name),
-            unsupported=refusal,
-            declines=declines,
-            unproved=unproved,
-            engines=engines,
-            limited_by_work=limited_by_work,
-            default=default,
-        )
+        run: Any = Deferred(f"{self.package}.searches", name)
+        return Method(name=name, kind=self.kind, run=run, unsupported=refusal, **facts)
 
 
 @contextlib.contextmanager

@@ -88,6 +88,8 @@ def run_model(
 ) -> float:
     """Build a model, solve it on an engine, and report what it finds to `progress`.
 
+    Returns the engine's work, in seconds of :func:`paced`.
+
     Parameters
     ----------
     engine : Engine
@@ -96,27 +98,20 @@ def run_model(
         Makes the model; large ones take long, so it runs where time or patience can end it.
     name : str
         Of the model, for the source of answers.
-    progress : Progress
     settings : Settings
         Of which limits, threads and seed are the engine's.
     start, start_value : solution and its objective value, optional
         Where the engine starts; the value only if it is worth no more than the model's `upper`.
     bound_value : callable
         Turns the model's bounds into objective values.
-    work : float, optional
-        End after so much work (see :class:`Limits`), which does not end the run.
-    pace : float
-        Work of CP-SAT in a second, as in :func:`paced`.
+    work, pace : float, optional
+        End after so much work (see :class:`Limits`), which does not end the run; the work of CP-SAT
+        in a second, as in :func:`paced`.
     overdue : float
         Seconds of CPU after which to end although the work is not done: much of what engines do
         before they search, and the building of models, is counted by none of them.
     conclude_infeasible : callable
         Called when the model has no solution; it reports the reason, or contradicts.
-
-    Returns
-    -------
-    float
-        The engine's work, in seconds of :func:`paced`.
     """
     progress.require_time()
     over = _deadline(f"{name} on {engine.name}", progress, overdue)

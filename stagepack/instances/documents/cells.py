@@ -38,8 +38,6 @@ class Cells:
 
     Attributes
     ----------
-    names : tuple of str
-        The header, in small letters.
     data : ndarray of uint8
         All bytes, and a word of nothing behind them.
     start, end : ndarray of int64, shape (lines, columns)

@@ -32,16 +32,8 @@ Exactly = Number | Fraction
 class Load:
     """What a device does for one sample; times are fractions where they are exact.
 
-    Attributes
-    ----------
-    device, stage, nodes : int
-        Numbers of the device and of its stage, and of how many nodes it has.
-    time, received, sent : int, float or Fraction
-        A CPU waits for no traffic.
-    memory : int
-        Bytes.
-    replicas : int
-        Devices that share this work: times are those of each.
+    A CPU waits for no traffic; `memory` is bytes.  `replicas` are devices that share this work:
+    times are those of each.
     """
 
     device: int

@@ -271,7 +271,7 @@ class Compact:
     def loads(
         self, stages: npt.ArrayLike, classes: npt.ArrayLike, replicas: Sequence[int] = ()
     ) -> Array:
-        """Return the load of each stage in ticks, shape (passes, stages), for tests.
+        """Return the load of each stage in ticks, shape (passes, stages).
 
         `stages`, `classes` and `replicas` are those of :meth:`assignment`; loads of replicas are
         rounded.

@@ -17,14 +17,8 @@ MOST_UNLIKE = 2**12
 
 
 class Level(NamedTuple):
-    """A level of links, of which the next smaller ones are the units.
-
-    Attributes
-    ----------
-    units : int
-        Of a group; devices on the innermost level.
-    bandwidth : int or float
-        Between them.
+    """A level of links, between units, of which so many are a group; devices on the innermost
+    level.
     """
 
     units: int

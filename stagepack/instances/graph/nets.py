@@ -19,14 +19,8 @@ HASH_SEED, HASH_FACTOR = 20_201_122, np.uint64(0x9E37_79B9_7F4A_7C15)
 class Nets(NamedTuple):
     """Nets between blocks; those that always cost together are one.
 
-    Attributes
-    ----------
-    ptr, members : ndarray of int64
-        Blocks of net j are members[ptr[j]:ptr[j + 1]], the producer first, the others rising.
-    which : ndarray of int64, shape (nets,)
-        Pass that pays.
-    tensor, net : ndarray of int64
-        Tensors that cross, and the net of each.
+    Blocks of net j are members[ptr[j]:ptr[j + 1]], the producer first, the others rising.  `which`
+    is the pass that pays for each; `tensor` and `net` are tensors that cross, and the net of each.
     """
 
     ptr: Array

@@ -256,14 +256,8 @@ def macs(operator: Operator, sources: tuple[Shape, ...]) -> int:
 class Pace(NamedTuple):
     """How the cycles of an operator follow from a part of what it writes.
 
-    Attributes
-    ----------
-    turns : int
-        How often a lane goes over each of its planes.
-    times, per : int
-        Each time a plane of p values takes ``ceil(p * times / per)`` cycles.
-    plane : (int, int) or None
-        Rows and columns of a plane, where they are not those of the part.
+    A lane goes over each of its planes in so many `turns`, each time in ``ceil(p * times / per)``
+    cycles for p values.  `plane` is rows and columns of one, where they are not those of the part.
     """
 
     turns: int

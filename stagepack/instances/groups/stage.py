@@ -214,13 +214,7 @@ def stage_backward(back: Backward, members: Sequence[int], name: str) -> LayerGr
 
 
 def alone_behind(solution: GroupingSolution, end: int, n: int) -> GroupingSolution:
-    """Return a plan of operators [0, end) with those behind them, up to n, each by itself.
-
-    Parameters
-    ----------
-    end, n : int
-        Operators of the plan, and all of the network.
-    """
+    """Return a plan of operators [0, `end`) with those behind them, up to `n`, each by itself."""
     more = n - end
     said = {
         name: (*getattr(solution, name), *((),) * more)

@@ -30,14 +30,8 @@ UNLIMITED = 2**62
 class Ledger:
     """What every phase of a plan moves, takes and holds; its shape must be right.
 
-    Attributes
-    ----------
-    first, end : ndarray of int64, shape (phases,)
-        The layers of each phase, in the order of time.
-    forward, backward : ndarray of bool, shape (phases,)
-        Which parts it has.
-    load, store, host_load, host_store : ndarray of int64, shape (phases,)
-        Bytes that one step moves.
+    Phase by phase, in the order of time: its layers [first, end), whether it has a `forward` and a
+    `backward` part, and the bytes that one step moves.
     """
 
     def __init__(self, instance: PhaseData, solution: PhaseSolution) -> None:

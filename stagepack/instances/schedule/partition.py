@@ -28,36 +28,17 @@ def arguments(
     """Return what describes the stages that `solution` makes, for ``from_arrays`` of schedules.
 
     F takes the forward cycles of the stage's layers on its device, rounded up, and those of the
-    exchange with the host where every device waits for it (:func:`waiting`).  The backward
-    cycles, rounded up too, are B; where split, half of them (rounded down) are W.  The latency
-    of an edge is the time in which the tensors of its cut leave one device and enter the next,
-    the slower of the two, rounded up.  F takes the stashes of the stage's layers and the tensors
-    it receives, nothing where these do not count; B releases them, or B and W half each where
-    split.  The limit of a device is its memory less what its stages hold all the time.
+    exchange with the host where every device waits for it (:func:`waiting`).  The backward cycles,
+    rounded up too, are B; where `split`, half of them (rounded down) are W.  The latency of an edge
+    is the time in which the tensors of its cut leave one device and enter the next, the slower of
+    the two, rounded up.  F takes the stashes of the stage's layers and the tensors it receives,
+    nothing where these do not count; B releases them, or B and W half each where split.  The limit
+    of a device is its memory less what its stages hold all the time; where `options`, which replace
+    what is derived, say `devices`, its stages' least memory less what they all hold.
 
-    Parameters
-    ----------
-    partition : PipelinePartition
-        The chain that was cut.
-    solution : PipelineSolution or Result
-        A valid partition.
-    microbatches : int or array_like
-        That of the partition when None.
-    split : bool
-        Whether B and W are apart.
-    options : mapping
-        Arguments that replace what is derived; with `devices`, the limit of a device is its
-        stages' least memory less what they all hold.
-
-    Returns
-    -------
-    dict
-
-    Raises
-    ------
-    InputError
-        When the partition is invalid or says only forward and backward together, when a stage
-        takes no cycles, or a device is too small for what its stages hold all the time.
+    Refuses a partition that is invalid or says only forward and backward together, stages that take
+    no cycles, and devices too small for what their stages hold all the time.  `microbatches` are
+    those of the partition if None.
     """
     require_instance(partition, "pipeline-partition", "partition")
     solution = valid_solution(partition, solution, "partition")

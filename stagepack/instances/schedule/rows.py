@@ -22,16 +22,11 @@ LATEST = 2**62
 
 
 class Rows:
-    """The rows of a schedule: each is the operations of one kind of one stage, in turn.
+    """The rows of a schedule, int64: each is the operations of one kind of one stage, in turn.
 
-    Attributes
-    ----------
-    kinds : int
-        Row r is kind r modulo `kinds` of stage r // `kinds`.
-    first : ndarray of int64, shape (rows + 1,)
-        Starts first[r] .. first[r + 1] - 1 of a solution are those of row r.
-    count, duration, change, device : ndarray of int64, shape (rows,)
-        Microbatches, cycles, change of memory, and device.
+    Row r is kind r modulo `kinds` of stage r // `kinds`, and its starts in a solution are first[r]
+    .. first[r + 1] - 1.  Of each there are microbatches (`count`), cycles, change of memory, and
+    device.
     """
 
     def __init__(self, instance: ScheduleData) -> None:
