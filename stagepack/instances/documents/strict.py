@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import msgspec
 
 from stagepack import files, memory
-from stagepack.errors import InputError
+from stagepack.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -99,6 +99,28 @@ def require_fields(given: Iterable[str], known: Iterable[str]) -> None:
 
 
 ANOTHER = "give a solution of this instance, read with the same options"
+FEW = 1000  # names among which a misspelt one is looked for
+
+
+def by_id(given: Any, name: str, ids: Sequence[str], what: str, whose: str) -> list[Any]:
+    """Return the values of an object, `given` as `name`, in the order of its keys, `ids`.
+
+    Messages say `what` has ids, and in `whose` instance.
+    """
+    if not isinstance(given, Mapping):
+        raise InputError("is no object", field=name, remedy="write {id: value}")
+    known = set(ids)
+    extra = next((str(key) for key in given if key not in known), None)
+    if extra is not None:
+        raise InputError(
+            f"is no {what} of {whose}",
+            field=f"{name}.{extra}",
+            remedy=suggest(extra, ids) if len(ids) <= FEW else ANOTHER,
+        )
+    missing = next((key for key in ids if key not in given), None)
+    if missing is not None:
+        raise InputError("is missing", field=f"{name}.{missing}", remedy=f"name every {what}")
+    return [given[key] for key in ids]
 
 
 def require_end(boundaries: Sequence[int], instance: Any) -> None:

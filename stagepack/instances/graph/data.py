@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stagepack.contracts import JsonObject, Number, cached
-from stagepack.errors import InputError, suggest
+from stagepack.errors import InputError
 from stagepack.instances.documents import strict
 from stagepack.instances.fields import digest_of
 from stagepack.instances.graph.problem import KIND, DeviceOrder, Objective
@@ -155,9 +155,6 @@ def _parts(value: object) -> Iterator[bytes]:
         yield str(value).encode()
 
 
-FEW_IDS = 1000  # among which a misspelt one is looked for
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphSolution(ShownSolution):
     """A partition of a graph: the device of each node.
@@ -260,18 +257,7 @@ class GraphSolution(ShownSolution):
 def _devices(given: Words, instance: GraphData) -> list[int]:
     """Return the devices of nodes by id, in the order of the nodes."""
     ids = instance.ids or tuple(map(str, range(instance.n)))
-    known = set(ids)
-    extra = next((str(key) for key in given if key not in known), None)
-    if extra is not None:
-        raise InputError(
-            f"is no node of {instance.name}",
-            field=f"assignment.{extra}",
-            remedy=suggest(extra, ids) if len(ids) <= FEW_IDS else strict.ANOTHER,
-        )
-    missing = next((key for key in ids if key not in given), None)
-    if missing is not None:
-        raise InputError("is missing", field=f"assignment.{missing}", remedy="name every node")
-    devices = [given[key] for key in ids]
+    devices = strict.by_id(given, "assignment", ids, "node", instance.name)
     for at, device in enumerate(devices):
         if isinstance(device, bool) or not isinstance(device, int) or abs(device) >= 2**31:
             raise InputError(

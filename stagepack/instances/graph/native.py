@@ -16,6 +16,7 @@ import numpy as np
 from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError, suggest
 from stagepack.instances.documents.lines import Items, unusual
+from stagepack.instances.documents.strict import FEW
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.instance import GraphPartition
 from stagepack.instances.graph.problem import DeviceOrder, Objective
@@ -30,7 +31,6 @@ Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 JOB = ("objective", "microbatches", "device_order", "empty_devices", "contiguous")
 GIVEN = frozenset({*JOB, "devices", "cpus", "capacity", "speed", "bandwidth", "levels"})
 """What may be said beside a file."""
-FEW_IDS = 1000  # among which a misspelt one is looked for
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -212,7 +212,7 @@ def _require(
 ) -> None:
     """Refuse what is no node, and a node that would read what it writes."""
     if node not in place:
-        few = len(place) <= FEW_IDS
+        few = len(place) <= FEW
         remedy = suggest(node, place) if few else "name one of nodes"
         raise InputError(f"there is no node {node[:40]!r}", field=field, remedy=remedy)
     if node == apart_from:

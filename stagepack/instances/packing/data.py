@@ -237,7 +237,8 @@ class PackingSolution(ShownSolution):
             raise InputError(
                 "is missing or no object", field="offsets", remedy='write {"offsets": {id: int}}'
             )
-        offsets = _by_id(data["offsets"], "offsets", instance)
+        ids = instance.ids or tuple(map(str, range(instance.n)))
+        offsets = strict.by_id(data["offsets"], "offsets", ids, "buffer", instance.name)
         for at, value in enumerate(offsets):
             if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= LARGEST:
                 raise InputError(
@@ -248,7 +249,7 @@ class PackingSolution(ShownSolution):
         memory = None
         if data.get("memories") is not None:
             names = [item.name for item in instance.memories]
-            chosen = _by_id(data["memories"], "memories", instance)
+            chosen = strict.by_id(data["memories"], "memories", ids, "buffer", instance.name)
             for at, name in enumerate(chosen):
                 if name not in names:
                     raise InputError(
@@ -299,22 +300,3 @@ class PackingSolution(ShownSolution):
             names = [self.memories[index] for index in self.memory.tolist()]
             found["memories"] = dict(zip(ids, names, strict=True))
         return found
-
-
-def _by_id(given: Any, name: str, instance: PackingData) -> list[Any]:
-    """Return the values of an object keyed by buffer ids, in the order of the buffers."""
-    if not isinstance(given, Mapping):
-        raise InputError("is no object", field=name, remedy="write {id: value}")
-    ids = instance.ids or tuple(map(str, range(instance.n)))
-    missing = next((key for key in ids if key not in given), None)
-    if missing is not None:
-        raise InputError("is missing", field=f"{name}.{missing}", remedy="name every buffer")
-    if len(given) > len(ids):
-        known = set(ids)
-        extra = next(key for key in given if key not in known)
-        raise InputError(
-            f"is no buffer of {instance.name}",
-            field=f"{name}.{extra}",
-            remedy="give a solution of this instance",
-        )
-    return [given[key] for key in ids]
