@@ -74,13 +74,7 @@ def entries(kind: str | None = None) -> list[Entry]:
 
 
 def entry(name: str) -> Entry:
-    """Return one entry of the catalog.
-
-    Raises
-    ------
-    InputError
-        For an unknown name, suggesting the nearest.
-    """
+    """Return one entry of the catalog; an unknown name is refused with the nearest."""
     known = {found.name: found for found in entries()}
     name = by_family(str(name))
     if name not in known:

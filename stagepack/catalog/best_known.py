@@ -17,19 +17,10 @@ from stagepack.contracts import Instance, Number
 
 @dataclass(frozen=True)
 class BestKnown:
-    """The best value known of one instance.
+    """The best `value` known of one instance, and whether it is `proved` optimal.
 
-    Attributes
-    ----------
-    name : str
-        The instance: a catalog name (with its parameters), or ``FILE`` or ``FILE#name`` of a
-        public data set.
-    digest, objective, value
-        Its fingerprint, what is minimised, and the least known.
-    proved : bool
-        Whether the value is optimal.
-    source : str
-        Who says so, or how it was proved.
+    The name is that of the catalog, with its parameters, or ``FILE`` or ``FILE#name`` of a public
+    data set; the `source` says who says so, or how it was proved.
     """
 
     name: str

@@ -27,14 +27,8 @@ ENDLESS = (Proof.SEARCH, Proof.ENGINE)
 def solved_again(case: Case, bound: Number | None, time_limit: float | None) -> tuple[Again, ...]:
     """Solve from the solution in hand, as far as it is valid: by other code, then by the best.
 
-    Each gets half of the time, and so does verifying what it shows.
-
-    Parameters
-    ----------
-    case : Case
-    bound : int or float or None
-        What is claimed; None: that nothing is feasible.
-    time_limit : float, optional
+    The claim is a `bound`; None: that nothing is feasible.  Each gets half of `time_limit`, and so
+    does verifying what it shows.
     """
     found: list[Again] = []
     makers = _makers(case.document)
@@ -62,14 +56,8 @@ def solved_again(case: Case, bound: Number | None, time_limit: float | None) -> 
 def tried_all(case: Case, bound: Number | None, time_limit: float | None) -> Tried | None:
     """Try every solution where solving again left a claim open; None: it did not, or too many.
 
-    Parameters
-    ----------
-    case : Case
-        With what solving again came to.
-    bound : int or float or None
-        What is claimed; None: that nothing is feasible.
-    time_limit : float, optional
-        Half of it is spent.
+    The `bound` is as for :func:`solved_again`, to whose findings the case has come; half of the
+    `time_limit` is spent.
     """
     if case.settled(bound) or (bound is None and case.document.get("status") != Status.INFEASIBLE):
         return None

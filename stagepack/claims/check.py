@@ -109,13 +109,7 @@ def _given(
 
 
 def encoded(document: JsonObject) -> bytes:
-    """Return a document as a file would hold it.
-
-    Raises
-    ------
-    InputError
-        For text that no file can hold.
-    """
+    """Return a document as a file would hold it; refuse text that no file can hold."""
     try:
         return msgspec.json.encode(finite(document))
     except UnicodeEncodeError as error:

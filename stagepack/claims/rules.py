@@ -23,12 +23,6 @@ class Case:
 
     Attributes
     ----------
-    document : dict
-        What claims.
-    instance : instance of any problem
-    solution : object or None
-    violations : tuple of Violation
-        The rules that the solution breaks.
     objective : int or float or None
         What a valid solution is worth.
     foreign : bool
@@ -95,7 +89,6 @@ class Again:
 
     Attributes
     ----------
-    result : Result
     shares : str
         Which code its method shares with what made the claim, so that it cannot confirm it; "" for
         none but the normal form of the instance.
@@ -162,14 +155,7 @@ def _digest(case: Case, claimed: object) -> Judgement | None:
 
 
 def difference(there: Mapping[str, object], instance: Instance) -> str:
-    """Say in which fields an instance is another one than that of a result; "" for none.
-
-    Parameters
-    ----------
-    there : mapping
-        The fields that the result recorded.
-    instance : instance of any problem
-    """
+    """Say in which fields an instance is another one than that of a result (`there`), if in any."""
     here = instance.fingerprints
     return _unlike(there, here, {*there, *here})
 

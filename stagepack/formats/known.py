@@ -121,10 +121,7 @@ class Format:
     def kind_of(self, data: bytes, wanted: str | None) -> str:
         """Return the kind of problem that `data` holds.
 
-        Raises
-        ------
-        InputError
-            When it is not the one that is `wanted`, or fits several of which none is usual.
+        Refuses one that is not `wanted`, and data that fit several of which none is usual.
         """
         wanted = wanted or self.usual
         several = len(self.holds) > 1 and not self.tells

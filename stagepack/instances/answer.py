@@ -24,14 +24,7 @@ ORDER = "give the instance first, then the solution"
 class Rules(NamedTuple):
     """The checker of a problem: functions of an instance and a solution.
 
-    Attributes
-    ----------
-    shape : callable
-        Violations of its shape; without any it can be evaluated.
-    check : callable
-        All violations.
-    evaluate : callable
-        The objective value.
+    Without violations of its `shape` a solution can be evaluated; `check` returns all violations.
     """
 
     shape: Callable[[Any, Any], Iterable[Violation]]
@@ -40,14 +33,7 @@ class Rules(NamedTuple):
 
 
 class Answered(Shown, Generic[S, V]):
-    """What instances of all problems do with solutions, by the rules of their checker.
-
-    Attributes
-    ----------
-    solution_type : type
-        The class of their solutions.
-    rules : Rules
-    """
+    """What instances of all problems do with solutions, by the rules of their checker."""
 
     kind: str
     solution_type: ClassVar[type[Any]]
@@ -167,21 +153,9 @@ def _solution_in(instance: Any, given: object, expected: type[S], field: str) ->
 def require_instance(
     given: object, kind: str = "", field: str = "instance", remedy: str = ORDER
 ) -> None:
-    """Refuse what is no instance, or none of the `kind` of problem that is wanted.
+    """Refuse what is `given` if it is no instance, or of another `kind` ("": any).
 
-    Parameters
-    ----------
-    given : object
-    kind : str
-        The problem it must be of; "": any.
-    field : str
-        Name of the argument, for messages.
-    remedy : str
-        What to do instead with what is no instance.
-
-    Raises
-    ------
-    InputError
+    Messages name the argument, `field`, and a `remedy`.
     """
     if not isinstance(given, Answered):
         raise InputError(
@@ -196,19 +170,9 @@ def require_instance(
 
 
 def valid_solution(instance: InstanceOf[S], given: S | Result[S], what: str) -> S:
-    """Return the solution that `given` is or holds, if it breaks no rule.
+    """Return the solution that `given` is or holds, if it is valid and of this instance.
 
-    Parameters
-    ----------
-    instance : instance of any problem
-    given : solution or Result
-    what : str
-        What to call it, for messages: "partition".
-
-    Raises
-    ------
-    InputError
-        For one that is invalid, or of another instance.
+    Messages call it `what`: "partition".
     """
     found = instance.solution_in(given, shaped=False)
     violations = instance.check(found)

@@ -7,6 +7,7 @@ and magnitudes of 2**62 or more are refused.
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import SupportsIndex
@@ -38,18 +39,7 @@ def freeze(given: object) -> None:
 def integer(value: object, name: str, least: int | None = None) -> int:
     """Return `value` as an int of at least `least`, refused by the `name` of its field.
 
-    Parameters
-    ----------
-    value : object
-        A float is taken where it is whole; no bool.
-    name : str
-        The field, for messages.
-    least : int, optional
-
-    Raises
-    ------
-    InputError
-        Also from 2**62 on.
+    A float is taken where it is whole; no bool, and nothing from 2**62 on.
     """
     try:
         if isinstance(value, float) and value.is_integer():
@@ -99,6 +89,29 @@ def cuts(cuts: Iterable[int], name: str) -> tuple[int, ...]:
     return tuple(sorted({integer(cut, name) for cut in cuts}))
 
 
+def names(
+    given: object, name: str, n: int, per: str, *, unique: bool = False
+) -> tuple[str, ...] | None:
+    """Return what is `given` as `n` names, one `per` stage or buffer; None where nothing is.
+
+    Messages name the field, `name`.  If `unique`, no two may be the same.
+    """
+    if given is None:
+        return None
+    remedy = f"give one name for each {per}"
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InputError(f"{given!r} is no list", field=name, remedy=remedy)
+    found = tuple(map(str, given))
+    if len(found) != n:
+        raise InputError(f"{len(found):,} names for {n:,} {per}s", field=name, remedy=remedy)
+    if unique and len(set(found)) < n:
+        twice = next(one for one, times in Counter(found).items() if times > 1)
+        raise InputError(
+            f"two {per}s are named {twice!r}", field=name, remedy="give each a name of its own"
+        )
+    return found
+
+
 def integers(
     values: Given,
     name: str,
@@ -108,27 +121,10 @@ def integers(
     least: int | None = None,
     spread: bool = False,
 ) -> Array:
-    """Return `values` as a read-only int64 array of shape (n,).
+    """Return `values` as a read-only int64 array of shape (n,), of any length where `n` is absent.
 
-    Parameters
-    ----------
-    values : array_like of int, shape (n,)
-        Floats are taken where they are whole.
-    name : str
-        The field, for messages.
-    per : str
-        What there is one number for: "stage", "device", "buffer".
-    n : int, optional
-        The length wanted; any when absent.
-    least : int, optional
-        The least value allowed.
-    spread : bool
-        Whether a lone number stands for all.
-
-    Raises
-    ------
-    InputError
-        Naming the field and the entry.
+    Floats are taken where they are whole, a lone number for all if `spread`, none below `least`.
+    Messages name the field (`name`), the entry, and what there is one number `per`: "stage".
     """
     wanted = f"give a one-dimensional array, one integer for each {per}"
     wanted += "" if n is None else f", {n:,} in all"
@@ -138,21 +134,11 @@ def integers(
 
 
 def numbers(values: Given, name: str, shape: tuple[int, ...] | None = None) -> Array:
-    """Return `values` >= 0 as a read-only int64 or float64 array.
+    """Return `values` >= 0 as a read-only int64 or float64 array of a `shape`, else
+    one-dimensional.
 
-    Parameters
-    ----------
-    values : array_like
-        None: zeros, where a shape is given.
-    name : str
-        The field, for messages.
-    shape : tuple of int, optional
-        The shape wanted; any one-dimensional when absent.
-
-    Raises
-    ------
-    InputError
-        Naming the entry that is negative, infinite or NaN; for another shape, or 2**62 and more.
+    None: zeros, where a shape is given.  Infinite ones, NaN, and 2**62 and more are refused, with
+    the field (`name`) and the entry.
     """
     if shape is not None:
         values = np.zeros(shape, dtype=np.int64) if values is None else values
@@ -164,66 +150,28 @@ def numbers(values: Given, name: str, shape: tuple[int, ...] | None = None) -> A
 
 
 def whole_bytes(values: Given, name: str, shape: tuple[int, ...]) -> Array:
-    """Return `values` >= 0 as a read-only int64 array of bytes.
+    """Return `values` as :func:`numbers` does, but int64: bytes, of which there are no parts.
 
-    Parameters
-    ----------
-    values : array_like
-        None: zeros.  Floats are taken where they are whole.
-    name : str
-        The field, for messages.
-    shape : tuple of int
-        The shape wanted.
-
-    Raises
-    ------
-    InputError
-        As :func:`numbers`, and for parts of a byte.
+    They have a `shape`; None: zeros.  `name` is that of the field.
     """
     values = np.zeros(shape, dtype=np.int64) if values is None else values
     return _checked(values, name, shape, f"give an array of shape {shape}", whole=True)
 
 
 def table(values: Given, name: str, shape: tuple[int, ...], k: int | None = None) -> Array | None:
-    """Return a table of numbers, one for all devices or one each.
+    """Return `values` of a `shape`, a table of numbers for all of `k` devices or one each; None
+    stays.
 
-    Parameters
-    ----------
-    values : array_like, optional
-        None stays None.
-    name : str
-        The field, for messages.
-    shape : tuple of int
-        Of the table of one device.
-    k : int, optional
-        Number of devices; when absent there is one table of the shape as it is.
-
-    Raises
-    ------
-    InputError
-        As :func:`numbers`.
+    Refuses what :func:`numbers` does, by the `name` of the field.
     """
     return None if values is None else numbers(values, name, _table_shape(values, shape, k))
 
 
 def byte_table(values: Given, name: str, shape: tuple[int, ...], k: int) -> Array | None:
-    """Return a table of bytes, one for all devices or one each.
+    """Return `values` of a `shape`, a table of bytes for all of `k` devices or one each; None
+    stays.
 
-    Parameters
-    ----------
-    values : array_like, optional
-        None stays None.
-    name : str
-        The field, for messages.
-    shape : tuple of int
-        Of the table of one device.
-    k : int
-        Number of devices.
-
-    Raises
-    ------
-    InputError
-        As :func:`whole_bytes`.
+    Refuses what :func:`whole_bytes` does, by the `name` of the field.
     """
     return None if values is None else whole_bytes(values, name, _table_shape(values, shape, k))
 

@@ -38,24 +38,15 @@ FILE = ".json"
 class Preset:
     """A cluster and what turns a network's arithmetic into its cycles and bytes.
 
-    Attributes
-    ----------
-    cluster : Cluster
-    flops_per_cycle : int
-        Peak floating-point operations of a device a cycle in matrix products and convolutions
-        (a multiply-accumulate is two).
-    values_per_cycle : int
-        Values a device passes through pointwise operations, lookups, normalisations a cycle.
-    utilisation : float
-        Share of both peaks that a compiled layer reaches: an assumption, not a measurement.
-    code_bytes : int
-        Estimate of the program that layers of one shape share on a device.
-    code_part : int, optional
-        Of the weights and tensors that it works on, a program takes one such part at most.  None:
-        every program is on the whole device, however little there is to do.
-    state_bytes : int
-        Estimate of the state (vertex descriptors, exchange tables) that every layer has alone.
-    description : str
+    Of a device, `flops_per_cycle` is the peak of matrix products and convolutions (a
+    multiply-accumulate is two), and `values_per_cycle` are values that pass through pointwise
+    operations, lookups and normalisations.  `utilisation`, the share of both peaks that a compiled
+    layer reaches, is an assumption, not a measurement.
+
+    Estimates: `code_bytes` of the program that layers of one shape share on a device, and
+    `state_bytes` (vertex descriptors, exchange tables) that every layer has alone.  Of the weights
+    and tensors that it works on, a program takes one `code_part` at most; None: every program is on
+    the whole device, however little there is to do.
     """
 
     cluster: Cluster
@@ -76,10 +67,7 @@ def names() -> tuple[str, ...]:
 def preset(name: str) -> Preset:
     """Return the preset called `name`; of a file, its cluster with the arithmetic of ``generic-1``.
 
-    Raises
-    ------
-    InputError
-        For an unknown name, suggesting the nearest; for a file, naming it and what is wrong in it.
+    An unknown name is refused with the nearest, a file with what is wrong in it.
     """
     if name.endswith(FILE):
         return replace(_generic(1), cluster=of_file(name), description=f"the cluster of {name}")
@@ -93,13 +81,7 @@ def preset(name: str) -> Preset:
 
 
 def of_file(path: str) -> Cluster:
-    """Return the cluster that a JSON file describes, by its own name or that of the file.
-
-    Raises
-    ------
-    InputError
-        Of the field `cluster`, naming the file and what is wrong in it.
-    """
+    """Return the cluster that a JSON file describes, by its own name or that of the file."""
     cluster = strict.decode_file(path, Cluster, "cluster")
     return cluster if cluster.name else msgspec.structs.replace(cluster, name=Path(path).stem)
 
@@ -128,22 +110,9 @@ def changed(
 ) -> Cluster:
     """Return `cluster` with some facts replaced; None leaves them as they are.
 
-    Parameters
-    ----------
-    cluster : Cluster
-    devices : int
-        Number of devices; a cluster of unlike devices cannot be resized.
-    capacity : int or sequence of int
-        Usable bytes, one number for all devices or one each.
-    bandwidth : float
-        GiB/s of every link, the host's included, without idle cycles.
-    speed : sequence of float
-        Relative speeds, one for all or one each.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
+    A cluster whose `devices` differ cannot be resized.  `capacity` is usable bytes, `speed` relative
+    to others: one number for all devices, or one each.  `bandwidth` is GiB/s of every link, the
+    host's included, without idle cycles.  Refusals name the field.
     """
     if devices is not None and devices != len(cluster):
         if len({device.kind for device in cluster.devices}) > 1:
@@ -187,22 +156,11 @@ def changed(
 
 
 def asked(given: Words, clock: float, base: Cluster | None = None) -> Cluster:
-    """Return the cluster to use: the one asked for, else `base`, changed as asked.
+    """Return the cluster that is `given`, else `base`, that of the file, changed as asked.
 
-    Parameters
-    ----------
-    given : mapping
-        What was said beside a file; of `MACHINE`, the cluster by name or as it is.
-    clock : float
-        Clock in Hz in whose cycles the layers are measured.  A cluster given by name keeps its
-        bandwidths and delays in seconds; its idle cycles are converted.
-    base : Cluster, optional
-        The cluster of the file.
-
-    Raises
-    ------
-    InputError
-        When no cluster is known at all, or what was given contradicts itself.
+    One given by name keeps its bandwidths and delays in seconds: its idle cycles are converted to
+    the `clock` (Hz) in whose cycles the layers are measured.  Refuses what contradicts itself, and
+    when no cluster is known at all.
     """
     if base is not None:
         _check(base)
@@ -231,16 +189,8 @@ def asked(given: Words, clock: float, base: Cluster | None = None) -> Cluster:
 def machine(given: Words) -> tuple[Preset, Cluster]:
     """Return what turns arithmetic into cycles, and the cluster to use, changed as asked.
 
-    Parameters
-    ----------
-    given : mapping
-        Of `MACHINE`; devices without a cluster are those of ``generic-N``, and so is the arithmetic
-        of a cluster that is no preset.
-
-    Raises
-    ------
-    InputError
-        As :func:`asked`.
+    Devices without a cluster are those of ``generic-N``, and so is the arithmetic of a cluster that
+    is no preset.
     """
     named, devices = given.get("cluster"), given.get("devices")
     if isinstance(named, Cluster):
@@ -273,13 +223,7 @@ def _at_clock(cluster: Cluster, clock: float) -> Cluster:
 
 
 def _check(cluster: Cluster) -> None:
-    """Refuse figures of a cluster so extreme that times could not be computed.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Refuse figures of a cluster, by field, so extreme that times could not be computed."""
     _require_sane(cluster.clock, "cluster.clock")
     _check_link(cluster.host_recv, "cluster.host_recv")
     _check_link(cluster.host_send, "cluster.host_send")

@@ -30,25 +30,15 @@ class Block:
 
     Attributes
     ----------
-    name : str
     shape : str
         Blocks of one shape run the same code.
-    flops : int
-        Floating-point operations of products and convolutions; a multiply-accumulate is two.
-    values : int
-        Values read by pointwise work.
-    weights : int
-        Parameters.
-    weight_bytes : int, optional
-        Of these, where their width is their own.
-    constants : int
-        Bytes of what is held, but not trained.
-    inputs, outputs : tuple of str
-        Tensors read and written.
-    scratch : int
-        Bytes alive only inside.
-    saved : int
-        Bytes kept for the backward pass.
+    flops, values : int
+        Floating-point operations of products and convolutions (a multiply-accumulate is two), and
+        values read by pointwise work.
+    weights, weight_bytes : int
+        Parameters, and their bytes, where their width is their own.
+    constants, scratch, saved : int
+        Bytes of what is held, but not trained; alive only inside; kept for the backward pass.
     variables : tuple of str
         Weights shared with other blocks.
     """
@@ -105,17 +95,9 @@ class Network:
     ) -> ModelProfile:
         """Return what the blocks cost on a device of `preset`.
 
-        Parameters
-        ----------
-        preset : Preset
-        bytes_per_value : int
-            Bytes of a weight or a gradient, where blocks do not say those of their own.
-        training : bool
-            Whether gradients and optimiser state are kept.
-        state_bytes : int
-            Bytes of optimiser state per weight.
-        utilisation : float, optional
-            Share of the peak reached, instead of the preset's.
+        Weights and gradients take `bytes_per_value` where blocks do not say their own, and in
+        `training` each has `state_bytes` of the optimiser; `utilisation` is the share of the peak,
+        if not the preset's.
         """
         share = preset.utilisation if utilisation is None else utilisation
         last_use = {tensor: i for i, block in enumerate(self.blocks) for tensor in block.inputs}
@@ -175,15 +157,7 @@ def cycles(work: int, rate: float) -> int:
 
 @dataclass
 class Chain:
-    """A network in the making.
-
-    Attributes
-    ----------
-    bytes_per_value : int
-        Bytes of an activation.
-    fine : bool
-        Whether every piece becomes a layer, or each group of pieces one.
-    """
+    """A network in the making; in a `fine` one a piece is a layer, else a group of pieces is."""
 
     bytes_per_value: int
     fine: bool = False
@@ -191,29 +165,14 @@ class Chain:
     tensors: dict[str, int] = field(default_factory=dict)
 
     def tensor(self, name: str, values: int, width: int | None = None) -> str:
-        """Declare a tensor and return its name.
-
-        Parameters
-        ----------
-        name : str
-        values : int
-        width : int, optional
-            Bytes of a value; those of an activation when absent.
-        """
+        """Declare a tensor of so many `values` of a `width` in bytes, and return its `name`."""
         self.tensors[name] = values * (self.bytes_per_value if width is None else width)
         return name
 
     def add(self, name: str, shape: str, pieces: Sequence[Block]) -> None:
-        """Append a group of pieces, as they are in a `fine` chain, or merged into one layer.
+        """Append a group of `pieces`, as they run, in a `fine` chain, or merged into one layer.
 
-        Parameters
-        ----------
-        name : str
-            Of the merged layer.
-        shape : str
-            Of the merged layer; layers of one shape run the same code.
-        pieces : sequence of Block
-            In the order in which they run.
+        The layer has a `name` and a `shape`; layers of one shape run the same code.
         """
         if self.fine or len(pieces) == 1:
             self.blocks += pieces

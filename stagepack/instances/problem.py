@@ -229,22 +229,9 @@ def choices(word: Parameter, kind: str) -> tuple[str, ...]:
 
 
 def coerce(name: str, value: object, kind: str) -> Any:
-    """Return `value` as the type that a word of the vocabulary has.
+    """Return the `value` given for the word `name`, perhaps as text, as the type that the word has.
 
-    Parameters
-    ----------
-    name : str
-        The word.
-    value : object
-        What was given for it, perhaps as text.
-    kind : str
-        The problem, for the objectives it has.
-
-    Raises
-    ------
-    InputError
-        Naming the word, when the value is of another type or out of range, or no objective of
-        this `kind` of problem.
+    Refuses another type, numbers out of range, and no objective of this `kind` of problem.
     """
     known = word(name, kind)
     among = choices(known, kind)

@@ -140,14 +140,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 @dataclass(frozen=True)
 class TileCounts(Sequence[int]):
-    """Numbers of I/O tiles, rising; as few numbers, however many there are.
-
-    Attributes
-    ----------
-    none : bool
-        Whether there may be none.
-    some : range
-        All others.
+    """Numbers of I/O tiles, rising, `none` perhaps and `some` others; as few numbers, however
+    many.
     """
 
     none: bool

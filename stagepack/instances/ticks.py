@@ -68,20 +68,12 @@ def on_binary_grid(values: Array, exponent: int) -> Array:
 def running_on_binary_grid(
     values: Array, exponent: int, slowest: float, pause: Callable[[], object]
 ) -> Array:
-    """Return, shape (n + 1,), running sums of values / slowest times 2**exponent.
+    """Return, shape (n + 1,), running sums of `values` / slowest times 2**exponent.
 
     Whole parts are summed as integers, and only what is left of them in floating point: no error
-    accumulates, however many values there are.
-
-    Parameters
-    ----------
-    values : ndarray, shape (n,)
-    exponent : int
-        Of :func:`binary_grid`.
-    slowest : float
-        Speed of the slowest device.
-    pause : callable
-        Called before every block of `BLOCK` values; what it raises ends the pass.
+    accumulates, however many values there are.  The `exponent` is that of :func:`binary_grid`, and
+    `slowest` the speed of the slowest device; `pause` is called before every block of `BLOCK`
+    values.
     """
     running, whole_before, rest_before = np.zeros(len(values) + 1), 0, 0.0
     for begin in range(0, len(values), BLOCK):

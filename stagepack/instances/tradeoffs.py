@@ -47,16 +47,9 @@ class Axis:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """An instance with one thing changed for the better.
+    """An instance with one thing changed for the better ("10 % more memory").
 
-    Attributes
-    ----------
-    change : str
-        "10 % more memory".
-    instance : instance
-        Its optimum is no worse than that of the instance at hand.
-    option : str
-        What the command line calls it, if it asks for no other machine, but only allows more.
+    `option` is what the command line calls it, if it asks for no other machine, but only allows more.
     """
 
     change: str
@@ -77,13 +70,7 @@ class TradeOffs(Protocol):
 
 
 def tradeoffs(kind: str) -> TradeOffs:
-    """Return the trade-offs of a kind of problem.
-
-    Raises
-    ------
-    InputError
-        When it says none.
-    """
+    """Return the trade-offs of a kind of problem; refuse one that says none."""
     try:
         return cast("TradeOffs", kinds.part(kind, "instances", "tradeoffs"))
     except ModuleNotFoundError as missing:
@@ -97,12 +84,8 @@ def tradeoffs(kind: str) -> TradeOffs:
 
 
 def axis(kind: str, name: str) -> Axis:
-    """Return what a kind of problem can be limited in.
-
-    Raises
-    ------
-    InputError
-        For an unknown name, with those that there are.
+    """Return what a kind of problem can be limited in; an unknown name is refused with the known
+    ones.
     """
     known = tradeoffs(kind).AXES
     if name not in tuple(known):  # whatever it is, a list even

@@ -12,9 +12,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from fractions import Fraction
 from operator import index
-from typing import Any
+from typing import Any, TypeVar
 
 from stagepack import files
 from stagepack.errors import InputError
@@ -28,6 +29,7 @@ BANDWIDTHS = {
 }
 """Units of bandwidth, in 2**30 bytes a second."""
 
+WordT = TypeVar("WordT", bound=StrEnum)
 Words = Mapping[str, Any]
 """What is said beside a file, or of an entry of the catalog: words and their values."""
 
@@ -74,21 +76,9 @@ class Parameter:
     each: bool = False
 
     def of(self, value: object, choices: tuple[str, ...] = (), whose: str = "") -> Any:
-        """Return `value` as the type that the word has.
+        """Return `value`, or what it says as text, as the type that the word has, within its range.
 
-        Parameters
-        ----------
-        value : object
-            A value of that type, or text that says it.
-        choices : tuple of str
-            The words a string may be, where they are not the word's own.
-        whose : str
-            What they are the words of, for messages.
-
-        Raises
-        ------
-        InputError
-            Naming the word, when the value is of another type, out of range or no choice.
+        The `choices` of a string, where they are not the word's own, are the words of `whose`.
         """
         if self.type is list or self.each:
             items = value.split(",") if isinstance(value, str) else value
@@ -251,22 +241,7 @@ CAPACITIES = Parameter(
 
 
 def require_known(given: Words, known: Iterable[str], what: str) -> None:
-    """Refuse a parameter that `what` does not know, by name.
-
-    Parameters
-    ----------
-    given : mapping
-        What was given, by name.
-    known : iterable of str
-        The names there are.
-    what : str
-        Who takes them, for messages.
-
-    Raises
-    ------
-    InputError
-        Listing the known ones.
-    """
+    """Refuse what is `given` to `what` by another name than those `known`, with a list of these."""
     known = sorted(known)
     for name in given:
         if name not in known:
@@ -275,6 +250,17 @@ def require_known(given: Words, known: Iterable[str], what: str) -> None:
                 field=name,
                 remedy="it takes " + (", ".join(known) or "none"),
             )
+
+
+def member(given: str, words: type[WordT], name: str) -> WordT:
+    """Return the one of `words` that is `given`; messages name the field, `name`."""
+    if given not in list(words):
+        raise InputError(
+            f"unknown {name} {str(given)[:40]!r}",
+            field=name,
+            remedy="choose one of " + ", ".join(words),
+        )
+    return words(given)
 
 
 def _shown(number: float) -> str:

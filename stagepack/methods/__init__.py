@@ -106,12 +106,7 @@ AnyMethod = Method[Any, Any]
 class Deferred:
     """The `run` of a method whose module, with its compiled kernels, is loaded when it is called.
 
-    Attributes
-    ----------
-    module : str
-        Where its table `RUNS` is: name of a method to what it does.
-    name : str
-        Of the method.
+    The table `RUNS` there says by `name` what methods do.
     """
 
     module: str
@@ -131,14 +126,8 @@ class Deferred:
 class Table(Generic[InstanceT, SolutionT]):
     """Makes the methods of one kind, which are loaded when they run.
 
-    Attributes
-    ----------
-    kind : str
-        The problem they solve.
-    package : str
-        The folder in whose `searches` their table `RUNS` is; see :class:`Deferred`.
-    known : tuple of str
-        The objectives that they know, their bounds and evidence included; they refuse others.
+    Their table `RUNS` is in the `searches` of the folder `package`, see :class:`Deferred`.  They
+    refuse other objectives than those `known`, bounds and evidence included.
     """
 
     kind: str
@@ -149,41 +138,18 @@ class Table(Generic[InstanceT, SolutionT]):
         self,
         name: str,
         *,
-        exact: bool,
-        description: str,
         unsupported: Callable[[InstanceT], str] = lambda _instance: "",
-        declines: Callable[[InstanceT], str] = lambda _instance: "",
-        unproved: Callable[[InstanceT], str] = lambda _instance: "",
-        engines: tuple[str, ...] = (),
-        limited_by_work: bool = False,
-        default: bool = True,
+        **facts: Any,
     ) -> Method[InstanceT, SolutionT]:
-        """Return the method of a name.
-
-        Parameters
-        ----------
-        name, exact, description, unsupported, declines, unproved, engines, limited_by_work, default
-            As in :class:`Method`.
-        """
+        """Return the method of a `name`, `unsupported` and other `facts` of a :class:`Method`."""
 
         def refusal(instance: InstanceT) -> str:
             if instance.objective not in self.known:
                 return f"knows no objective {instance.objective}"
             return unsupported(instance)
 
-        return Method(
-            name=name,
-            kind=self.kind,
-            exact=exact,
-            description=description,
-            run=Deferred(f"{self.package}.searches", name),
-            unsupported=refusal,
-            declines=declines,
-            unproved=unproved,
-            engines=engines,
-            limited_by_work=limited_by_work,
-            default=default,
-        )
+        run: Any = Deferred(f"{self.package}.searches", name)
+        return Method(name=name, kind=self.kind, run=run, unsupported=refusal, **facts)
 
 
 @contextlib.contextmanager
@@ -192,12 +158,7 @@ def counting(
 ) -> Iterator[None]:
     """Count the work of the block, and let `progress` end by it where runs are to repeat.
 
-    Parameters
-    ----------
-    progress : Progress
-    settings : Settings
-    planned : bool
-        Whether the block plans with the work that is left where the wall clock ends it, too.
+    If `planned`, the block plans with the work that is left where the wall clock ends it, too.
     """
     limit = settings.time_limit
     by_work = settings.deterministic and limit is not None

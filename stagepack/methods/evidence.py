@@ -26,16 +26,9 @@ def strengthened(
 ) -> bool:
     """Let the verifier show what is known, and keep what shows it; return whether it does.
 
-    Parameters
-    ----------
-    instance : instance of any problem
-    progress : Progress
-        With a bound, or the reason why nothing is feasible.
-    seconds : float
-        That it may take; infinite for no limit but those of the rules, which count steps, and
-        without effect on runs that the clock may not change.
-    given : Evidence, optional
-        To be tried before the rules that need none.
+    What `progress` knows is a bound, or the reason why nothing is feasible; `given` evidence is
+    tried before the rules that need none.  It may take so many `seconds`, without effect on runs
+    that the clock may not change; infinitely many leave it to the rules, which count steps.
     """
     bound = None if progress.infeasible_reason is not None else progress.bound
     if bound is None and progress.infeasible_reason is None:

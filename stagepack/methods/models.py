@@ -25,18 +25,9 @@ BuiltT = TypeVar("BuiltT")
 
 
 def find_engine(name: str, settings: Settings) -> solvers.Engine:
-    """Return the engine a method asks for, to be loaded where it is needed.
+    """Return the engine that the settings name, else `name`, to be loaded where it is needed.
 
-    Parameters
-    ----------
-    name : str
-        The method's own choice, where the settings name none.
-    settings : Settings
-
-    Raises
-    ------
-    InputError
-        When it is not available, or cannot do what the settings ask for.
+    Refuses one that is not available, or cannot do what the settings ask for.
     """
     engine = solvers.engine(settings.engine or name)
     reason = engine.unavailable()
@@ -52,21 +43,7 @@ def find_engine(name: str, settings: Settings) -> solvers.Engine:
 
 
 def load_engine(name: str, progress: Progress[SolutionT], settings: Settings) -> solvers.Engine:
-    """Return the engine a method asks for, loaded.
-
-    Parameters
-    ----------
-    name : str
-        The method's own choice, where the settings name none.
-    progress : Progress
-        Loading counts as set-up.
-    settings : Settings
-
-    Raises
-    ------
-    InputError
-        As in :func:`find_engine`.
-    """
+    """Return the engine that :func:`find_engine` finds by `name`, loaded; that counts as set-up."""
     engine = find_engine(name, settings)
     with progress.setup(f"loading {engine.name}"):
         engine.load()
@@ -85,14 +62,7 @@ def paced(
 ) -> Settings:
     """Return the settings with a limit, for an engine that works, in work instead of seconds.
 
-    Parameters
-    ----------
-    settings : Settings
-    engine : Engine
-    remaining : float
-        Seconds left, where these count work, too.
-    pace : float
-        Work of CP-SAT in a second.
+    There are `remaining` seconds, where these count work, too; the `pace` is CP-SAT's work in one.
     """
     if not settings.deterministic or settings.time_limit is None:
         return settings
@@ -118,6 +88,8 @@ def run_model(
 ) -> float:
     """Build a model, solve it on an engine, and report what it finds to `progress`.
 
+    Returns the engine's work, in seconds of :func:`paced`.
+
     Parameters
     ----------
     engine : Engine
@@ -126,27 +98,20 @@ def run_model(
         Makes the model; large ones take long, so it runs where time or patience can end it.
     name : str
         Of the model, for the source of answers.
-    progress : Progress
     settings : Settings
         Of which limits, threads and seed are the engine's.
     start, start_value : solution and its objective value, optional
         Where the engine starts; the value only if it is worth no more than the model's `upper`.
     bound_value : callable
         Turns the model's bounds into objective values.
-    work : float, optional
-        End after so much work (see :class:`Limits`), which does not end the run.
-    pace : float
-        Work of CP-SAT in a second, as in :func:`paced`.
+    work, pace : float, optional
+        End after so much work (see :class:`Limits`), which does not end the run; the work of CP-SAT
+        in a second, as in :func:`paced`.
     overdue : float
         Seconds of CPU after which to end although the work is not done: much of what engines do
         before they search, and the building of models, is counted by none of them.
     conclude_infeasible : callable
         Called when the model has no solution; it reports the reason, or contradicts.
-
-    Returns
-    -------
-    float
-        The engine's work, in seconds of :func:`paced`.
     """
     progress.require_time()
     over = _deadline(f"{name} on {engine.name}", progress, overdue)

@@ -25,14 +25,8 @@ MOST = 0.6
 class Turn(NamedTuple):
     """A search that takes turns with others.
 
-    Attributes
-    ----------
-    go_on : callable
-        Goes on from where it was when it was called before; returns whether it is done.
-    length : int
-        Of its turns, beside those of others.
-    decides : bool
-        Whether nothing is left to do once it is done.
+    `go_on` goes on from where it was, and returns whether it is done; if it `decides`, nothing is
+    left to do then.  Turns have a `length` beside those of others.
     """
 
     go_on: Callable[[], bool]
@@ -43,14 +37,8 @@ class Turn(NamedTuple):
 def take_turns(progress: Progress[SolutionT], searches: Sequence[Turn]) -> None:
     """Let several searches go on by turns, so that none takes the time of another.
 
-    In every round turns are twice as long as in the one before.
-
-    Parameters
-    ----------
-    progress : Progress
-        Ends the rounds; each search is stopped by its clock at the end of its turn.
-    searches : sequence of Turn
-        In their order.
+    In every round turns are twice as long as in the one before; each search is stopped by its clock
+    at the end of its turn, and all by `progress`.
     """
     left, waiting = progress.remaining, list(searches)
     seconds = FEW if math.isinf(left) else max(FEW, TURN * left)
@@ -75,21 +63,10 @@ def offer_start(
 ) -> None:
     """Offer the solution that the settings give, or run what they name.
 
-    A method that never ends by itself leaves the run its half of the time.
-
-    Parameters
-    ----------
-    instance, progress, settings
-        Of the run.
-    starts : mapping of str to callable
-        What each name stands for: "auto", the problem's own choice, and those of methods.
-    offer : callable, optional
-        ``(solution, source)``, where there is more to do with a solution than to offer it.
-
-    Raises
-    ------
-    InputError
-        For a solution that is not valid, an unknown name, a method that does not apply.
+    By `starts` "auto" is the problem's own choice, other names are those of methods; one that never
+    ends by itself leaves the run its half of the time.  `offer` is called with a solution and its
+    source, where there is more to do than to offer it.  Refuses a solution that is not valid, an
+    unknown name, and a method that does not apply.
     """
     wanted = settings.warm_start
     if wanted is None:

@@ -62,30 +62,13 @@ class _Records(msgspec.Struct, frozen=True):
 def check_plan(
     plan: ModelPlan, path: str | Path, *, prove: bool = False, time_limit: float | None = 10
 ) -> ResultCheck:
-    """Check a plan, and what its document says.
+    """Check a plan that :func:`.read_plan` read from `path`, and what its document says.
 
-    Parameters
-    ----------
-    plan : ModelPlan
-        As :func:`.read_plan` reads it.
-    path : path-like
-        Where it was read.
-    prove : bool
-        Whether to solve again, by other code, what evidence does not show, of a level or the whole.
-    time_limit : float, optional
-        Seconds for each level, and for the whole.
-
-    Returns
-    -------
-    ResultCheck
-        What is wrong are its violations.  Bounds and statuses of the levels are verified by the
-        evidence of their results, those of the whole, which speak of all stages and schedules, by
-        the evidence of the plan: see :mod:`stagepack.planning.steps`.
-
-    Raises
-    ------
-    InputError
-        Where a level holds no result of its instance.
+    If `prove`, what evidence does not show, of a level or the whole, is solved again, by other
+    code, each within `time_limit` seconds.  Bounds and statuses of the levels are verified by the
+    evidence of their results, those of the whole, which speak of all stages and schedules, by the
+    evidence of the plan: see :mod:`stagepack.planning.steps`.  Refuses a level that holds no result
+    of its instance.
     """
     broken = plan.check()
     if broken:
@@ -111,15 +94,7 @@ def check_plan(
 
 
 def check_tuning(tuning: Tuning, path: str | Path) -> ResultCheck:
-    """Check what a tuning says of its evaluations; it holds no plans that show these.
-
-    Parameters
-    ----------
-    tuning : Tuning
-        As :func:`.read_tuning` reads it.
-    path : path-like
-        Where it was read.
-    """
+    """Check what a tuning says of its evaluations; it holds no plans that show these."""
     with strict.located(path):
         document = strict.decode(strict.load(path), JsonObject)
     known = tuning.to_dict()
@@ -164,17 +139,7 @@ def _whole(
     prove: bool,
     time_limit: float | None,
 ) -> Case:
-    """Return what a plan claims of all stages and all schedules, beside what is known of it.
-
-    Parameters
-    ----------
-    plan : ModelPlan
-    document : dict
-    claims : sequence of Claim
-        Of its levels.
-    prove : bool
-    time_limit : float, optional
-    """
+    """Return what a plan claims of all stages and all schedules, beside what is known of it."""
     shown = {
         one.name.removesuffix(": bound"): one.detail == POTENTIALS
         for one in claims

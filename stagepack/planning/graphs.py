@@ -41,12 +41,7 @@ SHIFTS = 200
 
 @dataclass
 class Graphs(Tries):
-    """Plans of a graph.
-
-    Attributes
-    ----------
-    model : GraphPartition
-    """
+    """Plans of a graph."""
 
     model: GraphPartition = field(kw_only=True)
     _seen: set[GraphSolution] = field(default_factory=set)
@@ -90,14 +85,7 @@ class Graphs(Tries):
         return reason
 
     def _on_fewer(self, whole: GraphPartition, first: Result[GraphSolution]) -> None:
-        """Schedule all nodes on one device, and the best partitions on fewer of them.
-
-        Parameters
-        ----------
-        whole : GraphPartition
-        first : Result
-            Its own.
-        """
+        """Schedule all nodes on one device, and the best partitions on fewer of them."""
         if not whole.empty_devices:
             return
         room = np.zeros(whole.accelerators) if whole.capacity is None else whole.capacity
@@ -144,22 +132,10 @@ class Graphs(Tries):
         place: Array,
         order: Sequence[int] = (),
     ) -> bool:
-        """Schedule the stages of a partition that another question led to, where they are valid.
+        """Schedule the stages of a partition that another question led to; return whether they are
+        valid.
 
-        Parameters
-        ----------
-        whole : GraphPartition
-        first : Result
-            Its own.
-        place : ndarray of int, shape (n,)
-            The device of each node.
-        order : sequence of int
-            Of the devices; left out, the one that they have anyway.
-
-        Returns
-        -------
-        bool
-            Whether they are valid.
+        `place` is the device of each node.
         """
         solution = GraphSolution.of(whole, place, order)
         if self.ends() or whole.check(solution):
@@ -170,15 +146,7 @@ class Graphs(Tries):
     def _schedule(
         self, whole: GraphPartition, first: Result[GraphSolution], solution: GraphSolution
     ) -> None:
-        """Schedule the stages of a solution, unless that was done.
-
-        Parameters
-        ----------
-        whole : GraphPartition
-        first : Result
-            Its own.
-        solution : GraphSolution
-        """
+        """Schedule the stages of a solution, unless that was done."""
         if solution not in self._seen:
             self._seen.add(solution)
             cut = Level("partition", whole, expressed(whole, solution, first))

@@ -75,10 +75,6 @@ class Grouped(Tries):
     network : LayerGrouping
         In training, it stores what the backward pass reads.  Of a graph, its groups are in any
         order, as sets of operators are.
-    back : Backward or None
-        In training, the backward pass.
-    order : Order
-        That of the operators of a stage.
     row : PipelinePartition, optional
         The operators of a graph in a row, of which stages are begun with.
     """
@@ -277,18 +273,7 @@ class Grouped(Tries):
     ) -> None:
         """Cut the network by what operators take, again and again with what the last stages took.
 
-        Parameters
-        ----------
-        levels : tuple of Level
-            The whole network.
-        whole : PipelinePartition or GraphPartition
-        first : Result
-            Its own.
-        weights : ndarray of float, shape (passes, n)
-        how : callable
-            Cuts by weights.
-        begin : PipelineSolution, optional
-            Stages to begin with.
+        `how` cuts by `weights`, shape (passes, n); the first stages are those of `begin`, if any.
         """
         for lent in range(ROUNDS):
             if self.ends():

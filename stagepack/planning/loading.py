@@ -32,13 +32,7 @@ Stage = tuple[int, int, int]
 
 @dataclass
 class Loading(Tries):
-    """What is known of phases while plans are looked for.
-
-    Attributes
-    ----------
-    chip : Chip
-        In cycles of the schedule.
-    """
+    """What is known of phases while plans are looked for; the chip is in cycles of the schedule."""
 
     chip: Chip = field(kw_only=True)
     _phases: dict[object, tuple[PhaseSchedule, Result[PhaseSolution]]] = field(default_factory=dict)
@@ -53,18 +47,11 @@ class Loading(Tries):
         backward: bool,
         key: object = None,
     ) -> tuple[PhaseSchedule, Result[PhaseSolution]] | None:
-        """Return the best phases of a stage that are found; None where it has no room for any.
+        """Return the best phases of a stage of a `chain` that are found; None where it has no room
+        for any.
 
-        Parameters
-        ----------
-        chain : PipelinePartition
-        stage : (int, int, int)
-        memory : int
-            Bytes of its device.
-        bundle : int
-        backward : bool
-        key : object
-            What stands for the chain.
+        They have so many bytes of `memory`, a `bundle` passes through them at a time, and `key`
+        stands for the chain.  `backward`: with its backward pass.
         """
         left = memory - held_on_chip(chain, *stage[:2])
         if left <= 0:
@@ -130,10 +117,5 @@ def _spread(nbytes: Array, part: float) -> Array:
 
 
 def divisors(count: int) -> list[int]:
-    """Return the divisors of a number, rising.
-
-    Parameters
-    ----------
-    count : int
-    """
+    """Return the divisors of a number, rising."""
     return [size for size in range(1, count + 1) if count % size == 0]

@@ -48,16 +48,9 @@ NETWORKS = ("network", "network backward")
 class Attempt:
     """One way through the levels that was tried.
 
-    Attributes
-    ----------
-    in_flight : int
-        Microbatches whose stashes the partition left room for, at most.
-    lent : int
-        Rounds in which a device had too little room, and the partition got less of its memory.
-    status : Status
-    objective : int or None
-        Cycles of a step.
-    reason : str
+    Its partition left room for the stashes of `in_flight` microbatches at most; for `lent` rounds a
+    device had too little room, and the partition got less of its memory.  The objective is cycles
+    of a step.
     """
 
     in_flight: int
@@ -241,10 +234,7 @@ class ModelPlan(Shown):
     def whole(self, shown: Mapping[str, bool]) -> Whole | None:
         """Return what its claims speak of; None where it does not say.
 
-        Parameters
-        ----------
-        shown : mapping of str to bool
-            Names of levels whose bounds are verified, and whether by potentials.
+        `shown` are names of levels whose bounds are verified, and whether by potentials.
         """
         model: Any = self.levels[0].instance if self.levels else self.model
         if model is None:

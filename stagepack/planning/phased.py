@@ -47,16 +47,10 @@ from stagepack.result import Result, Status
 def phased(
     model: PipelinePartition, microbatches: int, split: bool, limits: JsonObject, remote: Chip
 ) -> ModelPlan:
-    """Return the fastest plan that is found, with phases or without.
+    """Return the fastest plan of a `model` that is found, with phases or without.
 
-    Parameters
-    ----------
-    model : PipelinePartition
-    microbatches : int
-    split : bool
-        Of plans without phases; backward passes in phases stay whole.
-    limits : dict
-    remote : Chip
+    Those without are `split` or not; backward passes in phases stay whole.  All have so many
+    `microbatches`; `limits` are of each question, `remote` is the chip.
     """
     resident = Resident(model.name, microbatches, split, limits, model=model)
     resident.search()
@@ -82,14 +76,7 @@ PATIENCE = 3
 
 @dataclass
 class Phased(Loading):
-    """Plans with phases.
-
-    Attributes
-    ----------
-    model : PipelinePartition
-    whole : bool
-        Whether backward passes are never split, not even those of stages that stay.
-    """
+    """Plans with phases; if `whole`, not even backward passes of stages that stay are split."""
 
     model: PipelinePartition = field(kw_only=True)
     whole: bool = True
@@ -149,13 +136,8 @@ class Phased(Loading):
         return LeastStep(max(together, found.bound), found.solution)
 
     def stages(self, bundle: int, passes: Passes) -> StepStages:
-        """Return all stages for a bundle, with what passes through them take at least.
-
-        Parameters
-        ----------
-        bundle : int
-        passes : list of (ndarray, ndarray)
-            F and B of all ranges of layers, by device.
+        """Return all stages for a `bundle`, with what `passes` (F and B of all ranges of layers, by
+        device) through them take at least.
         """
         model, limit = self.model, self.limits["time_limit"]
         given = self.free.replace(
@@ -183,11 +165,7 @@ class Phased(Loading):
     def _loaded(self, bundle: int, *, sure: bool) -> Loaded:
         """Return the chain with its loads, for all microbatches of a step.
 
-        Parameters
-        ----------
-        bundle : int
-        sure : bool
-            Count all that a stage may hold, so that what fits does; otherwise what it must.
+        If `sure`, all that a stage may hold counts, so that what fits does; otherwise what it must.
         """
         chip, free, known = self.chip, self.free, self._on_chip
         rooms = [memory for memory in known if memory is not None]
@@ -311,8 +289,6 @@ class _Measured:
 
     Attributes
     ----------
-    search : Phased
-    bundle : int
     passes, work : list of (ndarray, ndarray)
         F and B of all ranges of layers, by device: as guessed, and of stages that stay.
     more : dict
@@ -357,12 +333,7 @@ class _Measured:
 class _Weighted:
     """Lets the layers of each stage count together as much as the stage takes.
 
-    Attributes
-    ----------
-    search : Phased
-    bundle : int
-    weights : ndarray of float, shape (n,)
-        Cycles of a microbatch.
+    Their weights, shape (n,), are cycles of a microbatch.
     """
 
     search: Phased

@@ -41,17 +41,11 @@ PATIENCE = 2
 def phased_graph(
     model: GraphPartition, microbatches: int, split: bool, limits: JsonObject, remote: Chip
 ) -> ModelPlan:
-    """Return the fastest plan that is found, with phases or without.
+    """Return the fastest plan of a `model` that is found, with phases or without; see
+    :func:`.phased`.
 
-    Parameters
-    ----------
-    model : GraphPartition
-    microbatches : int
-    split : bool
-        Of plans without phases; backward passes in phases stay whole.
-    limits : dict
-    remote : Chip
-        Its cycles are units of time where the graph does not say in what times are.
+    Cycles of the chip, `remote`, are units of time where the graph does not say in what times are.
+    `microbatches`, `split` and `limits` as there.
     """
     require_layers(model)
     clock = pace(model)
@@ -74,12 +68,7 @@ def phased_graph(
 
 @dataclass
 class PhasedGraphs(Loading):
-    """Plans of a graph with phases.
-
-    Attributes
-    ----------
-    model : GraphPartition
-    """
+    """Plans of a graph with phases."""
 
     model: GraphPartition = field(kw_only=True)
 
@@ -105,13 +94,7 @@ class PhasedGraphs(Loading):
     # ------------------------------------------------------------------ bounds
 
     def bound(self, split: bool) -> tuple[int, str]:
-        """Return a bound on all plans, and what it is from.
-
-        Parameters
-        ----------
-        split : bool
-            Whether the backward pass of stages that stay is split.
-        """
+        """Return a bound on all plans, and what it is from; `split`: of stages that stay."""
         cycles = ticks(self.model)
         work = step_bound(self.free, self.microbatches, cycles)
         least = min(self._bound(bundle, split) for bundle in divisors(self.microbatches))

@@ -61,12 +61,7 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Resident(Tries):
-    """Plans whose stages stay where they are.
-
-    Attributes
-    ----------
-    model : PipelinePartition
-    """
+    """Plans whose stages stay where they are."""
 
     model: PipelinePartition = field(kw_only=True)
     _seen: dict[PipelineSolution, Outcome] = field(default_factory=dict)
@@ -74,10 +69,7 @@ class Resident(Tries):
     def search(self) -> tuple[int, str, str]:
         """Try every number of microbatches in flight.
 
-        Returns
-        -------
-        bound, source, reason : int, str, str
-            Of all such plans; why there are none, where that is proved.
+        Returns a bound on all such plans, its source, and why there are none, where that is proved.
         """
         loosest = self._with_stashes(1)
         least = self.ask(loosest.replace(objective=BALANCED))
@@ -135,12 +127,7 @@ class Resident(Tries):
     def _rest(self, stages: StepStages, least: Result[PipelineSolution], bound: int) -> int:
         """Schedule all stages that may be faster than the best plan; return what bounds them.
 
-        Parameters
-        ----------
-        stages : StepStages
-        least : Result
-            Of the partition with the least bottleneck.
-        bound : int
+        `least` is of the partition with the least bottleneck.
         """
         if not self.model.training or self.ends():
             return bound
@@ -212,18 +199,8 @@ class Resident(Tries):
     ) -> Result[PipelineSolution] | None:
         """Look for a plan whose stages are those of a partition, or of one with less memory.
 
-        Parameters
-        ----------
-        whole : PipelinePartition
-        first : Result, optional
-            Its own, where it was asked.
-        tighter : PipelinePartition, optional
-            Whose stages are looked at instead.
-
-        Returns
-        -------
-        Result or None
-            That of the whole; None where the time was over.
+        `first` is its own result, where it was asked; the stages of `tighter` are looked at
+        instead. Returns the result of the whole; None where the time was over.
         """
         in_flight, partition = whole.microbatches, whole if tighter is None else tighter
         for lent in range(ROUNDS):
@@ -297,12 +274,7 @@ class Resident(Tries):
         return found
 
     def _refuse_workless(self, stages: StepStages, least: Result[PipelineSolution]) -> None:
-        """Raise what schedules say of stages without cycles, where no others fit.
-
-        Raises
-        ------
-        InputError
-        """
+        """Raise what schedules say of stages without cycles, where no others fit."""
         found = replace(stages, workless=True).least()
         if found is not None and found.solution is not None:
             cut = self._cut(least, found.solution)

@@ -318,10 +318,7 @@ def _profiled(
 ) -> tuple[ModelProfile, Cluster]:
     """Return the profile of a module, and the cluster in whose cycles it is; `options` lose some.
 
-    Raises
-    ------
-    InputError
-        Without a cluster or inputs, and whatever :func:`stagepack.profile_model` refuses.
+    A cluster and inputs are required.
     """
     from stagepack.integrations.pytorch import profile_model
 

@@ -84,16 +84,8 @@ def inside(levels: Sequence[Level]) -> dict[tuple[int, bool], Level]:
 class PlannedStage:
     """What runs on a device of a plan.
 
-    Attributes
-    ----------
-    what : str
-        Its layers, or how many nodes.
-    device_name : str
-    held : int
-        Bytes beside those of microbatches in flight.
-    capacity : int or None
-    how : str
-        "resident", or what there is inside: "3 phases", "5 groups".
+    `what` says its layers, or how many nodes; `held` are bytes beside those of microbatches in
+    flight; `how` is "resident", or what there is inside: "3 phases", "5 groups".
     """
 
     what: str
@@ -107,17 +99,9 @@ class PlannedStage:
 class Structure:
     """What a plan consists of beside the answers of its levels.
 
-    Attributes
-    ----------
-    cut : Level
-        The partition.
-    inside : dict
-        Levels of stages, see `Inside`.
-    microbatches, bundle : int
-        Of a step, and how many of them go through a stage with phases at a time.
-    split : bool
-    on_chip : tuple of (int or None)
-        Bytes of every device's own memory where there is remote memory, too; else empty.
+    `cut` is the partition, and `inside` the levels of stages, see `Inside`.  Of the microbatches of
+    a step, `bundle` go through a stage with phases at a time.  `on_chip` are bytes of every
+    device's own memory where there is remote memory, too; else empty.
     """
 
     cut: Level
@@ -142,16 +126,7 @@ class Structure:
     def layers(self, at: int) -> tuple[PipelinePartition, tuple[int, int, int]]:
         """Return the layers of a stage: a chain, its stage [first, end), and the device.
 
-        Those of a graph are the nodes of one device.
-
-        Parameters
-        ----------
-        at : int
-
-        Raises
-        ------
-        InputError
-            For nodes that are no layers.
+        Those of a graph are the nodes of one device; nodes that are no layers are refused.
         """
         partition, answer = self.cut.instance, self.cut.result.solution
         if isinstance(partition, GraphPartition):
@@ -171,12 +146,7 @@ class Structure:
         return [device for _, _, device in answer.stages]
 
     def operators(self, at: int) -> tuple[list[int], str]:
-        """Return the operators of a network that are on a stage, rising, and what it is called.
-
-        Parameters
-        ----------
-        at : int
-        """
+        """Return the operators of a network that are on a stage, rising, and what it is called."""
         partition, answer = self.cut.instance, self.cut.result.solution
         if isinstance(partition, GraphPartition):
             device = self.places[at]
@@ -190,10 +160,7 @@ class Structure:
     def schedule(self) -> PipelineSchedule:
         """Return the schedule's instance.
 
-        Raises
-        ------
-        InputError
-            Where the partition is invalid, or a device too small for what its stages hold.
+        Refuses an invalid partition, and a device too small for what its stages hold.
         """
         usual = self.bundle == 1 and not self.on_chip
         if usual and not any(self._times(at) for at in range(len(self.places))):
@@ -326,12 +293,8 @@ class Structure:
     def misplaced(self, networks: Sequence[Level], flying: Sequence[int]) -> Iterator[Violation]:
         """Yield levels of stages that are missing, or not those of the partition's stages.
 
-        Parameters
-        ----------
-        networks : sequence of Level
-            The whole network, of which stages have groups, and its backward pass.
-        flying : sequence of int
-            Bytes that microbatches in flight keep at most, by stage.
+        `networks` are the whole network, of which stages have groups, and its backward pass;
+        `flying` are bytes that microbatches in flight keep at most, by stage.
         """
         whole = [level.instance for level in networks]
         back = None
@@ -366,15 +329,8 @@ class Structure:
     def _has_inside(self, at: int, flying: int, networks: bool) -> bool:
         """Whether a plan has a level of a stage: of its groups, or of all that it keeps.
 
-        Where there is remote memory, stages without phases have none.
-
-        Parameters
-        ----------
-        at : int
-        flying : int
-            Bytes that its microbatches in flight keep at most.
-        networks : bool
-            Whether stages have groups.
+        Where there is remote memory, stages without phases have none.  Microbatches in flight keep
+        at most so many bytes, `flying`; if `networks`, stages have groups.
         """
         partition = self.cut.instance
         if networks:
@@ -484,13 +440,7 @@ def ticks(graph: GraphPartition) -> int:
 
 
 def pace(cut: Instance) -> float | None:
-    """Return how many cycles of a schedule there are in a second; None where nobody knows.
-
-    Parameters
-    ----------
-    cut : PipelinePartition or GraphPartition
-        What is cut into stages.
-    """
+    """Return how many cycles of a schedule of `cut` are in a second; None where nobody knows."""
     if isinstance(cut, PipelinePartition):
         return float(cut.cluster.clock)
     assert isinstance(cut, GraphPartition)

@@ -65,14 +65,7 @@ def left(claimed: Claimed) -> float | None:
 def schedules(whole: Whole, claimed: Claimed, most: int, leaves: int) -> Iterator[PipelineSchedule]:
     """Yield the schedules of all stages that may have a step below the bound.
 
-    Parameters
-    ----------
-    whole : Whole
-    claimed : Claimed
-    most : int
-        Stages that are looked at.
-    leaves : int
-        Schedules, or partitions of a graph.
+    At most `most` stages are looked at, and `leaves` schedules, or partitions of a graph.
     """
     model = whole.model
     if not whole.resident or whole.grouped:

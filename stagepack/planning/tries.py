@@ -33,14 +33,8 @@ class Tries:
 
     Attributes
     ----------
-    name : str
-        Of the model.
-    microbatches : int
-    split : bool
     limits : dict
         Of each question, as :func:`stagepack.solve` takes them.
-    model : instance
-        What is planned.
     because : Evidence
         Why the bound holds, or nothing fits.
     engines : bool
@@ -108,31 +102,17 @@ class Tries:
         reason: str,
         objective: Number | None = None,
     ) -> None:
-        """Note a way through the levels that was tried.
-
-        Parameters
-        ----------
-        in_flight, lent, status, reason, objective
-            As :class:`.Attempt` has them.
+        """Note a way through the levels that was tried, with what an :class:`.Attempt` has:
+        `in_flight`, `lent`, `status`, `reason`, `objective`.
         """
         self.attempts.append(Attempt(in_flight, lent, status, objective, reason))
 
     def timed(self, given: Structure, more: tuple[Level, ...], lent: int = 0) -> bool:
-        """Schedule the stages of a plan, and keep it where it is the best.
+        """Schedule the stages of a plan, `given`, and keep it where it is the best.
 
-        Stages of a graph have no schedule where its backward pass does not lead back through them.
-
-        Parameters
-        ----------
-        given : Structure
-        more : tuple of Level
-            What its document holds beside partition, schedule and stages.
-        lent : int
-
-        Returns
-        -------
-        bool
-            Whether they can have a schedule.
+        Returns whether they can have a schedule: stages of a graph have none where its backward
+        pass does not lead back through them.  A document holds `more` levels beside partition,
+        schedule and stages; `lent` is that of an :class:`.Attempt`.
         """
         flying = given.microbatches // given.bundle
         try:
@@ -153,27 +133,15 @@ class Tries:
         return True
 
     def offer(self, value: Number, levels: tuple[Level, ...], given: Structure) -> None:
-        """Keep a plan where it is the best.
-
-        Parameters
-        ----------
-        value : int
-            Cycles of a step.
-        levels : tuple of Level
-        given : Structure
+        """Keep a plan of `given` stages and their `levels` where its `value`, cycles of a step, is
+        the best.
         """
         if self.best is None or value < self.best[0]:
             self.best = value, levels, given
 
     def plan(self, bound: int | None, source: str, reason: str = "") -> ModelPlan:
-        """Return what was found.
-
-        Parameters
-        ----------
-        bound : int or None
-        source : str
-        reason : str
-            Why nothing fits, where that is proved.
+        """Return what was found, with a `bound` and its `source`, or the `reason` that nothing
+        fits.
         """
         found = ModelPlan(
             name=self.name,
@@ -223,14 +191,9 @@ def quickest(schedule: PipelineSchedule) -> int:
 def expressed(
     whole: InstanceOf[SolutionT], solution: SolutionT, first: Result[SolutionT]
 ) -> Result[SolutionT]:
-    """Return a valid solution that another question led to as an answer of this one.
+    """Return a valid solution that another question led to as an answer of this one, `whole`.
 
-    Parameters
-    ----------
-    whole : instance
-    solution : solution
-    first : Result
-        Of the question itself: its bound holds.
+    The bound of `first`, of the question itself, holds.
     """
     if first.solution == solution and first.digest == whole.digest:
         return first

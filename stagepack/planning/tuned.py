@@ -32,12 +32,7 @@ FIGURES = ("status", "cycles", "throughput", "bound", "memory", "reason", "cache
 
 
 def plain(value: Any) -> Any:
-    """Return a value of an option as JSON has it; infinities are words.
-
-    Parameters
-    ----------
-    value : object
-    """
+    """Return a value of an option as JSON has it; infinities are words."""
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
     if isinstance(value, float) and math.isinf(value):
@@ -47,24 +42,14 @@ def plain(value: Any) -> Any:
 
 
 def meant(value: Any) -> Any:
-    """Return what :func:`plain` made JSON of; tuples are lists.
-
-    Parameters
-    ----------
-    value : object
-    """
+    """Return what :func:`plain` made JSON of; tuples are lists."""
     if isinstance(value, list):
         return [meant(one) for one in value]
     return ENDLESS.get(value, value) if isinstance(value, str) else value
 
 
 def rises(values: Sequence[Any]) -> bool:
-    """Return whether values can be compared, and each is above the one before.
-
-    Parameters
-    ----------
-    values : sequence
-    """
+    """Return whether values can be compared, and each is above the one before."""
     try:
         return all(one < other for one, other in itertools.pairwise(values))
     except TypeError:

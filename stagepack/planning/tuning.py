@@ -155,12 +155,10 @@ def _listed(options: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
 
 @dataclass
 class _Line:
-    """One point of the grid: the configurations that differ in the monotone option alone.
+    """One point of the grid: the configurations that differ in the monotone option alone, rising.
 
     Attributes
     ----------
-    configurations : list of dict
-        By rising value of that option.
     point : tuple
         Values of the options that are not monotone.
     rank : tuple of int
@@ -260,11 +258,7 @@ class _Tuner:
     def _bisected(self, lines: list[_Line], *, bounded: bool) -> None:
         """Bisect in every line; those with the greatest promise first, and only while there is any.
 
-        Parameters
-        ----------
-        lines : list of _Line
-        bounded : bool
-            Whether bounds choose, and skip.
+        If `bounded`, bounds choose, and skip.
         """
         while True:
             asked = []

@@ -235,7 +235,7 @@ BAD: list[tuple[Any, str, str]] = [
     (columns(size=[4, -6, 4]), "buffers.size[1]", "is -6"),
     (columns(size=[4, 2**63, 4]), "buffers.size[1]", "expected int"),
     (columns(alignment=[1, 2]), "buffers.alignment", "shape"),
-    (columns(ids=["a", "b", "b"], gaps=[], allowed=[]), "buffers", "two buffers"),
+    (columns(ids=["a", "b", "b"], gaps=[], allowed=[]), "buffers.ids", "two buffers"),
     (columns(gaps=[{"buffer": "z", "start": 1, "end": 2}]), "buffers.gaps[0].buffer", "'z'"),
     (columns(allowed=[{"buffer": "a", "low": 9, "high": 2}]), "buffers.allowed[0]", "empty"),
 ]  # fmt: skip

@@ -26,14 +26,8 @@ class TooManyError(Exception):
 
 @dataclass(frozen=True)
 class Tried:
-    """What trying every solution has come to.
-
-    Attributes
-    ----------
-    count : int
-        How many candidates were tried.
-    best : int or float or None
-        What a valid solution is worth that is better than claimed; None: there is none.
+    """What trying every solution has come to: how many there are, and the best value below the
+    claim.
     """
 
     count: int
@@ -41,15 +35,9 @@ class Tried:
 
 
 def tried(instance: Instance, bound: Number | None, time_limit: float | None) -> Tried | None:
-    """Try every solution, as far as these are few; None: these are too many.
+    """Try every solution within `time_limit` seconds, as far as these are few; None: too many.
 
-    Parameters
-    ----------
-    instance : instance of any problem
-    bound : int or float or None
-        What every objective is claimed to reach; None: nothing is feasible.
-    time_limit : float, optional
-        Seconds.
+    Every objective is claimed to reach `bound`; None: nothing is feasible.
     """
     until = math.inf if time_limit is None else time.monotonic() + time_limit
     below = None

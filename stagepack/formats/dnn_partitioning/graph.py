@@ -27,7 +27,7 @@ from stagepack.formats.known import stem_of
 from stagepack.instances.documents import strict
 from stagepack.instances.documents.lines import Items, lines
 from stagepack.instances.graph import KIND, GraphPartition
-from stagepack.instances.graph.native import FEW_IDS, GIVEN, Amount, changes
+from stagepack.instances.graph.native import GIVEN, Amount, changes
 from stagepack.instances.words import Words
 
 Id = int | str
@@ -110,7 +110,7 @@ def _edges(document: Document, place: Mapping[Id, int]) -> tuple[list[tuple[int,
     for at, edge in enumerate(document.edges):
         for field, node in (("sourceId", edge.source_id), ("destId", edge.dest_id)):
             if node not in place:
-                few = len(place) <= FEW_IDS
+                few = len(place) <= strict.FEW
                 remedy = suggest(str(node), map(str, place)) if few else "name one of nodes"
                 raise InputError(
                     f"there is no node {str(node)[:40]!r}",

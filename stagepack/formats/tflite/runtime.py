@@ -15,18 +15,11 @@ from stagepack.instances.profile import Array
 
 
 def whole(offsets: Array, size: Array, start: Array, end: Array) -> Array:
-    """Return a plan with the places of all tensors.
+    """Return a plan with the places of all tensors; int64, shape (n,) each.
 
-    Takes O(n) a tensor that is left to the runtime, and the sorting of those that live with it.
-
-    Parameters
-    ----------
-    offsets : ndarray of int64, shape (n,)
-        -1 for tensors that are left; others below 0 stay as they are, and are wrong.
-    size : ndarray of int64, shape (n,)
-        Bytes, multiples of the alignment.
-    start, end : ndarray of int64, shape (n,)
-        Each lives in [start, end).
+    `offsets` are -1 for tensors that are left; others below 0 stay as they are, and are wrong.
+    Each tensor has a `size`, a multiple of the alignment, and lives in [`start`, `end`).  Takes
+    O(n) a tensor that is left to the runtime, and the sorting of those that live with it.
     """
     left = np.flatnonzero(offsets == -1)[::-1]
     if len(left) and len(offsets) > 10_000:

@@ -38,8 +38,6 @@ class Cells:
 
     Attributes
     ----------
-    names : tuple of str
-        The header, in small letters.
     data : ndarray of uint8
         All bytes, and a word of nothing behind them.
     start, end : ndarray of int64, shape (lines, columns)
@@ -56,13 +54,7 @@ class Cells:
 
     @classmethod
     def of(cls, content: bytes) -> Cells:
-        """Find the cells of a table.
-
-        Raises
-        ------
-        InputError
-            Naming the line that has another number of cells than the header.
-        """
+        """Find the cells of a table, whose lines all must have as many as the header."""
         content += bytes(WORD) if content.endswith(b"\n") else b"\n" + bytes(WORD)
         data = np.frombuffer(content, dtype=np.uint8)
         parts = ((at, data[at : at + AT_ONCE]) for at in range(0, len(data), AT_ONCE))
@@ -112,12 +104,8 @@ class Cells:
         return self.data[self.start[row, column] : self.end[row, column]].tobytes().decode()
 
     def integers(self, column: int, empty: int | None = None) -> Array:
-        """Return a column as int64; an `empty` cell stands for that number.
-
-        Raises
-        ------
-        InputError
-            Naming line and column of a cell that is no integer below 2**62.
+        """Return a column as int64, refusing all but integers below 2**62; an empty cell is
+        `empty`.
         """
         number, fine = np.empty(len(self), dtype=np.int64), np.empty(len(self), dtype=bool)
         for at in range(0, len(self), LINES):
@@ -154,20 +142,8 @@ class Cells:
         return number, fine
 
     def require(self, fine: Array, column: int, problem: Callable[[int], str], remedy: str) -> None:
-        """Refuse the first row that is not fine.
-
-        Parameters
-        ----------
-        fine : ndarray of bool, shape (lines,)
-        column : int
-        problem : callable
-            From the row to what is wrong with it.
-        remedy : str
-
-        Raises
-        ------
-        InputError
-            Naming its line and the column.
+        """Refuse the first row that is not `fine`, naming its line, the `column`, its `problem` and
+        `remedy`.
         """
         if not fine.all():
             row = int(np.argmin(fine))

@@ -21,14 +21,9 @@ BLANK = b" \t\r\n"
 
 
 def require_single(data: bytes) -> None:
-    """Refuse a document, decoded before, in which an object has a key twice.
+    """Refuse a document, decoded before, in which an object has a key twice, by the key.
 
     O(bytes): a sixth of what reading takes, of columns a twentieth.
-
-    Raises
-    ------
-    InputError
-        Naming the key.
     """
     if not _suspicious(data):
         return

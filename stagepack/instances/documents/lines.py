@@ -53,16 +53,7 @@ def unless(column: Array, usual: int | Array = 0) -> Array | None:
 
 
 def unusual(instance: object, document: type[msgspec.Struct], names: Iterable[str]) -> JsonObject:
-    """Return fields of an instance by name, None for those with the default of its document.
-
-    Parameters
-    ----------
-    instance : object
-    document : type
-        A struct with these fields, whose defaults are asked.
-    names : iterable of str
-        Fields that the instance has.
-    """
+    """Return the fields `names` of `instance`, None for defaults of the struct `document`."""
     usual = {field.name: field.default for field in msgspec.structs.fields(document)}
     values = {name: getattr(instance, name) for name in names}
     return {name: None if value == usual[name] else value for name, value in values.items()}

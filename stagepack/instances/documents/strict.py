@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import msgspec
 
 from stagepack import files, memory
-from stagepack.errors import InputError
+from stagepack.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -30,10 +30,7 @@ CHUNK = 4096  # bytes that settle most questions
 def load(path: str | Path, max_bytes: int | None = None) -> bytes:
     """Return the content of a file, unpacked if it is gzip, without the mark of UTF-8.
 
-    Raises
-    ------
-    InputError
-        As :func:`stagepack.files.read`, and when the file is empty.
+    Refuses what :func:`stagepack.files.read` does, and empty files.
     """
     data = files.read(path, max_bytes).removeprefix(UTF8_MARK)
     if not data[:CHUNK].strip() and not data.strip():
@@ -57,17 +54,8 @@ def located(path: str | Path) -> Iterator[None]:
 def decode(data: bytes, shape: type[T]) -> T:
     """Return JSON decoded as `shape`, with nothing missing, misspelt or out of range.
 
-    Parameters
-    ----------
-    data : bytes
-    shape : type
-        A type msgspec decodes to.  Its ``ELSEWHERE``, if it has one, says of names that people
-        expect where that is said.
-
-    Raises
-    ------
-    InputError
-        Naming the field, or for broken JSON the line and column; the file is the caller's to add.
+    The ``ELSEWHERE`` of a shape says of names that people expect where that is said.  Messages name
+    the field, of broken JSON line and column; the file is the caller's to add.
     """
     try:
         decoded: T = msgspec.json.decode(data, type=shape)
@@ -84,13 +72,7 @@ def decode(data: bytes, shape: type[T]) -> T:
 
 
 def decode_file(path: str, shape: type[T], field: str) -> T:
-    """Return what the JSON file `path`, which is named in `field`, holds, decoded as `shape`.
-
-    Raises
-    ------
-    InputError
-        Of `field`, naming the file and what is wrong in it.
-    """
+    """Return what the JSON file `path`, which is named in `field`, holds, decoded as `shape`."""
     try:
         return decode(files.read(path), shape)
     except InputError as error:
@@ -100,20 +82,7 @@ def decode_file(path: str, shape: type[T], field: str) -> T:
 
 
 def convert(given: object, shape: type[DataT]) -> DataT:
-    """Return plain data as `shape`, as :func:`decode` does for JSON; unknown fields are refused.
-
-    Parameters
-    ----------
-    given : object
-        Plain data.
-    shape : type
-        A dataclass.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Return plain data as the dataclass `shape`, as strictly as :func:`decode`."""
     if isinstance(given, Mapping):
         require_fields(given, [field.name for field in dataclasses.fields(shape)])
     try:
@@ -123,28 +92,39 @@ def convert(given: object, shape: type[DataT]) -> DataT:
 
 
 def require_fields(given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse the first of some names that is not known.
-
-    Raises
-    ------
-    InputError
-        Naming it, and the one that it is most like.
-    """
+    """Refuse the first of some names that is not known, with the one that it is most like."""
     for name in given:
         if name not in known:
             raise _unknown(str(name), str(name), known, known)
 
 
 ANOTHER = "give a solution of this instance, read with the same options"
+FEW = 1000  # names among which a misspelt one is looked for
+
+
+def by_id(given: Any, name: str, ids: Sequence[str], what: str, whose: str) -> list[Any]:
+    """Return the values of an object, `given` as `name`, in the order of its keys, `ids`.
+
+    Messages say `what` has ids, and in `whose` instance.
+    """
+    if not isinstance(given, Mapping):
+        raise InputError("is no object", field=name, remedy="write {id: value}")
+    known = set(ids)
+    extra = next((str(key) for key in given if key not in known), None)
+    if extra is not None:
+        raise InputError(
+            f"is no {what} of {whose}",
+            field=f"{name}.{extra}",
+            remedy=suggest(extra, ids) if len(ids) <= FEW else ANOTHER,
+        )
+    missing = next((key for key in ids if key not in given), None)
+    if missing is not None:
+        raise InputError("is missing", field=f"{name}.{missing}", remedy=f"name every {what}")
+    return [given[key] for key in ids]
 
 
 def require_end(boundaries: Sequence[int], instance: Any) -> None:
-    """Refuse boundaries that do not end where the layers of `instance` do.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse boundaries that do not end where the layers of `instance` do."""
     end = boundaries[-1] if boundaries else 0
     if end != instance.n:
         raise InputError(
@@ -314,13 +294,7 @@ def _within(shape: Any) -> Iterator[Any]:
 
 
 def text(data: bytes) -> str:
-    """Return `data` as UTF-8 text.
-
-    Raises
-    ------
-    InputError
-        When it is something else.
-    """
+    """Return `data` as UTF-8 text; refuse what is none."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:

@@ -32,16 +32,8 @@ Exactly = Number | Fraction
 class Load:
     """What a device does for one sample; times are fractions where they are exact.
 
-    Attributes
-    ----------
-    device, stage, nodes : int
-        Numbers of the device and of its stage, and of how many nodes it has.
-    time, received, sent : int, float or Fraction
-        A CPU waits for no traffic.
-    memory : int
-        Bytes.
-    replicas : int
-        Devices that share this work: times are those of each.
+    A CPU waits for no traffic; `memory` is bytes.  `replicas` are devices that share this work:
+    times are those of each.
     """
 
     device: int
@@ -93,10 +85,7 @@ def evaluate(instance: GraphData, solution: GraphSolution) -> Number:
 def loads(instance: GraphData, solution: GraphSolution, backward: bool | None = None) -> list[Load]:
     """Return what each device that holds nodes does, in the order of stages.
 
-    Parameters
-    ----------
-    backward : bool, optional
-        Count one pass alone: its nodes, and the tensors that they write.
+    `backward` counts one pass alone: its nodes, and the tensors that they write.
     """
     devices = solution.assignment
     order = stage_order(instance, solution)

@@ -148,12 +148,8 @@ class Compact:
     def of(cls, instance: GraphData, pause: Callable[[], object] = lambda: None) -> Compact:
         """Return the compact form of an instance, made when it is first asked for.
 
-        `pause` is called now and then.  O((nodes + edges) log(edges)).
-
-        Raises
-        ------
-        InputError
-            Where there are too many kinds of devices for so many blocks.
+        `pause` is called now and then.  Refuses too many kinds of devices for so many blocks.
+        O((nodes + edges) log(edges)).
         """
         kept: dict[str, Compact] = vars(instance)
         if KEPT_AS not in kept:
@@ -241,19 +237,11 @@ class Compact:
     def assignment(
         self, stages: npt.ArrayLike, classes: npt.ArrayLike, replicas: Sequence[int] = ()
     ) -> GraphSolution:
-        """Return the solution in which each block is on a stage, and each stage on a device.
+        """Return the solution with each block on a stage, each stage on a device of a class.
 
         Devices of a class are taken in order; stages without blocks take none.  Where the order of
-        devices is fixed, stage s is device s.
-
-        Parameters
-        ----------
-        stages : array_like of int, shape (blocks,)
-            The stage of each block.
-        classes : array_like of int
-            Class of the device of each stage.
-        replicas : sequence of int, optional
-            Devices of each stage that has blocks.
+        devices is fixed, stage s is device s.  Of `stages` there is one a block, of `classes` one a
+        stage, and of `replicas` one a stage that has blocks.
         """
         chosen, class_of = np.asarray(stages, dtype=np.int64), np.asarray(classes).tolist()
         used: list[int] = distinct(chosen).tolist()
@@ -283,12 +271,10 @@ class Compact:
     def loads(
         self, stages: npt.ArrayLike, classes: npt.ArrayLike, replicas: Sequence[int] = ()
     ) -> Array:
-        """Return the load of each stage in ticks, shape (passes, stages), for tests.
+        """Return the load of each stage in ticks, shape (passes, stages).
 
-        Parameters
-        ----------
-        stages, classes, replicas
-            As :meth:`assignment` takes them; loads of replicas are rounded.
+        `stages`, `classes` and `replicas` are those of :meth:`assignment`; loads of replicas are
+        rounded.
         """
         chosen, kinds = np.asarray(stages, dtype=np.int64), np.asarray(classes, dtype=np.int64)
         used, position = np.unique(chosen, return_inverse=True)

@@ -11,12 +11,8 @@ from stagepack.instances.profile import Array
 def numbered(n: int, edges: Array) -> Array:
     """Return a number for each node, the same for those on one circle, rising along edges.
 
-    Numbers run from 0 without gaps; the nodes keep their own where those rise already.
-
-    Parameters
-    ----------
-    edges : ndarray of int64, shape (edges, 2)
-        Source and target of each.
+    `edges` has shape (edges, 2): source and target.  Numbers run from 0 without gaps; the nodes
+    keep their own where those rise already.
     """
     if (edges[:, 0] < edges[:, 1]).all():
         return np.arange(n)
@@ -30,10 +26,7 @@ def numbered(n: int, edges: Array) -> Array:
 def rows(n: int, row: Array, value: Array) -> tuple[Array, Array]:
     """Return the values of each of n rows, rising and each once, as pointers and values.
 
-    Parameters
-    ----------
-    row, value : ndarray of int64
-        Both from 0, below 2**31.
+    `row` and `value` are int64 from 0, below 2**31.
     """
     width = int(value.max(initial=0)) + 1
     keys = distinct(row * width + value)

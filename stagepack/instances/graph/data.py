@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stagepack.contracts import JsonObject, Number, cached
-from stagepack.errors import InputError, suggest
+from stagepack.errors import InputError
 from stagepack.instances.documents import strict
 from stagepack.instances.fields import digest_of
 from stagepack.instances.graph.problem import KIND, DeviceOrder, Objective
@@ -28,51 +28,11 @@ from stagepack.shown import ShownSolution, some
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class GraphData:
-    """An instance of graph partitioning; use :meth:`from_arrays` or :meth:`from_edges`.
+    """An instance of graph partitioning; :meth:`.GraphPartition.from_arrays` says what fields mean.
 
-    Attributes
-    ----------
-    name : str
-        Name for tables and reports.
-    time, cpu_time : ndarray, shape (n,)
-        Time of each node on an accelerator of speed 1, and on a CPU; int64, or float64 where the
-        source has fractions.
-    accelerator, cpu : ndarray of bool, shape (n,)
-        Whether a node may run on one.
-    memory, stash, parameters : ndarray of int64, shape (n,)
-        Bytes held where the node is; bytes kept there for each microbatch in flight; bytes that
-        replicas of its stage exchange.
-    colour : ndarray of int64, shape (n,)
-        Nodes of one colour share a device; -1: of none.
-    backward : ndarray of bool, shape (n,)
-        Whether a node belongs to the backward pass.
-    producer, consumer_ptr, consumers : ndarray of int64, shapes (t,), (t + 1,), any
-        Tensor j is written by node ``producer[j]`` and read by
-        ``consumers[consumer_ptr[j]:consumer_ptr[j + 1]]``, rising.
-    traffic : ndarray, shape (t,)
-        Of each tensor: bytes, or whatever a bandwidth is a number of in a unit of time.
-    accelerators, cpus : int
-        Numbers of devices: accelerators are 0, 1, ..., CPUs come after them.
-    speeds : ndarray, shape (accelerators,)
-        By which they divide times.
-    capacity : ndarray of int64, shape (accelerators,), optional
-        Bytes of each accelerator; a CPU has no limit.
-    bandwidth : int, float or ndarray, shape (devices, devices)
-        Traffic in a unit of time, from row to column where links are unlike.
-    empty_devices : bool
-        Devices may stay without nodes; otherwise each has some.
-    contiguous : bool
-        Stages follow one another along the graph; otherwise nodes run wherever they are.
-    microbatches : int
-        The i-th of K stages keeps the stashes of min(microbatches, K - i) microbatches.
-    ids : tuple of str, optional
-        Names of the nodes in solutions; "0", "1", ... when absent.
-    names : tuple of str, optional
-        Names of the nodes for people, which may come twice.
-    time_unit : str
-        What times are counted in, for people: "cycles", "us"; "" where nobody says.
-    clock : float, optional
-        Cycles a second, where times are cycles of a known clock.
+    Times, traffic, speeds and bandwidths are int64, or float64 where the source has fractions;
+    times are 0 where a node may not run.  Readers of a tensor rise, and `bandwidth` is a table only
+    where links are unlike.
     """
 
     name: str
@@ -195,9 +155,6 @@ def _parts(value: object) -> Iterator[bytes]:
         yield str(value).encode()
 
 
-FEW_IDS = 1000  # among which a misspelt one is looked for
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphSolution(ShownSolution):
     """A partition of a graph: the device of each node.
@@ -300,18 +257,7 @@ class GraphSolution(ShownSolution):
 def _devices(given: Words, instance: GraphData) -> list[int]:
     """Return the devices of nodes by id, in the order of the nodes."""
     ids = instance.ids or tuple(map(str, range(instance.n)))
-    known = set(ids)
-    extra = next((str(key) for key in given if key not in known), None)
-    if extra is not None:
-        raise InputError(
-            f"is no node of {instance.name}",
-            field=f"assignment.{extra}",
-            remedy=suggest(extra, ids) if len(ids) <= FEW_IDS else strict.ANOTHER,
-        )
-    missing = next((key for key in ids if key not in given), None)
-    if missing is not None:
-        raise InputError("is missing", field=f"assignment.{missing}", remedy="name every node")
-    devices = [given[key] for key in ids]
+    devices = strict.by_id(given, "assignment", ids, "node", instance.name)
     for at, device in enumerate(devices):
         if isinstance(device, bool) or not isinstance(device, int) or abs(device) >= 2**31:
             raise InputError(

@@ -12,17 +12,7 @@ from stagepack.instances.graph.data import GraphData, GraphSolution
 
 
 class Flow(NamedTuple):
-    """What a device sends to another one.
-
-    Attributes
-    ----------
-    source, target : int
-        Devices.
-    tensors : int
-        How many.
-    traffic : int or float
-        Of them all, as the instance counts it.
-    """
+    """What a device sends to another one: how many tensors, and their traffic together."""
 
     source: int
     target: int

@@ -19,16 +19,14 @@ from stagepack.instances.graph.levels import table_of
 from stagepack.instances.graph.problem import DeviceOrder, Objective
 from stagepack.instances.graph.ticking import ticking
 from stagepack.instances.profile import Cluster, ModelProfile
+from stagepack.instances.words import member
 
 Weight = Given | Mapping[Any, Number] | Callable[..., Number]
 """Figures by position, by node, or from a function of a node."""
 
 
 class GraphPartition(GraphData, Answered[GraphSolution, Number]):
-    """An instance of graph partitioning; use :meth:`from_arrays` or :meth:`from_edges`.
-
-    :class:`.data.GraphData` describes the fields.
-    """
+    """An instance of graph partitioning; use :meth:`from_arrays` or :meth:`from_edges`."""
 
     solution_type = GraphSolution
     rules = Rules(shape, check, evaluate)
@@ -85,14 +83,14 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         name: str = "graph",
         source: str = "",
     ) -> Self:
-        """Build an instance from arrays; see :class:`.data.GraphData` for what the fields mean.
+        """Build an instance from arrays.
 
         Parameters
         ----------
         time : array_like, shape (n,)
             Time of each node on an accelerator of speed 1.
         accelerators, cpus : int
-            How many devices of either sort there are.
+            Numbers of devices; accelerators are 0, 1, ..., CPUs come after them.
         producer : array_like of int, shape (t,)
             The node that writes each tensor.
         consumers : array_like of int, or t lists of int
@@ -101,20 +99,23 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         consumer_ptr : array_like of int, shape (t + 1,), optional
             Where the readers of each tensor begin in `consumers`, if these are one array.
         traffic : array_like, shape (t,)
-            Size of each tensor; zeros when absent.
+            Size of each tensor, in bytes or whatever a bandwidth is a number of in a unit of time;
+            zeros when absent.
         cpu_time : array_like, shape (n,), optional
             Time of each node on a CPU; without it, no node may run on a CPU.
         accelerator, cpu, backward : array_like of bool, shape (n,), optional
             Whether each node may run on accelerators and on CPUs (by default on both), and whether
             it belongs to the backward pass.
         memory, stash, parameters : array_like of int, shape (n,), optional
-            Bytes; zeros when absent.
+            Bytes held where the node is, kept there for each microbatch in flight, and exchanged by
+            replicas of its stage; zeros when absent.
         colour : array_like of int, shape (n,), optional
-            -1 for none.
+            Nodes of one colour share a device; -1 for none.
         speeds, capacity : array_like, shape (accelerators,), optional
-            One number for all accelerators, or one each.
+            What times are divided by, and bytes (no limit when absent; a CPU has none): one number
+            for all accelerators, or one each.
         bandwidth : number or array_like, shape (devices, devices), optional
-            1 when absent.
+            Traffic in a unit of time, from row to column where links are unlike; 1 when absent.
         levels : iterable of (int, number), optional
             In place of `bandwidth`, from the innermost level on: (devices in a group, bandwidth
             between them).
@@ -124,7 +125,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             Whether devices may have no nodes; whether data flow from earlier stages to later ones
             alone.
         microbatches : int
-            In flight at most: as many stashes a stage holds.
+            In flight at most: the i-th of K stages keeps the stashes of min(microbatches, K - i).
         ids, names : iterable of str, optional
             `ids` name the nodes in solutions and must be unique; `names` are for people.
         time_unit : str
@@ -167,13 +168,13 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             speeds=validate.speeds(speeds, k),
             capacity=validate.capacity(capacity, k),
             bandwidth=validate.bandwidth(bandwidth, levels, k + others),
-            device_order=validate.word(device_order, DeviceOrder, "device_order"),
+            device_order=member(device_order, DeviceOrder, "device_order"),
             empty_devices=bool(empty_devices),
             contiguous=bool(contiguous),
             microbatches=arrays.integer(microbatches, "microbatches"),
-            objective=validate.word(objective, Objective, "objective"),
-            ids=validate.labels(ids, "ids", n),
-            names=validate.labels(names, "names", n),
+            objective=member(objective, Objective, "objective"),
+            ids=arrays.names(ids, "ids", n, "node", unique=True),
+            names=arrays.names(names, "names", n, "node"),
             time_unit=validate.time_unit(time_unit),
             clock=validate.clock(clock, time_unit),
             source=str(source),

@@ -17,14 +17,8 @@ MOST_UNLIKE = 2**12
 
 
 class Level(NamedTuple):
-    """A level of links, of which the next smaller ones are the units.
-
-    Attributes
-    ----------
-    units : int
-        Of a group; devices on the innermost level.
-    bandwidth : int or float
-        Between them.
+    """A level of links, between units, of which so many are a group; devices on the innermost
+    level.
     """
 
     units: int
@@ -32,18 +26,9 @@ class Level(NamedTuple):
 
 
 def table_of(levels: Iterable[tuple[int, Number]], devices: int) -> Array:
-    """Return the bandwidths from device to device of groups within groups.
+    """Return bandwidths from device to device of groups within groups, from the innermost on.
 
-    Parameters
-    ----------
-    levels : iterable of (int, number)
-        From the innermost; the last group may be smaller than said.
-    devices : int
-        How many there are.
-
-    Raises
-    ------
-    InputError
+    The last group may be smaller than said.
     """
     if devices > MOST_UNLIKE:
         raise InputError(
@@ -78,11 +63,6 @@ def levels_of(table: Array) -> tuple[Level, ...]:
     """Return the levels that a table of bandwidths is made of; () where it is made of none.
 
     Every group of a level has as many units.
-
-    Parameters
-    ----------
-    table : ndarray, shape (devices, devices)
-        Bandwidths from device to device.
     """
     devices, size, found = len(table), 1, list[Level]()
     while size < devices:

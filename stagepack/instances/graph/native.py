@@ -16,6 +16,7 @@ import numpy as np
 from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError, suggest
 from stagepack.instances.documents.lines import Items, unusual
+from stagepack.instances.documents.strict import FEW
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.instance import GraphPartition
 from stagepack.instances.graph.problem import DeviceOrder, Objective
@@ -30,7 +31,6 @@ Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 JOB = ("objective", "microbatches", "device_order", "empty_devices", "contiguous")
 GIVEN = frozenset({*JOB, "devices", "cpus", "capacity", "speed", "bandwidth", "levels"})
 """What may be said beside a file."""
-FEW_IDS = 1000  # among which a misspelt one is looked for
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,13 +105,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def parse(document: Document, given: Words) -> GraphPartition:
-    """Return the instance of a document, changed as is `given` beside it.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Return the instance of a document, changed as is `given` beside it."""
     nodes = document.nodes
     place = {node.id: at for at, node in enumerate(nodes)}
     if len(place) < len(nodes):
@@ -157,19 +151,9 @@ def parse(document: Document, given: Words) -> GraphPartition:
 
 
 def changes(given: Words, known: Words) -> JsonObject:
-    """Return what was said beside a file as arguments of a constructor.
+    """Return what was said beside a file as arguments of a constructor; `known` are in the file.
 
-    Parameters
-    ----------
-    given : mapping
-        Of `GIVEN`.
-    known : mapping
-        The arguments that the file says.
-
-    Raises
-    ------
-    InputError
-        For another number of devices where the file tells them apart.
+    Refuses another number of devices where the file tells them apart.
     """
     found = {name: given[name] for name in (*JOB, "cpus", "capacity", "bandwidth") if name in given}
     if "bandwidth" in given:
@@ -191,12 +175,7 @@ def changes(given: Words, known: Words) -> JsonObject:
 
 
 def _pairs(figures: list[Number]) -> list[tuple[int, Number]]:
-    """Return the levels that are said as numbers in a row.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return the levels that are said as numbers in a row."""
     counts, paces = figures[::2], figures[1::2]
     if len(counts) != len(paces) or any(count != int(count) for count in counts):
         raise InputError(
@@ -233,7 +212,7 @@ def _require(
 ) -> None:
     """Refuse what is no node, and a node that would read what it writes."""
     if node not in place:
-        few = len(place) <= FEW_IDS
+        few = len(place) <= FEW
         remedy = suggest(node, place) if few else "name one of nodes"
         raise InputError(f"there is no node {node[:40]!r}", field=field, remedy=remedy)
     if node == apart_from:

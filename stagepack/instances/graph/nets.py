@@ -19,14 +19,8 @@ HASH_SEED, HASH_FACTOR = 20_201_122, np.uint64(0x9E37_79B9_7F4A_7C15)
 class Nets(NamedTuple):
     """Nets between blocks; those that always cost together are one.
 
-    Attributes
-    ----------
-    ptr, members : ndarray of int64
-        Blocks of net j are members[ptr[j]:ptr[j + 1]], the producer first, the others rising.
-    which : ndarray of int64, shape (nets,)
-        Pass that pays.
-    tensor, net : ndarray of int64
-        Tensors that cross, and the net of each.
+    Blocks of net j are members[ptr[j]:ptr[j + 1]], the producer first, the others rising.  `which`
+    is the pass that pays for each; `tensor` and `net` are tensors that cross, and the net of each.
     """
 
     ptr: Array
@@ -53,14 +47,9 @@ class Nets(NamedTuple):
 
 
 def nets(instance: GraphData, block_of: Array, pause: Callable[[], object]) -> Nets:
-    """Return the nets of an instance between blocks.
+    """Return the nets of an instance between blocks; `block_of` is that of each node, shape (n,).
 
-    Parameters
-    ----------
-    block_of : ndarray of int64, shape (n,)
-        Block of each node.
-    pause : callable
-        Called now and then.
+    `pause` is called now and then.
     """
     tensor = np.repeat(np.arange(len(instance.producer)), np.diff(instance.consumer_ptr))
     producer, reader = block_of[instance.producer], block_of[instance.consumers]

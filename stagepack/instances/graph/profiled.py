@@ -25,17 +25,8 @@ FREE = 10**18
 def columns(profile: ModelProfile, *, training: bool, passes: bool) -> JsonObject:
     """Return the layers of a profile as arguments of :meth:`.GraphPartition.from_arrays`.
 
-    Parameters
-    ----------
-    training : bool
-        Whether nodes of the backward pass follow.
-    passes : bool
-        Whether the backward pass has nodes of its own.
-
-    Raises
-    ------
-    InputError
-        For what :class:`.Lifetimes` refuses.
+    Nodes of the backward pass follow in `training`, if `passes` as nodes of their own.  Refuses
+    what :class:`.Lifetimes` does.
     """
     Lifetimes.of(profile)
     layers, times = profile.layers, 1 + (training and not passes)
@@ -113,12 +104,8 @@ def _distinct(names: list[str]) -> list[str]:
 
 
 def machine(cluster: Cluster) -> JsonObject:
-    """Return a cluster as arguments of :meth:`.GraphPartition.from_arrays`.
-
-    Raises
-    ------
-    InputError
-        Where only some of the devices have a limit.
+    """Return a cluster, all or none of whose devices have a limit, as arguments of
+    :meth:`.GraphPartition.from_arrays`.
     """
     memories = [device.memory for device in cluster.devices]
     limits = [memory for memory in memories if memory is not None]

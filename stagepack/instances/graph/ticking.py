@@ -22,15 +22,10 @@ SUM_BITS = 58
 
 @dataclass(frozen=True)
 class Ticking:
-    """How times become whole ticks.
+    """How times become whole ticks: `scale` is ticks of a unit of time.
 
-    Attributes
-    ----------
-    scale : Fraction
-        Ticks of a unit of time.
-    exact : bool
-        Whether all times are whole in ticks; otherwise they are rounded, and a power of two is the
-        scale.
+    Where not all times are `exact`, that is whole in ticks, they are rounded, and a power of two is
+    the scale.
     """
 
     scale: Fraction

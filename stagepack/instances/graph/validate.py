@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -28,41 +26,9 @@ CYCLES = "cycles"
 MOST_PASSAGES = 2**23  # tensors times bandwidths that differ
 LONGEST_CIRCLE = 12  # nodes of one that a message names
 
-WordT = TypeVar("WordT", bound=StrEnum)
-
-
-def word(given: str, words: type[WordT], name: str) -> WordT:
-    """Return a word of a vocabulary.
-
-    Parameters
-    ----------
-    given : str
-        What was given.
-    words : type
-        The vocabulary.
-    name : str
-        The field, for messages.
-
-    Raises
-    ------
-    InputError
-    """
-    if given not in list(words):
-        raise InputError(
-            f"unknown {name} {str(given)[:40]!r}",
-            field=name,
-            remedy="choose one of " + ", ".join(words),
-        )
-    return words(given)
-
 
 def time_unit(given: str) -> str:
-    """Return the word for what times are counted in; "" where there is none.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return the word for what times are counted in; "" where there is none."""
     if given and not (given.isascii() and given.isalpha()):
         raise InputError(
             f"{given[:40]!r} is no word",
@@ -73,19 +39,7 @@ def time_unit(given: str) -> str:
 
 
 def clock(given: Number | None, unit: str) -> Number | None:
-    """Return the cycles of a second, where times are cycles of a known clock.
-
-    Parameters
-    ----------
-    given : number or None
-            What was given; None: there is none.
-    unit : str
-        What times are counted in.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return the cycles of a second, where times are cycles of a known clock; else None."""
     if given is None:
         return None
     if unit != CYCLES:
@@ -99,21 +53,7 @@ def clock(given: Number | None, unit: str) -> Number | None:
 
 
 def flags(given: Given, name: str, n: int, usual: bool) -> Array:
-    """Return a flag a node.
-
-    Parameters
-    ----------
-    given : array_like of bool, shape (n,), optional
-        A lone one stands for all.
-    name : str
-        The field, for messages.
-    usual : bool
-        The flag of all where none are given.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return a flag a node: a lone one stands for all, `usual` where `name` is not given."""
     found = np.asarray(usual if given is None else given)
     if found.ndim == 0:
         found = np.full(n, found)
@@ -169,15 +109,7 @@ def capacity(given: Given, k: int) -> Array | None:
 
 
 def require_count(figures: Any, name: str, n: int) -> None:
-    """Refuse figures of which there is not one for each of n nodes.
-
-    Parameters
-    ----------
-    figures : array_like
-        What is counted.
-    name : str
-        Of the field, for the message.
-    """
+    """Refuse `figures`, called `name`, of which there is not one for each of `n` nodes."""
     if np.ndim(figures) == 1 and len(figures) != n:
         raise InputError(
             f"{len(figures):,} for {n:,} nodes", field=name, remedy="give one for each node"
@@ -185,21 +117,9 @@ def require_count(figures: Any, name: str, n: int) -> None:
 
 
 def by_node(given: Any, name: str, known: Sequence[object]) -> Any:
-    """Return figures in the order of the nodes.
+    """Return what is `given` as `name`, for all nodes or each, in the order of the `known` nodes.
 
-    Parameters
-    ----------
-    given : array_like, mapping, or function of a node
-        One figure for all nodes, or one for each.
-    name : str
-        The field, for messages.
-    known : sequence
-        The nodes.
-
-    Raises
-    ------
-    InputError
-        Naming a node that a mapping does not have.
+    Refuses a mapping that lacks a node, naming it.
     """
     if callable(given):
         return [given(node) for node in known]
@@ -212,19 +132,9 @@ def by_node(given: Any, name: str, known: Sequence[object]) -> Any:
 
 
 def edges(given: Iterable[tuple[Any, Any]], known: Sequence[object]) -> Array:
-    """Return pairs of positions of nodes, shape (edges, 2).
+    """Return pairs of positions of the `known` nodes, (writer, reader), shape (edges, 2).
 
-    Parameters
-    ----------
-    given : iterable of (node, node)
-        Who writes, and who reads.
-    known : sequence
-        The nodes.
-
-    Raises
-    ------
-    InputError
-        Naming the edge that is no pair, or leads to a node that there is not.
+    Refuses the edge that is no pair, or leads to a node that there is not.
     """
     if isinstance(known, range):
         pairs = np.asarray(given if isinstance(given, np.ndarray) else list(given))
@@ -293,21 +203,8 @@ def tensors(
 ) -> tuple[Array, Array, Array]:
     """Return producers, pointers and consumers of tensors: consumers rise, each once.
 
-    Parameters
-    ----------
-    n : int
-        Number of nodes.
-    producer : array_like of int, shape (t,)
-        The node that writes each.
-    consumers : array_like of int, or t lists of int
-        In one row with `consumer_ptr`, else a list a tensor.
-    consumer_ptr : array_like of int, shape (t + 1,), optional
-        Where the readers of each begin.
-
-    Raises
-    ------
-    InputError
-        Naming the tensor that names no node, or its own producer among its consumers.
+    There are `n` nodes; `consumers` are in one row with `consumer_ptr`, else a list a tensor.
+    Refuses, by its number, a tensor that names no node, or its own `producer` among its consumers.
     """
     sources = arrays.integers([] if producer is None else producer, "producer", "tensor")
     count = len(sources)
@@ -354,19 +251,10 @@ def tensors(
 def bandwidth(
     given: Given, levels: Iterable[tuple[int, Number]] | None, devices: int
 ) -> Number | Array:
-    """Return one bandwidth for all links, or a table from device to device.
+    """Return one bandwidth for all links, or a table from device to device of `devices`.
 
-    Parameters
-    ----------
-    levels : iterable of (int, number), optional
-        Instead: devices of an innermost group and the bandwidth among them, such groups of the
-        next larger one and the bandwidth among these, and so on.
-    devices : int
-        How many there are.
-
-    Raises
-    ------
-    InputError
+    `levels` may say it instead: devices of an innermost group and the bandwidth among them, such
+    groups of the next larger one and the bandwidth among these, and so on.
     """
     if levels is not None:
         if given is not None:
@@ -396,38 +284,8 @@ def bandwidth(
     return frozen(table)
 
 
-def labels(given: Iterable[str] | None, name: str, n: int) -> tuple[str, ...] | None:
-    """Return a name a node.
-
-    Parameters
-    ----------
-    given : iterable of str, optional
-        One for each node.
-    name : str
-        The field, for messages.
-
-    Raises
-    ------
-    InputError
-    """
-    if given is None:
-        return None
-    found = tuple(map(str, given))
-    if len(found) != n:
-        raise InputError(
-            f"{len(found):,} names for {n:,} nodes", field=name, remedy="give one name a node"
-        )
-    return found
-
-
 def instance(given: GraphData) -> None:
-    """Refuse an instance whose fields do not fit one another, or whose sums could overflow.
-
-    Raises
-    ------
-    InputError
-        Naming the field; for a circle of nodes these.
-    """
+    """Refuse fields that do not fit one another, nodes in a circle, sums that could overflow."""
     n, k = given.n, given.devices
     if max(n, len(given.producer), len(given.consumers), k) >= MOST:
         raise InputError("is too large", field="nodes", remedy="give fewer than 2**31 of all")
@@ -443,9 +301,6 @@ def instance(given: GraphData) -> None:
             field="microbatches",
             remedy="give at least one and fewer than 2**31",
         )
-    if given.ids is not None and len(set(given.ids)) < n:
-        twice = next(one for one, times in Counter(given.ids).items() if times > 1)
-        raise InputError(f"{twice!r} comes twice", field="ids", remedy="give every node its own")
     if given.objective == Objective.REPLICATED:
         _alike(given)
     _sums(given)

@@ -48,16 +48,9 @@ TURNED = {OperatorKind.CONV: OperatorKind.DECONV, OperatorKind.DECONV: OperatorK
 
 
 class Backward(NamedTuple):
-    """The backward pass of a network.
+    """The backward pass of a network, and the tensors of the network that it reads, its `stash`.
 
-    Attributes
-    ----------
-    network : LayerGrouping
-        The operators of the backward pass.
-    of : tuple of int
-        Of each of its operators, that of the network whose backward pass it is.
-    stash : frozenset of int
-        Tensors of the network that it reads.
+    Each of its operators belongs to that of the network that `of` says.
     """
 
     network: LayerGrouping
@@ -68,10 +61,7 @@ class Backward(NamedTuple):
 def backward(instance: LayerGrouping) -> Backward:
     """Return the backward pass of a network.  O(operators + readers).
 
-    Raises
-    ------
-    InputError
-        Where nothing has a gradient, and for names that are taken.
+    Refuses networks where nothing has a gradient, and names that are taken.
     """
     made = _Pass(instance)
     if not made.found:
@@ -82,28 +72,14 @@ def backward(instance: LayerGrouping) -> Backward:
 
 
 def with_stash(instance: LayerGrouping, stash: frozenset[int]) -> LayerGrouping:
-    """Return a network that stores what its backward pass reads.
-
-    Parameters
-    ----------
-    stash : frozenset of int
-        Tensors, inputs among them.
-    """
+    """Return a network that stores the tensors, inputs among them, that its backward pass reads."""
     ends = {at for at in range(instance.n) if not instance.tensors[at].readers}
     kept = sorted(instance.kept | ends | {tensor for tensor in stash if tensor < instance.n})
     return instance.replace(outputs=[instance.operators[at].name for at in kept])
 
 
 def recovered(network: LayerGrouping, behind: LayerGrouping) -> Backward | None:
-    """Return the backward pass of a network that stores its stash; None where it has another one.
-
-    Parameters
-    ----------
-    network : LayerGrouping
-        One that :func:`with_stash` made.
-    behind : LayerGrouping
-        Said to be its backward pass.
-    """
+    """Return the backward pass of a network of :func:`with_stash`; None if it is not `behind`."""
     given = {source.name for source in behind.inputs}
     names = [operator.name for operator in network.operators]
     results = [name for name in names if name + LOSS in given]
@@ -121,13 +97,7 @@ def is_weights(operator: Operator) -> bool:
 
 
 def weight_cycles(instance: LayerGrouping) -> int:
-    """Return the cycles of the gradients of weights, which W can be where the pass is split.
-
-    Parameters
-    ----------
-    instance : LayerGrouping
-        A backward pass, or a part of one.
-    """
+    """Return the cycles of gradients of weights in (part of) a backward pass: W of a split one."""
     return sum(
         played_alone(instance, at)
         for at, operator in enumerate(instance.operators)
@@ -138,14 +108,8 @@ def weight_cycles(instance: LayerGrouping) -> int:
 class _Pass:
     """Goes from the last operator to the first.
 
-    Attributes
-    ----------
-    found : list of (int, Operator)
-        Operators so far, each with that of the forward pass which it belongs to.
-    sources : dict of str to Source
-        Tensors that come from outside, by name.
-    stash : set of int
-        Tensors of the forward pass that the backward pass reads.
+    `found` are operators so far, each with that of the forward pass which it belongs to; `sources`
+    are tensors that come from outside; `stash` are tensors of the forward pass that it reads.
     """
 
     def __init__(self, instance: LayerGrouping) -> None:
@@ -292,14 +256,8 @@ class _Pass:
 def _turned(operator: Operator, shape: Shape, given: str, own: dict[str, Any]) -> Operator:
     """Return a convolution with the weights of a deconvolution, or the other way round.
 
-    Parameters
-    ----------
-    shape : Shape
-        Of what it reads.
-    given : str
-        Gradient of what it writes.
-    own : dict
-        Other fields.
+    It reads a tensor of a `shape`; `given` is the gradient of what it writes, `own` its other
+    fields.
     """
     weights = tuple(
         msgspec.structs.replace(

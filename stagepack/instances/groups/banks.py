@@ -54,15 +54,7 @@ def group_conflicts(table: Timetable, offsets: tuple[int, ...]) -> int:
 
 
 def shared_pairs(table: Timetable, pairs: Pairs, offsets: tuple[int, ...]) -> int:
-    """Return how many of some pairs of a group share a bank.
-
-    Parameters
-    ----------
-    pairs : Pairs
-        Buffers that should lie apart.
-    offsets : tuple of int
-        Of every copy of a buffer, in bytes.
-    """
+    """Return how many of some pairs of a group share a bank; `offsets` of copies are in bytes."""
     bank = table.regions.instance.chip.bank_bytes
     spans = [
         (offset // bank, (offset + copy.buffer.lane_bytes - 1) // bank)

@@ -48,18 +48,9 @@ def _chip(
 ) -> LaneChip:
     """Return a chip.
 
-    Parameters
-    ----------
-    name : str
-        Of the chip in the catalog.
-    geometry : (int, int, int, int)
-        Lanes, KiB of each, banks, bytes aligned to.
-    arithmetic : (int, int)
-        Channels and pixels.
-    transfers : (float, float)
-        Bytes a cycle of loads and of stores.
-    vector : int
-        Bytes that a lane computes on at a time; 0: those that it aligns to.
+    Its geometry is lanes, KiB of each, banks, and bytes aligned to; its arithmetic channels and
+    pixels; its transfers bytes a cycle of loads and of stores.  A lane computes on `vector` bytes
+    at a time; 0: on those that it aligns to.
     """
     lanes, kib, banks, eu_bytes = geometry
     return LaneChip(
@@ -112,25 +103,13 @@ def assumed(chip: LaneChip) -> tuple[str, ...]:
 
 
 def preset(name: str) -> LaneChip:
-    """Return a chip by name.
-
-    Raises
-    ------
-    InputError
-        For an unknown one.
-    """
+    """Return a chip by name; refuse an unknown one."""
     if name not in CHIPS:
         raise InputError(f"unknown chip {name!r}", field="chip", remedy=suggest(name, CHIPS))
     return CHIPS[name]
 
 
 def of_file(path: str) -> LaneChip:
-    """Return the chip that a JSON file describes, by its own name or that of the file.
-
-    Raises
-    ------
-    InputError
-        Of the field `chip`, naming the file and what is wrong in it.
-    """
+    """Return the chip that a JSON file describes, by its own name or that of the file."""
     chip = strict.decode_file(path, LaneChip, "chip")
     return chip if chip.name else msgspec.structs.replace(chip, name=Path(path).stem)

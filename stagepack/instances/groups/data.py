@@ -53,20 +53,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass(frozen=True)
 class Tensor:
-    """What an operator writes, or what the network is given.
-
-    Attributes
-    ----------
-    name : str
-        That of the operator or input that makes it.
-    shape : Shape
-    dtype_bytes : int
-        Bytes of a value.
-    writer : int or None
-        The operator; None: from outside.
-    readers : tuple of int
-        Operators, rising.
-    """
+    """What an operator writes or, without a `writer`, the network is given; its readers rise."""
 
     name: str
     shape: Shape
@@ -82,33 +69,9 @@ class Tensor:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class GroupingData:
-    """An instance of layer grouping; use :meth:`from_arrays`.
+    """An instance of layer grouping; :meth:`.LayerGrouping.from_arrays` says what the fields mean.
 
-    Attributes
-    ----------
-    name : str
-        For tables and reports.
-    operators : tuple of Operator
-        In topological order.
-    inputs : tuple of Source
-        What comes from outside.
-    outputs : tuple of str
-        Operators whose tensors are stored even where no other group reads them.
-    chip : LaneChip
-    slicing : Slicing
-    standalone : Standalone
-        Which operators may run by themselves from and to global memory; their local memory is the
-        matter of whoever wrote their kernels.
-    timesteps : Timesteps
-        Whether loads and stores are where the rule puts them, or in any row.
-    order : Order
-        Whether groups are of operators that follow one another, or of any that can run together.
-    max_slices, max_group : int
-        Most slices, and most operators, of a group.
-    overlap_limit : float or None
-        Rows (and columns) of an input of a group that slices read again, as a part of all: at
-        most so many.  The rule of TPU-MLIR is a half.  None: any.
-    objective : Objective
+    Operators are in topological order.
     """
 
     name: str

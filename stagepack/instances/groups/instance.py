@@ -13,13 +13,11 @@ from stagepack.instances.groups.data import HALF, GroupingData, Source
 from stagepack.instances.groups.operators import Operator
 from stagepack.instances.groups.problem import Objective, Order, Slicing, Standalone, Timesteps
 from stagepack.instances.groups.solution import GroupingSolution
+from stagepack.instances.words import member
 
 
 class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
-    """An instance of layer grouping; use :meth:`from_arrays`.
-
-    :class:`.data.GroupingData` describes the fields.
-    """
+    """An instance of layer grouping; use :meth:`from_arrays`."""
 
     solution_type = GroupingSolution
     rules = Rules(shape, check, evaluate)
@@ -52,18 +50,23 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
             The operators; they are sorted topologically if they are not, stably.
         inputs : iterable of Source
             Tensors that come from outside.
-        chip : LaneChip
         outputs : sequence of str
             Results of the network, in addition to tensors that no operator reads.
-        slicing : Slicing
         standalone : Standalone
+            Which operators may run by themselves from and to global memory; their local memory is
+            the matter of whoever wrote their kernels.
         timesteps : Timesteps
+            Whether loads and stores are where the rule puts them, or in any row.
         order : Order
+            Whether groups are of operators that follow one another, or of any that can run
+            together.
+        chip, slicing, objective
+            Words of :class:`Slicing` and :class:`Objective`, and the chip.
         max_slices, max_group : int
             Slices, and operators, of a group at most.
         overlap_limit : float, "half" or None
-            Fraction of the rows of an input that several slices may read.
-        objective : Objective
+            Fraction of the rows (and columns) of an input of a group that several slices may read.
+            The rule of TPU-MLIR is a half; None: any.
         name, source : str
             For tables and reports.
 
@@ -80,14 +83,14 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
             inputs=given.inputs,
             outputs=given.outputs,
             chip=given.chip,
-            slicing=validate.word(slicing, Slicing, "slicing"),
-            standalone=validate.word(standalone, Standalone, "standalone"),
-            timesteps=validate.word(timesteps, Timesteps, "timesteps"),
-            order=validate.word(order, Order, "order"),
+            slicing=member(slicing, Slicing, "slicing"),
+            standalone=member(standalone, Standalone, "standalone"),
+            timesteps=member(timesteps, Timesteps, "timesteps"),
+            order=member(order, Order, "order"),
             max_slices=validate.count(max_slices, "max_slices"),
             max_group=validate.count(max_group, "max_group"),
             overlap_limit=validate.limit(overlap_limit),
-            objective=validate.word(objective, Objective, "objective"),
+            objective=member(objective, Objective, "objective"),
             source=str(source),
         )
         validate.instance(instance)

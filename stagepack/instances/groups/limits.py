@@ -29,13 +29,7 @@ NINE_DIGITS = 1e-9
 
 
 def refuse_large(whole: GroupingData) -> None:
-    """Refuse an instance whose bytes or cycles could exceed 2**62.
-
-    Raises
-    ------
-    InputError
-        Naming the tensor, operator, weight, rate or limit.
-    """
+    """Refuse an instance whose bytes or cycles could exceed 2**62, by what is too large."""
     _rates(whole)
     moved = [_tensor(whole, at) for at in range(len(whole.tensors))]
     held, cycles = sum(moved), 0

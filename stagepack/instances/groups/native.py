@@ -61,13 +61,7 @@ GIVEN = frozenset({"chip", "capacity", "rates", "objective", *CHANGED})
 
 
 def parse(document: Document, given: Words) -> LayerGrouping:
-    """Return the instance of a document, changed as is `given` beside it.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Return the instance of a document, changed as is `given` beside it."""
     fields = msgspec.structs.asdict(document)
     del fields["problem"], fields["version"]
     if isinstance(document.chip, str):

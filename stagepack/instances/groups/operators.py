@@ -158,24 +158,9 @@ def cuttable(operator: Operator, axis: int) -> bool:
 def reads(
     operator: Operator, which: int, axis: int, start: int, length: int, size: int
 ) -> tuple[int, int]:
-    """Return the range of an input that is read for a range of the output, on one axis.
+    """Return start and length, at least 1, of what is read for a range of the output on an `axis`.
 
-    Parameters
-    ----------
-    operator : Operator
-    which : int
-        Which of its inputs.
-    axis : int
-        Along which the range lies.
-    start, length : int
-        The range of the output, [start, start + length).
-    size : int
-        Of the input on this axis.
-
-    Returns
-    -------
-    (int, int)
-        Start and length, at least 1.
+    The range is [`start`, `start` + `length`); input `which` has a `size` on that axis.
     """
     kind = operator.kind
     if needs_all(operator, which, axis):
@@ -215,29 +200,14 @@ def _window(operator: Operator, axis: int) -> tuple[int, int, int]:
 
 
 def interpolates(operator: Operator, axis: int, size: int) -> bool:
-    """Whether an operator interpolates rows or columns, of which it reads `size`.
-
-    Parameters
-    ----------
-    operator : Operator
-    axis : int
-        The axis that is asked about.
-    size : int
-        Rows or columns of the input.
-    """
+    """Whether an operator interpolates along an `axis`, of which its input has a `size`."""
     return operator.kind == OperatorKind.INTERPOLATE and operator.full[axis] != size
 
 
 def grid(operator: Operator, axis: int, size: int) -> tuple[int, int, int]:
     """Return step, shift, unit: row r of an interpolation lies at (r * step + shift) / unit.
 
-    Parameters
-    ----------
-    operator : Operator
-    axis : int
-        H or W.
-    size : int
-        Of the input on this axis.
+    `size` is that of the input on `axis`, H or W.
     """
     made, where = operator.full[axis], operator.coordinates
     if where == Coordinates.ALIGN_CORNERS:
@@ -248,16 +218,7 @@ def grid(operator: Operator, axis: int, size: int) -> tuple[int, int, int]:
 
 
 def needs_all(operator: Operator, which: int, axis: int) -> bool:
-    """Whether every part of the output along an axis needs all of an input.
-
-    Parameters
-    ----------
-    operator : Operator
-    which : int
-        The input, from 0.
-    axis : int
-        Out of N, C, D, H, W.
-    """
+    """Whether every part of the output along an `axis` needs all of the input `which`."""
     kind = operator.kind
     if AXES[axis] in operator.whole or axis == D:
         return True
@@ -295,14 +256,8 @@ def macs(operator: Operator, sources: tuple[Shape, ...]) -> int:
 class Pace(NamedTuple):
     """How the cycles of an operator follow from a part of what it writes.
 
-    Attributes
-    ----------
-    turns : int
-        How often a lane goes over each of its planes.
-    times, per : int
-        Each time a plane of p values takes ``ceil(p * times / per)`` cycles.
-    plane : (int, int) or None
-        Rows and columns of a plane, where they are not those of the part.
+    A lane goes over each of its planes in so many `turns`, each time in ``ceil(p * times / per)``
+    cycles for p values.  `plane` is rows and columns of one, where they are not those of the part.
     """
 
     turns: int
@@ -314,12 +269,7 @@ class Pace(NamedTuple):
 def pace(operator: Operator, sources: tuple[Shape, ...], chip: LaneChip) -> Pace:
     """Return the pace of an operator by the model of its chip, or by the chip's table of rates.
 
-    Parameters
-    ----------
-    operator : Operator
-    sources : tuple of Shape
-        Whole shapes of its inputs.
-    chip : LaneChip
+    `sources` are whole shapes of its inputs.
     """
     kind, wide, plane = operator.kind, operator.dtype_bytes, None
     taps = operator.kernel[0] * operator.kernel[1] * operator.depth
@@ -349,17 +299,7 @@ def pace(operator: Operator, sources: tuple[Shape, ...], chip: LaneChip) -> Pace
 def compute_cycles(
     operator: Operator, sources: tuple[Shape, ...], part: Shape, chip: LaneChip
 ) -> int:
-    """Return the cycles in which a part of the output is computed.
-
-    Parameters
-    ----------
-    operator : Operator
-    sources : tuple of Shape
-        Whole shapes of its inputs.
-    part : Shape
-        How much of the output on each axis.
-    chip : LaneChip
-    """
+    """Return the cycles of computing a `part` of the output; `sources` as :func:`pace` has them."""
     if operator.cycles is not None:
         return chip.startup + -(-operator.cycles * _values(part) // _values(operator.full))
     n, c, d, h, w = part
@@ -372,15 +312,7 @@ def compute_cycles(
 
 
 def buffer_bytes(operator: Operator, part: Shape, chip: LaneChip) -> int:
-    """Return the bytes in every lane that computing takes besides inputs and output.
-
-    Parameters
-    ----------
-    operator : Operator
-    part : Shape
-        Of the output that is computed.
-    chip : LaneChip
-    """
+    """Return the bytes in every lane that computing a `part` takes besides inputs and output."""
     share = -(-operator.buffer * _values(part) // _values(operator.full))
     return aligned(share, chip.eu_bytes)
 

@@ -58,33 +58,15 @@ def dealt(size: int, parts: int) -> list[Range]:
 
 
 def share(size: int, parts: int, at: int) -> Range:
-    """Return one of the ranges that :func:`dealt` returns.
-
-    Parameters
-    ----------
-    size, parts : int
-        As there.
-    at : int
-        Which, from 0.
-    """
+    """Return the range `at`, from 0, of those that :func:`dealt` makes of `size` and `parts`."""
     least, longer = divmod(size, parts)
     return at * least + min(at, longer), least + (at < longer)
 
 
 class Regions:
-    """The ranges of all tensors of a group that its slices compute or load.
+    """The ranges of all tensors of a group, `operators` rising, that its slices compute or load.
 
-    Parameters
-    ----------
-    operators : sequence of int
-        The group, rising.
-
-    Attributes
-    ----------
-    loaded : tuple of int
-        Tensors that it reads from global memory, by first reader.
-    stored : tuple of int
-        Tensors that it writes there.
+    From global memory it reads the tensors `loaded`, by first reader, and there it writes `stored`.
     """
 
     def __init__(self, instance: GroupingData, operators: Sequence[int], cut: Cut) -> None:
@@ -124,16 +106,10 @@ class Regions:
         return found
 
     def box(self, tensor: int, which: int, *, own: bool = False) -> tuple[Range, ...]:
-        """Return the ranges of a tensor on all axes that a slice needs.
+        """Return the ranges of a `tensor` on all axes that the slice `which` needs.
 
-        Parameters
-        ----------
-        tensor : int
-            The tensor of which a part is needed.
-        which : int
-            The slice; they are numbered along W first, then H, C, N.
-        own : bool
-            Only what the slice gives out: of a stored tensor, what is its alone.
+        Slices are numbered along W first, then H, C, N.  If `own`, only what the slice gives out:
+        of a stored tensor, what is its alone.
         """
         found = []
         for axis in reversed(range(len(AXES))):

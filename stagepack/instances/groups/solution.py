@@ -77,15 +77,7 @@ class GroupingSolution(ShownSolution):
         spills: tuple[tuple[int, int, int], ...],
         offsets: tuple[int, ...],
     ) -> GroupingSolution:
-        """Return a copy of the plan with other timesteps and addresses for one group.
-
-        Parameters
-        ----------
-        group : int
-            Which one is to be otherwise.
-        positions, spills, offsets : tuple
-            What the plan is to say of it.
-        """
+        """Return a copy with other `positions`, `spills` and `offsets` for one `group`."""
         given = {"positions": positions, "spills": spills, "offsets": offsets}
         changed = {}
         for name, value in given.items():

@@ -49,16 +49,10 @@ BOTH = "forward+backward"
 def as_chain(
     instance: LayerGrouping, cluster: Cluster, back: Backward | None = None, **options: Any
 ) -> PipelinePartition:
-    """Return the operators of a network as layers.
+    """Return the operators of a network as layers, in training with its backward pass, `back`.
 
-    Parameters
-    ----------
-    instance : LayerGrouping
-        On the chip that every device is; its cycles are those of the cluster's clock.
-    back : Backward, optional
-        In training, its backward pass.
-    **options
-        As for :meth:`.PipelinePartition.from_profile`.
+    Its chip is every device's; its cycles are those of the cluster's clock.  `options` are those of
+    :meth:`.PipelinePartition.from_profile`.
     """
     training = back is not None
     return PipelinePartition.from_profile(
@@ -69,14 +63,9 @@ def as_chain(
 def as_graph(
     instance: LayerGrouping, cluster: Cluster, back: Backward | None = None, **options: Any
 ) -> GraphPartition:
-    """Return the operators of a network as nodes of a graph, in training with those backward.
+    """Return the operators of a network as nodes of a graph, in training with those of `back`.
 
-    Parameters
-    ----------
-    instance, cluster, back
-        As for :func:`as_chain`.
-    **options
-        As for :meth:`.GraphPartition.from_profile`.
+    `options` are those of :meth:`.GraphPartition.from_profile`.
     """
     if back is not None:
         options = {"objective": BOTH, **options, "training": True}
@@ -86,10 +75,7 @@ def as_graph(
 def as_profile(instance: LayerGrouping, back: Backward | None = None) -> ModelProfile:
     """Return the operators of a network as layers that run from and to global memory.
 
-    Parameters
-    ----------
-    back : Backward, optional
-        In training, its backward pass, of whose operators each layer takes the sum.
+    In training, each layer takes the sum of its operators of the backward pass, `back`.
     """
     tensors = instance.tensors
     last = {tensor: at for at, reads in enumerate(instance.reads) for tensor in reads}
@@ -142,21 +128,10 @@ def _way_back(instance: LayerGrouping, back: Backward | None) -> list[JsonObject
 def on_device(
     instance: LayerGrouping, preset: Preset, cluster: Cluster, utilisation: float | None = None
 ) -> LayerGrouping:
-    """Return a network on the first device of a cluster.
+    """Return a network on the first device of a cluster, which must have a limit of memory.
 
-    Operators of which the chip has a rate, or that say their cycles, keep to that.
-
-    Parameters
-    ----------
-    preset : Preset
-        Of which the arithmetic is.
-    utilisation : float, optional
-        Share of the peak reached, instead of the preset's.
-
-    Raises
-    ------
-    InputError
-        For a device without a limit of memory.
+    Operators of which the chip has a rate, or that say their cycles, keep to that.  The arithmetic
+    is that of `preset`; `utilisation` is the share of the peak reached, if not its own.
     """
     device, rates = cluster.devices[0], instance.chip.rates
     if device.memory is None:
@@ -206,18 +181,9 @@ def _passed(operator: Operator, sources: tuple[Shape, ...]) -> int:
 
 
 def stage_groups(instance: LayerGrouping, members: Sequence[int], name: str) -> LayerGrouping:
-    """Return some operators of a network as one of its own, in their order.
+    """Return some operators of a network, `members` rising, as one of its own, called `name`.
 
     It is given what others write, and stores what others read.
-
-    Parameters
-    ----------
-    instance : LayerGrouping
-        The whole network.
-    members : sequence of int
-        Rising.
-    name : str
-        What to call the part.
     """
     tensors, inside = instance.tensors, frozenset(members)
     known = {given.name: given for given in instance.inputs}
@@ -241,28 +207,14 @@ def stage_groups(instance: LayerGrouping, members: Sequence[int], name: str) -> 
 
 
 def stage_backward(back: Backward, members: Sequence[int], name: str) -> LayerGrouping | None:
-    """Return the backward pass of some operators as a network of its own; None where it is none.
-
-    Parameters
-    ----------
-    members : sequence of int
-        Operators of the forward pass.
-    name : str
-        What to call the part.
-    """
+    """Return the backward pass of the operators `members` as a network called `name`, or None."""
     own = frozenset(members)
     there = [at for at, of in enumerate(back.of) if of in own]
     return stage_groups(back.network, there, name) if there else None
 
 
 def alone_behind(solution: GroupingSolution, end: int, n: int) -> GroupingSolution:
-    """Return a plan of operators [0, end) with those behind them, up to n, each by itself.
-
-    Parameters
-    ----------
-    end, n : int
-        Operators of the plan, and all of the network.
-    """
+    """Return a plan of operators [0, `end`) with those behind them, up to `n`, each by itself."""
     more = n - end
     said = {
         name: (*getattr(solution, name), *((),) * more)
@@ -280,16 +232,10 @@ def alone_behind(solution: GroupingSolution, end: int, n: int) -> GroupingSoluti
 def step_bound(bound: float, microbatches: int, devices: int) -> int:
     """Return a bound on a step of inference, whatever the stages and their groups.
 
-    Groups of all stages one after the other are a plan of the whole network on one chip.  So
-    stages take at least as long together, and the longest at least its share of that.  A microbatch
-    passes them all, and the longest works on the others beside that.
-
-    Parameters
-    ----------
-    bound : float
-        On the cycles of the whole network on one chip.
-    microbatches, devices : int
-        How many there are.
+    Groups of all stages one after the other are a plan of the whole network on one chip, of which
+    `bound` bounds the cycles.  So stages take at least as long together, and the longest of all
+    `devices` at least its share of that.  A microbatch passes them all, and the longest works on
+    the other `microbatches` beside that.
     """
     return math.ceil(bound) + (microbatches - 1) * math.ceil(bound / devices)
 
@@ -297,18 +243,10 @@ def step_bound(bound: float, microbatches: int, devices: int) -> int:
 def training_bound(bound: float, microbatches: int, devices: int, *, split: bool) -> int:
     """Return a bound on a step of training whose stages follow one another.
 
-    A microbatch passes the stages before one forward, and, unless W is split off, backward once
-    that one is done with it.  So with S_i cycles of the first i stages for a microbatch a step of m
-    takes T >= S_i + m (S_(i+1) - S_i), and T is least where all of these are equal.
-
-    Parameters
-    ----------
-    bound : float
-        On the cycles of the whole network on one chip, both passes.
-    microbatches, devices : int
-        How many there are.
-    split : bool
-        Whether gradients of weights are computed apart.
+    `bound` is on the cycles of both passes on one chip.  A microbatch passes the stages before one
+    forward, and, unless W is `split` off, backward once that one is done with it.  So with S_i
+    cycles of the first i stages for a microbatch a step of m `microbatches` takes T >= S_i + m
+    (S_(i+1) - S_i), and T is least where all of these are equal on all `devices`.
     """
     share = microbatches * math.ceil(bound / devices)
     if split:

@@ -18,16 +18,9 @@ Box = tuple[tuple[int, int], ...]
 
 
 def needed(operator: Operator, which: int, box: Box, sources: Sequence[Shape]) -> Box:
-    """Return the ranges of an input that ranges of the output are computed from; some are empty.
+    """Return the ranges of input `which` that the ranges `box` of the output are computed from.
 
-    Parameters
-    ----------
-    which : int
-        Which of its inputs.
-    box : Box
-        Of what it writes.
-    sources : sequence of Shape
-        Shapes of its inputs.
+    Some are empty.  `sources` are the shapes of all inputs.
     """
     return tuple(
         needed_along(operator, which, axis, part, sources) for axis, part in enumerate(box)
@@ -37,18 +30,9 @@ def needed(operator: Operator, which: int, box: Box, sources: Sequence[Shape]) -
 def needed_along(
     operator: Operator, which: int, axis: int, part: tuple[int, int], sources: Sequence[Shape]
 ) -> tuple[int, int]:
-    """Return the range [from, to) of an input on one axis, as :func:`needed`.
+    """Return the range [from, to) of an input on one `axis` for a `part` [from, to) of the output.
 
-    Parameters
-    ----------
-    which : int
-        Which of its inputs.
-    axis : int
-        The axis that is looked at.
-    part : (int, int)
-        Of what it writes, [from, to).
-    sources : sequence of Shape
-        Shapes of its inputs.
+    Otherwise as :func:`needed`, with `which` and `sources`.
     """
     low, high = _taps(operator, which, axis, *part, sources)
     return max(low, 0), min(high, sources[which][axis])
@@ -60,12 +44,8 @@ def held_along(
     """Return the range [from, to) of an input that a slice holds for a range of the output.
 
     That is what it needs, and at least one value; of windows and interpolations up to where the
-    next row begins to read; all channels, unless each is computed by itself.
-
-    Parameters
-    ----------
-    operator, which, axis, part, sources
-        As for :func:`needed_along`.
+    next row begins to read; all channels, unless each is computed by itself.  Takes `which`,
+    `axis`, `part` and `sources` like :func:`needed_along`.
     """
     kind, letter, size = operator.kind, AXES[axis], sources[which][axis]
     joined = kind == OperatorKind.CONCAT or (

@@ -41,22 +41,10 @@ STAGES = 3
 
 @dataclass(frozen=True)
 class Move:
-    """A transfer of every slice, or of the first alone.
+    """A transfer of every slice, or, if what moves is `resident`, of the first alone, for all.
 
-    Attributes
-    ----------
-    name : str
-        Of what moves.
-    load : bool
-        Whether it comes from global memory; else it goes there.
-    tensor : int
-        Which, or -1 for a weight.
-    operator : int
-        Index in the group of its first reader, or of its writer.
-    cycles, lane_bytes : int
-        How long it takes; bytes in every lane.
-    resident : bool
-        Whether it stays for all slices.
+    The tensor is -1 for a weight; `operator` is the index in the group of its first reader, or of
+    its writer; `lane_bytes` are those in every lane.
     """
 
     name: str
@@ -90,18 +78,8 @@ class Role(StrEnum):
 class Buffer:
     """Bytes in every lane that are alive from one position to another, both included.
 
-    Attributes
-    ----------
-    name : str
-        For people: inputs may be called like a weight.
-    role : Role
-        ``SPILLED`` is what came back.
-    of : int
-        The tensor; of weights and working bytes the operator.
-    lane_bytes, first, last : int
-        Bytes in every lane; the positions from which and up to which it is alive.
-    resident : bool
-        Whether it stays for all slices.
+    `of` is the tensor; of weights and working bytes the operator.  The name is for people: inputs
+    may be called like a weight.  What is `resident` stays for all slices.
     """
 
     name: str
@@ -116,12 +94,8 @@ class Buffer:
 class Timetable:
     """The rows of a group that is cut in a certain way.
 
-    Parameters
-    ----------
-    positions : sequence of int, optional
-        Of each of :attr:`moves`; None: by the rule ``nearest``.
-    spills : sequence of Spill
-        What leaves local memory for a while.
+    `positions` are those of :attr:`moves`, None by the rule ``nearest``; `spills` leave local
+    memory for a while.
     """
 
     def __init__(
@@ -232,29 +206,16 @@ class Timetable:
         return tuple(found)
 
     def row_cycles(self, row: int, stages: Sequence[int], first: int = -1) -> int:
-        """Return the cycles of one row when some stages run.
-
-        Parameters
-        ----------
-        row : int
-            The row that is asked about.
-        stages, first
-            As for :meth:`iteration`.
-        """
+        """Return the cycles of one `row` when some `stages` run; `first`: see :meth:`iteration`."""
         chip, rows = self.regions.instance.chip, self.rows
         moving = sum(self.transfers[stage * rows + row] for stage in stages)
         moving += self.once[first * rows + row] if first >= 0 else 0
         return chip.row_cycles(self.compute[row] if 1 in stages else 0, moving)
 
     def iteration(self, stages: Sequence[int], first: int = -1) -> int:
-        """Return the cycles of all rows when some stages run.
+        """Return the cycles of all rows when some `stages` run.
 
-        Parameters
-        ----------
-        stages : sequence of int
-            Those that run in it.
-        first : int
-            The stage that the first slice is in, which loads what is resident; -1: none.
+        `first` is the stage that the first slice is in, which loads what is resident; -1: none.
         """
         return sum(self.row_cycles(row, stages, first) for row in range(self.rows))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from operator import index
 from typing import SupportsFloat, TypeVar
@@ -32,31 +31,6 @@ from stagepack.instances.groups.problem import OperatorKind
 MOST_ROWS = 2**31 + 1
 """One more than any tensor has."""
 T = TypeVar("T")
-WordT = TypeVar("WordT", bound=StrEnum)
-
-
-def word(given: str, words: type[WordT], name: str) -> WordT:
-    """Return a word of a vocabulary.
-
-    Parameters
-    ----------
-    given : str
-        The word to look up.
-    words : type of enumeration
-        The vocabulary.
-    name : str
-        Of the field, for the message.
-
-    Raises
-    ------
-    InputError
-        For another word, with those that there are.
-    """
-    if given not in list(words):
-        raise InputError(
-            f"unknown {str(given)[:40]!r}", field=name, remedy="choose from " + ", ".join(words)
-        )
-    return words(given)
 
 
 @dataclass(frozen=True)
@@ -75,21 +49,8 @@ def parts(
     outputs: Iterable[str],
     chip: LaneChip,
 ) -> Parts:
-    """Return what is given, read as strictly as a file.
-
-    Parameters
-    ----------
-    operators : iterable of Operator
-        In the order in which they run.
-    inputs : iterable of Source
-        What comes from outside.
-    outputs : iterable of str
-        Names of the results of the network.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
+    """Return `operators`, in the order in which they run, `inputs` and `outputs` (names) and the
+    chip, read as strictly as a file.
     """
     known = {
         "operators": _structs(operators, Operator, "operators"),
@@ -156,10 +117,7 @@ def sorted_operators(
 ) -> tuple[Operator, ...]:
     """Return operators in topological order, as they are where that is one.
 
-    Raises
-    ------
-    InputError
-        For names that come twice, unknown inputs and cycles.
+    Refuses names that come twice, unknown inputs and circles.
     """
     if not operators:
         raise InputError("no operators", field="operators", remedy="give at least one")
@@ -204,12 +162,7 @@ def _twice(name: str, field: str) -> InputError:
 
 
 def instance(whole: GroupingData) -> None:
-    """Refuse names that are unknown or come twice, shapes that do not propagate, and large sizes.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse unknown names, names that come twice, shapes that do not propagate, large sizes."""
     names = {operator.name for operator in whole.operators}
     for at, name in enumerate(whole.outputs):
         if name not in names:

@@ -96,15 +96,9 @@ class Blocks:
     ) -> Blocks:
         """Return the normal form of an instance; O(n) for integers of moderate span.
 
-        It is kept as long as the instance lives.
-
-        Parameters
-        ----------
-        keep_going : callable, optional
-            Asked now and then.  Once it says no, conflicts that no clique covers yet are sections
-            by themselves, until somebody with more time asks: millions take long.
-        anew : bool
-            Whether one that was cut short is made anew if there is time.
+        It is kept as long as the instance lives.  `keep_going` is asked now and then: once it says
+        no, conflicts that no clique covers yet are sections by themselves, until somebody with more
+        time asks, `anew`: millions take long.
         """
         known = _made.get(instance)
         if known is None or (anew and instance in _cut_short and keep_going and keep_going()):

@@ -28,16 +28,9 @@ def covered(
 ) -> tuple[tuple[Array, Array], int, bool]:
     """Return members (buffer, clique) of cliques that cover every conflict of an instance.
 
-    Also how many cliques there are, and whether the cover was cut short.
-
-    Parameters
-    ----------
-    instance : LmemPacking
-        With explicit conflicts.
-    block : ndarray of int64, shape (n,)
-        The block of each buffer; those of one block never conflict.
-    keep_going : callable
-        As for :func:`clique_cover`.
+    Also how many cliques there are, and whether the cover was cut short.  The `block` of each
+    buffer, shape (n,): those of one block never conflict.  `keep_going` is that of
+    :func:`clique_cover`.
     """
     assert instance.conflicts is not None
     n, pairs = instance.n, instance.conflicts
@@ -56,16 +49,10 @@ def clique_cover(
 ) -> tuple[Array, Array, int, bool]:
     """Return members (node, clique), the number of cliques, and whether it was cut short.
 
-    Cliques cover every edge; a node without edges is one by itself.
-
-    Parameters
-    ----------
-    low, high : ndarray of int64, shape (m,)
-        The ends of each edge, low < high, ascending by both.
-    weight : ndarray of int64, shape (n,)
-        Of two nodes that cover as many edges the heavier joins a clique.
-    keep_going : callable
-        Asked now and then; once it says no, what is not covered is covered pair by pair.
+    Cliques cover every edge (`low`, `high`), int64, low < high, ascending by both; a node without
+    edges is one by itself.  Of two nodes that cover as many edges the one of more `weight`, shape
+    (n,), joins.  Once `keep_going`, asked now and then, says no, what is left is covered pair by
+    pair.
     """
     n, m = len(weight), len(low)
     order = np.argsort(-weight, kind="stable")
@@ -107,22 +94,11 @@ def pieces(
     count: Array,
     keep_going: Callable[[], bool],
 ) -> tuple[Array, Array, Array]:
-    """Return clique and size of each piece, by block and clique, and the loads of cliques.
+    """Return clique and size of each piece, by block and clique, and the loads of `cliques`.
 
-    O(members): the cliques must be in order.
-
-    Parameters
-    ----------
-    member : tuple of two ndarrays of int32, shape (members,)
-        Buffer and clique.
-    cliques : int
-        Their number.
-    block, size : ndarray of int64, shape (n,)
-        Of each buffer.
-    count : ndarray of int64, shape (blocks,)
-        Zeros; the number of pieces of each block is added.
-    keep_going : callable
-        Asked now and then, and not heeded.
+    `member` is (buffer, clique), int32, the cliques in order; `block` and `size` are of each
+    buffer; to `count`, zeros of shape (blocks,), the pieces of each block are added.  `keep_going`
+    is asked now and then, and not heeded.  O(members).
     """
     members, load = len(member[0]), np.zeros(cliques, dtype=np.int64)
     first, high = np.empty((2, members), dtype=np.int64)

@@ -77,20 +77,13 @@ class Cover(NamedTuple):
 def add_lower_neighbours(
     low: Array, high: Array, begin: int, end: int, cursor: Array, above: Array, rows: Rows
 ) -> None:
-    """Write the lower end of the edges [begin, end) into the row of neighbours of the higher one.
+    """Write the lower end of the edges [`begin`, `end`) into the row of neighbours of the higher
+    one.
 
-    Parameters
-    ----------
-    low, high : ndarray of int64, shape (m,)
-        The ends of each edge, low < high, ascending by both.
-    begin, end : int64
-        The edges of this call.
-    cursor : ndarray of int64, shape (n,)
-        The next free position of each row.
-    above : ndarray of int32, shape (m,)
-        Written: where each edge stands in the row of its higher end.
-    rows : Rows
-        Written.  A row is as long as its node has edges, each of which is written there once.
+    Edges have `low` < `high` and ascend by both; `cursor` is the next free position of each row,
+    int64, shape (n,).  Written are `above`, int32, shape (m,), where each edge stands in the row of
+    its higher end, and `rows`: a row is as long as its node has edges, each of which is written
+    there once.
     """
     for e in range(begin, end):
         # Edges ascend by both ends: so do the lower neighbours of every node.
@@ -106,14 +99,8 @@ def add_higher_neighbours(
     """Write the higher end into the row of the lower one, behind all its lower neighbours.
 
     So every row is in order, and each of its places knows the one that the edge has in the other
-    row (`rows.back`).  Once all edges went through :func:`add_lower_neighbours`.
-
-    Parameters
-    ----------
-    low, high, begin, end, cursor, rows
-        As :func:`add_lower_neighbours` takes them.
-    above : ndarray of int32, shape (m,)
-        What it wrote.
+    row (`rows.back`).  Once all edges went through :func:`add_lower_neighbours`, which wrote
+    `above`, and of which `low`, `high`, `begin`, `end` and `cursor` are.
     """
     for e in range(begin, end):
         at = cursor[low[e]]
@@ -125,20 +112,12 @@ def add_higher_neighbours(
 
 @compiled
 def rank(order: Array, begin: int, most: int, cursor: Array, rows: Rows) -> int:
-    """Rank the nodes order[begin], .. in the rows of their neighbours; return where it stopped.
+    """Rank nodes of an order from `begin` on in the rows of their neighbours; return where it
+    stopped.
 
-    Parameters
-    ----------
-    order : ndarray of int64, shape (n,)
-        Nodes, the heavier first, then the lower.
-    begin : int64
-        The first node.
-    most : int64
-        Neighbours after which to stop.
-    cursor : ndarray of int64, shape (n,)
-        The next free position of each row.
-    rows : Rows
-        `ranked` is written: every node writes one entry into the row of each of its neighbours.
+    The `order` is int64, shape (n,): the heavier first, then the lower.  It stops after `most`
+    neighbours.  Every node writes one entry into the row of each of its neighbours in `ranked`, at
+    its `cursor`.
     """
     steps = 0
     while begin < len(order) and steps < most:
@@ -242,22 +221,11 @@ def _grow(weight: Array, rows: Rows, found: Cover) -> int:
 
 @compiled
 def cover(order: Array, weight: Array, rows: Rows, found: Cover, most: int) -> bool:
-    """Go on with a cover for about so many steps; return whether it is complete.
+    """Go on with a cover for about `most` steps; return whether it is complete.
 
+    Cliques start from nodes in their `order`, and the heavier by `weight` come first; both int64,
+    shape (n,).  The class of `found` says why all members have room, and what calls go on with.
     O(edges^1.5 log n) at worst, about linear in sparse graphs and in complete ones.
-
-    Parameters
-    ----------
-    order : ndarray of int64, shape (n,)
-        Nodes in the order in which cliques start from them.
-    weight : ndarray of int64, shape (n,)
-        The heavier come first.
-    rows : Rows
-        Of the graph.
-    found : Cover
-        Changed; its class says why all members have room, and what calls go on with.
-    most : int64
-        Steps after which to stop.
     """
     ptr, state, steps = rows.ptr, found.state, 0
     while state[INDEX] < len(order):
@@ -297,19 +265,10 @@ def cover(order: Array, weight: Array, rows: Rows, found: Cover, most: int) -> b
 
 @compiled
 def rest(low: Array, high: Array, begin: int, end: int, found: Cover, alone: Array) -> None:
-    """Make cliques of two of the edges [begin, end) that no clique covers.
+    """Make cliques of two of the edges [`begin`, `end`) that no clique covers.
 
-    Parameters
-    ----------
-    low, high : ndarray of int64, shape (m,)
-        The ends of each edge.
-    begin, end : int64
-        The edges of this call.
-    found : Cover
-        Members and their number are written.  An edge that is not covered has not given its two
-        places yet; these are what it takes.
-    alone : ndarray of bool, shape (n,)
-        Written: false for the ends of these edges.
+    An edge (`low`, `high`) that is not covered has not given its two places yet; these are what it
+    takes in `found`.  Ends of these edges are not `alone`, bool, shape (n,).
     """
     state = found.state
     for e in range(begin, end):
@@ -324,18 +283,9 @@ def rest(low: Array, high: Array, begin: int, end: int, found: Cover, alone: Arr
 
 @compiled
 def count_pieces(node: Array, begin: int, end: int, block: Array, count: Array) -> None:
-    """Count the members [begin, end) of cliques by their block.
+    """Add the members of cliques from `begin` up to `end` to the `count` of their `block`.
 
-    Parameters
-    ----------
-    node : ndarray of int32, shape (members,)
-        Members of cliques.
-    begin, end : int64
-        The members of this call.
-    block : ndarray of int64, shape (n,)
-        Of each buffer.
-    count : ndarray of int64, shape (blocks,)
-        Changed.
+    A member is a `node`, int32.
     """
     for at in range(begin, end):
         count[block[node[at]]] += 1
@@ -351,22 +301,11 @@ def enter_pieces(
     piece: tuple[Array, Array],
     load: Array,
 ) -> None:
-    """Enter the members [begin, end) of cliques into the rows of their blocks.
+    """Enter the members [`begin`, `end`) of cliques into the rows of their blocks.
 
-    Parameters
-    ----------
-    member : tuple of two ndarrays of int32, shape (members,)
-        Node and clique.
-    begin, end : int64
-        The members of this call.
-    buffer : tuple of two ndarrays of int64, shape (n,)
-        Block and size of each node.
-    cursor : ndarray of int64, shape (blocks,)
-        The next free position of each row.
-    piece : tuple of two ndarrays of int64, shape (members,)
-        Clique and size, by row: written.  Rows are as long as :func:`count_pieces` counted.
-    load : ndarray of int64, shape (cliques,)
-        Sizes are added.
+    A `member` is node and clique, int32; a `buffer` block and size, int64; `cursor` is the next
+    free position of each row, shape (blocks,).  Written are `piece`, clique and size by row, as
+    long as :func:`count_pieces` counted, and the `load` of cliques, to which sizes are added.
     """
     node, clique = member
     block, size = buffer

@@ -76,52 +76,11 @@ class Memory:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PackingData:
-    """An instance of LMEM packing; use :meth:`from_arrays`, the fields are what it makes.
+    """An instance of LMEM packing; :meth:`.LmemPacking.from_arrays` says what the fields mean.
 
-    Attributes
-    ----------
-    name : str
-        Name for tables and reports.
-    size : ndarray of int64, shape (n,)
-        Bytes of each buffer, at least 1.
-    start, end : ndarray of int64, shape (n,)
-        Lifetimes [start, end); zeros and ones where `conflicts` replaces them.
-    ids : tuple of str, optional
-        Names of the buffers; "0", "1", ... when absent.
-    period : int, optional
-        Length of a cycle that repeats; lifetimes are taken modulo this: 0 <= start < period, start
-        < end <= start + period.
-    conflicts : ndarray of int64, shape (pairs, 2), optional
-        The pairs of buffers that must not overlap, in place of lifetimes.
-    capacity : int, optional
-        Bytes of the memory.
-    alignment : ndarray of int64, shape (n,)
-        Offsets are multiples of these.
-    gaps : tuple of Gap
-        Times during which a buffer is not in use, or only some of its bytes are.
-    fixed : ndarray of int64, shape (n,)
-        Offsets that a solution must use; -1 for none.
-    allowed : tuple of Allowed
-        Address ranges of a buffer, which must lie wholly in one of them.
-    reserved : tuple of (int, int)
-        Address ranges [low, high) that no buffer may use.
-    colocated : tuple of tuple of int
-        Groups of buffers with the same offset; the buffers of a group may overlap.
-    in_place : tuple of (int, int)
-        Pairs of buffers that may overlap, but only at equal offsets: an operator writes its output
-        over an input that is not used again.
-    banks : Banks, optional
-        Banks and conflicting pairs.
-    memories : tuple of Memory
-        Several memories to choose from, for the objective ``spill``.
-    accesses : ndarray of int64, shape (n,)
-        Accesses of each buffer, in the unit that the costs of the memories are for.
-    previous : ndarray of int64, shape (n,)
-        Old offsets; -1: none.
-    hint : ndarray of int64, shape (n,)
-        Offsets where a search may start; -1: none.
-    objective : Objective
-        What to minimise.
+    Columns of a number a buffer are int64, shape (n,); of offsets, -1 stands for none.  Lifetimes
+    are zeros and ones where `conflicts`, shape (pairs, 2), replaces them.  With a `period`,
+    0 <= start < period and start < end <= start + period.
     """
 
     name: str
@@ -278,7 +237,8 @@ class PackingSolution(ShownSolution):
             raise InputError(
                 "is missing or no object", field="offsets", remedy='write {"offsets": {id: int}}'
             )
-        offsets = _by_id(data["offsets"], "offsets", instance)
+        ids = instance.ids or tuple(map(str, range(instance.n)))
+        offsets = strict.by_id(data["offsets"], "offsets", ids, "buffer", instance.name)
         for at, value in enumerate(offsets):
             if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= LARGEST:
                 raise InputError(
@@ -289,7 +249,7 @@ class PackingSolution(ShownSolution):
         memory = None
         if data.get("memories") is not None:
             names = [item.name for item in instance.memories]
-            chosen = _by_id(data["memories"], "memories", instance)
+            chosen = strict.by_id(data["memories"], "memories", ids, "buffer", instance.name)
             for at, name in enumerate(chosen):
                 if name not in names:
                     raise InputError(
@@ -340,22 +300,3 @@ class PackingSolution(ShownSolution):
             names = [self.memories[index] for index in self.memory.tolist()]
             found["memories"] = dict(zip(ids, names, strict=True))
         return found
-
-
-def _by_id(given: Any, name: str, instance: PackingData) -> list[Any]:
-    """Return the values of an object keyed by buffer ids, in the order of the buffers."""
-    if not isinstance(given, Mapping):
-        raise InputError("is no object", field=name, remedy="write {id: value}")
-    ids = instance.ids or tuple(map(str, range(instance.n)))
-    missing = next((key for key in ids if key not in given), None)
-    if missing is not None:
-        raise InputError("is missing", field=f"{name}.{missing}", remedy="name every buffer")
-    if len(given) > len(ids):
-        known = set(ids)
-        extra = next(key for key in given if key not in known)
-        raise InputError(
-            f"is no buffer of {instance.name}",
-            field=f"{name}.{extra}",
-            remedy="give a solution of this instance",
-        )
-    return [given[key] for key in ids]

@@ -12,7 +12,7 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances import clusters
 from stagepack.instances.answer import Answered, Rules, require_instance
-from stagepack.instances.arrays import Given, integer, integers
+from stagepack.instances.arrays import Given, integer, integers, names
 from stagepack.instances.packing import profiled, validate
 from stagepack.instances.packing.check import Measure, check, evaluate, shape
 from stagepack.instances.packing.check import measure as measured
@@ -26,14 +26,12 @@ from stagepack.instances.packing.data import (
 )
 from stagepack.instances.packing.problem import KIND, Objective
 from stagepack.instances.profile import Cluster, ModelProfile
+from stagepack.instances.words import member
 from stagepack.result import Result
 
 
 class LmemPacking(PackingData, Answered[PackingSolution, int]):
-    """An instance of LMEM packing; use :meth:`from_arrays` or :meth:`from_profile`.
-
-    :class:`.data.PackingData` describes the fields.
-    """
+    """An instance of LMEM packing; use :meth:`from_arrays` or :meth:`from_profile`."""
 
     solution_type = PackingSolution
     rules = Rules(shape, check, evaluate)
@@ -67,7 +65,7 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         name: str = "packing",
         source: str = "",
     ) -> LmemPacking:
-        """Build an instance from arrays; see :class:`.data.PackingData` for what the fields mean.
+        """Build an instance from arrays.
 
         Parameters
         ----------
@@ -82,25 +80,28 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         capacity : int, optional
             Bytes of the memory.
         alignment : int or array_like, optional
-            One for all buffers or one each; 1 when absent.
+            What offsets are multiples of, for all buffers or each; 1 when absent.
         gaps : iterable of Gap or (buffer, start, end[, low, high])
             Times during which a buffer is not in use, or only some of its bytes are.
         fixed, previous, hint : array_like of int, shape (n,), optional
-            Offsets, -1 for none.
+            Offsets that a solution must use, old ones, and some where a search may start; -1 for
+            none.
         allowed : iterable of Allowed or (buffer, low, high)
             Address ranges of a buffer, which must lie wholly in one of them.
         reserved : iterable of (low, high)
-            Address ranges that no buffer may use.
+            Address ranges [low, high) that no buffer may use.
         colocated : iterable of groups of int
-            Groups of buffers with the same offset; groups that share a buffer are merged.
+            Groups of buffers with the same offset, which may overlap; groups that share a buffer
+            are merged.
         in_place : iterable of (int, int)
-            Pairs of buffers that may overlap, but only if they have the same offset.
+            Pairs of buffers that may overlap, but only if they have the same offset: an operator
+            writes its output over an input that is not used again.
         banks : Banks, optional
             Of the memory, and who should not share one.
         memories : iterable of Memory or (name, capacity, cost)
             Several memories to choose from, for the objective ``spill``.
         accesses : array_like of int, shape (n,), optional
-            Number of accesses of each buffer; by default its size.
+            Of each buffer, in the unit that the costs of memories are for; by default its size.
         objective : Objective or str, optional
             "fit" with a capacity, "spill" with memories, otherwise "peak" when absent.
         name, source : str
@@ -128,7 +129,7 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             size=sizes,
             start=integers(start, "start", "buffer", n),
             end=integers(end, "end", "buffer", n),
-            ids=None if ids is None else tuple(map(str, ids)),
+            ids=names(ids, "ids", n, "buffer", unique=True),
             period=None if period is None else integer(period, "period"),
             conflicts=None if conflicts is None else validate.pairs(conflicts, "conflicts", n),
             capacity=None if capacity is None else integer(capacity, "capacity"),
@@ -264,11 +265,4 @@ def _objective(
         if memories:
             return Objective.SPILL
         return Objective.PEAK if capacity is None else Objective.FIT
-    try:
-        return Objective(given)
-    except ValueError:
-        raise InputError(
-            f"unknown objective {given!r}",
-            field="objective",
-            remedy="choose one of " + ", ".join(Objective),
-        ) from None
+    return member(given, Objective, "objective")

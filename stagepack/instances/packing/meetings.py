@@ -33,18 +33,9 @@ def meetings(
 ) -> tuple[Array, Array]:
     """Return the blocks that share a section with each block, as rows (ptr, other).
 
-    Row i is other[ptr[i] : ptr[i + 1]], ascending.  O(pieces log pieces + pairs).
-
-    Parameters
-    ----------
-    owner : ndarray of int64, shape (pieces,)
-        Block of each piece.
-    first, end : ndarray of int64, shape (pieces,)
-        It is alive in the sections [first, end), at least one.
-    b : int
-        Number of blocks.
-    pause : callable, optional
-        Called now and then; may raise.
+    Row i of `b` is other[ptr[i] : ptr[i + 1]], ascending.  Each piece is of a block, its `owner`,
+    and alive in the sections from `first` up to `end`, at least one; int64, shape (pieces,).
+    `pause` is called now and then, and may raise.  O(pieces log pieces + pairs).
     """
     order = np.argsort(first, kind="stable")
     first = first[order]
@@ -53,18 +44,10 @@ def meetings(
 
 
 def met(owner: Array, low: Array, high: Array, b: int, pause: Pause) -> tuple[Array, Array]:
-    """Return the blocks that meet each block, as rows, ascending, from which of their pieces meet.
+    """Return the blocks that meet each block, as :func:`meetings`, from which of their pieces meet.
 
-    Parameters
-    ----------
-    owner : ndarray of int64, shape (pieces,)
-        Block of each piece.
-    low, high : ndarray of int64, shape (pieces,)
-        Piece p meets the pieces low[p] .. high[p] - 1, and those that say so of it; low <= high.
-    b : int
-        Number of blocks.
-    pause : callable
-        Called now and then; may raise.
+    A piece meets the pieces from `low` up to `high`, at least `low`, and those that say so of it.
+    `owner`, `b` and `pause` as there.
     """
     from stagepack.instances.packing import meetings_kernels as kernels
 

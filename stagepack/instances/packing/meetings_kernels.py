@@ -12,21 +12,12 @@ from stagepack.kernels.compiled import entries, tiered
 def scatter(
     begin: int, end: int, owner: Array, low: Array, high: Array, top: Array, other: Array
 ) -> None:
-    """Write the blocks of pieces that meet into each other's rows.
+    """Write the blocks of pieces [`begin`, `end`), and of those that they meet, into each other's
+    rows.
 
-    Parameters
-    ----------
-    begin, end : int
-        Only of pieces [begin, end) with those that they meet.
-    owner : ndarray of int64, shape (pieces,)
-        The block of each piece.
-    low, high : ndarray of int64, shape (pieces,)
-        Piece p meets the pieces low[p] .. high[p] - 1.
-    top : ndarray of int64, shape (blocks,)
-        Where each row ends so far; moved on.
-    other : ndarray of int32
-        The rows; that of a block has room for each q that its pieces p name and each p that names
-        one of its pieces: nothing else is written.
+    A piece, of a block, its `owner`, meets the pieces from `low` up to `high`; int64.  Rows
+    `other`, int32, end at `top`, int64, which moves on; that of a block has room for each q that
+    its pieces p name and each p that names one of its pieces: nothing else is written.
     """
     for p in range(begin, end):
         i = owner[p]
@@ -42,21 +33,12 @@ def scatter(
 def transpose(
     begin: int, end: int, ptr: Array, top: Array, other: Array, ends: Array, mirrored: Array
 ) -> None:
-    """Write the rows of blocks [begin, end) into those they name, which ascend without copies.
+    """Write the rows of blocks [`begin`, `end`) into those they name, which ascend without copies.
 
-    Parameters
-    ----------
-    begin, end : int
-        All earlier blocks are written.
-    ptr, top : ndarray of int64, shape (blocks + 1,), (blocks,)
-        Row i is other[ptr[i] : top[i]].
-    other : ndarray of int32
-        Entries of the rows.
-    ends : ndarray of int64, shape (blocks,)
-        Where each mirrored row ends so far, having begun at `ptr`; moved on.
-    mirrored : ndarray of int64
-        The rows that are written, of the same lengths: :func:`scatter` wrote each pair into both
-        rows, so that no more entries name a block than its own row has.
+    All earlier blocks are written.  Row i is other[ptr[i] : top[i]], of `ptr`, `top` and `other`;
+    each mirrored row ends so far at `ends`, which moves on, having begun at `ptr`.  The rows that
+    are `mirrored`, int64, are of the same lengths: :func:`scatter` wrote each pair into both rows,
+    so that no more entries name a block than its own row has.
     """
     for i in range(begin, end):
         for r in range(ptr[i], top[i]):
@@ -72,12 +54,8 @@ def transpose(
 def close_up(ptr: Array, ends: Array, other: Array) -> tuple[Array, Array]:
     """Move rows down to where the ones before end; return where they begin now, and the rows.
 
-    Parameters
-    ----------
-    ptr, ends : ndarray of int64, shape (blocks + 1,), (blocks,)
-        Row i is other[ptr[i] : ends[i]].
-    other : ndarray of int64
-        Written over, from the begin on: no row moves up.
+    Row i is other[ptr[i] : ends[i]], of `ptr`, `ends` and `other`, int64, which is written over
+    from the begin on: no row moves up.
     """
     own = np.zeros(len(ptr), dtype=np.int64)
     used = 0

@@ -8,7 +8,6 @@ given.  Fields, units and defaults are those of :class:`stagepack.instances.pack
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
+from stagepack.instances.arrays import names
 from stagepack.instances.documents.lines import Rows, unless
 from stagepack.instances.packing.data import Banks, Gap
 from stagepack.instances.packing.instance import LmemPacking
@@ -141,24 +141,19 @@ COLUMNS = ("ids", "size", "start", "end", "alignment", "fixed", "accesses", "pre
 
 
 def parse(document: Document, given: Words) -> LmemPacking:
-    """Return the instance of a document, changed as is `given` beside it.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Return the instance of a document, changed as is `given` beside it."""
     listed = isinstance(document.buffers, list)
     columns = document.buffers if isinstance(document.buffers, Columns) else None
     buffers = _columns(document.buffers) if columns is None else _of_columns(columns)
-    ids = buffers["ids"]
-    _require_names(buffers["size"], ids)
-    index = _Index(len(buffers["size"]) if ids is None else ids)
-    if columns is not None:
-        buffers |= _limits(columns, index)
-    banks = document.banks
-    buffers["alignment"] = aligned(buffers["alignment"], len(index), given)
+    n, banks = len(buffers["size"]), document.banks
+    if not n:
+        raise InputError("no buffers", field="buffers", remedy="give at least one buffer")
     try:
+        ids = names(buffers["ids"], "ids", n, "buffer", unique=True)
+        index = _Index(n if ids is None else ids)
+        if columns is not None:
+            buffers |= _limits(columns, index)
+        buffers["alignment"] = aligned(buffers["alignment"], n, given)
         return LmemPacking.from_arrays(
             **buffers,
             name=document.name,
@@ -192,19 +187,6 @@ def parse(document: Document, given: Words) -> LmemPacking:
         raise
 
 
-def _require_names(size: Sequence[int], ids: Sequence[str] | None) -> None:
-    """Refuse no buffers at all, and two of one name."""
-    if not size:
-        raise InputError("no buffers", field="buffers", remedy="give at least one buffer")
-    if ids is not None and len(set(ids)) < len(ids):
-        twice = next(name for name, count in Counter(ids).items() if count > 1)
-        raise InputError(
-            f"two buffers are named {twice!r}",
-            field="buffers",
-            remedy="give each a name of its own",
-        )
-
-
 def _limits(columns: Columns, index: _Index) -> JsonObject:
     """Return gaps and ranges of columns, by the index of their buffer."""
     gaps = index.each((gap.buffer for gap in columns.gaps), "buffers.gaps[{}].buffer")
@@ -221,16 +203,9 @@ def _limits(columns: Columns, index: _Index) -> JsonObject:
 
 
 def aligned(own: Any, n: int, given: Words) -> Any:
-    """Return alignments of n buffers: what is `given` for those that have none of their own.
+    """Return alignments of `n` buffers: what is `given` for those that have none of their `own`.
 
-    Parameters
-    ----------
-    own : array_like of int, shape (n,), or None
-        Alignments that the file gives, 1 where it has nothing to say; None: nowhere.
-    n : int
-        Number of buffers.
-    given : mapping
-        What was said beside the file; an ``alignment``, if any, is for the buffers without one.
+    A file says 1 of a buffer where it has nothing to say; None: nowhere.
     """
     if "alignment" not in given:
         return own
@@ -285,12 +260,6 @@ def _of_columns(columns: Columns) -> JsonObject:
     given = {name: getattr(columns, name) for name in COLUMNS}
     if columns.ids is not None:
         given["ids"] = [str(name) for name in columns.ids]
-        if len(columns.ids) != len(columns.size):
-            raise InputError(
-                f"{len(columns.ids):,} names for {len(columns.size):,} buffers",
-                field="buffers.ids",
-                remedy="give one name a buffer",
-            )
     return given
 
 
@@ -300,9 +269,6 @@ class _Index:
     def __init__(self, ids: Sequence[str] | int) -> None:
         self.ids = list(map(str, range(ids))) if isinstance(ids, int) else ids
         self._at: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
     def each(self, names: Iterable[Id], where: str) -> Iterable[int]:
         """Yield the position of each name; `where` is the field, with {} for the entry."""

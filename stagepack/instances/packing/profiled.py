@@ -30,19 +30,8 @@ Row = tuple[str, int, int, int]
 def columns(profile: ModelProfile, cluster: Cluster | None, *, training: bool) -> JsonObject:
     """Return what a network keeps as arguments of :meth:`.LmemPacking.from_arrays`.
 
-    Parameters
-    ----------
-    profile : ModelProfile
-        Of a network.
-    cluster : Cluster, optional
-        Its first device is the memory, which holds what layers hold for good, too.
-    training : bool
-        Whether a backward pass follows.
-
-    Raises
-    ------
-    InputError
-        For what :class:`.Lifetimes` refuses.
+    The first device of a `cluster` is the memory, which holds what layers hold for good, too.
+    Refuses what :class:`.Lifetimes` does, in `training` of both passes.
     """
     Lifetimes.of(profile)
     rows = _training(profile) if training else _inference(profile)

@@ -25,14 +25,8 @@ def stage_packing(
 ) -> LmemPacking | None:
     """Return the buffers of a stage; None where the tensors are not known, or it keeps nothing.
 
-    Parameters
-    ----------
-    partition : PipelinePartition
-        Whose layers are cut into stages.
-    stage : (int, int, int)
-        Its layers [first, end), and its device.
-    in_flight : int
-        Bytes that microbatches in flight keep.
+    The `stage` is its first layer, the one behind its last, and its device; `in_flight` are the
+    bytes that microbatches in flight keep.
     """
     first, end, device = stage
     if partition.tensors is None or partition.memory_table is not None:
@@ -63,18 +57,9 @@ def is_of_stage(
 ) -> bool:
     """Return whether at every layer as many bytes are alive as a stage keeps there, and no more.
 
-    Which tensors these are, files of partitions do not say.
-
-    Parameters
-    ----------
-    packing : LmemPacking
-        Plain buffers in the memory of the stage's device, nothing else.
-    partition : PipelinePartition
-        Whose layers are cut into stages.
-    stage : (int, int, int)
-        Its layers [first, end), and its device.
-    in_flight : int
-        Bytes that microbatches in flight keep.
+    Which tensors these are, files of partitions do not say.  The packing has plain buffers in the
+    memory of the stage's device, nothing else; `stage` and `in_flight` as for
+    :func:`stage_packing`.
     """
     first, end, device = stage
     if partition.memory_table is not None:

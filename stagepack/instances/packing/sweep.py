@@ -30,22 +30,16 @@ WORD = 6
 
 
 class Rectangles(NamedTuple):
-    """Rectangles, shape (n,) each.
+    """Rectangles, int64, shape (n,) each: the addresses [low, high).
 
     Attributes
     ----------
-    low, high : ndarray of int64
-        Addresses [low, high).
-    place : ndarray of int64
-        Position in ascending order of `low`.
-    below : ndarray of int64
+    place, at : ndarray
+        Position in ascending order of `low`, and the rectangle at each position.
+    below : ndarray
         How many begin below its top.
-    at : ndarray of int64
-        The rectangle at each position.
-    owner : ndarray of int64
-        Rectangles of one owner may intersect.
-    buffer : ndarray of int64
-        The buffer it is a part of.
+    owner, buffer : ndarray
+        Rectangles of one owner may intersect; the buffer it is a part of.
     """
 
     low: Array
@@ -58,14 +52,10 @@ class Rectangles(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """What is alive, shape (2 * leaves,) each: node i has the children 2 i and 2 i + 1.
+    """What is alive, int64, shape (2 * leaves,) each: node i has the children 2 i and 2 i + 1.
 
-    Attributes
-    ----------
-    reach, owner : ndarray of int64
-        How high what is alive reaches, and whose rectangle that is.
-    other : ndarray of int64
-        How high the rectangles of all other owners reach.
+    How high what is alive reaches and whose rectangle that is (`owner`), and how high the
+    rectangles of all `other` owners reach.
     """
 
     reach: Array
@@ -168,26 +158,13 @@ def sweep(
     found: Array,
     count: int,
 ) -> int:
-    """Play some events; return how many intersections have been found.  O((events + found) log n).
+    """Play the events [`begin`, `end`); return how many intersections have been found.
 
-    Parameters
-    ----------
-    events : ndarray of int64, shape (2 n,)
-        In order of time: i for the death of rectangle i, n + i for its birth.
-    begin, end : int
-        The events [begin, end) are played.
-    given : Rectangles
-        What may intersect.
-    tree : Tree
-        What is alive; kept up to date.
-    exempt : ndarray of int64
-        Pairs i < j of buffers that may intersect, ascending, as i * buffers + j.
-    buffers : int
-        Their number.
-    found : ndarray of int64, shape (most, 2)
-        Pairs of rectangles that intersect; once it is full nothing is added.
-    count : int
-        Pairs found before.
+    The `events` are in order of time, int64, shape (2 n,): i for the death of rectangle i of those
+    `given`, n + i for its birth; the `tree` of what is alive is kept up to date.  Pairs i < j of
+    `buffers` that may intersect are `exempt`, ascending, as i * buffers + j.  Of those `found`,
+    shape (most, 2), there were `count` before; once it is full nothing is added.  O((events +
+    found) log n).
     """
     n = len(given.low)
     for event in events[begin:end]:
@@ -205,12 +182,8 @@ def sweep(
 class Alive(NamedTuple):
     """A set of positions: bit i of a level tells whether word i of the level below holds any.
 
-    Attributes
-    ----------
-    words : ndarray of uint64, shape (m,)
-        All levels, the lowest first.
-    begin : ndarray of int64, shape (levels + 1,)
-        Where each level begins in `words`.
+    All levels, the lowest first, are in `words`, uint64; each begins at `begin`, int64, shape
+    (levels + 1,).
     """
 
     words: Array
@@ -272,16 +245,10 @@ def _higher(alive: Alive, position: int) -> int:
 
 
 class Lives(NamedTuple):
-    """Rectangles, shape (n,) each, numbered by ascending `low`.
+    """Rectangles [low, high), int64, shape (n,) each, numbered by ascending `low`.
 
-    Attributes
-    ----------
-    births, start : ndarray of int64
-        Rectangles in order of their start, and when that is.
-    deaths, end : ndarray of int64
-        Rectangles in order of their end, and when that is.
-    low, high : ndarray of int64
-        Addresses [low, high) of each rectangle.
+    `births` and `start` are rectangles in order of their start, and when that is; so are `deaths`
+    and `end`.
     """
 
     births: Array
@@ -294,18 +261,11 @@ class Lives(NamedTuple):
 
 @tiered(entries)
 def apart(given: Lives, alive: Alive, at: Array, most: int) -> bool:
-    """Play up to `most` events; False once two rectangles intersect.  O(events).
+    """Play up to `most` events of the `given` lives; False once two rectangles intersect.
+    O(events).
 
-    Parameters
-    ----------
-    given : Lives
-        What may intersect.
-    alive : Alive
-        What is alive; kept up to date.
-    at : ndarray of int64, shape (2,)
-        How many have been born and have died; kept up to date.
-    most : int
-        Events of this call.
+    What is `alive`, and how many have been born and have died (`at`, int64, shape (2,)), is kept up
+    to date.
     """
     low, high = given.low, given.high
     words, begin = alive

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,24 +21,11 @@ RecordT = TypeVar("RecordT", bound="DataclassInstance")
 
 
 def pairs(values: Any, name: str, n: int) -> Array:
-    """Return pairs of different buffers as int64, shape (pairs, 2), each once, first < second.
+    """Return `values` as pairs of different buffers of `n`, int64, each once, first < second.
 
-    They rise: by the first buffer, then by the second.
-    The order of a pair in `in_place` or `conflicts` has no meaning.
-
-    Parameters
-    ----------
-    values : array_like of int, shape (pairs, 2)
-        As they were given.
-    name : str
-        The field, for messages.
-    n : int
-        Number of buffers.
-
-    Raises
-    ------
-    InputError
-        For an index of no buffer, or a buffer paired with itself.
+    They rise: by the first buffer, then by the second. The order of a pair in `in_place` or
+    `conflicts` has no meaning.  Refuses in the field `name` a buffer that there is not, or paired
+    with itself.
     """
     try:
         array = np.asarray(values, dtype=np.int64).reshape(-1, 2)
@@ -69,21 +55,9 @@ def _require_buffers(array: Array, name: str, n: int) -> None:
 
 
 def records(values: Iterable[object], shape: type[RecordT], name: str) -> Iterator[RecordT]:
-    """Yield `values` as records, given as such or as tuples of their fields.
+    """Yield `values` as records of a `shape`, given as such or as tuples, as the field `name`.
 
-    Parameters
-    ----------
-    values : iterable
-        As they were given.
-    shape : type
-        The dataclass; fields with a default may be left out of a tuple.
-    name : str
-        The field, for messages.
-
-    Raises
-    ------
-    InputError
-        Naming the entry.
+    Fields with a default may be left out of a tuple.
     """
     columns = [(item.name, str(item.type)) for item in fields(shape)]
     least = sum(item.default is MISSING for item in fields(shape))
@@ -118,10 +92,7 @@ def _entry(value: object, kind: str, where: str) -> object:
 def ranges(values: Iterable[Any], name: str) -> tuple[tuple[int, int], ...]:
     """Return address ranges [low, high) in ascending order, those that touch as one.
 
-    Raises
-    ------
-    InputError
-        Naming the entry that is no pair, empty, or begins below 0.
+    Refuses the entry that is no pair, empty, or begins below 0.
     """
     found: list[tuple[int, int]] = []
     given = []
@@ -149,21 +120,9 @@ def ranges(values: Iterable[Any], name: str) -> tuple[tuple[int, int], ...]:
 
 
 def groups(values: Iterable[Iterable[int]], name: str, n: int) -> tuple[tuple[int, ...], ...]:
-    """Return groups of buffers without overlap: groups that share a buffer are one.
+    """Return groups of buffers without overlap: groups of `values` that share one of `n` are one.
 
-    Parameters
-    ----------
-    values : iterable of groups of int
-        As they were given.
-    name : str
-        The field, for messages.
-    n : int
-        Number of buffers.
-
-    Raises
-    ------
-    InputError
-        For an index of no buffer.
+    A buffer that there is not is refused by the `name` of the field.
     """
     from stagepack.instances.joining import Joined
 
@@ -179,13 +138,7 @@ def groups(values: Iterable[Iterable[int]], name: str, n: int) -> tuple[tuple[in
 
 
 def banks(given: Banks, n: int) -> Banks:
-    """Return banks with their pairs read and their numbers checked.
-
-    Raises
-    ------
-    InputError
-        For no bank, a bank without bytes, a negative weight, or what :func:`pairs` refuses.
-    """
+    """Return banks with their pairs read and their numbers checked."""
     count, nbytes = integer(given.count, "banks.count"), integer(given.nbytes, "banks.nbytes")
     weight = None if given.weight is None else integer(given.weight, "banks.weight")
     for name, value, least in (("count", count, 1), ("nbytes", nbytes, 1), ("weight", weight, 0)):
@@ -201,17 +154,10 @@ def banks(given: Banks, n: int) -> Banks:
 
 
 def instance(given: PackingData) -> None:
-    """Refuse an instance whose parts do not fit together.
-
-    Raises
-    ------
-    InputError
-        Naming the field, the buffer and the remedy.
-    """
+    """Refuse what does not fit together, with the field, the buffer and the remedy."""
     n = given.n
     if n == 0:
         raise InputError("no buffers", field="size", remedy="give at least one buffer")
-    _identify(given)
     _each(given, given.size >= 1, "size", "is not positive", "give at least 1 byte")
     _each(given, given.end > given.start, "end", "is not after its start", "give start < end")
     _each(given, given.alignment >= 1, "alignment", "is not positive", "give at least 1")
@@ -237,22 +183,6 @@ def _each(given: PackingData, fine: Array, name: str, problem: str, remedy: str)
         value = int(getattr(given, name)[at])
         raise InputError(
             f"{value} of buffer {given.buffer_id(at)} {problem}", field=name, remedy=remedy
-        )
-
-
-def _identify(given: PackingData) -> None:
-    if given.ids is None:
-        return
-    if len(given.ids) != given.n:
-        raise InputError(
-            f"{len(given.ids):,} names for {given.n:,} buffers",
-            field="ids",
-            remedy="give one name a buffer",
-        )
-    if len(set(given.ids)) < given.n:
-        twice = next(name for name, count in Counter(given.ids).items() if count > 1)
-        raise InputError(
-            f"two buffers are named {twice!r}", field="ids", remedy="give each a name of its own"
         )
 
 

@@ -51,13 +51,7 @@ DIGITS = 6
 
 
 def preset(name: str) -> Chip:
-    """Return a chip with remote memory by name.
-
-    Raises
-    ------
-    InputError
-        For an unknown one.
-    """
+    """Return a chip with remote memory by name; refuse an unknown one."""
     if name not in tuple(CHIPS):  # whatever it is, a list even
         raise InputError(f"unknown chip {name!r}", field="remote", remedy=suggest(name, CHIPS))
     return CHIPS[name]

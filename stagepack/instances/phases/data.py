@@ -62,18 +62,10 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Figures:
-    """The figures of one step, for one microbatch.
+    """The figures of one step of `microbatch` samples on one replica, as :class:`PhaseData` has
+    them.
 
-    Attributes
-    ----------
-    microbatch : int
-        Samples of a step on one replica.
-    steps : int
-        G, the steps of every phase's loop.
-    forward, backward, temporary, tape : ndarray of int64, shape (n,)
-        Cycles of both passes; bytes of working memory and of tapes.
-    activations : ndarray of int64, shape (n + 1,)
-        Bytes of x_0 ... x_n.
+    Every phase's loop has G = `steps` steps.
     """
 
     microbatch: int
@@ -87,49 +79,10 @@ class Figures:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PhaseData:
-    """An instance of phase scheduling; use :meth:`from_arrays` or :meth:`from_profile`.
+    """An instance of phase scheduling; :meth:`.PhaseSchedule.from_arrays` says what fields mean.
 
-    Attributes
-    ----------
-    name : str
-        Name for tables and reports.
-    variables, state : ndarray of int64, shape (n,)
-        Bytes of each layer's variables and optimiser state.
-    sharding : ndarray of int64, shape (n,)
-        Over how many replicas both are sharded (replicated tensor sharding); 1: not.
-    forward, backward, update : ndarray of int64, shape (n,)
-        Cycles of a step, forward and backward, and of the optimiser's update.
-    temporary, tape : ndarray of int64, shape (n,)
-        Bytes while the layer runs; bytes written forward that its backward pass reads.
-    activations : ndarray of int64, shape (n + 1,)
-        Bytes of x_0 ... x_n.
-    forward_fixed, backward_fixed, temporary_fixed : ndarray of int64, shape (n,)
-        Parts of a step that do not grow with the microbatch, where that is free.
-    skips : tuple of (int, int)
-        (u, v): layer v > u + 1 reads the output of layer u, too (u = -1: the input).
-    layer_class : ndarray of int64, shape (n,)
-        Layers of one class share their graph.  All differ by default.
-    chip : Chip
-    microbatch : int or None
-        Given: all figures are for it.  None: it is free; figures are per sample, and a
-        microbatch of b needs fixed + b * figure.
-    global_batch, data_parallel : int
-        steps * microbatch * data_parallel = global_batch.
-    modes : tuple of Mode
-        Allowed ways to run a loop.
-    training : bool
-        Whether there is a backward pass.
-    policies : tuple of Policy
-        Allowed when training.
-    recomputations : int
-        How often one layer may be computed again, at most.
-    prefetch : bool
-        Whether variables of the next phase may be loaded beside a loop.
-    fixed_boundaries : tuple of int, optional
-        The only boundaries allowed, 0 and n included.
-    remote_memory, graphs : int, optional
-        Most bytes of remote memory; most distinct phase graphs.
-    objective : Objective
+    Columns are int64, shape (n,), `activations` (n + 1,).  With a `microbatch` all figures are for
+    it; None: it is free, and figures are per sample.
     """
 
     name: str
@@ -315,13 +268,8 @@ class Phase:
     ----------
     index : int
         Its position in time.
-    kind : PhaseKind
     group : int
         Index of its group; the layers are [first, end).
-    first, end : int
-        Its first layer, and the one behind its last.
-    mode : str
-        How its loop runs.
     policy : tuple of str, one a layer of the group
         Empty in inference.
     recompute : tuple of tuple of int, one a layer of the group
@@ -409,13 +357,12 @@ class PhaseSolution(ShownSolution):
         A layer whose output was dropped is computed again just before the first backward pass that
         needs it, after the dropped layers that it needs itself; each layer once.  In a chain, a
         maximal run [i, j) of recomputed layers of a group [a, b) is so computed again just before
-        the backward pass of layer j, which reads x_j, or of layer b - 1 when j = b (there layer
-        b - 1 itself is left out if it has no tape).  Nothing is computed again for the sake of a
-        tensor without bytes.  O(n + skips).
+        the backward pass of layer j, which reads x_j, or of layer b - 1 when j = b (there layer b -
+        1 itself is left out if it has no tape).  Nothing is computed again for the sake of a tensor
+        without bytes.  O(n + skips).
 
         Parameters
         ----------
-        instance : PhaseData
         boundaries : sequence of int
             Of the groups, from 0 to n.
         policy : sequence of str, length n
@@ -423,12 +370,6 @@ class PhaseSolution(ShownSolution):
         retained : iterable of int
             Dropped layers whose output the last group retains from its forward part: they are
             computed again just before their own backward pass, for their tapes.
-
-        Returns
-        -------
-        tuple of tuple of int, length n
-            The layers that are computed again just before the backward pass of each layer, in
-            order.
         """
         found: list[tuple[int, ...]] = [()] * instance.n
         if "recompute" not in policy:
@@ -514,13 +455,6 @@ class PhaseSolution(ShownSolution):
         """Read ``{"boundaries": [...], "mode": [...], "io_tiles": int, "microbatch": int, ...}``.
 
         ``policy``, ``recompute`` and ``prefetch`` may be left out.
-
-        Parameters
-        ----------
-        data : mapping
-            As :meth:`to_dict` returns it.
-        instance : PhaseData, optional
-            What it should be a solution of.
 
         Raises
         ------

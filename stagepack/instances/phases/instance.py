@@ -11,7 +11,7 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.instances import clusters
 from stagepack.instances.answer import Answered, Rules
-from stagepack.instances.arrays import Given, integer, integers, whole_bytes
+from stagepack.instances.arrays import Given, integer, integers, names, whole_bytes
 from stagepack.instances.phases import validate
 from stagepack.instances.phases.check import check, evaluate, shape
 from stagepack.instances.phases.chips import of_device, whole_cycles
@@ -19,6 +19,7 @@ from stagepack.instances.phases.data import PhaseData, PhaseSolution, Policy
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.problem import Objective
 from stagepack.instances.profile import Chip, Cluster, ModelProfile
+from stagepack.instances.words import member
 
 
 class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
@@ -76,24 +77,29 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
         name: str = "phases",
         source: str = "",
     ) -> PhaseSchedule:
-        """Build an instance from arrays; see :class:`.data.PhaseData` for what the fields mean.
+        """Build an instance from arrays.
 
         Parameters
         ----------
         variables, forward : array_like of int, shape (n,)
-            Bytes and cycles of each layer.
+            Bytes of each layer's variables, and cycles of its forward pass.
         activations : array_like of int, shape (n + 1,)
             Bytes of x_0 ... x_n.
-        backward, state, update, temporary, tape : array_like of int, shape (n,), optional
-            Zeros when absent.
+        backward, update : array_like of int, shape (n,), optional
+            Cycles of the backward pass and of the optimiser's update; zeros when absent.
+        state, temporary, tape : array_like of int, shape (n,), optional
+            Bytes of optimiser state, bytes while the layer runs, and bytes written forward that its
+            backward pass reads; zeros when absent.
         sharding : array_like of int, shape (n,), optional
-            Ones when absent.
+            Over how many replicas variables and state are sharded (replicated tensor sharding);
+            ones when absent.
         forward_fixed, backward_fixed, temporary_fixed : array_like of int, shape (n,), optional
-            Parts that do not grow with the microbatch; zeros when absent.
+            Parts that do not grow with the microbatch, where that is free: one of b needs fixed + b
+            * figure.  Zeros when absent.
         skips : iterable of (int, int)
-            (u, v): layer v > u + 1 reads the output of layer u, too.
+            (u, v): layer v > u + 1 reads the output of layer u, too (u = -1: the input).
         layer_class : array_like of int, shape (n,), optional
-            All layers differ when absent.
+            Layers of one class share their graph; all differ when absent.
         chip : Chip
             The chip; the fields that follow replace its own, or describe a simple chip without it.
         memory, tiles, startup : int, optional
@@ -104,10 +110,11 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
             As :class:`.Chip` has them.
         microbatch, global_batch, data_parallel, steps : int
             With `steps`, the microbatch is given (1 when absent) and determines the global batch.
-            `global_batch` and `microbatch` determine the steps.  With `global_batch` alone, the
-            microbatch is decided by the solver.  With none of them, there is one step.
+            `global_batch` and `microbatch` determine the steps: steps * microbatch * data_parallel
+            = global_batch.  With `global_batch` alone, the microbatch is decided by the solver, and
+            all figures are per sample.  With none of them, there is one step.
         modes, policies : iterable of str
-            The modes and policies that are allowed.
+            The ways to run a loop, and in training the policies, that are allowed.
         training, prefetch : bool
             Whether there is a backward pass; whether variables of the next phase may be loaded
             ahead.
@@ -178,8 +185,8 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
             if remote_memory is None
             else integer(remote_memory, "remote_memory"),
             graphs=None if graphs is None else integer(graphs, "graphs"),
-            layer_names=None if layer_names is None else tuple(map(str, layer_names)),
-            objective=validate.choices([objective], Objective, "objective")[0],
+            layer_names=names(layer_names, "layer_names", n, "layer"),
+            objective=member(objective, Objective, "objective"),
             source=source,
         )
         validate.instance(instance)

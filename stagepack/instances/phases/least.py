@@ -22,21 +22,10 @@ from stagepack.instances.phases.liveness import capacities
 class Least:
     """What every plan needs at least.
 
-    Attributes
-    ----------
-    layer : int
-        The neediest layer.
-    moment : str
-        "forward pass", "backward pass" or "optimiser step".
-    need : int
-        Bytes on the compute tiles.
-    io_tiles, microbatch : int
-        Those that leave most room and ask for least.
-    memory : int
-        The smallest memory of a chip in which that fits.
-    reached : bool
-        Whether some plan does with it: each layer by itself, tapes stashed where there are any,
-        no budgets.
+    The neediest layer needs `need` bytes on the compute tiles at a `moment`: "forward pass",
+    "backward pass" or "optimiser step".  `io_tiles` and `microbatch` are those that leave most room
+    and ask for least, and `memory` is the smallest memory of a chip in which that fits.  Some plan
+    does with it if `reached`: each layer by itself, tapes stashed where there are any, no budgets.
     """
 
     layer: int

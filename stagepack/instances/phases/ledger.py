@@ -30,14 +30,8 @@ UNLIMITED = 2**62
 class Ledger:
     """What every phase of a plan moves, takes and holds; its shape must be right.
 
-    Attributes
-    ----------
-    first, end : ndarray of int64, shape (phases,)
-        The layers of each phase, in the order of time.
-    forward, backward : ndarray of bool, shape (phases,)
-        Which parts it has.
-    load, store, host_load, host_store : ndarray of int64, shape (phases,)
-        Bytes that one step moves.
+    Phase by phase, in the order of time: its layers [first, end), whether it has a `forward` and a
+    `backward` part, and the bytes that one step moves.
     """
 
     def __init__(self, instance: PhaseData, solution: PhaseSolution) -> None:
@@ -284,16 +278,11 @@ class _Moments:
         outside: Array,
         absent: Array,
     ) -> None:
-        """What layers make: outputs, or tapes (no `tensors`), by what becomes of them.
+        """Hold what layers make: outputs, or tapes (no `tensors`), by what becomes of them.
 
-        Parameters
-        ----------
-        nbytes, tensors : ndarray of int64, shape (n,)
-            Sizes, and which tensors they are of; None for tapes.
-        needed, outside : ndarray of bool, shape (n,)
-            By the backward part; by later groups.
-        absent : ndarray of bool, shape (phases,)
-            Set where a backward part uses what is not there.
+        They have `nbytes`, and are `needed` by the backward part, or `outside`, by later groups;
+        all of shape (n,).  Phases whose backward part uses what is not there are marked in
+        `absent`.
         """
         ledger = self.ledger
         policy, group = ledger._policy, ledger._group_of

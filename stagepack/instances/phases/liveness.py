@@ -78,17 +78,7 @@ def moments(phase: Phase) -> list[Moment]:
 def spans(instance: PhaseData, figures: Figures, phase: Phase) -> tuple[list[Span], list[Absence]]:
     """Return when each tensor of a step is live, and those that are not there when used.
 
-    O(moments * readers).
-
-    Parameters
-    ----------
-    figures : Figures
-        ``instance.at(microbatch)``.
-
-    Returns
-    -------
-    list of Span, list of Absence
-        What the base holds (kept products of groups of two phases) is left out.
+    What the base holds (kept products of groups of two phases) is left out.  O(moments * readers).
     """
     order = moments(phase)
     final = len(order) - 1
@@ -189,14 +179,9 @@ def _kept_bytes(instance: PhaseData, figures: Figures, phase: Phase) -> int:
 
 
 def base_bytes(instance: PhaseData, figures: Figures, phases: list[Phase]) -> list[int]:
-    """Return what each phase of a plan holds throughout, in bytes.  O(layers and readers).
+    """Return what each of all `phases` of a plan, in order, holds throughout, in bytes.
 
-    Parameters
-    ----------
-    figures : Figures
-        ``instance.at(microbatch)`` of the plan.
-    phases : list of Phase
-        All of the plan, in order.
+    O(layers and readers).
     """
     kept: list[int] = []  # by the groups up to each one; forward phases come first, in order
     for phase in phases:
@@ -226,14 +211,9 @@ def profile(
 ) -> list[tuple[str, int]]:
     """Return the bytes in use at every moment of a phase, the epilogue last, each with its name.
 
-    I/O buffers are not among them: see :func:`buffer_bytes`.
-
-    Parameters
-    ----------
-    base : int
-        Bytes held throughout, of :func:`base_bytes`.
-    live_spans : sequence of Span, optional
-        Those of :func:`spans`, where they are known already.
+    Throughout it holds `base` bytes, of :func:`base_bytes`; `live_spans` are those of
+    :func:`spans`, where they are known already.  I/O buffers are not among them: see
+    :func:`buffer_bytes`.
     """
     if live_spans is None:
         live_spans = spans(instance, figures, phase)[0]
@@ -258,10 +238,7 @@ def profile(
 def buffer_bytes(instance: PhaseData, figures: Figures, phase: Phase) -> int:
     """Return the bytes that a phase's loop needs on I/O tiles: one more input and output set.
 
-    Parameters
-    ----------
-    phase : Phase
-        In a mode without overlap, or a loop of one step, it needs none.
+    None without overlap, or for a loop of one step.
     """
     if phase.mode != "io_overlapped" or figures.steps < 2:
         return 0

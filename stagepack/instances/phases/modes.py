@@ -47,14 +47,9 @@ def rate(value: Any) -> Fraction | None:
 
 
 def link_rate(chip: Chip, bandwidth: Any, io_tiles: int) -> Fraction | None:
-    """Return the bytes a cycle that a link moves; None: any number, in no time.
+    """Return the bytes a cycle that a link of a `bandwidth` moves; None: any number, in no time.
 
-    Parameters
-    ----------
-    bandwidth : number or None
-        Of the link alone, bytes a cycle.
-    io_tiles : int
-        Tiles that it goes through; 0: the compute tiles, which are no bottleneck.
+    It goes through some `io_tiles`; 0: the compute tiles, which are no bottleneck.
     """
     link = rate(bandwidth)
     if io_tiles == 0 or chip.tile_bandwidth is None:
@@ -69,29 +64,15 @@ def transfer_cycles(nbytes: int, at: Fraction | None) -> int:
 
 
 def compute_cycles(cycles: int, tiles: int, io_tiles: int) -> int:
-    """Return the cycles of what takes `cycles` on all tiles when some only do I/O, rounded up.
-
-    Parameters
-    ----------
-    cycles : int
-        What something takes on all tiles.
-    tiles : int
-        All of the chip.
-    io_tiles : int
-        Those among them that only do I/O, fewer than all.
-    """
+    """Return the cycles, rounded up, of what takes `cycles` on all `tiles`, without `io_tiles`."""
     return -(-cycles * tiles // (tiles - io_tiles))
 
 
 def phase_time(mode: Mode | str, v: int, load: int, compute: int, store: int, steps: int) -> int:
     """Return the cycles of a phase without start-up and epilogue.
 
-    Parameters
-    ----------
-    v, load, compute, store : int
-        Cycles V of the variables, and L, C and S of one step.
-    steps : int
-        G, at least 1.
+    Its variables take V = `v` cycles, and each of its `steps`, at least one, L = `load`, C =
+    `compute` and S = `store`.
     """
     if mode == Mode.NAIVE:
         return steps * (v + load + compute + store)
@@ -105,13 +86,7 @@ def io_slack(mode: Mode | str, load: int, compute: int, store: int, steps: int) 
     """Return the cycles in which the I/O tiles of a phase's loop idle while it computes.
 
     In them the variables of the next phase can be loaded; 0 in the modes without I/O tiles.
-
-    Parameters
-    ----------
-    load, compute, store : int
-        Cycles of one step.
-    steps : int
-        Steps of the loop.
+    `load`, `compute` and `store` are cycles of one of the `steps`.
     """
     if mode == Mode.IO_OVERLAPPED and steps >= 2:
         steady = (steps - 2) * max(0, compute - load - store)

@@ -115,13 +115,7 @@ COLUMNS = (
 
 
 def parse(document: Document, given: Words) -> PhaseSchedule:
-    """Return the instance of a document, changed as is `given` beside it.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Return the instance of a document, changed as is `given` beside it."""
     fields = msgspec.structs.asdict(document)
     for name in ("problem", "version", "layers", "input"):
         del fields[name]

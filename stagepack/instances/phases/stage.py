@@ -34,13 +34,7 @@ MODES = (Mode.COMPUTE, Mode.IO, Mode.IO_OVERLAPPED)
 
 
 def held_on_chip(partition: PipelinePartition, first: int, end: int) -> int:
-    """Return the bytes of layers [first, end) that stay on chip whatever phase runs.
-
-    Parameters
-    ----------
-    first, end : int
-        The first layer of the stage, and the one behind its last.
-    """
+    """Return the bytes of layers from `first` up to `end` that stay on chip whatever phase runs."""
     layers = slice(first, end)
     held = sum(
         int(column[layers].sum()) for name, column in partition.exclusive.items() if name in STAYS
@@ -62,20 +56,7 @@ def variables(partition: PipelinePartition) -> Array:
 def kept_on_chip(
     partition: PipelinePartition, first: int, phases: PhaseSchedule
 ) -> tuple[Array, int]:
-    """Return the layers of a stage that do not load variables, and the bytes of these.
-
-    Parameters
-    ----------
-    first : int
-        Layer with which the stage begins.
-    phases : PhaseSchedule
-        Those of the stage.
-
-    Returns
-    -------
-    kept : ndarray of bool, shape (layers of the stage,)
-    nbytes : int
-    """
+    """Return which layers of a stage from `first` on load no variables, and the bytes of these."""
     kept = phases.variables == 0
     return kept, int(variables(partition)[first : first + phases.n][kept].sum())
 
@@ -90,7 +71,9 @@ def stage_phases(
     kept: Array | None = None,
     ahead: bool = False,
 ) -> PhaseSchedule:
-    """Return the phases of a stage, forward or backward, for some microbatches.
+    """Return the phases of a stage, forward or `backward`, for some microbatches, its `steps`.
+
+    They go through a phase before the next one begins.
 
     Parameters
     ----------
@@ -99,10 +82,6 @@ def stage_phases(
     chip : Chip
         That of the device, in cycles of the partition's cluster; its memory is what is there for
         the phases.
-    steps : int
-        Microbatches that go through a phase before the next one begins.
-    backward : bool
-        Whether the backward pass belongs to it.
     kept : ndarray of bool, shape (layers of the stage,), optional
         Layers whose variables stay on chip, beside its memory.
     ahead : bool

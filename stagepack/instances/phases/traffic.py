@@ -39,16 +39,9 @@ from stagepack.instances.phases.modes import (
 
 @dataclass(frozen=True, order=True)
 class Tensor:
-    """A tensor of a step.
+    """A tensor of a step, with the bytes of a microbatch.
 
-    Attributes
-    ----------
-    what : str
-        "x" (index t: x_t), "dx" (its gradient) or "tape" (index: the layer).
-    index : int
-        Which one, x_0 being the input.
-    nbytes : int
-        Bytes of a microbatch.
+    It is "x" (index t: x_t), "dx" (its gradient) or "tape" (index: the layer).
     """
 
     what: str
@@ -133,19 +126,10 @@ def _read_inside(instance: PhaseData, layer: int, first: int, end: int) -> bool:
 def products(
     instance: PhaseData, figures: Figures, layer: int, first: int, end: int
 ) -> tuple[Tensor, ...]:
-    """Return what the backward part of [first, end) needs of `layer`: its tape, its output.
+    """Return what the backward part of a group needs of `layer`: its tape, its output.
 
-    Parameters
-    ----------
-    layer : int
-        The layer that makes them.
-    first, end : int
-        Its group, the layers [first, end).
-
-    Returns
-    -------
-    tuple of Tensor
-        The output only where a layer of the group reads it; none without bytes.
+    The group has the layers from `first` up to `end`; an output counts where one of them reads it.
+    None without bytes.
     """
     found = [Tensor("tape", layer, int(figures.tape[layer]))]
     if _read_inside(instance, layer, first, end):
@@ -204,10 +188,7 @@ def compute(figures: Figures, phase: Phase) -> int:
 def cycles(instance: PhaseData, figures: Figures, phase: Phase, io_tiles: int) -> PhaseCycles:
     """Return the cycles that a phase takes, nothing hidden behind other phases.
 
-    Parameters
-    ----------
-    io_tiles : int
-        Tiles set aside for I/O; 0 in the modes that use none.
+    The `io_tiles` are 0 in the modes that use none.
     """
     chip = instance.chip
     remote = link_rate(chip, chip.remote_bandwidth, io_tiles)

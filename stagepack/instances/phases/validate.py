@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -13,51 +12,25 @@ from stagepack.errors import InputError
 from stagepack.instances.arrays import integer
 from stagepack.instances.phases.data import PhaseData
 from stagepack.instances.profile import Chip, Lifetimes, ModelProfile, inner_bytes
-from stagepack.instances.words import LARGEST, Words
+from stagepack.instances.words import LARGEST, Words, WordT, member
 
-WordT = TypeVar("WordT", bound=StrEnum)
 STATE = "optimiser state"
 RATES = ("remote_bandwidth", "host_bandwidth", "tile_bandwidth", "gather_bandwidth")
 
 
-def choices(given: Iterable[object], words: type[WordT], name: str) -> tuple[WordT, ...]:
-    """Return words in the order in which the vocabulary lists them, each once.
+def choices(given: Iterable[str], words: type[WordT], name: str) -> tuple[WordT, ...]:
+    """Return the `words` that are `given`, each once, in the order of the vocabulary.
 
-    Parameters
-    ----------
-    given : iterable of str, or str
-        Words, or one text with commas between.
-    words : type
-        The vocabulary, a `StrEnum`.
-    name : str
-        The field, for messages.
-
-    Raises
-    ------
-    InputError
-        For none, or an unknown one.
+    None, or an unknown one, is refused by the `name` of the field.
     """
-    asked = [given] if isinstance(given, str) else list(given)
-    for word in asked:
-        if word not in list(words):
-            raise InputError(
-                f"unknown {str(word)[:40]!r}",
-                field=name,
-                remedy="choose from " + ", ".join(words),
-            )
+    asked = [member(word, words, name) for word in ([given] if isinstance(given, str) else given)]
     if not asked:
         raise InputError("is empty", field=name, remedy="choose from " + ", ".join(words))
     return tuple(word for word in words if word in asked)
 
 
 def boundaries(given: Iterable[int] | None) -> tuple[int, ...] | None:
-    """Return fixed boundaries as integers, or None.
-
-    Raises
-    ------
-    InputError
-        For what is no list of integers.
-    """
+    """Return fixed boundaries as integers, or None."""
     if given is None:
         return None
     if not isinstance(given, Iterable):
@@ -70,10 +43,7 @@ def boundaries(given: Iterable[int] | None) -> tuple[int, ...] | None:
 def skips(given: Iterable[tuple[int, int]], n: int) -> tuple[tuple[int, int], ...]:
     """Return skips in order, each once; (l, l + 1) is no skip but the chain itself.
 
-    Raises
-    ------
-    InputError
-        Naming the entry that is no pair, or leads backward or out of the chain.
+    Refuses the entry that is no pair, or leads backward or out of the chain.
     """
     if not isinstance(given, Iterable):
         raise InputError(
@@ -105,22 +75,9 @@ def batch(
 ) -> tuple[int | None, int]:
     """Return (microbatch or None where it is free, global batch).
 
-    Parameters
-    ----------
-    microbatch : int, optional
-        Samples of a step on one replica.
-    global_batch : int, optional
-        Samples of all steps on all replicas.
-    data_parallel : int
-        Replicas.
-    steps : int, optional
-        With it the microbatch is given (1 when absent), without it and with a global batch alone
-        free.
-
-    Raises
-    ------
-    InputError
-        Naming the field: for figures that contradict each other, or no whole number of steps.
+    With `steps` the `microbatch` is given (1 when absent), without them and with a `global_batch`
+    alone it is free.  `data_parallel` are replicas.  Figures that contradict each other, or are no
+    whole number of steps, are refused by field.
     """
     replicas = integer(data_parallel, "data_parallel", 1)
     size = None if microbatch is None else integer(microbatch, "microbatch", 1)
@@ -147,19 +104,8 @@ def batch(
 
 
 def chip(given: Chip | None, facts: Words) -> Chip:
-    """Return the chip with the facts that are not None.
-
-    Parameters
-    ----------
-    given : Chip, optional
-        What the other words replace fields of.
-    facts : mapping
-        Fields of a chip that replace those given.
-
-    Raises
-    ------
-    InputError
-        Naming the field: for rates and numbers of tiles out of range.
+    """Return the chip with the facts that are not None; rates and numbers of tiles must be in
+    range.
     """
     facts = {name: value for name, value in facts.items() if value is not None}
     base = Chip() if given is None else given
@@ -207,13 +153,7 @@ def chip(given: Chip | None, facts: Words) -> Chip:
 
 
 def instance(found: PhaseData) -> None:
-    """Refuse what contradicts itself or could overflow.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Refuse what contradicts itself or could overflow."""
     n = found.n
     if found.sharding.min() < 1:
         raise InputError("a factor below 1", field="sharding", remedy="give factors >= 1")
@@ -233,12 +173,6 @@ def instance(found: PhaseData) -> None:
             f"{list(fixed)} does not rise from 0 to {n}",
             field="fixed_boundaries",
             remedy=f"write [0, ..., {n}]",
-        )
-    if found.layer_names is not None and len(found.layer_names) != n:
-        raise InputError(
-            f"{len(found.layer_names):,} names for {n:,} layers",
-            field="layer_names",
-            remedy="give one name a layer",
         )
     if found.microbatch is not None:
         for name in ("forward_fixed", "backward_fixed", "temporary_fixed"):

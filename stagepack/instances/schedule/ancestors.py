@@ -26,14 +26,8 @@ class Ancestors:
     """For every stage a bit for each stage above it; use :meth:`of`.
 
     Producers of a stage that lie above others of them bring nothing new.  O(edges * p / 8) bytes
-    are looked at where none does, O(p**2 / 8) where all but the last do.
-
-    Parameters
-    ----------
-    instance : ScheduleData
-        Whose stages they are.
-    look : callable
-        Called several times a second with the steps since; it may raise.
+    are looked at where none does, O(p**2 / 8) where all but the last do.  `look` is called several
+    times a second with the steps since; it may raise.
     """
 
     def __init__(self, instance: ScheduleData, look: Callable[[int], object]) -> None:

@@ -38,36 +38,11 @@ from stagepack.shown import ShownSolution, some
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ScheduleData:
-    """An instance of pipeline scheduling; use :meth:`from_arrays`, the fields are what it makes.
+    """An instance of pipeline scheduling; :meth:`.PipelineSchedule.from_arrays` says what its
+    fields mean.
 
-    Attributes
-    ----------
-    name : str
-        Name for tables and reports.
-    forward, backward, weight : ndarray of int64, shape (p,)
-        Cycles of F, B and W of each stage for one microbatch, at least 1.  Without `weight` B is
-        the whole backward pass; without `backward` there are only forward operations.
-    devices : ndarray of int64, shape (p,)
-        The device of each stage.
-    edges : tuple of (int, int)
-        Stages (producer, consumer): the consumer reads what the producer's F makes, and the
-        producer's B reads what the consumer's B makes.  Without cycles.
-    latency : ndarray of int64, shape (edges,)
-        Cycles from the end of an operation until its result is at the other end of the edge.
-    microbatches : ndarray of int64, shape (p,)
-        Microbatches of each stage; equal at both ends of an edge.
-    memory_forward, memory_backward, memory_weight : ndarray of int64, shape (p,)
-        Bytes by which F, B and W change the memory of their device.
-    limit : ndarray of int64, shape (d,), optional
-        Bytes of each device for this; None: no limit.
-    optimizer : ndarray of int64, shape (d,)
-        Cycles of the optimizer of each device at the end of a step.
-    post_validation : bool
-        Each device runs its optimizer at once; otherwise all wait for the last operation of all.
-    steps : int
-        Optimizer steps of a run, for :func:`.check.measure`.
-    objective : Objective
-        What to minimise.
+    Columns are int64, an entry for each of p stages, of the edges (`latency`) or of d devices
+    (`limit`, `optimizer`).
     """
 
     name: str

@@ -8,13 +8,8 @@ from stagepack.instances.profile import Array
 
 
 class Edges(NamedTuple):
-    """The edges of each stage; int64 arrays.
-
-    Attributes
-    ----------
-    first, stage, lag : ndarray, shape (p + 1,), (edges,), (edges,)
-        Those of stage s, first[s] .. first[s + 1] - 1: the other stage, and the latency that
-        counts.
+    """The edges of stage s are first[s] .. first[s + 1] - 1: the other stage, and the latency that
+    counts; int64, shapes (p + 1,), (edges,), (edges,).
     """
 
     first: Array

@@ -46,10 +46,10 @@ def arguments(
     """Return what describes the stages of a partition, for ``from_arrays`` of schedules.
 
     F takes the time of the stage's forward nodes on its device, B (and W) that of its backward
-    nodes, rounded up, one cycle at least.  There is an edge between stages that share tensors,
-    over any distance; its latency is the larger of what goes forward and what comes back, at the
-    bandwidth between the two devices, rounded up but for a 10^-9 of a cycle, and 0 on one device.
-    F takes the stashes of the stage's nodes, B releases them, or B and W half each; the limit of a
+    nodes, rounded up, one cycle at least.  There is an edge between stages that share tensors, over
+    any distance; its latency is the larger of what goes forward and what comes back, at the
+    bandwidth between the two devices, rounded up but for a 10^-9 of a cycle, and 0 on one device. F
+    takes the stashes of the stage's nodes, B releases them, or B and W half each; the limit of a
     device is its memory less what its nodes hold all the time.
 
     Where every stage sends to the next one only, on links as fast both ways, `sp.chain` and
@@ -57,30 +57,8 @@ def arguments(
     stage receives as well, as chains know it in bytes.  Here the partition's own rule holds, in
     which stashes are all that is kept.
 
-    Parameters
-    ----------
-    instance : GraphPartition
-        The graph that was divided.
-    solution : GraphSolution or Result
-        A valid partition.
-    cycles : int or float
-        Cycles of a unit of time.
-    microbatches : int or array_like
-        That of the partition when None.
-    split : bool
-        Split the backward time into B and W, half each.
-    options : mapping
-        Arguments that replace what is derived.
-
-    Returns
-    -------
-    dict
-
-    Raises
-    ------
-    InputError
-        When the partition is invalid, runs a stage on several devices, or has a backward pass that
-        does not run through the stages in reverse.
+    Takes `solution`, `cycles`, `microbatches`, `split` and `options`, and refuses, what
+    :meth:`.PipelineSchedule.from_graph` does.
     """
     require_instance(instance, "graph-partition", "partition")
     found, rate = require_plain(instance, solution, cycles)

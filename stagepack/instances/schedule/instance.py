@@ -13,7 +13,7 @@ from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances import clusters
 from stagepack.instances.answer import Answered, Rules, require_instance
-from stagepack.instances.arrays import Given, integer, integers
+from stagepack.instances.arrays import Given, integer, integers, names
 from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Array, Cluster, ModelProfile
@@ -24,14 +24,12 @@ from stagepack.instances.schedule.data import ScheduleData, ScheduleSolution
 from stagepack.instances.schedule.operations import Operations
 from stagepack.instances.schedule.partition import arguments, balanced
 from stagepack.instances.schedule.problem import KIND, Objective
+from stagepack.instances.words import member
 from stagepack.result import Result
 
 
 class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
-    """An instance of pipeline scheduling; use :meth:`from_arrays`.
-
-    :class:`.data.ScheduleData` describes the fields.
-    """
+    """An instance of pipeline scheduling; use :meth:`from_arrays`."""
 
     solution_type = ScheduleSolution
     rules = Rules(shape, check, evaluate)
@@ -63,21 +61,24 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
         name: str = "schedule",
         source: str = "",
     ) -> PipelineSchedule:
-        """Build an instance from arrays; see the class for shapes and units.
+        """Build an instance from arrays.
 
         Parameters
         ----------
         forward, backward, weight : array_like of int, shape (p,)
-            Cycles of each stage.  For inference only `forward`; without `weight`, the backward pass
-            is one operation.
+            Cycles of F, B and W of each stage for one microbatch, at least 1.  For inference only
+            `forward`; without `weight`, B is the whole backward pass.
         microbatches : int or array_like
-            One number for all stages or one each.
+            One number for all stages or one each, equal at both ends of an edge.
         devices : array_like of int, shape (p,), optional
             Device of each stage; by default each stage has its own.
         edges : iterable of (int, int), optional
-            The chain 0 -> 1 -> ... when absent.
+            Stages (producer, consumer), without cycles: the consumer reads what the producer's F
+            makes, and the producer's B what the consumer's B makes.  The chain 0 -> 1 -> ... when
+            absent.
         latency : int or array_like
-            Cycles, one number for all edges or one each.
+            Cycles from the end of an operation until its result is at the other end of the edge,
+            one number for all edges or one each.
         memory_forward, memory_backward, memory_weight : int or array_like
             Bytes that F, B and W of a microbatch allocate (negative: free), one number for all
             stages or one each.
@@ -155,8 +156,8 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
             post_validation=bool(post_validation),
             steps=integer(steps, "steps", 1),
             objective=_objective(objective, bool(post_validation)),
-            stage_names=validate.names(stage_names, "stage_names", p, "stage"),
-            device_names=validate.names(device_names, "device_names", d, "device"),
+            stage_names=names(stage_names, "stage_names", p, "stage"),
+            device_names=names(device_names, "device_names", d, "device"),
             source=source,
         )
         if whole_first:
@@ -297,10 +298,7 @@ def measure(
 def with_whole_first(instance: PipelineSchedule) -> PipelineSchedule:
     """Return an instance whose first stages do all of B but a cycle in W; doing so again is idle.
 
-    Raises
-    ------
-    InputError
-        Where the backward pass is not split.
+    Refuses a backward pass that is not split.
     """
     if instance.backward is None or instance.weight is None:
         raise InputError(
@@ -323,11 +321,4 @@ def _objective(given: Objective | str | None, post_validation: bool) -> Objectiv
     """Return the objective of its name; the usual one where none is given."""
     if given is None:
         return Objective.SPAN if post_validation else Objective.MAKESPAN
-    try:
-        return Objective(given)
-    except ValueError:
-        raise InputError(
-            f"unknown objective {str(given)!r}",
-            field="objective",
-            remedy="choose one of " + ", ".join(Objective),
-        ) from None
+    return member(given, Objective, "objective")

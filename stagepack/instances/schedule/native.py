@@ -68,13 +68,7 @@ class Document(
 
 
 def parse(document: Document, given: Words) -> PipelineSchedule:
-    """Return the instance of a document, changed as is `given` beside it.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Return the instance of a document, changed as is `given` beside it."""
     fields = msgspec.structs.asdict(document)
     del fields["problem"], fields["version"]
     return PipelineSchedule.from_arrays(**{**fields, **changes(given)})

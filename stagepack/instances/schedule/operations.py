@@ -67,15 +67,7 @@ class Operations:
         return int(self.base[-1])
 
     def op(self, stage: int, kind: int, microbatch: int) -> int:
-        """Return the index of an operation.
-
-        Parameters
-        ----------
-        stage, microbatch : int
-            Both from 0.
-        kind : int
-            0 (F), 1 (B) or 2 (W), of those that the instance has.
-        """
+        """Return the index of a `microbatch` of a `stage` and `kind` (0: F, 1: B, 2: W)."""
         return int(self.base[stage] + kind * self.microbatches[stage] + microbatch)
 
     @cached_property
@@ -134,12 +126,8 @@ class Operations:
         """Return all operations, what must come first first, int32, shape (operations,).
 
         Microbatch by microbatch, so that it holds for whatever makes one wait for an earlier one,
-        too: only stages of as many microbatches are connected.
-
-        Parameters
-        ----------
-        look : callable, optional
-            Called several times a second with the operations since; it may raise.
+        too: only stages of as many microbatches are connected.  `look` is called several times a
+        second with the operations since; it may raise.
         """
         kind = np.arange(len(self.count)) % self.kinds
         turn = np.repeat(self._turn, self.kinds)

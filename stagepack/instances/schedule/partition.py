@@ -28,36 +28,17 @@ def arguments(
     """Return what describes the stages that `solution` makes, for ``from_arrays`` of schedules.
 
     F takes the forward cycles of the stage's layers on its device, rounded up, and those of the
-    exchange with the host where every device waits for it (:func:`waiting`).  The backward
-    cycles, rounded up too, are B; where split, half of them (rounded down) are W.  The latency
-    of an edge is the time in which the tensors of its cut leave one device and enter the next,
-    the slower of the two, rounded up.  F takes the stashes of the stage's layers and the tensors
-    it receives, nothing where these do not count; B releases them, or B and W half each where
-    split.  The limit of a device is its memory less what its stages hold all the time.
+    exchange with the host where every device waits for it (:func:`waiting`).  The backward cycles,
+    rounded up too, are B; where `split`, half of them (rounded down) are W.  The latency of an edge
+    is the time in which the tensors of its cut leave one device and enter the next, the slower of
+    the two, rounded up.  F takes the stashes of the stage's layers and the tensors it receives,
+    nothing where these do not count; B releases them, or B and W half each where split.  The limit
+    of a device is its memory less what its stages hold all the time; where `options`, which replace
+    what is derived, say `devices`, its stages' least memory less what they all hold.
 
-    Parameters
-    ----------
-    partition : PipelinePartition
-        The chain that was cut.
-    solution : PipelineSolution or Result
-        A valid partition.
-    microbatches : int or array_like
-        That of the partition when None.
-    split : bool
-        Whether B and W are apart.
-    options : mapping
-        Arguments that replace what is derived; with `devices`, the limit of a device is its
-        stages' least memory less what they all hold.
-
-    Returns
-    -------
-    dict
-
-    Raises
-    ------
-    InputError
-        When the partition is invalid or says only forward and backward together, when a stage
-        takes no cycles, or a device is too small for what its stages hold all the time.
+    Refuses a partition that is invalid or says only forward and backward together, stages that take
+    no cycles, and devices too small for what their stages hold all the time.  `microbatches` are
+    those of the partition if None.
     """
     require_instance(partition, "pipeline-partition", "partition")
     solution = valid_solution(partition, solution, "partition")
@@ -186,18 +167,9 @@ def least_latencies(partition: PipelinePartition) -> Array:
 
 
 def transfers(partition: PipelinePartition, end: str, device: int) -> Array:
-    """Return the cycles in which a device sends or receives the tensors of each cut, rounded up.
+    """Return the cycles in which a `device` sends or receives the tensors of each cut, rounded up.
 
-    Integers of shape (n + 1,), as :func:`arguments` counts them.
-
-    Parameters
-    ----------
-    partition : PipelinePartition
-        The chain that was cut.
-    end : str
-        "send" or "recv".
-    device : int
-        The device that sends or receives.
+    Integers of shape (n + 1,), as :func:`arguments` counts them; `end` is "send" or "recv".
     """
     table = getattr(partition, f"{end}_cycles")
     if table is not None:
@@ -246,12 +218,8 @@ def balanced(partition: PipelinePartition) -> PipelineSolution:
     """Return the partition of the least bottleneck, a stage a device in order.
 
     Bisection on the bottleneck; for each, every stage takes as many layers as it can.  That is
-    exact where a stage's cycles and bytes only grow with its layers.
-
-    Raises
-    ------
-    InputError
-        When the layers do not fit the devices, or cannot be cut into as many stages.
+    exact where a stage's cycles and bytes only grow with its layers.  Refuses layers that do not
+    fit the devices, or are too few.
     """
     most = int(np.count_nonzero(partition.allowed_cuts)) - 1
     if most < partition.k:

@@ -22,16 +22,11 @@ LATEST = 2**62
 
 
 class Rows:
-    """The rows of a schedule: each is the operations of one kind of one stage, in turn.
+    """The rows of a schedule, int64: each is the operations of one kind of one stage, in turn.
 
-    Attributes
-    ----------
-    kinds : int
-        Row r is kind r modulo `kinds` of stage r // `kinds`.
-    first : ndarray of int64, shape (rows + 1,)
-        Starts first[r] .. first[r + 1] - 1 of a solution are those of row r.
-    count, duration, change, device : ndarray of int64, shape (rows,)
-        Microbatches, cycles, change of memory, and device.
+    Row r is kind r modulo `kinds` of stage r // `kinds`, and its starts in a solution are first[r]
+    .. first[r + 1] - 1.  Of each there are microbatches (`count`), cycles, change of memory, and
+    device.
     """
 
     def __init__(self, instance: ScheduleData) -> None:
@@ -83,18 +78,10 @@ def runs(first: Array, counts: Array) -> Array:
 
 
 def in_order(rows: Rows, start: Array, later: Array) -> Iterator[tuple[Array, Array]]:
-    """Yield moments and rows of operations, device by device, in the order of the moments.
+    """Yield moments and `rows` of operations, device by device, in the order of the moments.
 
-    Some at a time, so that caches hold them.
-
-    Parameters
-    ----------
-    rows : Rows
-        The operations by rows.
-    start : ndarray of int64, shape (n,)
-        When each starts.
-    later : ndarray of int64, shape (rows,)
-        What the moments of operations come after their starts.
+    The moments of a row come so much `later` than its operations' `start`.  Some at a time, so that
+    caches hold them.
     """
     by = np.argsort(rows.device, kind="stable")
     last = np.cumsum(np.bincount(rows.device))
@@ -141,13 +128,5 @@ def _ordered(moment: Array, device: Array) -> Array:
 
 
 def operation_name(instance: ScheduleData, stage: int, kind: int, microbatch: int) -> str:
-    """Name an operation by its kind, stage and microbatch.
-
-    Parameters
-    ----------
-    instance : ScheduleData
-        Names its stages.
-    stage, kind, microbatch : int
-        The operation.
-    """
+    """Name an operation by its `kind`, `stage` and `microbatch`."""
     return f"{instance.kinds[kind]} of {instance.stage_name(stage)} for microbatch {microbatch:,}"

@@ -13,25 +13,12 @@ Orders = Sequence[Sequence[int]]
 
 
 def earliest(instance: PipelineSchedule, orders: Orders) -> ScheduleSolution | None:
-    """Return the schedule in which every operation starts as early as the orders allow.
+    """Return the schedule in which every operation starts as early as the orders allow, if they do.
 
-    The memory of a device depends on the order of its operations alone: it is not looked at here.
-
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        Whose operations are timed.
-    orders : sequence of sequences of int
-        A list a device, which together hold every operation once.
-
-    Returns
-    -------
-    ScheduleSolution or None
-        None when the orders wait for one another.
-
-    Notes
-    -----
-    Longest path over the precedence arcs and the order of each device, O(operations + arcs).
+    Orders are a list a device, which together hold every operation once; None if they wait for one
+    another.  The memory of a device depends on the order of its operations alone: it is not looked
+    at here.  Longest path over the precedence arcs and the order of each device, O(operations +
+    arcs).
     """
     start, waits = longest_path(instance, orders)
     return None if any(waits) else ScheduleSolution.of(instance, start)

@@ -19,13 +19,7 @@ MOST_STAGES = 2**14
 
 
 def edges(values: Iterable[object] | None, p: int) -> tuple[tuple[int, int], ...]:
-    """Return edges (producer, consumer) between `p` stages; the chain for None.
-
-    Raises
-    ------
-    InputError
-        For an edge to no stage, and one given twice.
-    """
+    """Return edges (producer, consumer) between `p` stages, each once; the chain for None."""
     if values is None:
         return tuple((s, s + 1) for s in range(p - 1))
     if not isinstance(values, Iterable):
@@ -68,44 +62,8 @@ def _edge(at: int, value: Iterable[SupportsIndex]) -> tuple[int, int]:
     return producer, consumer
 
 
-def names(values: Iterable[object] | None, name: str, n: int, per: str) -> tuple[str, ...] | None:
-    """Return `n` names as text, or None where none are given.
-
-    Parameters
-    ----------
-    values : iterable, optional
-        The names; none are given when absent.
-    name : str
-        The field, for messages.
-    n : int
-        How many there must be.
-    per : str
-        What there is one name for: "stage", "device".
-
-    Raises
-    ------
-    InputError
-        For another number of them.
-    """
-    if values is None:
-        return None
-    remedy = f"give one name for each {per}"
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InputError(f"{values!r} is no list", field=name, remedy=remedy)
-    found = tuple(map(str, values))
-    if len(found) != n:
-        raise InputError(f"{len(found):,} names for {n:,} {per}s", field=name, remedy=remedy)
-    return found
-
-
 def devices(column: Array) -> None:
-    """Refuse devices without a stage.
-
-    Raises
-    ------
-    InputError
-        Naming the first.
-    """
+    """Refuse devices without a stage."""
     used = np.unique(column)
     gap = np.flatnonzero(used != np.arange(len(used)))
     if gap.size:
@@ -117,13 +75,7 @@ def devices(column: Array) -> None:
 
 
 def instance(built: ScheduleData) -> None:
-    """Refuse what contradicts itself.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Refuse what contradicts itself."""
     _require_order(built)
     here, there = built.microbatches[built.ends.T]
     for at in np.flatnonzero(here != there)[:1].tolist():

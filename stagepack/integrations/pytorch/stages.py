@@ -65,12 +65,8 @@ class Stages(Sequence[fx.GraphModule]):
         return self.result(row)
 
     def flat(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return inputs as the first stage takes them.
-
-        Raises
-        ------
-        InputError
-            Where they are not built as the sample was.
+        """Return inputs as the first stage takes them; refuse those that are not built as the
+        sample was.
         """
         leaves, built = pytree.tree_flatten((tuple(args), dict(kwargs)))
         if built != self._given:

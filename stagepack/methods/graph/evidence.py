@@ -147,12 +147,8 @@ def _claim(instance: GraphPartition, bound: Number | None, until: float = math.i
 
 
 def around(instance: GraphPartition, bound: Number) -> list[list[int]] | None:
-    """Return what tensors hand to blocks so that one of them keeps any device busy, or None.
-
-    Parameters
-    ----------
-    bound : int or float
-        For how long.
+    """Return what tensors hand to blocks so that one of them keeps any device busy for `bound`, or
+    None.
     """
     try:
         form = graph.coloured(instance, _claim(instance, bound))
@@ -180,10 +176,7 @@ def around(instance: GraphPartition, bound: Number) -> list[list[int]] | None:
 class _Flow:
     """Time that blocks hand through tensors to one of them: the paths of Ford and Fulkerson.
 
-    Parameters
-    ----------
-    of : list of list of int
-        Tensors of each block.
+    Each block has tensors, `of`.
     """
 
     def __init__(self, form: Form, of: list[list[int]]) -> None:
@@ -270,7 +263,7 @@ class Relaxed:
     excess : float
         By which part of the limit some load exceeds it at least; negative: need not reach it.
     duals : ndarray, shape (rows,)
-        Of the rows, at most 0.
+        At most 0.
     unit : int
         By which they are multiplied so that those of all loads add up to about 1.
     """
@@ -333,16 +326,8 @@ def raise_by_rows(
 ) -> None:
     """Raise the bound to what a linear program shows of partitions better than the one known.
 
-    Rows are the tighter the lower the claim: duals that show one show it by those of its value.
-
-    Parameters
-    ----------
-    progress : Progress
-        With a solution.
-    steps : int
-        Linear programs to solve at most.
-    limits : callable
-        Returns the limits of the next one.
+    Rows are the tighter the lower the claim: duals that show one show it by those of its value.  At
+    most `steps` programs are solved, each within what `limits` returns; `progress` has a solution.
     """
     known, low = progress.objective, progress.bound or 0
     claim = known

@@ -46,12 +46,6 @@ class CompactSearch:
 
     Attributes
     ----------
-    instance, progress, settings
-        Of the run.
-    tuning : GraphTuning
-        What steers its searches.
-    compact : Compact
-        The instance in blocks and ticks.
     impossible : bool
         Whether it is plain to see that there is no partition; the reason is told then.
     known : int
@@ -111,11 +105,8 @@ class CompactSearch:
     def start(self, chain: Callable[[], object] | None = None) -> None:
         """Offer a first solution as the settings want it.
 
-        Parameters
-        ----------
-        chain : callable, optional
-            Does so by itself where ideals are hardly more than those of a chain: these tell more
-            than orders in less time.
+        Where ideals are hardly more than those of a chain, `chain` does so by itself: these tell
+        more than orders in less time.
         """
 
         def quick() -> None:
@@ -152,11 +143,7 @@ class CompactSearch:
     def along_many_orders(self, seconds: float | None = None) -> None:
         """Look for partitions along many orders; a later call goes on where the last one ended.
 
-        Parameters
-        ----------
-        seconds : float, optional
-            Of work, after which to end; left out, the usual ones where orders are all that is
-            looked at.
+        It ends after so many `seconds` of work, by default the usual ones where orders are all.
         """
         many = self.tuning.orders
         self._along_orders(many.patience, many.seconds if seconds is None else seconds, many.starts)
@@ -169,16 +156,9 @@ class CompactSearch:
         self.hunt(lambda hunt: hunt.search(orders, patience, seconds, starts), "linear-dp")
 
     def hunt(self, look: Callable[[Hunt], object], source: str) -> None:
-        """Look for partitions along orders, and offer what is found.
+        """Offer, as found by `source`, what `look` finds along orders.
 
         All calls share one hunt: a later one goes on with other orders, from the best so far.
-
-        Parameters
-        ----------
-        look : callable
-            What is done with a hunt.
-        source : str
-            Who is said to have found it.
         """
         self.least()
         hunt, before = self._hunt, self._hunt.best
@@ -213,19 +193,10 @@ class CompactSearch:
         return seconds < self.tuning.auto.retry_factor * self._unlisted
 
     def over_ideals(self, seconds: float = math.inf, few: float = 0.0) -> None:
-        """Prove the best partition, or that there is none.
+        """Prove the best partition, or that there is none, in so many `seconds` of work.
 
-        Parameters
-        ----------
-        seconds : float
-            Of work, after which to give up.
-        few : float
-            The same, where so few ideals are listed that they can be swept in so many seconds.
-
-        Raises
-        ------
-        TooManyError
-            When that is not enough, or memory.
+        A list of ideals that is short enough to be swept in `few` seconds gets these.  Raises
+        `TooManyError` when that is not enough, or memory.
         """
         end = effort.spent() + seconds
         reserve = self.tuning.auto.ideals_reserve * self.progress.remaining
@@ -330,12 +301,8 @@ class CompactSearch:
             self._least = max(self.least(), math.floor(least * self.compact.scale))
 
     def by_labels(self, aside: bool = True) -> None:
-        """Improve the best partition and prove bounds, in turns.
-
-        Parameters
-        ----------
-        aside : bool
-            Whether local search has its turns, too.
+        """Improve the best partition and prove bounds, in turns, with local search `aside` or
+        without.
         """
 
         def bound(ticks: int) -> None:
@@ -404,14 +371,8 @@ class CompactSearch:
         raise AssertionError("some order of the devices has all stages")
 
     def raise_bound(self, ticks: int, source: str) -> None:
-        """Tell of a bound; where it is the value known up to rounding, of that value.
-
-        Parameters
-        ----------
-        ticks : int
-            That no partition is below.
-        source : str
-            Who is said to have proved it.
+        """Tell that no partition is below so many `ticks`, as `source` proved; where that is the
+        value known up to rounding, tell that value.
         """
         bound, objective = self.compact.bound(ticks), self.progress.objective
         if objective is not None and objective < bound <= objective * (1 + 1e-9):

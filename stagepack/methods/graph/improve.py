@@ -22,17 +22,10 @@ GraphProgress = Progress[GraphSolution]
 
 
 class Annealing:
-    """Local search from the best partition known.
+    """Local search from the best partition known to `progress`; without one there is none.
 
     A call goes on where the last one ended: several calls find what one call of as many rounds
-    finds, unless another search has found a better partition in between.
-
-    Parameters
-    ----------
-    progress : Progress
-        Its solution is where the search starts; without one there is no search.
-    seed : int
-        Of all that is drawn.
+    finds, unless another search has found a better partition in between.  All is drawn by `seed`.
     """
 
     def __init__(
@@ -53,16 +46,9 @@ class Annealing:
         seconds: float = math.inf,
         patience: float | None = None,
     ) -> None:
-        """Anneal until several rounds find nothing.
+        """Anneal until several rounds find nothing: so many as `patience` says, or as is usual.
 
-        Parameters
-        ----------
-        rounds : float
-            The most.
-        seconds : float
-            Of work, after which no round begins.
-        patience : float, optional
-            Rounds in a row that may find nothing; left out, as many as usual.
+        At most so many `rounds`, and none begins after so many `seconds` of work.
         """
         progress = self._progress
         if progress.solution is None or not progress.keep_going():
@@ -116,16 +102,10 @@ def on_engine(
     own_engine: str,
     start: Callable[[GraphPartition, GraphProgress, Settings], Compact | None],
 ) -> Callable[[GraphPartition, GraphProgress, Settings], None]:
-    """Return the `run` of a method that solves a model on an engine.
+    """Return the `run` of a method that solves a model, `formulation`, on an engine.
 
-    Parameters
-    ----------
-    formulation : type
-        The model.
-    own_engine : str
-        The engine that is asked unless the settings name another one.
-    start : callable
-        Offers a first solution and a bound; returns the compact form, None where nothing fits.
+    It is `own_engine` unless the settings name another one.  `start` offers a first solution and a
+    bound, and returns the compact form, None where nothing fits.
     """
 
     def run(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
@@ -145,19 +125,11 @@ def solve_model(
     settings: Settings,
     seconds: float | None = None,
 ) -> float:
-    """Solve a model on an engine, from the best partition known; return seconds of its work.
+    """Solve a model, `formulation`, from the best partition known; return seconds of the engine's
+    work.
 
-    Parameters
-    ----------
-    formulation : type
-        The model.
-    engine : Engine
-        That solves it.
-    progress : Progress
-        Told of partitions and bounds; the best one known is where the engine starts.
-    seconds : float, optional
-        Of work on a small graph, after which to go on without; left out, the engine ends with the
-        run.
+    On a small graph it goes on without the engine after so many `seconds` of work; if there is no
+    such limit, the engine ends with the run.
     """
     tuning = settings.tuned(TUNING).models
     pace = tuning.pace if seconds is None else tuning.small_pace

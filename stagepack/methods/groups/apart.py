@@ -36,12 +36,8 @@ from stagepack.result import Termination
 class Apart(NamedTuple):
     """Addresses of groups that are alike, how many pairs share a bank there, and how many must.
 
-    Attributes
-    ----------
-    table : Timetable
-        Of the first of them.
-    pairs : tuple of (int, int)
-        What should not share a bank, by index of :func:`.lmem.copies`.
+    The table is that of the first of them; `pairs` that should not share a bank are by index of
+    :func:`.lmem.copies`.
     """
 
     table: Timetable
@@ -52,14 +48,10 @@ class Apart(NamedTuple):
 
 
 class Fewest(Part[PackingSolution, GroupingSolution]):
-    """A run of the model of a group, for the fewest pairs in one bank, within a run of the method.
+    """A run of the model of a group, for the fewest pairs in one bank, within a run of the method
+    (`whole`).
 
-    Parameters
-    ----------
-    problem : LmemPacking
-        Its conflicts first, its peak second.
-    whole : Progress
-        The run of the method.
+    The conflicts of the `problem` come first, its peak second.
     """
 
     def __init__(self, problem: LmemPacking, whole: Progress[GroupingSolution]) -> None:
@@ -88,13 +80,7 @@ class Fewest(Part[PackingSolution, GroupingSolution]):
 def spread(
     instance: LayerGrouping, progress: Progress[GroupingSolution], settings: Settings
 ) -> None:
-    """Place the groups of the best plan anew where fewer pairs of buffers then share a bank.
-
-    Parameters
-    ----------
-    progress : Progress
-        Keeps what is better, the cycles being equal, and says how many pairs are left.
-    """
+    """Place the groups of the best plan anew where fewer pairs of buffers then share a bank."""
     plan, tuning = progress.solution, settings.tuned(TUNING)
     if plan is None or instance.chip.banks == 1:
         return

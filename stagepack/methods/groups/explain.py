@@ -44,14 +44,8 @@ def explain(
     """Return which operator needs more local memory than there is, however it is cut.
 
     The memory that is told would do: with it every operator has a place by itself.  Where there is
-    no time to look at all of them it is the first one known not to fit that is told.
-
-    Parameters
-    ----------
-    keep_going : callable
-        Asked several times a second; once it says no, that is all.
-    tuning : PlacementTuning
-        How long it may be searched for addresses.
+    no time to look at all of them, as `keep_going` says, it is the first one known not to fit that
+    is told.  `tuning` says how long it may be searched for addresses.
     """
     known: dict[object, Need] = {}
     for at, operator in enumerate(instance.operators):

@@ -49,12 +49,10 @@ class Group:
     ----------
     plan : GroupingSolution
         Of the first of them alone, the best that is known; without addresses: none is.
-    low : int
-        What it takes at least.
+    low, high : int
+        What it takes at least, and in `plan`.
     work : float
         What it gets when it comes next.
-    high : int
-        What it takes in `plan`.
     together : bool
         Whether timesteps and addresses are to be found together.
     """
@@ -72,13 +70,7 @@ class Group:
 
 
 class Inside(Part[GroupingSolution, GroupingSolution]):
-    """A run of the model of a group within a run of the method.
-
-    Parameters
-    ----------
-    whole : Progress
-        The run of the method.
-    """
+    """A run of the model of a group within a run of the method, `whole`."""
 
     def __init__(self, instance: LayerGrouping, whole: Progress[GroupingSolution]) -> None:
         super().__init__(whole, lambda plan: plan.timetable(instance, 0).cycles, lambda _: ())
@@ -92,16 +84,12 @@ class Inside(Part[GroupingSolution, GroupingSolution]):
 class Joint:
     """A run that looks more closely at what may be part of the best plan.
 
-    Parameters
+    Attributes
     ----------
     instance : LayerGrouping
         With free timesteps.
     choices : Choices
-        All that may be part of a better plan.
-    cuts : list of Cut
-        That choices are numbers of.
-    progress, settings, engine
-        Of the run.
+        All that may be part of a better plan, by numbers of `cuts`.
     proves : bool
         Whether all plans pass through the ideals of `choices`.
     """

@@ -26,14 +26,8 @@ Boundaries = tuple[int, ...]
 
 
 class Relaxed(Part[Boundaries, GroupingSolution]):
-    """A run of the model within a run of the method, which gets the bounds.
-
-    Parameters
-    ----------
-    whole : Progress
-        The run of the method.
-    proves : bool
-        Whether bounds of the model are bounds of the instance.
+    """A run of the model within a run of the method, `whole`, which gets its bounds if it `proves`
+    them.
     """
 
     def __init__(
@@ -58,19 +52,8 @@ def solve(
 ) -> bool:
     """Solve the model until all groups of its answer stand; return whether it has any answer.
 
-    Parameters
-    ----------
-    engine : Engine
-        From :func:`.models.load_engine`.
-    progress : Progress
-        Whose solution, if any, is where the engine starts.
-    proves : bool
-        Whether bounds of the model are bounds of the instance.
-
-    Raises
-    ------
-    Stopped
-        Once the clock says no.
+    The engine starts from the solution of `progress`, if any.  If it `proves`, bounds of the model
+    are bounds of the instance.  Raises `Stopped` once the clock says no.
     """
     while True:
         for b in range(1, partition.instance.n + 1):

@@ -22,16 +22,6 @@ def offer(
     source: str,
     tuning: GroupsTuning,
 ) -> None:
-    """Offer a plan.
-
-    Parameters
-    ----------
-    found : GroupingSolution
-        The plan.
-    source : str
-        What found it.
-    tuning : GroupsTuning
-        What it costs to check it.
-    """
+    """Offer a plan `found` by `source`; `tuning` says what it costs to check it."""
     spend(checking(found, tuning.check))
     progress.offer(found, source)

@@ -162,12 +162,7 @@ def _start(
 ) -> None:
     """Offer the plan without groups, where there is one, a bound, and what the settings want.
 
-    Parameters
-    ----------
-    instance, progress, settings
-        Of the run.
-    main : callable, optional
-        What takes turns with ``greedy-tail``, see :class:`.Turn`; None: it has half of the time.
+    `main` takes turns with ``greedy-tail``, see :class:`.Turn`; if None it has half of the time.
     """
     given, tuning = settings.warm_start, settings.tuned(TUNING)
     auto = tuning.auto

@@ -17,17 +17,7 @@ def conclude_infeasible(
 ) -> None:
     """Report that there is no plan, and why; then find in little time what would do.
 
-    Parameters
-    ----------
-    progress : Progress
-        Of the run; it is told.
-    tuning : PhasesTuning
-        How long it is looked for what would do.
-
-    Raises
-    ------
-    CheckError
-        When there is a plan.
+    Raises `CheckError` when there is a plan.
     """
     alone = infeasibility(instance)
     if alone:

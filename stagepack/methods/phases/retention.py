@@ -29,13 +29,7 @@ def unsupported(instance: PhaseSchedule) -> str:
 
 
 def retain(pairs: Pairs, source: str) -> None:
-    """Search every pair and mode; the run hears of plans and bounds, the pairs of bounds.
-
-    Raises
-    ------
-    Stopped
-        When time runs out.
-    """
+    """Search every pair and mode; the run hears of plans and bounds, the pairs of bounds."""
     instance = pairs.instance
     choices = RematMilp.choices(instance)
     bounds = {choice: pairs.bounds[choice[1], choice[0]] for choice in choices}

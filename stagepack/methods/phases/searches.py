@@ -34,13 +34,7 @@ Run = Callable[[PhaseSchedule, PhaseProgress, Settings], None]
 
 
 def _begin(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> Pairs:
-    """Tell `progress` what is known without a search; return what else a run needs.
-
-    Raises
-    ------
-    Stopped
-        When some layer cannot fit.
-    """
+    """Tell `progress` what is known without a search; return what else a run needs."""
     tuning = settings.tuned(TUNING)
     if infeasibility(instance):
         conclude_infeasible(instance, progress, tuning)
@@ -189,12 +183,9 @@ def _search(pairs: Pairs, source: str, *, patient: bool = True) -> None:
 
 
 class Choices:
-    """Problems one of which must be solved, each with a bound of its own.
+    """Problems one of which must be solved.
 
-    Attributes
-    ----------
-    bounds : dict of hashable to int
-        Cycles that no plan of a choice goes below; 2**62 where it has none.
+    By `bounds` no plan of a choice takes fewer cycles; 2**62 where it has none.
     """
 
     def __init__(self, pairs: Pairs, bounds: Mapping[Any, int]) -> None:
@@ -221,20 +212,11 @@ class Choices:
         start: PhaseSolution | None,
         safe: bool,
     ) -> None:
-        """Solve the model of one choice; it may cut off what is no better than the best plan.
+        """Solve the model of one `choice`; it may cut off what is no better than the best plan.
 
-        Parameters
-        ----------
-        choice : hashable
-            A key of `bounds`.
-        build : callable
-            Makes the model, given the cycles of the best plan, if any.
-        name : str
-            Of the model, for the source of answers.
-        start : PhaseSolution, optional
-            A plan of this choice.
-        safe : bool
-            Whether the model leaves out no plan; else the bound of the choice is not raised.
+        `build` makes it, given the cycles of the best plan, if any; answers have its `name`.
+        `start` is a plan of this choice.  Unless the model is `safe`, leaving out no plan, the
+        bound is not raised.
         """
         progress, tuning = self.progress, self.pairs.tuning.models
         upper = None if progress.objective is None else int(progress.objective)
@@ -401,17 +383,9 @@ def _cp_sat(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings
 
 
 def _warm_start(pairs: Pairs, settings: Settings, *, searched: bool = False) -> None:
-    """Offer the start that the settings ask for.
+    """Offer the start that the settings ask for; the exact search may belong to it (`searched`).
 
-    Parameters
-    ----------
-    searched : bool
-        Whether the exact search, in a part of the time, belongs to the start of choice.
-
-    Raises
-    ------
-    InputError
-        For a solution that is not valid, or the name of no method without an engine.
+    It then gets a part of the time, where the choice is ours.
     """
     instance, progress = pairs.instance, pairs.progress
 

@@ -60,23 +60,9 @@ def conclude_infeasible(
 ) -> None:
     """Report that no schedule keeps within the memory: who needs how much, and what would do.
 
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        One with limited memory.
-    progress : Progress
-        Once its time is over, no more is looked for.
-    source : str
-        Who says so.
-    found : sequence of str
-        The :func:`.reasons.reasons`, if there are any.
-    evidence : Evidence, optional
-        What shows it.
-
-    Raises
-    ------
-    CheckError
-        When there is a schedule.
+    `source` says so, because of `found`, :func:`.reasons.reasons` if there are any, and `evidence`
+    shows it.  Once the time of `progress` is over, no more is looked for.  Raises `CheckError` when
+    there is a schedule.
     """
     limit = instance.limit
     assert limit is not None

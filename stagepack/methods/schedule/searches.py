@@ -34,13 +34,7 @@ FAR_ABOVE = 2
 
 
 def _begin(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
-    """Tell `progress` what is known without looking at operations.
-
-    Raises
-    ------
-    Stopped
-        When nothing fits.
-    """
+    """Tell `progress` what is known without looking at operations."""
     lacking = reasons(instance, progress.keep_going)
     if lacking:
         evidence = witness("memory") if instance.d == instance.p else SEARCHED

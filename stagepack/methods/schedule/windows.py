@@ -41,17 +41,11 @@ def unsupported(instance: PipelineSchedule, tuning: ScheduleTuning = TUNING) -> 
 
 
 class Window(NamedTuple):
-    """The first or the last cycles of the device that is looked at.
+    """The first, or if `back` the last, cycles of the device that is looked at; `moment` is how
+    many.
 
-    Attributes
-    ----------
-    back : bool
-        Whether they are the last ones.
-    moment : int
-        How many.
-    every : bool
-        Whether all devices do one thing at a time in the model; else that one, and where
-        microbatches enter.
+    All devices do one thing at a time in the model if `every`; else that one, and where
+    microbatches enter.
     """
 
     back: bool
@@ -62,16 +56,7 @@ class Window(NamedTuple):
 class Windows:
     """Windows of an instance that is not :func:`unsupported`, and what is known of them.
 
-    Parameters
-    ----------
-    instance : PipelineSchedule
-        One that is not :func:`unsupported`.
-    progress : Progress
-        Where bounds are raised.
-    engine : Engine
-        CP-SAT, loaded.
-    settings : Settings
-        Seed, threads, and whether work is limited instead of time.
+    Bounds are raised at `progress`; the engine is CP-SAT, loaded.
     """
 
     def __init__(

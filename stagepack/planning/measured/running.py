@@ -57,20 +57,7 @@ Taken = list[tuple[str, int, int]]
 
 @dataclass(frozen=True)
 class Job:
-    """What every rank does.
-
-    Attributes
-    ----------
-    module : nn.Module
-    cuts : sequence of int
-    inputs, kwargs : tuple, mapping
-        Of a microbatch.
-    options : mapping
-        How layers are found.
-    schedule : PipelineSchedule
-    orders : mapping of str to ScheduleSolution
-    repeats, threads : int
-    """
+    """What every rank does: inputs are of a microbatch, options say how layers are found."""
 
     module: Any
     cuts: Sequence[int]
@@ -104,15 +91,7 @@ def _clocked(taken: Taken, *args: Any, **kwargs: Any) -> Part:
 def measured_plan(plan: ModelPlan, job: Job) -> PlanMeasure:
     """Run a plan's stages, and return what was predicted beside what was measured.
 
-    Parameters
-    ----------
-    plan : ModelPlan
-    job : Job
-
-    Raises
-    ------
-    InputError
-        For a module that cannot be handed to processes; where a rank fails, with its last words.
+    Refuses a module that cannot be handed to processes; where a rank fails, tells its last words.
     """
     ranks = job.schedule.d
     with tempfile.TemporaryDirectory() as folder:
@@ -131,12 +110,7 @@ def measured_plan(plan: ModelPlan, job: Job) -> PlanMeasure:
 
 
 def _run(job: Job, folder: str) -> None:
-    """Run all ranks to their end.
-
-    Raises
-    ------
-    InputError
-    """
+    """Run all ranks to their end."""
     served = "forkserver" in multiprocessing.get_all_start_methods()
     if served:  # PyTorch is imported once, not once a rank
         multiprocessing.get_context("forkserver").set_forkserver_preload([__name__, *PRELOAD])

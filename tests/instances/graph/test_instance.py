@@ -71,7 +71,7 @@ def made(**changes: Any) -> sp.GraphPartition:
         ({"device_order": "best"}, "device_order", "unknown"),
         ({"objective": "time"}, "objective", "unknown"),
         ({"microbatches": 0}, "microbatches", "0 microbatches"),
-        ({"ids": ["a", "b", "a"]}, "ids", "'a' comes twice"),
+        ({"ids": ["a", "b", "a"]}, "ids", "two nodes are named 'a'"),
         ({"ids": ["a", "b"]}, "ids", "2 names for 3 nodes"),
         ({"objective": "replicated", "speeds": [1, 2]}, "speeds", "unlike"),
         ({"objective": "replicated", "cpus": 1}, "cpus", "unlike"),

@@ -101,18 +101,9 @@ def chain(
 def require_plain(
     instance: GraphPartition, solution: GraphSolution | Result[GraphSolution], cycles: Number
 ) -> tuple[GraphSolution, Fraction]:
-    """Return the partition of `solution`, and `cycles` exactly.
+    """Return the partition of `solution`, and `cycles`, which must be above 0, exactly.
 
-    Parameters
-    ----------
-    cycles : number
-        Above 0.
-
-    Raises
-    ------
-    InputError
-        When the partition is invalid, or runs a stage on several devices; when `cycles` is no
-        number above 0.
+    Refuses a partition that is invalid or runs a stage on several devices.
     """
     found = valid_solution(instance, solution, "partition")
     number = isinstance(cycles, int | float) and not isinstance(cycles, bool)
@@ -200,17 +191,7 @@ def _held(instance: GraphData, stage: Array, stages: int) -> list[int]:
 
 
 def sums(figures: Array, stage: Array, stages: int) -> Array:
-    """Return the sum of the figures of the nodes of each stage, exactly.
-
-    Parameters
-    ----------
-    figures : ndarray of int64, shape (n,)
-        Of each node.
-    stage : ndarray of int64, shape (n,)
-        Of each node.
-    stages : int
-        How many there are.
-    """
+    """Return the exact sum of the `figures` of the nodes of each `stage` of `stages`; all int64."""
     total = np.zeros(stages, dtype=np.int64)
     np.add.at(total, stage, figures)
     return total

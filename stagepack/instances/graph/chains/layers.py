@@ -22,13 +22,7 @@ from stagepack.instances.profile import Array
 
 
 def require_layers(instance: GraphPartition) -> None:
-    """Refuse graphs whose devices are no chains in cycles and bytes.
-
-    Raises
-    ------
-    InputError
-        Where traffic is in no bytes, or both passes are in one node.
-    """
+    """Refuse graphs whose devices are no chains: traffic in no bytes, both passes in a node."""
     if instance.traffic.any() and instance.traffic_unit != "bytes":
         raise InputError(
             "is in no bytes, which remote memory would hold",
@@ -46,24 +40,12 @@ def require_layers(instance: GraphPartition) -> None:
 def device_layers(
     instance: GraphPartition, solution: GraphSolution, device: int, *, cycles: int = 1
 ) -> PipelinePartition:
-    """Return the nodes of a device as a chain on one device that has room for all.
+    """Return the nodes of an accelerator, `device`, as a chain on one device that has room for all.
 
     Bytes that nodes hold are variables; in training parameters are, where nodes say theirs, and the
-    rest are their gradients and state.  O(nodes + readers).
-
-    Parameters
-    ----------
-    instance : GraphPartition
-        One that :func:`require_layers` takes.
-    device : int
-        An accelerator.
-    cycles : int
-        Of a unit of time.
-
-    Raises
-    ------
-    InputError
-        For nodes of the backward pass without one of the forward pass of their colour.
+    rest are their gradients and state.  There are `cycles` in a unit of time.  Takes what
+    :func:`require_layers` does; refuses nodes of the backward pass without one of the forward pass
+    of their colour.  O(nodes + readers).
     """
     here = solution.assignment == device
     rank = numbered(instance.n, instance.edges)
@@ -124,14 +106,7 @@ def _places(instance: GraphPartition, here: Array, ahead: Array) -> Array:
 def _crossing(instance: GraphPartition, place: Array, of: Array, layers: int) -> Array:
     """Return the bytes of what nodes write that crosses each cut, shape (layers + 1,).
 
-    Parameters
-    ----------
-    place : ndarray
-        The layer of each node.
-    of : ndarray of bool, shape (n,)
-        The nodes of one pass, which write and read.
-    layers : int
-        How many there are.
+    `place` is the layer of each node; `of` marks the nodes of one pass, which write and read.
     """
     back = bool(instance.backward[of].any())
     change = np.zeros(layers + 2, dtype=np.int64)

@@ -34,17 +34,10 @@ MOST = 20
 
 
 class Block(NamedTuple):
-    """What lies from an address on.
+    """What lies in [address, end): a tensor, or what else `name` says.
 
-    Attributes
-    ----------
-    address, end : int
-        Where it begins, and where it ends.
-    name : str
-        Of a tensor, or what else it is.
-    box : Box
-        Ranges of the tensor; of a weight the channels of what its operator writes; () of working
-        bytes.
+    The box is ranges of the tensor; of a weight the channels of what its operator writes; () of
+    working bytes.
     """
 
     address: int

@@ -95,13 +95,7 @@ def group_program(
 
 
 class _Writer:
-    """Writes the instructions of a group.
-
-    Parameters
-    ----------
-    offsets : sequence of int
-        Of :func:`.lmem.copies`.
-    """
+    """Writes the instructions of a group; `offsets` are those of :func:`.lmem.copies`."""
 
     def __init__(self, table: Timetable, offsets: Sequence[int]) -> None:
         self.table, self.regions = table, table.regions

@@ -25,24 +25,10 @@ Part = tuple[int, int]
 
 
 class Transfer(NamedTuple):
-    """What moves between global and local memory, once or with every slice.
+    """What moves between global and local memory, with every slice or once a core, for all.
 
-    Attributes
-    ----------
-    name : str
-        Of what is moved.
-    tensor : int
-        -1: weights.
-    load : bool
-        Whether it is loaded; else it is stored.
-    operator : int
-        Position of its first reader, or of its writer.
-    position : int
-        Stage and row, as plans number them.
-    cycles, nbytes : int
-        `nbytes` in every lane.
-    once : bool
-        Whether the first slice of a core brings it for all.
+    The tensor is -1 for weights; `operator` is the position of its first reader, or of its writer;
+    `position` is stage and row, as plans number them; `nbytes` are those in every lane.
     """
 
     name: str
@@ -79,19 +65,12 @@ class Place(NamedTuple):
 
 
 class Replay:
-    """What a group does.
-
-    Parameters
-    ----------
-    group : int
-        One that is cut into slices.
+    """What a `group` does that is cut into slices.
 
     Attributes
     ----------
-    operators : tuple of int
-        Those of the group.
     rows : int
-        One for each of them; k of them computes at position ``rows + k``.
+        One for each operator; k of them computes at position ``rows + k``.
     cut : dict of str to int
         Ranges on each axis.
     loaded : dict of int to int

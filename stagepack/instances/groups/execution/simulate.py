@@ -22,20 +22,9 @@ COMPUTE, DMA = "compute", "dma"
 
 
 class Task(NamedTuple):
-    """What every slice does at a position of the table, or the first one alone.
+    """What every slice does at a position of the table, or the first one alone, for all (`once`).
 
-    Attributes
-    ----------
-    what : str
-        "load", "store", "compute", "spill" or "reload".
-    name : str
-        Of what moves or is computed.
-    number : int
-        Of the transfer, the operator or the spill, in the table's order.
-    cycles : int
-        How long it runs.
-    once : bool
-        Whether the first slice does it for all.
+    The `number` is that of the transfer, the operator or the spill, in the table's order.
     """
 
     what: str
@@ -57,20 +46,9 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Event:
-    """What one engine of a core does from `start` to `end`.
+    """What one engine ("compute" or "dma") of a core does from cycle `start` to `end`.
 
-    Attributes
-    ----------
-    group, core : int
-        Where it runs.
-    engine : str
-        "compute" or "dma".
-    what, name : str
-        As a task's.
-    slice : int
-        -1 for what runs from global memory.
-    start, end : int
-        Cycles.
+    The slice is -1 for what runs from global memory.
     """
 
     group: int
@@ -118,14 +96,9 @@ def steps(table: Timetable, core: int = 0) -> Iterator[Step]:
 
 
 def play(table: Timetable, group: int = 0, at: int = 0) -> tuple[list[Event], int]:
-    """Play a group on every core that has a slice; return its events, and when all are done.
+    """Play a group, called `group`, from cycle `at` on, on every core that has a slice.
 
-    Parameters
-    ----------
-    group : int
-        What the events say.
-    at : int
-        Cycle in which it begins.
+    Returns the events, and when all are done.
     """
     chip = table.regions.instance.chip
     found, end = [], at
@@ -150,12 +123,7 @@ def play_alone(
 ) -> tuple[list[Event], int]:
     """Play an operator that runs from and to global memory, all its transfers beside it.
 
-    Parameters
-    ----------
-    operator : int
-        The one that runs by itself.
-    group, at : int
-        As of :func:`play`.
+    `operator` is its position; `group` and `at` are as for :func:`play`.
     """
     known, chip = instance.operators[operator], instance.chip
     own, *read = (instance.tensors[t] for t in (operator, *dict.fromkeys(instance.reads[operator])))
@@ -177,11 +145,7 @@ def play_alone(
 def simulate(instance: GroupingData, solution: GroupingSolution) -> tuple[list[Event], int]:
     """Play a plan, group after group, each when all cores have done the one before.
 
-    Returns
-    -------
-    events : list of Event
-    cycles : int
-        When the last group is done.
+    Returns the events, and the cycle in which the last group is done.
     """
     found: list[Event] = []
     now = 0

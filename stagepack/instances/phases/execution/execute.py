@@ -29,14 +29,10 @@ KEPT = "kept_"
 
 @dataclass(frozen=True)
 class Token:
-    """What a tensor holds.
+    """What a tensor such as ``x3`` holds; its step is -1 where it is of none.
 
     Attributes
     ----------
-    name : str
-        Such as ``x3``.
-    step : int
-        -1: of no step.
     parts : frozenset of int
         Of a gradient: the layers (of ``dx``) or the steps (of ``dw``) that are in it.
     whole : bool
@@ -57,16 +53,8 @@ class Token:
 
 @dataclass
 class Execution:
-    """What came of a program.
-
-    Attributes
-    ----------
-    cycles : int
-        The time it takes.
-    peaks : list of int
-        The most bytes in use in each phase, on the compute tiles.
-    errors : list of str
-        What went wrong, empty for a program that is right; the first twenty.
+    """What came of a program: cycles, most bytes on compute tiles in each phase, first twenty
+    errors.
     """
 
     cycles: int = 0
@@ -115,16 +103,9 @@ def check_program(
 def execute(
     instance: PhaseData, program: JsonObject, steps: Iterable[int] | None = None
 ) -> Execution:
-    """Execute a program that :func:`.program.program` wrote, or one like it.
+    """Execute a `program` that :func:`.program.program` wrote, or one like it.
 
-    Parameters
-    ----------
-    instance : PhaseData
-        Says what the layers read and cost, and what the chip has.
-    program : dict
-        As :func:`.program.program` returns it.
-    steps : iterable of int, optional
-        The steps to execute; when left out all of them, or three where there are many.
+    `steps` says which steps; else all are executed, or three where there are many.
     """
     count = program["steps"]
     if steps is None:

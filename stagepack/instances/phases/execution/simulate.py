@@ -23,21 +23,11 @@ COMPUTE, IO = "compute", "io"
 
 @dataclass(frozen=True)
 class Event:
-    """What one engine does from `start` to `end`.
+    """What one engine ("compute" or "io") does from cycle `start` to `end`.
 
-    Attributes
-    ----------
-    engine : str
-        "compute" or "io".
-    what : str
-        "startup", "variables", "gather", "load", "compute", "store", "prefetch" (of the next
-        phase's variables), "epilogue" (scatter, optimiser state, update).
-    phase : int
-        Its number, in the order of time.
-    step : int
-        -1 outside the loop.
-    start, end : int
-        Cycles.
+    `what` is "startup", "variables", "gather", "load", "compute", "store", "prefetch" (of the next
+    phase's variables) or "epilogue" (scatter, optimiser state, update).  Outside the loop the step
+    is -1.
     """
 
     engine: str
@@ -51,18 +41,10 @@ class Event:
 def loop(
     mode: str, v: int, load: int, compute: int, store: int, steps: int, phase: int = 0, at: int = 0
 ) -> list[Event]:
-    """Play the variables and the loop of one phase, from cycle `at` on.
+    """Play the variables and the loop of one `phase`, in a `mode`, from cycle `at` on.
 
-    Parameters
-    ----------
-    mode : str
-        How the loop runs.
-    v, load, compute, store : int
-        Cycles of the variables, and of one step's parts.
-    steps : int
-        G, at least 1.
-    phase, at : int
-        What the events say, and when the first one starts.
+    The variables take `v` cycles, and one of the `steps`, at least one, `load`, `compute` and
+    `store`.
     """
     found: list[Event] = []
     clock = {COMPUTE: at, IO: at}
@@ -102,15 +84,7 @@ def loop(
 
 
 def idle(events: list[Event], begin: int, end: int) -> list[tuple[int, int]]:
-    """Return the parts of [begin, end) in which the I/O engine does nothing, in order.
-
-    Parameters
-    ----------
-    events : list of Event
-        In any order.
-    begin, end : int
-        Cycles.
-    """
+    """Return the parts of `begin` to `end` in which no I/O is among the `events`, in any order."""
     found = []
     for event in sorted((e for e in events if e.engine == IO), key=lambda e: e.start):
         if event.start > begin:
