@@ -51,6 +51,10 @@ class Prices(Tuning):
     uncached: float = 4.0
     """How many times as long it takes to look up what lies outside of the cache; measured."""
 
+    def scattered(self, n: int) -> float:
+        """Return how many times as long it takes to look up something of any of `n` buffers."""
+        return self.uncached if n > self.cached_buffers else 1.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class AutoTuning(Tuning):

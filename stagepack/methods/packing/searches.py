@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 
 from stagepack.errors import InputError
 from stagepack.formulations import packing as formulations
+from stagepack.heuristics import effort
 from stagepack.heuristics import packing as heuristics
 from stagepack.heuristics.packing import (
     beam_search,
     constructive,
-    effort,
     exact_search,
     local_search,
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from stagepack.errors import InputError
 from stagepack.evidence import witness
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
-from stagepack.heuristics.packing.effort import Pause
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.exact_search import address_ranges_kernels as kernels
 from stagepack.heuristics.packing.exact_search.csr_kernels import rows
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.meetings import met, shares
+from stagepack.instances.packing.meetings import Pause, met, shares
 from stagepack.instances.profile import Array
 
 

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
-from stagepack.heuristics.packing.effort import Pause, pausing
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.exact_search import distances_kernels
 from stagepack.heuristics.packing.exact_search import exact_general_kernels as kernels
 from stagepack.heuristics.packing.exact_search import exact_general_state as general
@@ -32,8 +31,9 @@ from stagepack.heuristics.packing.exact_search.portfolio import Portfolio
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing.blocks import Blocks, aligned_unit
-from stagepack.instances.packing.meetings import meetings
+from stagepack.instances.packing.meetings import Pause, meetings
 from stagepack.instances.profile import Array
+from stagepack.progress import pausing
 
 ORDERS = (
     (state.LOWEST_SECTION, "ATZ"),
