@@ -34,7 +34,8 @@ from stagepack.instances.answer import require_instance
 from stagepack.instances.documents import strict
 from stagepack.instances.documents.cells import Cells
 from stagepack.instances.packing import KIND, LmemPacking, PackingSolution
-from stagepack.instances.packing.native import GIVEN, aligned
+from stagepack.instances.packing.instance import aligned
+from stagepack.instances.packing.native import GIVEN
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST, Words
 

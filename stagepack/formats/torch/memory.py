@@ -20,7 +20,7 @@ from stagepack.formats.known import stem_of
 from stagepack.formats.sniffers import PICKLES, torch_events
 from stagepack.instances.documents import strict
 from stagepack.instances.packing import KIND, LmemPacking
-from stagepack.instances.packing.native import aligned
+from stagepack.instances.packing.instance import aligned
 from stagepack.instances.words import Words
 
 DEVICES = {0: "cpu", 1: "cuda"}

@@ -26,6 +26,7 @@ from stagepack.instances.packing.data import (
 )
 from stagepack.instances.packing.problem import KIND, Objective
 from stagepack.instances.profile import Cluster, ModelProfile
+from stagepack.instances.words import Words
 from stagepack.result import Result
 
 
@@ -251,6 +252,24 @@ def measure(instance: LmemPacking, solution: PackingSolution | Result[PackingSol
     """Return peak, bank conflicts, moves and spill cost of `solution`, valid or not."""
     require_instance(instance, KIND)
     return measured(instance, instance.solution_in(solution))
+
+
+def aligned(own: Any, n: int, given: Words) -> Any:
+    """Return alignments of n buffers: what is `given` for those that have none of their own.
+
+    Parameters
+    ----------
+    own : array_like of int, shape (n,), or None
+        Alignments that the file gives, 1 where it has nothing to say; None: nowhere.
+    n : int
+        Number of buffers.
+    given : mapping
+        What was said beside the file; an ``alignment``, if any, is for the buffers without one.
+    """
+    if "alignment" not in given:
+        return own
+    own = np.ones(n, dtype=np.int64) if own is None else np.asarray(own)
+    return np.where(own == 1, given["alignment"], own)
 
 
 def _by_time(gap: Gap) -> tuple[int, int]:

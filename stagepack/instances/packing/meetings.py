@@ -66,7 +66,7 @@ def met(owner: Array, low: Array, high: Array, b: int, pause: Pause) -> tuple[Ar
     pause : callable
         Called now and then; may raise.
     """
-    from stagepack.instances.packing import meetings_kernels as kernels
+    from stagepack.instances.packing import rows_kernels as kernels
 
     told = np.zeros(len(owner) + 1, dtype=np.int64)
     np.add.at(told, low, 1)
@@ -85,7 +85,7 @@ def met(owner: Array, low: Array, high: Array, b: int, pause: Pause) -> tuple[Ar
     ends, mirrored = ptr[:-1].copy(), np.empty(ptr[-1], dtype=np.int64)
     for begin, stop in shares(ptr[1:]):
         pause()
-        kernels.transpose(begin, stop, ptr, top, other, ends, mirrored)
+        kernels.mirror(begin, stop, ptr, top, other, ends, mirrored)
     return kernels.close_up(ptr, ends, mirrored)
 
 

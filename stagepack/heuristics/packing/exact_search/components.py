@@ -28,13 +28,12 @@ from stagepack.heuristics.packing.exact_search.address_ranges import (
     misplaced,
     places,
 )
-from stagepack.heuristics.packing.exact_search.address_ranges_kernels import Spans
-from stagepack.heuristics.packing.exact_search.csr_kernels import rows, transposed
-from stagepack.heuristics.packing.exact_search.exact_state import BLOCK, NOWHERE, SECTION
+from stagepack.heuristics.packing.exact_search.exact_state import BLOCK, NOWHERE, SECTION, Spans
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing.blocks import Blocks, aligned_unit
 from stagepack.instances.packing.meetings import Pause, meetings
+from stagepack.instances.packing.rows_kernels import rows, transposed
 from stagepack.instances.profile import Array
 from stagepack.progress import pausing
 

@@ -1,4 +1,4 @@
-"""The state of the exact packing search, shared by its compiled kernel and Python."""
+"""What kernels of the exact packing search share with Python: places of blocks, and its state."""
 
 from __future__ import annotations
 
@@ -111,6 +111,59 @@ NO_CAUSE, TWIN = 1 << 40, 1 << 41
 """Causes of a row of the trail: it raises no effective offset; the row before raised the block's
 twin.  Others from 0 up: the block that was placed; below 0: an exclusion, whose reason begins at
 -1 - cause."""
+
+
+class Rules(NamedTuple):
+    """What is said of where blocks may lie, shape (b,) unless said otherwise.
+
+    Attributes
+    ----------
+    size, alignment : ndarray of int64
+        Of each block.
+    range_ptr : ndarray of int64, shape (b + 1,)
+        Where the ranges of each begin.
+    range_low, range_high : ndarray of int64
+        Rows of the addresses [low, high) in one of which a block must lie, ascending.
+    near_ptr : ndarray of int64, shape (b + 1,)
+        Where the fixed neighbours of each begin.
+    near_low, near_high : ndarray of int64
+        Rows of the addresses [low, high) of fixed blocks that it meets, by ascending `low`.
+    """
+
+    size: Array
+    alignment: Array
+    range_ptr: Array
+    range_low: Array
+    range_high: Array
+    near_ptr: Array
+    near_low: Array
+    near_high: Array
+
+
+class Spans(NamedTuple):
+    """What blocks use of their places, and the groups of blocks that are looked at together.
+
+    Attributes
+    ----------
+    begin, end : ndarray of int64, shape (b,)
+        Where each block may lie is spans[begin : end]; an empty row: anywhere.
+    spans : ndarray of int64, shape (., 2)
+        Offsets, ends included.
+    size : ndarray of int64, shape (b,)
+        Units of each block.
+    member_ptr, members : ndarray of int64
+        Rows of the blocks of each group.
+    top : int
+        Beyond all addresses that count.
+    """
+
+    begin: Array
+    end: Array
+    spans: Array
+    size: Array
+    member_ptr: Array
+    members: Array
+    top: int
 
 
 class SearchState(NamedTuple):
