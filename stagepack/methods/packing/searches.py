@@ -17,7 +17,6 @@ from stagepack.formulations import packing as formulations
 from stagepack.heuristics import effort
 from stagepack.heuristics import packing as heuristics
 from stagepack.heuristics.packing import (
-    beam_search,
     constructive,
     exact_search,
     local_search,
@@ -25,7 +24,6 @@ from stagepack.heuristics.packing import (
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods import packing as methods
@@ -428,13 +426,3 @@ RUNS = {name: whole(name, run) for name, run in _PLAIN.items()}
 
 STARTS = tuple(name for name in _PLAIN if name not in ("auto", "milp", "cp-sat"))
 """Methods whose answer another one may start from."""
-
-REFUSALS: dict[str, Callable[[Blocks], str]] = {
-    "dive": lambda blocks: constructive.dive.unsupported(blocks.rounded),
-    "anneal": lambda blocks: local_search.annealing.unsupported(blocks),
-    "beam": lambda blocks: (
-        beam_search.beam.unsupported(blocks) or exact_search.exact.unknown_rule(blocks)
-    ),
-    "exact": lambda blocks: exact_search.exact.unknown_rule(blocks),
-}
-"""Why some methods that look at the peak alone cannot take some blocks, or ''."""
