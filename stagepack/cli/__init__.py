@@ -23,7 +23,7 @@ from typer.core import TyperGroup
 
 from stagepack import memory
 from stagepack.cli.context import takes_context
-from stagepack.cli.examples import epilog
+from stagepack.cli.examples import EXAMPLES
 from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, Command, bare
 from stagepack.cli.terminal.screen import Stderr, complain, legible_width, plain_letters, say
 from stagepack.errors import InputError, shown
@@ -57,6 +57,12 @@ def command(name: str) -> Callable[..., None]:
         importlib.import_module(f"stagepack.cli.{module}"), function
     )
     return found
+
+
+def epilog(name: str) -> str:
+    """Return what stands below the options of a command: its examples."""
+    lines = (f"  stagepack {line}" for line in EXAMPLES[name])
+    return "\n\n".join(["[bold]Examples[/]", *lines])
 
 
 def with_options(name: str) -> Any:
