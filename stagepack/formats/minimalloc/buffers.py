@@ -28,7 +28,7 @@ import numpy as np
 from stagepack import files
 from stagepack.errors import InputError, suggest
 from stagepack.formats.known import BUFFER_ALIASES, BUFFERS, is_minimalloc, stem_of
-from stagepack.instances.answer import require_instance
+from stagepack.instances.base import require_instance
 from stagepack.instances.documents import strict
 from stagepack.instances.documents.cells import Cells
 from stagepack.instances.packing import KIND, LmemPacking, PackingSolution

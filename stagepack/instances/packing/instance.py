@@ -11,8 +11,8 @@ import numpy as np
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances import clusters
-from stagepack.instances.answer import Answered, Rules, require_instance
 from stagepack.instances.arrays import Given, integer, integers
+from stagepack.instances.base import Answered, Rules, require_instance
 from stagepack.instances.packing import profiled, validate
 from stagepack.instances.packing.check import Measure, check, evaluate, shape
 from stagepack.instances.packing.check import measure as measured
