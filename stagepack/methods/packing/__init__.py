@@ -60,9 +60,9 @@ REFUSALS: dict[str, Callable[[Blocks], str]] = {
     "dive": lambda blocks: constructive.dive.unsupported(blocks.rounded),
     "anneal": lambda blocks: local_search.annealing.unsupported(blocks),
     "beam": lambda blocks: (
-        beam_search.beam.unsupported(blocks) or exact_search.magnitudes.too_large(blocks)
+        beam_search.beam.unsupported(blocks) or exact_search.exact_state.too_large(blocks)
     ),
-    "exact": lambda blocks: exact_search.magnitudes.too_large(blocks),
+    "exact": lambda blocks: exact_search.exact_state.too_large(blocks),
 }
 """Why some methods that look at the peak alone cannot take some blocks, or ''."""
 

@@ -23,8 +23,7 @@ from stagepack.heuristics import effort as clock
 from stagepack.heuristics.packing import exact_search
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
-from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
-from stagepack.heuristics.packing.exact_search.magnitudes import too_large
+from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE, too_large
 from stagepack.heuristics.packing.exact_search.portfolio import (
     CanonicalPortfolio,
     Portfolio,

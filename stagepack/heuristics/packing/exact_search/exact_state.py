@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import record
+
+if TYPE_CHECKING:
+    from stagepack.instances.packing.blocks import Blocks
 
 Record = Any
 """An entry of a structured array."""
@@ -111,6 +114,14 @@ NO_CAUSE, TWIN = 1 << 40, 1 << 41
 """Causes of a row of the trail: it raises no effective offset; the row before raised the block's
 twin.  Others from 0 up: the block that was placed; below 0: an exclusion, whose reason begins at
 -1 - cause."""
+
+
+def too_large(blocks: Blocks) -> str:
+    """Return why the numbers in `blocks` are beyond the exact search, or ''."""
+    highest = int(max(blocks.range_low.max(initial=0), blocks.fixed.max(initial=0)))
+    if highest + float(blocks.size.sum()) + float(blocks.alignment.sum()) >= NOWHERE:
+        return "the exact search counts to 2**60 bytes; use a coarser unit"
+    return ""
 
 
 class Rules(NamedTuple):

@@ -20,7 +20,7 @@ from stagepack.heuristics.packing.exact_search import (
     portfolio,
 )
 from stagepack.heuristics.packing.exact_search.canonical import CanonicalSearch
-from stagepack.heuristics.packing.exact_search.magnitudes import too_large
+from stagepack.heuristics.packing.exact_search.exact_state import too_large
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
