@@ -73,7 +73,7 @@ def with_options(name: str, *, of_instances: bool = True) -> Any:
     return typer.main.get_command(alone)
 
 
-def for_words(name: str, words: Sequence[str]) -> Any:
+def command_for(name: str, words: Sequence[str]) -> Any:
     """Return the command of a name that knows all options among these words of a command line.
 
     Options of instances, which take as long to make as a small file to read, need the words of all
@@ -105,7 +105,7 @@ class Group(TyperGroup):
         if not name:
             return name, None, rest
         # A shell that completes a word asks for options that nobody has said yet.
-        found = with_options(name) if ctx.resilient_parsing else for_words(name, rest)
+        found = with_options(name) if ctx.resilient_parsing else command_for(name, rest)
         return name, found, rest
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from stagepack.cli import COMMANDS, app, for_words, with_options
+from stagepack.cli import COMMANDS, app, command_for, with_options
 from stagepack.cli.examples import EXAMPLES
 
 
@@ -46,7 +46,7 @@ def test_options_with_a_value_say_what_it_is(command: str) -> None:
      ("-t5", True), ("--unknown", True)],
 )  # fmt: skip
 def test_options_of_instances_are_made_where_one_may_be_said(words: str, made: bool) -> None:
-    found = for_words("solve", ["net.csv", *words.split()])
+    found = command_for("solve", ["net.csv", *words.split()])
     assert any("--devices" in one.opts for one in found.params) is made
 
 
