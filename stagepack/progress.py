@@ -125,6 +125,16 @@ class Stopped(Exception):
     """Raised inside a method when :class:`Progress` says that it is time to return."""
 
 
+def pausing(keep_going: Callable[[], bool] | None) -> Callable[[], None]:
+    """Return what raises :class:`Stopped` once `keep_going` says no."""
+
+    def pause() -> None:
+        if keep_going is not None and not keep_going():
+            raise Stopped
+
+    return pause
+
+
 class Progress(Generic[SolutionT]):
     """The best solution and bound of a running solve, its clock, and its reasons to stop.
 

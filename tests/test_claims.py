@@ -12,7 +12,7 @@ import pytest
 import stagepack as sp
 from stagepack.claims import Verdict
 from stagepack.evidence import VERIFIABLE
-from stagepack.instances.fields import fields_of
+from stagepack.instances.base import fields_of
 from tests.cli.shell import run
 
 INSTANCES: dict[str, Any] = {

@@ -22,7 +22,7 @@ from stagepack.catalog import load
 from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.heuristics import effort
-from stagepack.instances import fields
+from stagepack.instances import base
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, Link
@@ -437,7 +437,7 @@ def test_what_no_run_needs_costs_it_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     packing = LmemPacking.from_arrays([1, 2], [0, 0], [1, 1])
     solve(packing, "greedy-by-size")  # loads what there is to load
     for owner, name in (
-        (fields, "_checksum"),
+        (base, "_checksum"),
         (threading.Thread, "start"),
         (PipelinePartition, "check"),
     ):

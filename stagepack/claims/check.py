@@ -15,7 +15,7 @@ from stagepack.contracts import Instance, JsonObject, Number, Solution
 from stagepack.errors import InputError
 from stagepack.files import finite
 from stagepack.formats.solutions import refuse_instance, solution_in
-from stagepack.instances.answer import require_instance
+from stagepack.instances.base import require_instance
 from stagepack.instances.documents import strict
 from stagepack.instances.problem import PROBLEMS
 from stagepack.result import Result, Status

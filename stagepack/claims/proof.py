@@ -18,7 +18,7 @@ from stagepack.claims.rules import difference
 from stagepack.contracts import Instance, JsonObject, Number, Solution
 from stagepack.errors import InputError
 from stagepack.evidence import VERIFIABLE, Evidence
-from stagepack.instances.answer import require_instance
+from stagepack.instances.base import require_instance
 from stagepack.instances.documents import keys, strict
 from stagepack.result import Result, Status
 from stagepack.shown import Shown

@@ -15,7 +15,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -23,7 +23,7 @@ from typer.core import TyperGroup
 
 from stagepack import memory
 from stagepack.cli.context import takes_context
-from stagepack.cli.examples import epilog
+from stagepack.cli.examples import EXAMPLES
 from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, Command, bare
 from stagepack.cli.terminal.screen import Stderr, complain, legible_width, plain_letters, say
 from stagepack.errors import InputError, shown
@@ -59,11 +59,30 @@ def command(name: str) -> Callable[..., None]:
     return found
 
 
-def with_options(name: str) -> Any:
-    """Return the command of a name, as typer runs it."""
+def epilog(name: str) -> str:
+    """Return what stands below the options of a command: its examples."""
+    lines = (f"  stagepack {line}" for line in EXAMPLES[name])
+    return "\n\n".join(["[bold]Examples[/]", *lines])
+
+
+def with_options(name: str, *, of_instances: bool = True) -> Any:
+    """Return the command of a name, as typer runs it, perhaps without the options of instances."""
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    alone.command(name, cls=Command, epilog=epilog(name))(takes_context(command(name)))
+    run = takes_context(command(name), options=of_instances)
+    alone.command(name, cls=Command, epilog=epilog(name))(run)
     return typer.main.get_command(alone)
+
+
+def command_for(name: str, words: Sequence[str]) -> Any:
+    """Return the command of a name that knows all options among these words of a command line.
+
+    Options of instances, which take as long to make as a small file to read, need the words of all
+    problems: they are left out where every option is the command's own.
+    """
+    found = with_options(name, of_instances=False)
+    own = {way for option in found.params for way in (*option.opts, *option.secondary_opts)}
+    said = {word.partition("=")[0] for word in words if word.startswith("-")}
+    return found if said <= own else with_options(name)
 
 
 class Group(TyperGroup):
@@ -83,7 +102,11 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: Any) -> Any:
         """Return the command that the arguments begin with, and what is left of them."""
         name, _, rest = super().resolve_command(ctx, args)
-        return name, with_options(name) if name else None, rest
+        if not name:
+            return name, None, rest
+        # A shell that completes a word asks for options that nobody has said yet.
+        found = with_options(name) if ctx.resilient_parsing else command_for(name, rest)
+        return name, found, rest
 
 
 app = typer.Typer(

@@ -19,8 +19,7 @@ from stagepack.cli.options import (
     option,
 )
 from stagepack.cli.plan import plan_in
-from stagepack.cli.terminal.live import Solving
-from stagepack.cli.terminal.screen import engines_silenced, print_json, say
+from stagepack.cli.terminal.screen import Solving, engines_silenced, print_json, say
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 

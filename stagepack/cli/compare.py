@@ -26,8 +26,8 @@ from stagepack.cli.options import (
     option,
 )
 from stagepack.cli.output import Rescue, require_writable
-from stagepack.cli.terminal.live import Cells
 from stagepack.cli.terminal.screen import (
+    Cells,
     command_line,
     complain,
     engines_silenced,

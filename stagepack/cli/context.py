@@ -168,16 +168,21 @@ def _said(options: JsonObject) -> JsonObject:
     return given
 
 
-def takes_context(command: Callable[..., None]) -> Callable[..., None]:
+def takes_context(command: Callable[..., None], *, options: bool) -> Callable[..., None]:
     """Give `command` the options of :func:`_options`, collected in its argument `context`.
 
     One without that argument stays as it is.
+
+    Parameters
+    ----------
+    command : callable
+    options : bool
+        False: none of these options is said, so that they need not be made.
     """
     own = inspect.signature(command, eval_str=True)
     if "context" not in own.parameters:
         return command
-    shared = _options()
-    written = {p.name: _written(p) for p in (*own.parameters.values(), *shared)}
+    shared = _options() if options else ()
 
     @functools.wraps(command)
     def wrapper(**arguments: object) -> None:
@@ -186,6 +191,8 @@ def takes_context(command: Callable[..., None]) -> Callable[..., None]:
             command(**arguments, context=_said(context))
         except InputError as error:
             if not error.file:
+                said = (*own.parameters.values(), *_options())
+                written = {parameter.name: _written(parameter) for parameter in said}
                 error.field = written.get(error.field) or error.field
             raise
 
@@ -208,7 +215,7 @@ def instance_of(source: str, context: JsonObject) -> Instance:
     now, later = _parted(context)
     readers = {
         change.name: change.read and kinds.named(kind, "formats", change.read)
-        for kind, known in PROBLEMS.items()
+        for kind, known in (PROBLEMS.items() if later else ())
         for change in known.changes
         if change.name in later
     }

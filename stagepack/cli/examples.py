@@ -83,9 +83,3 @@ EXAMPLES = {
         "schema pipeline-partition > pipeline.schema.json",
     ),
 }
-
-
-def epilog(command: str) -> str:
-    """Return what stands below the options of a command."""
-    lines = (f"  stagepack {line}" for line in EXAMPLES[command])
-    return "\n\n".join(["[bold]Examples[/]", *lines])

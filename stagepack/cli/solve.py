@@ -36,8 +36,8 @@ from stagepack.cli.output import (
     require_exportable,
     require_writable,
 )
-from stagepack.cli.terminal.live import Solving
 from stagepack.cli.terminal.screen import (
+    Solving,
     command_line,
     complain,
     engines_silenced,

@@ -18,7 +18,7 @@ from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError
 from stagepack.formats import known
 from stagepack.formats.known import Format
-from stagepack.instances.answer import require_instance
+from stagepack.instances.base import require_instance
 from stagepack.instances.documents import strict
 from stagepack.instances.problem import VOCABULARY, coerce
 from stagepack.instances.profile import Cluster

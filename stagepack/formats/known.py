@@ -7,16 +7,37 @@ no reader of networks.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from stagepack.contracts import Instance
 from stagepack.errors import InputError, suggest
-from stagepack.formats import sniffers
 from stagepack.instances.documents import strict
 from stagepack.instances.words import Words
 from stagepack.kinds import KINDS
+
+BUFFERS = ("id", "lower", "upper", "size", "alignment", "hint", "gaps", "offset")
+"""Columns of a table of buffers."""
+BUFFER_ALIASES = {
+    "name": "id", "buffer": "id", "buffer_id": "id", "tensor": "id", "start": "lower",
+    "begin": "lower", "first": "lower", "end": "upper", "last": "upper", "bytes": "size",
+    "align": "alignment",
+}  # fmt: skip
+"""Other names of these columns."""
+FORWARD = {"time": "forward", "cycles": "forward", "forward_time": "forward", "fwd": "forward"}
+"""Other names of the column of a table of layers that every such table has."""
+ACTION = re.compile(
+    rb"[\s,]*(?:[0-9]+(?:[FBIW][0-9]+\w*|[A-Z_]+[0-9]*)|\([0-9A-Z;_ ]+\)OVERLAP_F_B)\s*(?:,|$)"
+)
+"""What a rank does first, in a schedule of torch.distributed.pipelining."""
+PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
+"""How pickles begin."""
+TFLITE = b"TFL3"
+"""The mark of models of TensorFlow Lite, behind four other bytes."""
+LIVE_RANGES, ASSIGNMENT = "HloLiveRange", "BufferAssignment:"
+"""What the sections of XLA's dumps begin with."""
 
 
 class Reader(Protocol):
@@ -150,13 +171,106 @@ def stem_of(file: str) -> str:
     return stem or name
 
 
+# ---------------------------------------- how files are recognised: by bytes, never by names
+
+
+def is_native(data: bytes) -> bool:
+    """Whether `data` is JSON that says which problem it is."""
+    return strict.first_byte(data) == b"{" and b'"problem"' in data
+
+
+def is_auto_pipeline(data: bytes) -> bool:
+    """Whether `data` is JSON with the words of a case file."""
+    start = strict.first_byte(data)
+    if start == b"{":
+        return b'"connection"' in data and b'"layerInfo"' not in data
+    return start == b"[" and (b'"connection"' in data or b'"cycles"' in data)
+
+
+def is_auto_pipeline_profile(data: bytes) -> bool:
+    """Whether `data` is JSON with the words of a model profile."""
+    return strict.first_byte(data) == b"{" and b'"layerInfo"' in data
+
+
+def is_dnn_partitioning(data: bytes) -> bool:
+    """Whether `data` has nodes with times on two kinds of devices."""
+    return strict.first_byte(data) == b"{" and b'"fpgaLatency"' in data
+
+
+def is_layer_table(data: bytes) -> bool:
+    """Whether the first line of `data` names times of layers, be it with a unit: forward_ms."""
+    line = data[:4096].lstrip().partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf")
+    if line.startswith((b"{", b"[")):  # JSON, whose keys may be the same words
+        return False
+    names = line.decode(errors="replace").replace('"', "").lower().split(",")
+    return any(
+        FORWARD.get(name, name).startswith(("forward", "fwd")) for name in map(str.strip, names)
+    )
+
+
+def is_minimalloc(data: bytes) -> bool:
+    """Whether the first line of `data` looks like a header: two names of columns or more."""
+    line = data[:4096].lstrip().partition(b"\n")[0]
+    names = {name.strip().lower() for name in line.split(b",")}
+    known = {name.encode() for name in (*BUFFERS, *BUFFER_ALIASES)}
+    return len(names & known) > 1
+
+
+def is_onnx(data: bytes) -> bool:
+    """Whether `data` begins like a ModelProto: the version of its representation, then a field."""
+    return len(data) > 4 and data[0] == 0x08 and data[1] < 0x20 and data[2] in b"\x12\x1a\x22\x3a"
+
+
+def is_pipedream(data: bytes) -> bool:
+    """Whether `data` has the line of an operator."""
+    return b"forward_compute_time=" in data and b" -- " in data and strict.first_byte(data) != b"{"
+
+
+def is_tflite(data: bytes) -> bool:
+    """Whether `data` has the mark of a model of TensorFlow Lite."""
+    return data[4:8] == TFLITE
+
+
+def has_torch_events(data: bytes) -> bool:
+    """Whether `data` is a list of events, with those of memory among them."""
+    return strict.first_byte(data) == b"[" and b'"[memory]"' in data
+
+
+def is_torch_memory(data: bytes) -> bool:
+    """Whether `data` holds events or a snapshot of PyTorch's memory, or is a pickle."""
+    object_of = b'"traceEvents"' in data or b'"device_traces"' in data
+    return data.startswith(PICKLES) or has_torch_events(data) or object_of
+
+
+def is_torch_schedule(data: bytes) -> bool:
+    """Whether the first line of `data` begins with an action."""
+    return ACTION.match(data[:65536].lstrip().partition(b"\n")[0]) is not None
+
+
+def is_tpu_mlir(data: bytes) -> bool:
+    """Whether `data` is a JSON object with the words of layer groups."""
+    return strict.first_byte(data) == b"{" and b'"timestep_table"' in data
+
+
+def is_vela(data: bytes) -> bool:
+    """Whether `data` has the heads of columns of Vela's allocation."""
+    return b"Start Time" in data and b"Start Addr" in data and b"Tensor Size" in data
+
+
+def is_xla(data: bytes) -> bool:
+    """Whether `data` begins with a section of XLA's dumps."""
+    return data[:4096].lstrip().startswith((LIVE_RANGES.encode(), ASSIGNMENT.encode()))
+
+
+# ---------------------------------------------------------------------- the table
+
 PIPELINE, PACKING, GRAPH = "pipeline-partition", "lmem-packing", "graph-partition"
 NATIVE = Format(
     name="native",
     holds=KINDS,
     extensions=(".json", ".json.gz"),
     description="Stagepack's own JSON: objects or columns, with a published schema",
-    sniff=sniffers.native,
+    sniff=is_native,
     home="native",
     writes=True,
     tells=True,
@@ -168,7 +282,7 @@ FORMATS: tuple[Format, ...] = (
         holds=(GRAPH, PIPELINE),
         extensions=(".txt",),
         description="PipeDream profiles (graph.txt), read as a graph or a chain; need devices",
-        sniff=sniffers.pipedream,
+        sniff=is_pipedream,
         usual=GRAPH,
         home="pipedream.profile",
     ),
@@ -178,7 +292,7 @@ FORMATS: tuple[Format, ...] = (
         extensions=(".json",),
         description="Auto Pipeline case files: layer profiles with their cluster, several in a "
         "file",
-        sniff=sniffers.auto_pipeline,
+        sniff=is_auto_pipeline,
         home="auto_pipeline.case",
     ),
     Format(
@@ -186,7 +300,7 @@ FORMATS: tuple[Format, ...] = (
         holds=(PIPELINE,),
         extensions=(".json",),
         description="Auto Pipeline's model profiles (layerInfo); need a cluster",
-        sniff=sniffers.auto_pipeline_profile,
+        sniff=is_auto_pipeline_profile,
         home="auto_pipeline.profile",
     ),
     Format(
@@ -195,7 +309,7 @@ FORMATS: tuple[Format, ...] = (
         extensions=(".csv",),
         description="layers as CSV: forward, and where known name, backward, exclusive, output, "
         "...",
-        sniff=sniffers.layer_table,
+        sniff=is_layer_table,
         home="layer_table",
     ),
     Format(
@@ -203,7 +317,7 @@ FORMATS: tuple[Format, ...] = (
         holds=(PACKING,),
         extensions=(".csv", ".csv.gz"),
         description="CSV of buffers as MiniMalloc reads it; the capacity in the file's name",
-        sniff=sniffers.minimalloc,
+        sniff=is_minimalloc,
         home="minimalloc.buffers",
         writes=True,
         holds_solutions=True,
@@ -214,7 +328,7 @@ FORMATS: tuple[Format, ...] = (
         holds=(PACKING,),
         extensions=(".json",),
         description="TPU-MLIR layer groups: buffers with circular lifetimes, banks and their pairs",
-        sniff=sniffers.tpu_mlir,
+        sniff=is_tpu_mlir,
         home="tpu_mlir.layer_groups",
     ),
     Format(
@@ -222,7 +336,7 @@ FORMATS: tuple[Format, ...] = (
         holds=("pipeline-schedule",),
         extensions=(".csv", ".csv.gz"),
         description="schedules of torch.distributed.pipelining: a line a rank, as 0F0,0F1,0B0",
-        sniff=sniffers.torch_schedule,
+        sniff=is_torch_schedule,
         home="torch.schedule",
         holds_solutions=True,
         writes_solutions=True,
@@ -232,7 +346,7 @@ FORMATS: tuple[Format, ...] = (
         holds=(PIPELINE, GRAPH, "layer-grouping", PACKING, "phase-schedule", "pipeline-schedule"),
         extensions=(".onnx",),
         description="ONNX models: operators and shapes; weights need not be there",
-        sniff=sniffers.onnx,
+        sniff=is_onnx,
         home="onnx.instances",
         binary=True,
     ),
@@ -241,7 +355,7 @@ FORMATS: tuple[Format, ...] = (
         holds=(PACKING,),
         extensions=(".tflite",),
         description="models of TensorFlow Lite: tensors in the arena of TensorFlow Lite Micro",
-        sniff=sniffers.tflite,
+        sniff=is_tflite,
         home="tflite.arena",
         binary=True,
         holds_solutions=True,
@@ -251,7 +365,7 @@ FORMATS: tuple[Format, ...] = (
         holds=(PACKING,),
         extensions=(".vela.txt",),
         description="tables of Arm's Vela (--verbose-allocation): tensors in its memories",
-        sniff=sniffers.vela,
+        sniff=is_vela,
         home="vela.allocation",
         holds_solutions=True,
     ),
@@ -260,7 +374,7 @@ FORMATS: tuple[Format, ...] = (
         holds=(PACKING,),
         extensions=("-live-range.txt",),
         description="live ranges and buffer assignment that XLA dumps: values of a module",
-        sniff=sniffers.xla,
+        sniff=is_xla,
         home="xla.buffers",
         holds_solutions=True,
     ),
@@ -270,7 +384,7 @@ FORMATS: tuple[Format, ...] = (
         extensions=(".trace.json", ".snapshot.json"),
         description="what PyTorch allocated: traces of its profiler, snapshots of CUDA memory as "
         "JSON",
-        sniff=sniffers.torch_memory,
+        sniff=is_torch_memory,
         home="torch.memory",
         binary=True,  # pickles, to be told what they are
     ),
@@ -280,7 +394,7 @@ FORMATS: tuple[Format, ...] = (
         extensions=(".json",),
         description="operator graphs of dnn-partitioning (Tarnawski et al.): JSON with nodes and "
         "edges",
-        sniff=sniffers.dnn_partitioning,
+        sniff=is_dnn_partitioning,
         home="dnn_partitioning.graph",
         writes=True,
     ),

@@ -20,8 +20,7 @@ from fractions import Fraction
 
 from stagepack.errors import InputError, suggest
 from stagepack.files import unguarded
-from stagepack.formats.known import stem_of
-from stagepack.formats.sniffers import FORWARD
+from stagepack.formats.known import FORWARD, stem_of
 from stagepack.instances import clusters
 from stagepack.instances.documents import strict
 from stagepack.instances.pipeline import KIND, PipelinePartition

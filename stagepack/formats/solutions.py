@@ -15,7 +15,7 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
 from stagepack.formats import known as formats
 from stagepack.formats.native import refuse_account
-from stagepack.instances.answer import require_instance
+from stagepack.instances.base import require_instance
 from stagepack.instances.documents import keys, strict
 from stagepack.instances.problem import PROBLEMS, Problem, Tool
 from stagepack.result import Result

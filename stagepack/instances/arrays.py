@@ -21,7 +21,6 @@ from stagepack.instances.words import LARGEST
 
 Given = npt.ArrayLike | None
 """What is taken for an array: nested lists, numbers, arrays; None where it may be left out."""
-FEW = 1000  # values, sooner looked at than sifted
 
 
 def freeze(given: object) -> None:
@@ -70,18 +69,6 @@ def distinct(values: Array) -> Array:
     keep[1:] = ordered[1:] != ordered[:-1]
     found: Array = ordered if keep.all() else ordered[keep]  # room that is new costs more than work
     return found
-
-
-def smallest(values: Array, count: int) -> Array:
-    """Return the `count` least values, in no order; a few of many are soon found.
-
-    One of every block of values is among those looked at closely, so that they are enough.
-    """
-    few = values
-    if len(values) > FEW:
-        blocks = values[: len(values) // count * count].reshape(count, -1)
-        few = values[values <= blocks.min(axis=1).max()]
-    return np.asarray(np.partition(few, count - 1)[:count])
 
 
 def cuts(cuts: Iterable[int], name: str) -> tuple[int, ...]:

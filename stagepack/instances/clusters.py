@@ -110,9 +110,9 @@ def changed(
 ) -> Cluster:
     """Return `cluster` with some facts replaced; None leaves them as they are.
 
-    A cluster whose `devices` differ cannot be resized.  `capacity` is usable bytes, `speed` relative
-    to others: one number for all devices, or one each.  `bandwidth` is GiB/s of every link, the
-    host's included, without idle cycles.  Refusals name the field.
+    A cluster whose `devices` differ cannot be resized.  `capacity` is usable bytes, `speed` is
+    relative to others: one number for all devices, or one each.  `bandwidth` is GiB/s of every
+    link, the host's included, without idle cycles.  Refusals name the field.
     """
     if devices is not None and devices != len(cluster):
         if len({device.kind for device in cluster.devices}) > 1:

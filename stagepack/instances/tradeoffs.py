@@ -49,7 +49,8 @@ class Axis:
 class WhatIf:
     """An instance with one thing changed for the better ("10 % more memory").
 
-    `option` is what the command line calls it, if it asks for no other machine, but only allows more.
+    `option` is what the command line calls it, if it asks for no other machine, but only allows
+    more.
     """
 
     change: str

@@ -14,8 +14,8 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.evidence import VERIFIABLE, Proof
 from stagepack.instances import clusters
-from stagepack.instances.answer import require_instance
 from stagepack.instances.arrays import integer
+from stagepack.instances.base import require_instance
 from stagepack.instances.graph import GraphPartition
 from stagepack.instances.graph.problem import Objective as GraphObjective
 from stagepack.instances.groups import LayerGrouping

@@ -35,8 +35,8 @@ from stagepack.claims.claim import is_number
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, StagepackError, a, carrying, suggest
 from stagepack.heuristics.pipeline.step_stages import least_step
-from stagepack.instances.answer import require_instance
 from stagepack.instances.arrays import integer
+from stagepack.instances.base import require_instance
 from stagepack.instances.pipeline import KIND, PipelinePartition
 from stagepack.planning.search import unshown
 from stagepack.planning.tuned import BATCH, Evaluation, Tuning, rises

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stagepack.errors import InputError
-from stagepack.instances.answer import require_instance
+from stagepack.instances.base import require_instance
 from stagepack.report.canvas import close, target, titled
 from stagepack.report.extra import Axes
 from stagepack.report.html import write_figure

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from stagepack import kinds
 from stagepack.contracts import Instance, JsonObject, Number, Solution
 from stagepack.errors import StagepackError, shown
-from stagepack.instances.answer import Answered, require_instance
+from stagepack.instances.base import Answered, require_instance
 from stagepack.report import format as as_text
 from stagepack.report.table import Account, Head, Sheet, methods_table
 from stagepack.report.view import AnyView, view

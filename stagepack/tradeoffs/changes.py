@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from stagepack import files
 from stagepack.contracts import Instance, JsonObject, Number
 from stagepack.errors import InputError
-from stagepack.instances.answer import require_instance
+from stagepack.instances.base import require_instance
 from stagepack.instances.tradeoffs import tradeoffs
 from stagepack.interrupts import Interrupts
 from stagepack.report import format as as_text

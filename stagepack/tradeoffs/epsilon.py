@@ -7,8 +7,8 @@ from typing import Any
 
 from stagepack.contracts import Instance, Number
 from stagepack.errors import InputError
-from stagepack.instances.answer import require_instance
 from stagepack.instances.arrays import integer
+from stagepack.instances.base import require_instance
 from stagepack.instances.tradeoffs import axis
 from stagepack.interrupts import Interrupts
 from stagepack.result import Result, Termination

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from stagepack.cli import COMMANDS, app, with_options
+from stagepack.cli import COMMANDS, app, command_for, with_options
 from stagepack.cli.examples import EXAMPLES
 
 
@@ -38,6 +38,16 @@ def test_options_with_a_value_say_what_it_is(command: str) -> None:
     for one in with_options(command).params:
         if one.param_type_name == "option" and not getattr(one, "is_flag", False):
             assert one.metavar, one.opts
+
+
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [("-t 5 --seed=1", False), ("--devices=8", True), ("--set batch=8", True), ("--help", True),
+     ("-t5", True), ("--unknown", True)],
+)  # fmt: skip
+def test_options_of_instances_are_made_where_one_may_be_said(words: str, made: bool) -> None:
+    found = command_for("solve", ["net.csv", *words.split()])
+    assert any("--devices" in one.opts for one in found.params) is made
 
 
 def test_options_are_grouped() -> None:

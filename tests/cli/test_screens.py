@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import stagepack as sp
 from stagepack.cli import app
-from stagepack.cli.terminal.live import Cells
+from stagepack.cli.terminal.screen import Cells
 from tests.cli.shell import python
 
 

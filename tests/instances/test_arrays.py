@@ -14,7 +14,6 @@ from stagepack.instances.arrays import (
     integer,
     integers,
     numbers,
-    smallest,
     whole_bytes,
 )
 
@@ -116,10 +115,3 @@ def test_every_problem_reads_alike(build: Any, field: str, odd: Any) -> None:
 @pytest.mark.parametrize("values", [[], [0], [-1, -1], [5, 2, 5, 0, 2]])
 def test_distinct_values_ascend(values: list[int]) -> None:
     assert distinct(np.array(values, dtype=np.int64)).tolist() == sorted(set(values))
-
-
-@pytest.mark.parametrize("count", [1, 2, 7, 50, 99, 100])
-def test_the_smallest_values_are_found_among_few(count: int) -> None:
-    values = np.random.default_rng(count).integers(0, 60, 100)
-    for given in (values, np.sort(values), np.sort(values)[::-1], np.zeros(100, dtype=np.int64)):
-        assert np.sort(smallest(given, count)).tolist() == np.sort(given)[:count].tolist()

@@ -27,14 +27,13 @@ import numpy as np
 
 from stagepack import files
 from stagepack.errors import InputError, suggest
-from stagepack.formats import sniffers
-from stagepack.formats.known import stem_of
-from stagepack.formats.sniffers import BUFFER_ALIASES, BUFFERS
-from stagepack.instances.answer import require_instance
+from stagepack.formats.known import BUFFER_ALIASES, BUFFERS, is_minimalloc, stem_of
+from stagepack.instances.base import require_instance
 from stagepack.instances.documents import strict
 from stagepack.instances.documents.cells import Cells
 from stagepack.instances.packing import KIND, LmemPacking, PackingSolution
-from stagepack.instances.packing.native import GIVEN, aligned
+from stagepack.instances.packing.instance import aligned
+from stagepack.instances.packing.native import GIVEN
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST, Words
 
@@ -299,7 +298,7 @@ def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
     require_instance(instance, KIND)
     data = strict.load(path)
     with strict.located(path):
-        table = sniffers.minimalloc(data)
+        table = is_minimalloc(data)
         old = _named_offsets(data) if table else strict.decode(data, _Placed).all_offsets()
         previous = [old.get(instance.buffer_id(i), -1) for i in range(instance.n)]
         if max(previous) < 0:

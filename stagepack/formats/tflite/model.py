@@ -14,7 +14,7 @@ import struct
 from dataclasses import dataclass, field
 
 from stagepack.errors import InputError
-from stagepack.formats.sniffers import TFLITE
+from stagepack.formats.known import TFLITE
 from stagepack.formats.tflite.flatbuffer import Bytes, Table, broken
 
 ALIGNMENT = 16

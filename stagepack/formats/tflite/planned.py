@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from stagepack.formats.sniffers import TFLITE
+from stagepack.formats.known import TFLITE
 from stagepack.formats.tflite.flatbuffer import Bytes, Table, broken
 from stagepack.formats.tflite.model import METADATA
 

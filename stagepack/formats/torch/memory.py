@@ -16,11 +16,10 @@ from collections.abc import Sequence
 import msgspec
 
 from stagepack.errors import InputError
-from stagepack.formats.known import stem_of
-from stagepack.formats.sniffers import PICKLES, torch_events
+from stagepack.formats.known import PICKLES, has_torch_events, stem_of
 from stagepack.instances.documents import strict
 from stagepack.instances.packing import KIND, LmemPacking
-from stagepack.instances.packing.native import aligned
+from stagepack.instances.packing.instance import aligned
 from stagepack.instances.words import Words
 
 DEVICES = {0: "cpu", 1: "cuda"}
@@ -57,7 +56,7 @@ class _Snapshot(msgspec.Struct):
 
 def _traced(data: bytes) -> dict[str, list[Step]]:
     """Return what happened on each device, by a profiler's trace."""
-    if torch_events(data):
+    if has_torch_events(data):
         everything = strict.decode(data, list[_Event])
     else:
         everything = strict.decode(data, _Trace).trace_events
@@ -135,7 +134,7 @@ def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
             "is a pickle, and to load one runs whatever is in it",
             remedy="save it as JSON: json.dump(torch.cuda.memory._snapshot(), file)",
         )
-    trace = torch_events(data) or b'"traceEvents"' in data
+    trace = has_torch_events(data) or b'"traceEvents"' in data
     found = _traced(data) if trace else _snapped(data)
     if not found:
         raise InputError(

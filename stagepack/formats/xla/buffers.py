@@ -21,8 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formats.known import stem_of
-from stagepack.formats.sniffers import ASSIGNMENT, LIVE_RANGES
+from stagepack.formats.known import ASSIGNMENT, LIVE_RANGES, stem_of
 from stagepack.instances.documents import strict
 from stagepack.instances.packing import KIND, LmemPacking, PackingSolution
 from stagepack.instances.words import Words

@@ -2,8 +2,7 @@
 
 ``constructive`` places one block after another, ``local_search`` lowers a given packing, and
 ``exact_search`` finds the lowest packing or proves that there is none.  Bounds from windows of time
-are based on it.  ``relocation`` moves few bytes of an old
-placement.
+are based on it.  ``relocation`` moves few bytes of an old placement.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from stagepack.kinds import on_demand
 
 if TYPE_CHECKING:
     from stagepack.heuristics.packing import bounds as bounds
-    from stagepack.heuristics.packing import effort as effort
     from stagepack.heuristics.packing import relocation as relocation
     from stagepack.heuristics.packing import window_bounds as window_bounds
 else:

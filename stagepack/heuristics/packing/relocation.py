@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive.greedy import (
     KeepGoing,
     place_in_order,

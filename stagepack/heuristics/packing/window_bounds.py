@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.exact_search.exact_state import too_large
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.progress import Stopped
@@ -38,7 +39,7 @@ def unsupported(blocks: Blocks) -> str:
     """Return why there are no windows in `blocks`, or ''."""
     if not blocks.linear:
         return "windows need lifetimes on a line, neither circular nor a conflict graph"
-    return exact.unknown_rule(blocks)
+    return too_large(blocks)
 
 
 def windows(

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from stagepack.contracts import JsonObject, Number, cached
 from stagepack.errors import InputError
+from stagepack.instances.base import digest_of
 from stagepack.instances.documents import strict
-from stagepack.instances.fields import digest_of
 from stagepack.instances.graph.problem import KIND, DeviceOrder, Objective
 from stagepack.instances.profile import Array
 from stagepack.instances.words import Words

@@ -10,8 +10,8 @@ import numpy as np
 from stagepack.contracts import Number, cached
 from stagepack.errors import InputError
 from stagepack.instances import arrays, clusters
-from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.arrays import Given
+from stagepack.instances.base import Answered, Rules
 from stagepack.instances.graph import profiled, validate
 from stagepack.instances.graph.check import check, evaluate, shape
 from stagepack.instances.graph.data import GraphData, GraphSolution

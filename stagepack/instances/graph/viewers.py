@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from xml.sax.saxutils import escape, quoteattr
 
 from stagepack.contracts import Number
-from stagepack.instances.answer import require_instance
+from stagepack.instances.base import require_instance
 from stagepack.instances.graph.check import stage_order
 from stagepack.instances.graph.data import GraphData, GraphSolution
 from stagepack.instances.graph.instance import GraphPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from stagepack.instances.answer import Answered, Rules
+from stagepack.instances.base import Answered, Rules
 from stagepack.instances.groups import validate
 from stagepack.instances.groups.banks import bank_conflicts
 from stagepack.instances.groups.check import check, evaluate, shape

@@ -15,8 +15,8 @@ import numpy as np
 
 from stagepack.contracts import JsonObject, cached
 from stagepack.errors import InputError, a
+from stagepack.instances.base import array_parts, digest_of
 from stagepack.instances.documents import strict
-from stagepack.instances.fields import array_parts, digest_of
 from stagepack.instances.packing.problem import KIND, Objective
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST

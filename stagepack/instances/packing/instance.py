@@ -11,8 +11,8 @@ import numpy as np
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances import clusters
-from stagepack.instances.answer import Answered, Rules, require_instance
 from stagepack.instances.arrays import Given, integer, integers, names
+from stagepack.instances.base import Answered, Rules, require_instance
 from stagepack.instances.packing import profiled, validate
 from stagepack.instances.packing.check import Measure, check, evaluate, shape
 from stagepack.instances.packing.check import measure as measured
@@ -26,7 +26,7 @@ from stagepack.instances.packing.data import (
 )
 from stagepack.instances.packing.problem import KIND, Objective
 from stagepack.instances.profile import Cluster, ModelProfile
-from stagepack.instances.words import member
+from stagepack.instances.words import Words, member
 from stagepack.result import Result
 
 
@@ -252,6 +252,24 @@ def measure(instance: LmemPacking, solution: PackingSolution | Result[PackingSol
     """Return peak, bank conflicts, moves and spill cost of `solution`, valid or not."""
     require_instance(instance, KIND)
     return measured(instance, instance.solution_in(solution))
+
+
+def aligned(own: Any, n: int, given: Words) -> Any:
+    """Return alignments of n buffers: what is `given` for those that have none of their own.
+
+    Parameters
+    ----------
+    own : array_like of int, shape (n,), or None
+        Alignments that the file gives, 1 where it has nothing to say; None: nowhere.
+    n : int
+        Number of buffers.
+    given : mapping
+        What was said beside the file; an ``alignment``, if any, is for the buffers without one.
+    """
+    if "alignment" not in given:
+        return own
+    own = np.ones(n, dtype=np.int64) if own is None else np.asarray(own)
+    return np.where(own == 1, given["alignment"], own)
 
 
 def _by_time(gap: Gap) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from stagepack.errors import InputError
 from stagepack.instances.arrays import names
 from stagepack.instances.documents.lines import Rows, unless
 from stagepack.instances.packing.data import Banks, Gap
-from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.instance import LmemPacking, aligned
 from stagepack.instances.packing.problem import Objective
 from stagepack.instances.profile import Bytes
 from stagepack.instances.words import Words
@@ -200,17 +200,6 @@ def _limits(columns: Columns, index: _Index) -> JsonObject:
             (at, item.low, item.high) for item, at in zip(columns.allowed, allowed, strict=True)
         ],
     }
-
-
-def aligned(own: Any, n: int, given: Words) -> Any:
-    """Return alignments of `n` buffers: what is `given` for those that have none of their `own`.
-
-    A file says 1 of a buffer where it has nothing to say; None: nowhere.
-    """
-    if "alignment" not in given:
-        return own
-    own = np.ones(n, dtype=np.int64) if own is None else np.asarray(own)
-    return np.where(own == 1, given["alignment"], own)
 
 
 def _columns(buffers: Any) -> JsonObject:

@@ -124,17 +124,21 @@ def groups(values: Iterable[Iterable[int]], name: str, n: int) -> tuple[tuple[in
 
     A buffer that there is not is refused by the `name` of the field.
     """
+    given = []
+    for at, group in enumerate(values):
+        members = [integer(i, f"{name}[{at}]") for i in group]
+        _require_buffers(np.array(members, dtype=np.int64), f"{name}[{at}]", n)
+        given.append(members)
+    if not given:
+        return ()
     from stagepack.instances.joining import Joined
 
     joined = Joined[int]()
-    used: set[int] = set()
-    for at, group in enumerate(values):
-        members = np.array([integer(i, f"{name}[{at}]") for i in group], dtype=np.int64)
-        _require_buffers(members, f"{name}[{at}]", n)
-        used.update(members.tolist())
-        for other in members.tolist()[1:]:
-            joined.join(other, int(members[0]))
-    return tuple(tuple(group) for group in joined.sets(sorted(used)) if len(group) > 1)
+    for members in given:
+        for other in members[1:]:
+            joined.join(other, members[0])
+    used = sorted({i for members in given for i in members})
+    return tuple(tuple(group) for group in joined.sets(used) if len(group) > 1)
 
 
 def banks(given: Banks, n: int) -> Banks:

@@ -35,8 +35,8 @@ import numpy as np
 from stagepack.contracts import JsonObject, cached
 from stagepack.errors import InputError
 from stagepack.instances.arrays import distinct
+from stagepack.instances.base import digest_of
 from stagepack.instances.documents import strict
-from stagepack.instances.fields import digest_of
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.problem import KIND, Objective
 from stagepack.instances.profile import Array, Chip, TileCounts

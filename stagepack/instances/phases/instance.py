@@ -10,8 +10,8 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances import clusters
-from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.arrays import Given, integer, integers, names, whole_bytes
+from stagepack.instances.base import Answered, Rules
 from stagepack.instances.phases import validate
 from stagepack.instances.phases.check import check, evaluate, shape
 from stagepack.instances.phases.chips import of_device, whole_cycles

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stagepack.contracts import JsonObject
-from stagepack.instances.answer import require_instance
+from stagepack.instances.base import require_instance
 from stagepack.instances.phases import liveness, traffic
 from stagepack.instances.phases.check import graph_keys
 from stagepack.instances.phases.rows import Buffer, buffers, remote_bytes

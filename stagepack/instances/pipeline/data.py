@@ -19,8 +19,8 @@ import numpy as np
 from stagepack.contracts import cached
 from stagepack.errors import InputError
 from stagepack.instances.arrays import freeze
+from stagepack.instances.base import digest_of
 from stagepack.instances.documents import strict
-from stagepack.instances.fields import digest_of
 from stagepack.instances.pipeline.problem import KIND, Objective
 from stagepack.instances.profile import Array, Cluster, Lifetimes
 from stagepack.shown import ShownSolution, some

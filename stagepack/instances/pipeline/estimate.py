@@ -22,7 +22,7 @@ from stagepack import files
 from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
 from stagepack.files import finite
-from stagepack.instances.answer import require_instance
+from stagepack.instances.base import require_instance
 from stagepack.instances.pipeline.check import (
     host_cycles,
     plain,

@@ -11,8 +11,8 @@ import numpy as np
 from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
 from stagepack.instances import arrays, clusters
-from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.arrays import Given
+from stagepack.instances.base import Answered, Rules
 from stagepack.instances.pipeline.check import check, evaluate, shape, unevenness
 from stagepack.instances.pipeline.data import (
     GraphOrder,

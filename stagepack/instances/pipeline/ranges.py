@@ -20,9 +20,8 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
-from stagepack.instances.arrays import smallest
+from stagepack.instances.pipeline.at_once import furthest_fit, smallest
 from stagepack.instances.pipeline.data import PipelineSolution
-from stagepack.instances.pipeline.furthest import furthest_fit
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import StageOrder, device_classes
 from stagepack.instances.pipeline.problem import Objective

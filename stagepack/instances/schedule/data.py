@@ -27,8 +27,8 @@ import numpy as np
 
 from stagepack.contracts import JsonObject, cached
 from stagepack.errors import InputError
+from stagepack.instances.base import array_parts, digest_of
 from stagepack.instances.documents import strict
-from stagepack.instances.fields import array_parts, digest_of
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.edges_state import Edges
 from stagepack.instances.schedule.problem import KIND, Objective

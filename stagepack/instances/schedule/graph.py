@@ -19,7 +19,7 @@ import numpy as np
 
 from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError, shown
-from stagepack.instances.answer import require_instance
+from stagepack.instances.base import require_instance
 from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.graph.chains.chain import require_plain, sums
 from stagepack.instances.graph.check import loads, plain

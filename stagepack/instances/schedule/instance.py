@@ -12,8 +12,8 @@ import numpy as np
 from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances import clusters
-from stagepack.instances.answer import Answered, Rules, require_instance
 from stagepack.instances.arrays import Given, integer, integers, names
+from stagepack.instances.base import Answered, Rules, require_instance
 from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Array, Cluster, ModelProfile

@@ -11,7 +11,7 @@ import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
-from stagepack.instances.answer import require_instance, valid_solution
+from stagepack.instances.base import require_instance, valid_solution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import host_cycles, stage_compute, stage_memory
 from stagepack.instances.profile import Array, Link

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING
 from stagepack.contracts import Number
 from stagepack.evidence import Evidence
 from stagepack.formulations import packing as formulations
+from stagepack.heuristics.packing import (
+    beam_search,
+    constructive,
+    exact_search,
+    local_search,
+)
 from stagepack.heuristics.packing.constructive.rules import BANKS, RULES, Rule
 from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
+from stagepack.instances.packing.blocks import Blocks
 from stagepack.kinds import on_demand
 from stagepack.methods import Method, Settings, Table
 from stagepack.progress import Progress
@@ -49,11 +56,19 @@ def _peak_only(instance: LmemPacking) -> str:
     return ""
 
 
+REFUSALS: dict[str, Callable[[Blocks], str]] = {
+    "dive": lambda blocks: constructive.dive.unsupported(blocks.rounded),
+    "anneal": lambda blocks: local_search.annealing.unsupported(blocks),
+    "beam": lambda blocks: (
+        beam_search.beam.unsupported(blocks) or exact_search.exact_state.too_large(blocks)
+    ),
+    "exact": lambda blocks: exact_search.exact_state.too_large(blocks),
+}
+"""Why some methods that look at the peak alone cannot take some blocks, or ''."""
+
+
 def _refusal(name: str, instance: LmemPacking) -> str:
     """Return why a method does not apply to the normal form, or ""."""
-    from stagepack.instances.packing.blocks import Blocks
-    from stagepack.methods.packing.searches import REFUSALS
-
     return REFUSALS[name](Blocks.of(instance))
 
 

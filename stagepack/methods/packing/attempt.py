@@ -9,7 +9,8 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.evidence import SEARCHED, Evidence
-from stagepack.heuristics.packing import bounds, effort, exact_search
+from stagepack.heuristics import effort
+from stagepack.heuristics.packing import bounds, exact_search
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
@@ -168,7 +169,7 @@ def accepted(
 def examined(instance: LmemPacking, *, tuning: PackingTuning = TUNING) -> float:
     """Return the seconds in which all conflicts are looked at for the check of an answer."""
     conflicts = 0 if instance.conflicts is None else len(instance.conflicts)
-    return tuning.prices.conflict_checked * effort.scattered(instance.n, tuning=tuning) * conflicts
+    return tuning.prices.conflict_checked * tuning.prices.scattered(instance.n) * conflicts
 
 
 def note_over(progress: PackingProgress, peak: int, source: str) -> None:

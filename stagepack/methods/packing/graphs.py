@@ -9,7 +9,8 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.evidence import witness
-from stagepack.heuristics.packing import constructive, effort
+from stagepack.heuristics import effort
+from stagepack.heuristics.packing import constructive
 from stagepack.heuristics.packing.bounds import LISTED
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning

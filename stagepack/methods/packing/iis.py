@@ -16,8 +16,8 @@ import numpy as np
 from stagepack import solvers
 from stagepack.errors import InputError
 from stagepack.formulations import packing as formulations
+from stagepack.heuristics import effort
 from stagepack.heuristics.iis import reduce
-from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stagepack.errors import InputError
 from stagepack.formulations import packing as formulations
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.models import paced, run_model

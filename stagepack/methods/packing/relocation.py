@@ -14,7 +14,8 @@ import math
 from stagepack.errors import ContradictionError, InputError
 from stagepack.evidence import TOLD, Proof, witness
 from stagepack.formulations import packing as formulations
-from stagepack.heuristics.packing import effort, relocation
+from stagepack.heuristics import effort
+from stagepack.heuristics.packing import relocation
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array

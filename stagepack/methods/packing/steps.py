@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stagepack.heuristics import effort
 from stagepack.heuristics import packing as heuristics
 from stagepack.heuristics.packing import (
     beam_search,
     bounds,
     constructive,
-    effort,
     exact_search,
     local_search,
 )

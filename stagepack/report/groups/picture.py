@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stagepack.errors import InputError
-from stagepack.instances.answer import require_instance
+from stagepack.instances.base import require_instance
 from stagepack.report import format as as_text
 from stagepack.report.canvas import Drawn, engineering, quiet, short, stacked, target, titled
 from stagepack.report.extra import Axes, Target

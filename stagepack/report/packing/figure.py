@@ -20,11 +20,11 @@ from stagepack.report.extra import Figure
 from stagepack.report.figures import LEGEND, LONGEST_LINE, ZOOM, graph_objects, look, text
 from stagepack.report.format import byte_step, byte_unit
 from stagepack.report.packing.numbers import (
-    COLOURS,
     LOAD,
     LOAD_EDGE,
     STEPS,
     MemoryMap,
+    colours,
     memory_map_of,
     thinned,
 )
@@ -151,7 +151,7 @@ def _rectangles(
     buffers, place = np.unique(first.shown.buffer, return_inverse=True)
     whole = (first.shown.low == 0) & (first.shown.high == instance.size[first.shown.buffer])
     rectangles: JsonObject = {
-        "colours": list(COLOURS),
+        "colours": colours(),
         "number": _packed(buffers),
         "size": _packed(instance.size[buffers]),
         "buffer": _packed(place),

@@ -32,8 +32,6 @@ BOUND = "#2f6fb0"
 CLASH = "#c1121f"
 RESERVED = "#8a929c"
 LOAD, LOAD_EDGE = "#b9c7d8", "#5b7390"
-COLOURS = tuple(tint(colour, share) for share in (0.0, 0.4, 0.2) for colour in AREAS)
-"""Buffers take these in turn: the colours of areas in three tints."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +64,11 @@ class Rectangles:
     def areas(self) -> Array:
         """Bytes times time of each, shape (r,), as floats."""
         return np.asarray((self.end - self.start) * (self.high - self.low).astype(float))
+
+
+def colours() -> list[str]:
+    """Return the colours that buffers take in turn: those of areas in three tints."""
+    return [tint(colour, share) for share in (0.0, 0.4, 0.2) for colour in AREAS]
 
 
 def rectangles(instance: LmemPacking) -> Rectangles:

@@ -12,13 +12,13 @@ from stagepack.report.extra import Axes
 from stagepack.report.format import byte_step, byte_unit
 from stagepack.report.packing.numbers import (
     CLASH,
-    COLOURS,
     LOAD,
     LOAD_EDGE,
     RESERVED,
     STEPS,
     Line,
     MemoryMap,
+    colours,
     memory_map_of,
     thinned,
 )
@@ -67,12 +67,12 @@ def _rectangles(ax: Axes, instance: LmemPacking, drawn: MemoryMap, factor: int) 
     x = np.column_stack([drawn.left, drawn.left, drawn.right, drawn.right])
     y = np.column_stack([low, high, high, low])
     corners = np.stack([x, y], axis=2)
-    colours = np.array(COLOURS)
+    tints = np.array(colours())
     few = len(drawn.shown) <= FEW
     ax.add_collection(
         PolyCollection(
             list(corners),
-            facecolors=colours[drawn.shown.buffer % len(colours)],
+            facecolors=tints[drawn.shown.buffer % len(tints)],
             edgecolors=MUTED if few else "none",
             linewidths=0.5 if few else 0,
             antialiased=few,

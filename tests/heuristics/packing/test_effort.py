@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive import dive, greedy
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.exact_search import exact

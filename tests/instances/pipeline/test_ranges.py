@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from stagepack.errors import InputError
 from stagepack.instances.pipeline import Objective, PipelinePartition, kernels
+from stagepack.instances.pipeline.at_once import furthest_fit, smallest
 from stagepack.instances.pipeline.check import (
     host_cycles,
     recv_cycles,
@@ -17,7 +18,6 @@ from stagepack.instances.pipeline.check import (
     stage_compute,
     stage_memory,
 )
-from stagepack.instances.pipeline.furthest import furthest_fit
 from stagepack.instances.pipeline.order import UNREACHABLE
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
@@ -97,6 +97,13 @@ def test_furthest_fit_agrees_with_its_plain_twin() -> None:
         plain = furthest_fit(per_layer, peak, capacity)
         none: list[set[int]] = [set()] * n
         assert plain.tolist() == furthest_fit_in_python(per_layer, peak, none, nbytes, capacity)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 50, 99, 100])
+def test_the_smallest_values_are_found_among_few(count: int) -> None:
+    values = np.random.default_rng(count).integers(0, 60, 100)
+    for some in (values, np.sort(values), np.sort(values)[::-1], np.zeros(100, dtype=np.int64)):
+        assert np.sort(smallest(some, count)).tolist() == np.sort(some)[:count].tolist()
 
 
 def test_ticks_of_fractions_with_few_digits_are_exact() -> None:

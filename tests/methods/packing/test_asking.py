@@ -7,7 +7,8 @@ import pytest
 
 from benchmarks.hostile.packing import spilling
 from stagepack.errors import InputError
-from stagepack.heuristics.packing import bounds, effort, relocation
+from stagepack.heuristics import effort
+from stagepack.heuristics.packing import bounds, relocation
 from stagepack.heuristics.packing.constructive import greedy, greedy_kernels, spill, valleys
 from stagepack.heuristics.packing.constructive.rules import RULES, Measures, Rule
 from stagepack.heuristics.packing.tuning import TUNING

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive import conflicts
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking

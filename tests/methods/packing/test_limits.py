@@ -12,7 +12,8 @@ from benchmarks.hostile import FAMILIES
 from benchmarks.hostile.packing import spilling
 from stagepack import catalog
 from stagepack.formulations.packing import CpSat, Milp
-from stagepack.heuristics.packing import bounds, effort, relocation
+from stagepack.heuristics import effort
+from stagepack.heuristics.packing import bounds, relocation
 from stagepack.heuristics.packing.constructive import greedy, spill, valleys
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.tuning import TUNING

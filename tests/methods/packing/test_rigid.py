@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import Gap, LmemPacking
 from stagepack.methods.models import PACE

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.beam_search import beam_kernels as kernels
 from stagepack.heuristics.packing.beam_search import beam_state as state
 from stagepack.heuristics.packing.beam_search.beam_state import (

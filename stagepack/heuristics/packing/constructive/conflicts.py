@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive import conflicts_kernels as kernels
 from stagepack.heuristics.packing.constructive.conflicts_kernels import Cliques, Graph
 from stagepack.heuristics.packing.constructive.stack import pile
@@ -109,7 +109,7 @@ def first_fit(
     # An interval for each neighbour of the buffer that has most.
     heap_low, heap_high = np.empty((2, int(np.diff(graph.ptr).max(initial=0)) + 1), dtype=np.int64)
     effort.spend(tuning.prices.call + tuning.conflicts.buffer * n)
-    each = tuning.conflicts.placed * effort.scattered(n, tuning=tuning)
+    each = tuning.conflicts.placed * tuning.prices.scattered(n)
     while at < n:
         if not keep_going():
             return None
@@ -134,7 +134,7 @@ def listed_fit(
     offsets, (heap_low, heap_high) = np.zeros(n, dtype=np.int64), np.empty((2, n), dtype=np.int64)
     state = np.array([len(pairs) - 1, n - 1])
     each = (
-        tuning.conflicts.listed * effort.scattered(n, tuning=tuning)
+        tuning.conflicts.listed * tuning.prices.scattered(n)
         + tuning.conflicts.listed_bit * (len(pairs) // n + 2).bit_length()
     )
     while state[1] >= 0 and keep_going():
@@ -186,9 +186,7 @@ def heavy_clique(
             left -= tuning.conflicts.budget
             effort.spend(
                 tuning.prices.call
-                + tuning.conflicts.joined
-                * effort.scattered(n, tuning=tuning)
-                * tuning.conflicts.budget
+                + tuning.conflicts.joined * tuning.prices.scattered(n) * tuning.conflicts.budget
             )
     weight, length = int(state[0]), int(state[1])
     return weight, np.sort(best[:length])

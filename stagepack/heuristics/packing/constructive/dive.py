@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive.dive_kernels import begin, proceed
 from stagepack.heuristics.packing.constructive.greedy import KeepGoing
 from stagepack.heuristics.packing.constructive.rules import Measures

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive.greedy_kernels import (
     FAR,
     Lists,
@@ -28,8 +28,9 @@ from stagepack.heuristics.packing.constructive.rules import BANKS, FIRST, RULES,
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import Banks
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.meetings import Pause
 from stagepack.instances.profile import Array
-from stagepack.progress import Stopped
+from stagepack.progress import Stopped, pausing
 
 KeepGoing = Callable[[], bool]
 
@@ -210,7 +211,7 @@ def _by_lists(
 ) -> bool:
     """Place blocks of any kind; fill `offsets`, return whether all found a place."""
     effort.spend(tuning.greedy.placement + tuning.prices.item / 3 * (blocks.b + len(blocks.first)))
-    pause = effort.pausing(keep_going)
+    pause = pausing(keep_going)
     try:
         pieces, lists = _pieces(blocks, banks), _lists(blocks, pause)
     except Stopped:
@@ -285,7 +286,7 @@ def _writable(values: Array) -> Array:
     return values if values.flags.writeable else np.array(values)
 
 
-def _lists(blocks: Blocks, pause: effort.Pause) -> Lists:
+def _lists(blocks: Blocks, pause: Pause) -> Lists:
     """Return empty lists for slabs so long that pieces touch three of them on average."""
     shift, left = 0, blocks.first
     right = left if blocks.momentary else blocks.end - 1

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive import greedy, valleys
 from stagepack.heuristics.packing.constructive.spill_kernels import fill
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning

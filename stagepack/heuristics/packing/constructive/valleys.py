@@ -25,7 +25,7 @@ from functools import cached_property
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive.greedy import KeepGoing, place_limited
 from stagepack.heuristics.packing.constructive.greedy_kernels import FAR
 from stagepack.heuristics.packing.constructive.valleys_kernels import (

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from stagepack.heuristics.packing.exact_search import components as components
     from stagepack.heuristics.packing.exact_search import exact as exact
     from stagepack.heuristics.packing.exact_search import exact_general as exact_general
+    from stagepack.heuristics.packing.exact_search import exact_state as exact_state
     from stagepack.heuristics.packing.exact_search import portfolio as portfolio
     from stagepack.heuristics.packing.exact_search import rigid as rigid
 else:

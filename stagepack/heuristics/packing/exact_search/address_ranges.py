@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
-from stagepack.heuristics.packing.effort import Pause
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.exact_search import address_ranges_kernels as kernels
-from stagepack.heuristics.packing.exact_search.csr_kernels import rows
-from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
+from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE, Rules, Spans
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.meetings import met, shares
+from stagepack.instances.packing.meetings import Pause, met, shares
+from stagepack.instances.packing.rows_kernels import rows
 from stagepack.instances.profile import Array
 
 
@@ -119,7 +118,7 @@ def places(
     if beside is not None:
         at, near_ptr = rows(beside[0], which)
         near_low, near_high = beside[1][at], beside[2][at]
-    rules = kernels.Rules(
+    rules = Rules(
         size=blocks.size[which],
         alignment=blocks.alignment[which],
         range_ptr=range_ptr,
@@ -158,7 +157,7 @@ def misplaced(blocks: Blocks, held: Array, pause: Pause, *, tuning: PackingTunin
 
 
 def common_holes(
-    given: kernels.Spans, pause: Pause, *, tuning: PackingTuning = TUNING
+    given: Spans, pause: Pause, *, tuning: PackingTuning = TUNING
 ) -> tuple[Array, Array]:
     """Return the addresses [low, high) that no block of a group may use, as rows.
 

@@ -7,9 +7,7 @@ Cost: O(ranges and fixed neighbours) a block, O(holes) for each member of a sect
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
+from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE, Rules, Spans
 from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import compiled, step
 
@@ -19,33 +17,6 @@ EVERYWHERE = 2**62
 AT, MEMBER, COUNT = range(3)
 """Entries of `control` of :func:`common_holes`: the section at work, the next of its members, and
 how many holes are left."""
-
-
-class Rules(NamedTuple):
-    """What is said of where blocks may lie, shape (b,) unless said otherwise.
-
-    Attributes
-    ----------
-    size, alignment : ndarray of int64
-        Of each block.
-    range_ptr : ndarray of int64, shape (b + 1,)
-        Where the ranges of each begin.
-    range_low, range_high : ndarray of int64
-        Rows of the addresses [low, high) in one of which a block must lie, ascending.
-    near_ptr : ndarray of int64, shape (b + 1,)
-        Where the fixed neighbours of each begin.
-    near_low, near_high : ndarray of int64
-        Rows of the addresses [low, high) of fixed blocks that it meets, by ascending `low`.
-    """
-
-    size: Array
-    alignment: Array
-    range_ptr: Array
-    range_low: Array
-    range_high: Array
-    near_ptr: Array
-    near_low: Array
-    near_high: Array
 
 
 @compiled
@@ -122,32 +93,6 @@ def _between(
         # On from above it.
         a = rules.near_high[near]
     return used, near
-
-
-class Spans(NamedTuple):
-    """What blocks use of their places, and the groups of blocks that are looked at together.
-
-    Attributes
-    ----------
-    begin, end : ndarray of int64, shape (b,)
-        Where each block may lie is spans[begin : end]; an empty row: anywhere.
-    spans : ndarray of int64, shape (., 2)
-        Offsets, ends included.
-    size : ndarray of int64, shape (b,)
-        Units of each block.
-    member_ptr, members : ndarray of int64
-        Rows of the blocks of each group.
-    top : int
-        Beyond all addresses that count.
-    """
-
-    begin: Array
-    end: Array
-    spans: Array
-    size: Array
-    member_ptr: Array
-    members: Array
-    top: int
 
 
 @compiled

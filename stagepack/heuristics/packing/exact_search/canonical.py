@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stagepack.heuristics import effort
 from stagepack.heuristics.effort import SHORT
-from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.exact_search import exact_kernels as kernels
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.components import Component

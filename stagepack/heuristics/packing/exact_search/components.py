@@ -19,8 +19,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
-from stagepack.heuristics.packing.effort import Pause, pausing
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.exact_search import components_kernels as kernels
 from stagepack.heuristics.packing.exact_search.address_ranges import (
     Places,
@@ -29,14 +28,14 @@ from stagepack.heuristics.packing.exact_search.address_ranges import (
     misplaced,
     places,
 )
-from stagepack.heuristics.packing.exact_search.address_ranges_kernels import Spans
-from stagepack.heuristics.packing.exact_search.csr_kernels import rows, transposed
-from stagepack.heuristics.packing.exact_search.exact_state import BLOCK, NOWHERE, SECTION
+from stagepack.heuristics.packing.exact_search.exact_state import BLOCK, NOWHERE, SECTION, Spans
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing.blocks import Blocks, aligned_unit
-from stagepack.instances.packing.meetings import meetings
+from stagepack.instances.packing.meetings import Pause, meetings
+from stagepack.instances.packing.rows_kernels import rows, transposed
 from stagepack.instances.profile import Array
+from stagepack.progress import pausing
 
 
 @dataclass(frozen=True, eq=False)

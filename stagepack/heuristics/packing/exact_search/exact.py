@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort as clock
+from stagepack.heuristics import effort as clock
 from stagepack.heuristics.packing import exact_search
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
-from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
+from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE, too_large
 from stagepack.heuristics.packing.exact_search.portfolio import (
     CanonicalPortfolio,
     Portfolio,
@@ -63,7 +63,7 @@ class Decision:
 
 def unsupported(blocks: Blocks, *, tuning: PackingTuning = TUNING) -> str:
     """Return why the exact search does not apply to `blocks`, or ''."""
-    reason = unknown_rule(blocks)
+    reason = too_large(blocks)
     if reason:
         return reason
     if blocks.pairs > (
@@ -72,14 +72,6 @@ def unsupported(blocks: Blocks, *, tuning: PackingTuning = TUNING) -> str:
         else tuning.exact.pair_limit // tuning.exact.shaped_pair
     ):
         return f"{blocks.pairs:,} pairs of buffers alive together are too many for the exact search"
-    return ""
-
-
-def unknown_rule(blocks: Blocks) -> str:
-    """Return why the numbers in `blocks` are beyond the exact search, or ''."""
-    highest = int(max(blocks.range_low.max(initial=0), blocks.fixed.max(initial=0)))
-    if highest + float(blocks.size.sum()) + float(blocks.alignment.sum()) >= NOWHERE:
-        return "the exact search counts to 2**60 bytes; use a coarser unit"
     return ""
 
 

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
-from stagepack.heuristics.packing.effort import Pause, pausing
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.exact_search import distances_kernels
 from stagepack.heuristics.packing.exact_search import exact_general_kernels as kernels
 from stagepack.heuristics.packing.exact_search import exact_general_state as general
@@ -26,14 +25,15 @@ from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.address_ranges import Places, misplaced, places
 from stagepack.heuristics.packing.exact_search.canonical import PausedSearch, longer, ranks
 from stagepack.heuristics.packing.exact_search.components import next_top
-from stagepack.heuristics.packing.exact_search.csr_kernels import rows, transposed
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.heuristics.packing.exact_search.portfolio import Portfolio
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing.blocks import Blocks, aligned_unit
-from stagepack.instances.packing.meetings import meetings
+from stagepack.instances.packing.meetings import Pause, meetings
+from stagepack.instances.packing.rows_kernels import rows, transposed
 from stagepack.instances.profile import Array
+from stagepack.progress import pausing
 
 ORDERS = (
     (state.LOWEST_SECTION, "ATZ"),

@@ -45,12 +45,10 @@ from stagepack.heuristics.packing.exact_search.blame_kernels import (
     never_below,
     note_reason,
 )
-from stagepack.heuristics.packing.exact_search.branching_kernels import (
-    in_lowest_section,
-    of_least_base,
-)
 from stagepack.heuristics.packing.exact_search.components_kernels import (
     divide,
+    in_lowest_section,
+    of_least_base,
     remember,
     topped,
 )

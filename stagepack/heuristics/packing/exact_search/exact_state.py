@@ -1,13 +1,16 @@
-"""The state of the exact packing search, shared by its compiled kernel and Python."""
+"""What kernels of the exact packing search share with Python: places of blocks, and its state."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import record
+
+if TYPE_CHECKING:
+    from stagepack.instances.packing.blocks import Blocks
 
 Record = Any
 """An entry of a structured array."""
@@ -111,6 +114,67 @@ NO_CAUSE, TWIN = 1 << 40, 1 << 41
 """Causes of a row of the trail: it raises no effective offset; the row before raised the block's
 twin.  Others from 0 up: the block that was placed; below 0: an exclusion, whose reason begins at
 -1 - cause."""
+
+
+def too_large(blocks: Blocks) -> str:
+    """Return why the numbers in `blocks` are beyond the exact search, or ''."""
+    highest = int(max(blocks.range_low.max(initial=0), blocks.fixed.max(initial=0)))
+    if highest + float(blocks.size.sum()) + float(blocks.alignment.sum()) >= NOWHERE:
+        return "the exact search counts to 2**60 bytes; use a coarser unit"
+    return ""
+
+
+class Rules(NamedTuple):
+    """What is said of where blocks may lie, shape (b,) unless said otherwise.
+
+    Attributes
+    ----------
+    size, alignment : ndarray of int64
+        Of each block.
+    range_ptr : ndarray of int64, shape (b + 1,)
+        Where the ranges of each begin.
+    range_low, range_high : ndarray of int64
+        Rows of the addresses [low, high) in one of which a block must lie, ascending.
+    near_ptr : ndarray of int64, shape (b + 1,)
+        Where the fixed neighbours of each begin.
+    near_low, near_high : ndarray of int64
+        Rows of the addresses [low, high) of fixed blocks that it meets, by ascending `low`.
+    """
+
+    size: Array
+    alignment: Array
+    range_ptr: Array
+    range_low: Array
+    range_high: Array
+    near_ptr: Array
+    near_low: Array
+    near_high: Array
+
+
+class Spans(NamedTuple):
+    """What blocks use of their places, and the groups of blocks that are looked at together.
+
+    Attributes
+    ----------
+    begin, end : ndarray of int64, shape (b,)
+        Where each block may lie is spans[begin : end]; an empty row: anywhere.
+    spans : ndarray of int64, shape (., 2)
+        Offsets, ends included.
+    size : ndarray of int64, shape (b,)
+        Units of each block.
+    member_ptr, members : ndarray of int64
+        Rows of the blocks of each group.
+    top : int
+        Beyond all addresses that count.
+    """
+
+    begin: Array
+    end: Array
+    spans: Array
+    size: Array
+    member_ptr: Array
+    members: Array
+    top: int
 
 
 class SearchState(NamedTuple):

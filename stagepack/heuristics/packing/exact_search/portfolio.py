@@ -17,7 +17,8 @@ from typing import Protocol
 
 import numpy as np
 
-from stagepack.heuristics.packing import beam_search, effort
+from stagepack.heuristics import effort
+from stagepack.heuristics.packing import beam_search
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.canonical import (
     CanonicalSearch,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive.greedy import KeepGoing
 from stagepack.heuristics.packing.local_search.annealing_kernels import (
     ENERGY,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive import valleys
 from stagepack.heuristics.packing.constructive.dive import ORDERS, place
 from stagepack.heuristics.packing.constructive.greedy import KeepGoing, place_in_order

@@ -19,13 +19,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive.greedy import KeepGoing
 from stagepack.heuristics.packing.local_search.overlaps_kernels import Overlaps, begin, separate
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
-from stagepack.progress import Stopped
+from stagepack.progress import Stopped, pausing
 
 
 def unsupported(blocks: Blocks) -> str:
@@ -102,7 +102,7 @@ def _search(
     blocks: Blocks, unit: int, seed: int, keep_going: KeepGoing, *, tuning: PackingTuning
 ) -> Overlaps:
     """Return a search, in units, that has not begun."""
-    ptr, other = blocks.neighbours(effort.pausing(keep_going))
+    ptr, other = blocks.neighbours(pausing(keep_going))
     effort.spend(tuning.overlaps.entry * len(other))
     room = 4 * int(np.diff(ptr).max(initial=0)) + 2  # bends: four a neighbour, and both ends
     return Overlaps(

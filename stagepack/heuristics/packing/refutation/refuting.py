@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.refutation import refuting_kernels as kernels
 from stagepack.heuristics.packing.refutation.refuting_kernels import Tree
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning

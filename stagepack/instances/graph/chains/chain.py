@@ -9,8 +9,8 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
-from stagepack.instances.answer import require_instance, valid_solution
 from stagepack.instances.arrays import distinct
+from stagepack.instances.base import require_instance, valid_solution
 from stagepack.instances.graph.check import Load, loads, plain, stage_order
 from stagepack.instances.graph.components import numbered
 from stagepack.instances.graph.data import GraphData, GraphSolution

@@ -30,7 +30,7 @@ from itertools import islice
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
-from stagepack.instances.answer import require_instance
+from stagepack.instances.base import require_instance
 from stagepack.instances.groups.execution.simulate import Step, steps
 from stagepack.instances.groups.instance import LayerGrouping
 from stagepack.instances.groups.operators import C

@@ -35,7 +35,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stagepack.contracts import JsonObject
-from stagepack.instances.answer import require_instance
+from stagepack.instances.base import require_instance
 from stagepack.instances.phases import liveness, traffic
 from stagepack.instances.phases.rows import Buffer, buffers
 from stagepack.instances.phases.traffic import Tensor, shard

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.exact_search import (
     components,
@@ -20,6 +20,7 @@ from stagepack.heuristics.packing.exact_search import (
     portfolio,
 )
 from stagepack.heuristics.packing.exact_search.canonical import CanonicalSearch
+from stagepack.heuristics.packing.exact_search.exact_state import too_large
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
@@ -456,12 +457,12 @@ def test_steps_count_every_section_that_a_placement_looks_at() -> None:
 
 def test_addresses_beyond_the_search_are_told_of_ranges_and_fixed_offsets() -> None:
     plain = LmemPacking.from_arrays([4, 4], [0, 0], [1, 1])
-    assert exact.unknown_rule(Blocks.of(plain)) == ""
+    assert too_large(Blocks.of(plain)) == ""
     for far in (
         plain.replace(fixed=[2**60, -1]),
         plain.replace(allowed=[(0, 2**60, 2**60 + 8)]),
     ):
-        assert "2**60" in exact.unknown_rule(Blocks.of(far))
+        assert "2**60" in too_large(Blocks.of(far))
 
 
 def test_beams_look_at_the_bound_for_as_long_as_the_peak_is_lowered(

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagepack.heuristics.packing import effort, window_bounds
+from stagepack.heuristics import effort
+from stagepack.heuristics.packing import window_bounds
 from stagepack.heuristics.packing.exact_search import canonical, exact, exact_general
 from stagepack.heuristics.packing.exact_search.components import Packing
 from stagepack.heuristics.packing.exact_search.exact_general import ShapedPacking

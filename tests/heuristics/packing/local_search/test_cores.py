@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stagepack import catalog
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.heuristics.packing.local_search import cores
 from stagepack.heuristics.packing.tuning import TUNING

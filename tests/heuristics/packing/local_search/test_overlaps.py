@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stagepack import catalog
-from stagepack.heuristics.packing import effort
+from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.local_search import overlaps
 from stagepack.heuristics.packing.local_search.overlaps_kernels import begin, separate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stagepack.errors import InputError
-from stagepack.instances.answer import Answered, Rules
+from stagepack.instances.base import Answered, Rules
 from tests.toy_kind.instances.toy.check import check, evaluate, shape
 from tests.toy_kind.instances.toy.data import KnapsackData, KnapsackSolution
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import stagepack as sp
-from stagepack.cli.terminal.live import Cells, Solving, elapsed
+from stagepack.cli.terminal.screen import Cells, Solving, elapsed
 from stagepack.compare.comparison import Cell
 from stagepack.progress import compilation
 from tests.cli.shell import python

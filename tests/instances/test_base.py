@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.instances.answer import Answered
+from stagepack.instances.base import Answered
 from stagepack.instances.problem import PROBLEMS
 from stagepack.kinds import KINDS
 

@@ -1,10 +1,12 @@
-"""How far ranges reach from every start before their memory is full, by array operations alone."""
+"""What is asked of a whole chain at once, by array operations alone: reaches, the least values."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from stagepack.instances.profile import Array
+
+FEW = 1000  # values, sooner looked at than sifted
 
 
 def furthest_fit(per_layer: Array, peak: Array, capacity: int) -> Array:
@@ -47,3 +49,15 @@ def furthest_fit(per_layer: Array, peak: Array, capacity: int) -> Array:
         ends = np.where(fits, further, ends)
         top = np.where(fits, highest, top)
     return ends
+
+
+def smallest(values: Array, count: int) -> Array:
+    """Return the `count` least values, in no order; a few of many are soon found.
+
+    One of every block of values is among those looked at closely, so that they are enough.
+    """
+    few = values
+    if len(values) > FEW:
+        blocks = values[: len(values) // count * count].reshape(count, -1)
+        few = values[values <= blocks.min(axis=1).max()]
+    return np.asarray(np.partition(few, count - 1)[:count])
