@@ -48,6 +48,7 @@ from stagepack.cli.terminal.screen import (
 from stagepack.contracts import Instance as Problem
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError
+from stagepack.instances.problem import PROBLEMS
 from stagepack.interrupts import Interrupts
 from stagepack.result import Result, Status
 
@@ -198,7 +199,7 @@ def solve(
     else:
         from stagepack.report.shown import contents
 
-        saved = _freed(result, time_limit, deterministic, seed=seed, threads=threads)
+        saved = _freed(problem, result, time_limit, deterministic, seed=seed, threads=threads)
         parts = [*contents(result.of(problem)), *saved]
         print_parts(parts, outputs=(output, plot, trace, export, proof))
     unproved = 0 if proved else EXIT_UNVERIFIED
@@ -216,19 +217,18 @@ def _start(problem: Problem, said: str) -> Solution | str:
 
 
 def _freed(
-    result: Result[Solution], time_limit: float, deterministic: bool, **options: int
+    instance: Problem, result: Result[Solution], time_limit: float, deterministic: bool, **how: int
 ) -> list[Account]:
     """Return what options that only allow more would save, each given a tenth of the time."""
+    if not PROBLEMS[instance.kind].frees:
+        return []
     from stagepack.report.table import Account
     from stagepack.report.view import view
     from stagepack.tradeoffs.changes import freed, share
 
-    instance = result.problem
-    if instance is None:
-        return []
     each = min(1.0, time_limit / 10) if time_limit else 1.0
     with engines_silenced(), Solving(instance.name, "what options would save"):
-        found = freed(instance, result, each, options={"deterministic": deterministic}, **options)
+        found = freed(instance, result, each, options={"deterministic": deterministic}, **how)
     worth = view(instance.kind).worth
     said = [
         (f"With {option}", f"{worth(instance, gain.result.objective)}, {saved} less")

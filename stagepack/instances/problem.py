@@ -134,6 +134,8 @@ class Problem:
     words : tuple of Parameter
         Words of its own, or shared ones that mean something else here.
     changes : tuple of Change
+    frees : bool
+        Whether some of its `what_ifs` are options, so that what they save is told unasked.
     export : Export, optional
     tools : mapping of str to Tool
         Tools that solutions are written for, by name.
@@ -152,6 +154,7 @@ class Problem:
     needs_instance: bool = False
     words: tuple[Parameter, ...] = ()
     changes: tuple[Change, ...] = ()
+    frees: bool = False
     export: Export | None = None
     tools: Mapping[str, Tool] = field(default_factory=dict)
     becomes: Mapping[str, str] = field(default_factory=dict)

@@ -70,6 +70,7 @@ PROBLEM = Problem(
     solution_fields=("assignment",),
     needs_instance=True,
     words=(*WORDS, CAPACITIES),
+    frees=True,
     export=Export(".dot", texts={".dot": "partition_dot", ".graphml": "partition_graphml"}),
     becomes={
         "pipeline-partition": "chain",

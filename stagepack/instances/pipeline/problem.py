@@ -67,6 +67,7 @@ PROBLEM = Problem(
     objectives=tuple(Objective),
     solution_fields=("boundaries",),
     words=(*WORDS, CAPACITIES),
+    frees=True,
     changes=(
         Change("fixed_cuts", "--fix-cut", "layer", "a stage begins here; repeatable"),
         Change("forbidden_cuts", "--forbid-cut", "layer", "no stage begins here; repeatable"),
