@@ -14,8 +14,8 @@ from stagepack.instances.profile import Cluster, Device, Link
 from stagepack.methods.pipeline import TABLE
 from tests import wide_figures
 
-OBJECTIVES = TABLE.known
-"""Objectives that all exact methods know; one that others have added is tested by itself."""
+OBJECTIVES = TABLE.known[:4]
+"""Objectives of the dearest stage; others are tested by themselves, see `asked`."""
 
 
 def random_instance(

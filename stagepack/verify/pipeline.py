@@ -14,6 +14,15 @@ For compute plus transfer, evidence says ``transfers`` t_1 < t_2 < ...: partitio
 [t_i, t_(i+1)) and of a sum below the bound B compute for less than B - t_i.  Filling with both
 limits refutes them.  Any numbers will do: between 0 and B they leave nothing out.
 
+Of headroom, what is below a bound is more tokens: a stage then holds their cache, too, and computes
+and transfers what it likes.
+
+``tails``: no partition has a latency below the bound.  Of tails, by the devices that they pass and
+the cut where they begin, the cheapest is kept, stage by stage; what a whole pipeline costs at least
+is then known.  Without tables a stage costs what depends on its beginning and what depends on its
+end, which goes no further to the right than that of a stage that begins later: ends wait in a row,
+the cheapest first.
+
 What a stage costs is what the checker of partitions says; here it is added up exactly.  Where
 objectives are sums of floating-point numbers, the tolerance of the instance covers their rounding.
 Not used is what says nothing of partitions: names, the graph of which the chain is an order, what
@@ -24,7 +33,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache, partial
@@ -39,6 +48,9 @@ if TYPE_CHECKING:
 
 MOST_WAYS, MOST_STAGES = 400_000, 1_000_000
 """Ways to place one more stage, of all choices of devices; stages that are tried."""
+
+OBJECTIVES = ("bottleneck", "transfer-bounded", "sum", "overlap", "latency", "headroom")
+"""What is known of the costs of partitions."""
 
 State = tuple[int, tuple[int, ...]]
 """How many devices a tail has passed, and what else matters of them."""
@@ -63,19 +75,35 @@ class Limits(NamedTuple):
     transfer: Fraction | float
 
 
+UNLIMITED = Limits(math.inf, math.inf)
+
+
 def fill(instance: PartitionData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show that partitions below the bound end too early."""
     chain = _Chain(instance, claimed)
-    if not set(instance.fixed_cuts) <= set(chain.cuts):
-        return
-    if chain.last < instance.k and not instance.fewer_stages:
+    if chain.impossible:
         return
     bound = math.inf if claimed.bound is None else _above(instance, claimed.bound)
+    if chain.objective == "headroom" and claimed.bound is not None:
+        chain.more_tokens = max(0, math.floor(-claimed.bound) + 1 - instance.tokens)
+        bound = math.inf
+    if chain.objective == "latency" and claimed.bound is not None:
+        raise UnprovedError("what stages cost together is not limited by what each costs")
     steps = {exact(t) for t in evidence.get("transfers", ())}
     if chain.objective != "transfer-bounded":
         steps.clear()
     for least, above in pairwise([0, *sorted(t for t in steps if 0 < t < bound), bound]):
         chain.refute(Limits(bound - least, above))
+
+
+def tails(instance: PartitionData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+    """Show that the cheapest tails come to the bound, stage by stage."""
+    chain = _Chain(instance, claimed)
+    if chain.objective != "latency":
+        raise UnprovedError(f"tails add up what stages cost, unlike {chain.objective}")
+    bound = math.inf if claimed.bound is None else _above(instance, claimed.bound)
+    if not chain.impossible and chain.cheapest() < bound:
+        raise UnprovedError("a whole pipeline costs less")
 
 
 def _above(instance: PartitionData, bound: Fraction) -> Fraction:
@@ -91,9 +119,9 @@ class _Chain:
 
     def __init__(self, instance: PartitionData, claimed: Claimed) -> None:
         self.objective = str(instance.objective)
-        if self.objective not in ("bottleneck", "transfer-bounded", "sum", "overlap"):
+        if self.objective not in OBJECTIVES:
             raise UnprovedError(f"nothing is known of the objective {self.objective}")
-        self.instance, self.claimed, self._looks = instance, claimed, 0
+        self.instance, self.claimed, self._looks, self.more_tokens = instance, claimed, 0, 0
         self.cuts = cuts = _allowed_cuts(instance)
         self.last, self._fixed = len(cuts) - 1, sorted(instance.fixed_cuts)
         tables = (instance.compute_table, instance.memory_table)
@@ -110,9 +138,18 @@ class _Chain:
         self._compute = cache(
             lambda d, a, b: _exact(check.stage_compute(instance, cuts[a], cuts[b], d))
         )
-        self._memory = cache(
-            lambda d, s, a, b: check.stage_memory(instance, cuts[a], cuts[b], d, s)
+        self._work = cache(
+            lambda d: [0, *accumulate(self._compute(d, a, a + 1) for a in range(self.last))]
         )
+        self._furthest_ends = cache(self._ends)
+        self._memory = cache(
+            lambda d, s, a, b: (
+                check.stage_memory(instance, cuts[a], cuts[b], d, s)
+                + self.more_tokens * check.token_bytes(instance, cuts[a], cuts[b])
+            )
+        )
+        few = self.last < instance.k and not instance.fewer_stages
+        self.impossible = few or not set(instance.fixed_cuts) <= set(cuts)
 
     def ways(self) -> Iterator[Way]:
         """Yield how tails grow, shorter ones first.
@@ -150,7 +187,7 @@ class _Chain:
             found = set[int]()
             cheap: list[tuple[int | Fraction, int]] = [(0, 0)]
             for end in sorted(ends):
-                sent = self._send(device, end) if end < self.last and not self._tabular else 0
+                sent = 0 if self._tabular else self._sent(device, end)
                 while cheap[-1][0] > sent:
                     cheap.pop()
                 above = 0 if self._tabular else cheap[-1][1]
@@ -165,6 +202,63 @@ class _Chain:
             return
         if self._reaches(every):
             raise UnprovedError("stages within the limits reach from the end to the beginning")
+
+    def cheapest(self) -> Fraction | float:
+        """Return what a pipeline costs at least; infinite where none fits."""
+        last, none = self.last, list[Fraction | float]([math.inf] * (self.last + 1))
+        held: dict[State, list[Fraction | float]] = {}
+        for number, (tail, longer, device, stages) in enumerate(self.ways()):
+            self.claimed.step(0)
+            if number == 0:
+                held[tail] = [*none[:last], 0]
+            if number == MOST_WAYS:
+                raise UnprovedError("the devices can be used in too many ways")
+            before, after = held.get(tail, none), held.setdefault(longer, none.copy())
+            if device is None:
+                held[longer] = list(map(min, before, after))
+            elif self._tabular:
+                self._lengthen_by_pairs(device, stages, before, after)
+            else:
+                self._lengthen(device, stages, before, after)
+        fewer, k = self.instance.fewer_stages, self.instance.k
+        least = min(ends[0] for (passed, _), ends in held.items() if fewer or passed == k)
+        return least + self._host
+
+    def _lengthen(
+        self,
+        device: int,
+        stages: int,
+        before: list[Fraction | float],
+        after: list[Fraction | float],
+    ) -> None:
+        """Note what tails cost that a stage makes longer, where its costs add up."""
+        work, furthest = self._work(device), self._furthest_ends(device, stages)
+        ends = deque[tuple[Fraction | float, int]]()
+        for a in reversed(range(self.last)):
+            self._look()
+            cost = before[a + 1] + work[a + 1] + self._sent(device, a + 1)
+            while ends and ends[-1][0] >= cost:
+                ends.pop()
+            ends.append((cost, a + 1))
+            while ends and ends[0][1] > furthest[a]:
+                ends.popleft()
+            if ends:
+                after[a] = min(after[a], ends[0][0] - work[a] + self._received(device, a))
+
+    def _lengthen_by_pairs(
+        self,
+        device: int,
+        stages: int,
+        before: list[Fraction | float],
+        after: list[Fraction | float],
+    ) -> None:
+        """Note what tails cost that a stage makes longer, where there are tables."""
+        for b in (b for b, cost in enumerate(before) if cost < math.inf):
+            for a in range(b):
+                self._look()
+                if self._fits(UNLIMITED, device, stages, a, b):
+                    cost = before[b] + self._compute(device, a, b) + self._sent(device, b)
+                    after[a] = min(after[a], cost + self._received(device, a))
 
     def _reaches(self, grow: Callable[[set[int], int, int], set[int]]) -> bool:
         """Whether tails that grow by stages become whole pipelines."""
@@ -189,15 +283,29 @@ class _Chain:
         fits = partial(self._fits, limits, device, stages, end=end)
         return low + bisect_left(range(low, end), True, key=fits)
 
+    def _ends(self, device: int, stages: int) -> list[int]:
+        """Return by its beginning the furthest end of a stage that fits, without tables."""
+        ends, end = list[int](), 0
+        for first in range(self.last):
+            end = max(end, first)
+            while end < self.last and self._fits(UNLIMITED, device, stages, first, end + 1):
+                end += 1
+            ends.append(end)
+        return ends
+
     def _may(self, limits: Limits, device: int, stages: int, first: int, end: int) -> bool | None:
         """Whether a stage is within limits; None: nor is any longer one that ends there."""
+        self._look()
+        if self._fits(limits, device, stages, first, end):
+            return self._moves(limits, device, first, end)
+        return False if self._tabular else None
+
+    def _look(self) -> None:
+        """Count a stage that is tried."""
         self._looks += 1
         self.claimed.step(self._looks)
         if self._looks > MOST_STAGES:
             raise UnprovedError("too many stages would have to be tried")
-        if self._fits(limits, device, stages, first, end):
-            return self._moves(limits, device, first, end)
-        return False if self._tabular else None
 
     def _fits(self, limits: Limits, device: int, stages: int, first: int, end: int) -> bool:
         """Whether no fixed cut is inside a stage, and its compute and memory are within limits."""
@@ -210,10 +318,9 @@ class _Chain:
 
     def _moves(self, limits: Limits, device: int, first: int, end: int) -> bool:
         """Whether what a stage receives and sends is within limits."""
-        recv = self._recv(device, first) if first > 0 else 0
-        send = self._send(device, end) if end < self.last else 0
+        recv, send = self._received(device, first), self._sent(device, end)
         match self.objective:
-            case "bottleneck":
+            case "bottleneck" | "headroom" | "latency":
                 return True
             case "overlap":
                 return max(recv, send) < limits.cost
@@ -221,6 +328,12 @@ class _Chain:
                 whole = self._compute(device, first, end) + recv + send + self._host
                 return whole < limits.cost
         return recv + send + self._host < limits.transfer
+
+    def _received(self, device: int, first: int) -> int | Fraction:
+        return self._recv(device, first) if first > 0 else 0
+
+    def _sent(self, device: int, end: int) -> int | Fraction:
+        return self._send(device, end) if end < self.last else 0
 
 
 def _allowed_cuts(instance: PartitionData) -> list[int]:
@@ -238,5 +351,5 @@ def _exact(value: Any) -> int | Fraction:
     return value if isinstance(value, int) else Fraction(value)
 
 
-RULES: Rules = {"fill": (Proof.WITNESS, fill)}
-UNAIDED = ("fill",)
+RULES: Rules = {"fill": (Proof.WITNESS, fill), "tails": (Proof.WITNESS, tails)}
+UNAIDED = ("fill", "tails")

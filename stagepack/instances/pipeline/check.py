@@ -103,6 +103,8 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
     compute = [stage_compute(instance, *stage) for stage in solution.stages]
     if instance.objective is Objective.BOTTLENECK:
         return plain(max(compute))
+    if instance.objective is Objective.HEADROOM:
+        return -headroom(instance, solution)
     recv, send, host = [], [], host_cycles(instance)
     for first, end, device in solution.stages:
         recv.append(recv_cycles(instance, device, first) if first > 0 else 0)
@@ -116,9 +118,22 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
             value = max(compute[j] + recv[j] + send[j] + host for j in stages)
         case Objective.OVERLAP:
             value = max(max(compute[j], recv[j], send[j]) for j in stages)
+        case Objective.LATENCY:
+            value = sum((Fraction(each) for each in (*compute, *recv, *send)), Fraction(host))
         case unknown:
             assert_never(unknown)
     return plain(value)
+
+
+def headroom(instance: PartitionData, solution: PipelineSolution) -> int:
+    """Return the tokens whose KV cache fits on every device that holds layers with one."""
+    devices, found = instance.cluster.devices, []
+    for j, (first, end, device) in enumerate(solution.stages):
+        each, capacity = token_bytes(instance, first, end), devices[device].memory
+        held = stage_memory(instance, first, end, device, len(solution.devices) - j)
+        if each and capacity is not None:
+            found.append((capacity - held + instance.tokens * each) // each)
+    return min(found)
 
 
 def stage_compute(instance: PartitionData, first: int, end: int, device: int) -> Number | Fraction:
@@ -167,6 +182,8 @@ def stage_memory(
     stash: int = 0
     if instance.training:
         stash = min(instance.microbatches, stages_left) * int(instance.stash[layers].sum())
+    if instance.tokens:
+        stash += instance.tokens * token_bytes(instance, first, end)
     if instance.memory_table is not None:
         table = instance.memory_table
         return int((table if table.ndim == 2 else table[device])[first, end]) + stash
@@ -177,6 +194,11 @@ def stage_memory(
         held = sum(map(shared.nbytes.item, set(shared.key[uses].tolist())))
     peak = int(np.maximum.reduce(instance.temporary[layers] + instance.carry[layers]))
     return exclusive + held + peak + stash
+
+
+def token_bytes(instance: PartitionData, first: int, end: int) -> int:
+    """Return the bytes that a token takes of the KV cache of the layers [first, end)."""
+    return 0 if instance.kv_bytes is None else int(instance.kv_bytes[first:end].sum())
 
 
 def recv_cycles(instance: PartitionData, device: int, cut: int) -> Number:

@@ -1,9 +1,10 @@
-"""How far ranges reach from every start before their memory is full, by array operations alone."""
+"""The memory of all ranges, and how far they reach before it is full, by array operations alone."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from stagepack.instances.pipeline.data import SharedBytes
 from stagepack.instances.profile import Array
 
 
@@ -47,3 +48,26 @@ def furthest_fit(per_layer: Array, peak: Array, capacity: int) -> Array:
         ends = np.where(fits, further, ends)
         top = np.where(fits, highest, top)
     return ends
+
+
+def peaks(per_layer: Array) -> Array:
+    """Return, shape (n + 1, n + 1), the most of any layer of [a, b).  O(n^2)."""
+    n = len(per_layer)
+    found = np.zeros((n + 1, n + 1), dtype=np.int64)
+    found[:n, 1:] = per_layer[None, :]
+    found[:n, 1:][np.tri(n, k=-1, dtype=bool)] = 0
+    np.maximum.accumulate(found, axis=1, out=found)
+    return found
+
+
+def held_once(shared: SharedBytes, n: int) -> Array:
+    """Return, shape (n + 1, n + 1), the bytes of the keys that [a, b) uses, each once.
+
+    One difference array over the ranges that contain a use but not the previous one; O(n^2 + uses).
+    """
+    previous, nbytes = shared.previous(), shared.nbytes[shared.key]
+    delta = np.zeros((n + 2, n + 2), dtype=np.int64)
+    # A use at layer l adds its key to the ranges with previous < a <= l < b.
+    np.add.at(delta, (previous + 1, shared.layer + 1), nbytes)
+    np.add.at(delta, (shared.layer + 1, shared.layer + 1), -nbytes)
+    return np.asarray(delta.cumsum(axis=0).cumsum(axis=1)[: n + 1, : n + 1])
