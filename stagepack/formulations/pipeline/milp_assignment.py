@@ -109,7 +109,7 @@ class MilpAssignment(InSteps[PipelinePartition, PipelineSolution], PipelineModel
         if instance.compute_table is not None or instance.memory_table is not None:
             return f"the assignment model adds up costs of layers and cannot use tables; {instead}"
         if instance.objective in (Objective.LATENCY, Objective.HEADROOM):
-            return f"the assignment model knows no objective {instance.objective}; {instead}"
+            return f"the assignment model knows no objective {instance.objective}; use CP-SAT"
         if instance.fewer_stages:
             return f"the assignment model uses every device; {instead}"
         if instance.free_order and max(device_classes(instance)) > 0:

@@ -127,13 +127,26 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
 
 def headroom(instance: PartitionData, solution: PipelineSolution) -> int:
     """Return the tokens whose KV cache fits on every device that holds layers with one."""
-    devices, found = instance.cluster.devices, []
-    for j, (first, end, device) in enumerate(solution.stages):
-        each, capacity = token_bytes(instance, first, end), devices[device].memory
-        held = stage_memory(instance, first, end, device, len(solution.devices) - j)
-        if each and capacity is not None:
-            found.append((capacity - held + instance.tokens * each) // each)
-    return min(found)
+    count = len(solution.devices)
+    found = [stage_headroom(instance, *s, count - j) for j, s in enumerate(solution.stages)]
+    return min(tokens for tokens in found if tokens is not None)
+
+
+def stage_headroom(
+    instance: PartitionData, first: int, end: int, device: int, stages_left: int
+) -> int | None:
+    """Return the tokens whose KV cache fits beside a stage; None where nothing limits them.
+
+    Parameters
+    ----------
+    first, end, device, stages_left
+        As in :func:`stage_memory`.
+    """
+    each, capacity = token_bytes(instance, first, end), instance.cluster.devices[device].memory
+    if not each or capacity is None:
+        return None
+    held = stage_memory(instance, first, end, device, stages_left)
+    return (capacity - held) // each + instance.tokens
 
 
 def stage_compute(instance: PartitionData, first: int, end: int, device: int) -> Number | Fraction:

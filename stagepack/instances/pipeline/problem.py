@@ -60,7 +60,7 @@ WORDS = (
     Parameter(
         "kv_bytes",
         list,
-        "bytes of KV cache that a token takes: in every layer, or in each",
+        "bytes of KV cache that a token takes in every layer, or in each",
         option="machine",
     ),
     Parameter("tokens", int, "tokens whose KV cache fits on every device", option="machine"),
