@@ -14,14 +14,9 @@ For compute plus transfer, evidence says ``transfers`` t_1 < t_2 < ...: partitio
 [t_i, t_(i+1)) and of a sum below the bound B compute for less than B - t_i.  Filling with both
 limits refutes them.  Any numbers will do: between 0 and B they leave nothing out.
 
-Of headroom, what is below a bound is more tokens: a stage then holds their cache, too, and computes
-and transfers what it likes.
-
-``tails``: no partition has a latency below the bound.  Of tails, by the devices that they pass and
-the cut where they begin, the cheapest is kept, stage by stage; what a whole pipeline costs at least
-is then known.  Without tables a stage costs what depends on its beginning and what depends on its
-end, which goes no further to the right than that of a stage that begins later: ends wait in a row,
-the cheapest first.
+Of headroom, a stage costs minus the tokens for which it has room.  Of latency, tails cost what
+their stages compute and transfer together; of those that begin at a cut the cheapest is kept, and
+the claim is shown where whole pipelines cost no less.
 
 What a stage costs is what the checker of partitions says; here it is added up exactly.  Where
 objectives are sums of floating-point numbers, the tolerance of the instance covers their rounding.
@@ -33,7 +28,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache, partial
@@ -51,6 +46,9 @@ MOST_WAYS, MOST_STAGES = 400_000, 1_000_000
 
 OBJECTIVES = ("bottleneck", "transfer-bounded", "sum", "overlap", "latency", "headroom")
 """What is known of the costs of partitions."""
+
+Costs = dict[int, int | Fraction]
+"""What tails cost at least, by the cut where they begin; nothing where that does not add up."""
 
 State = tuple[int, tuple[int, ...]]
 """How many devices a tail has passed, and what else matters of them."""
@@ -75,35 +73,16 @@ class Limits(NamedTuple):
     transfer: Fraction | float
 
 
-UNLIMITED = Limits(math.inf, math.inf)
-
-
 def fill(instance: PartitionData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show that partitions below the bound end too early."""
     chain = _Chain(instance, claimed)
-    if chain.impossible:
+    if chain.last < instance.k and not instance.fewer_stages:
         return
     bound = math.inf if claimed.bound is None else _above(instance, claimed.bound)
-    if chain.objective == "headroom" and claimed.bound is not None:
-        chain.more_tokens = max(0, math.floor(-claimed.bound) + 1 - instance.tokens)
-        bound = math.inf
-    if chain.objective == "latency" and claimed.bound is not None:
-        raise UnprovedError("what stages cost together is not limited by what each costs")
-    steps = {exact(t) for t in evidence.get("transfers", ())}
-    if chain.objective != "transfer-bounded":
-        steps.clear()
-    for least, above in pairwise([0, *sorted(t for t in steps if 0 < t < bound), bound]):
+    said = evidence.get("transfers", ()) if chain.objective == "transfer-bounded" else ()
+    steps = sorted({t for t in map(exact, said) if 0 < t < bound})
+    for least, above in pairwise([0, *steps, bound]):
         chain.refute(Limits(bound - least, above))
-
-
-def tails(instance: PartitionData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
-    """Show that the cheapest tails come to the bound, stage by stage."""
-    chain = _Chain(instance, claimed)
-    if chain.objective != "latency":
-        raise UnprovedError(f"tails add up what stages cost, unlike {chain.objective}")
-    bound = math.inf if claimed.bound is None else _above(instance, claimed.bound)
-    if not chain.impossible and chain.cheapest() < bound:
-        raise UnprovedError("a whole pipeline costs less")
 
 
 def _above(instance: PartitionData, bound: Fraction) -> Fraction:
@@ -121,9 +100,9 @@ class _Chain:
         self.objective = str(instance.objective)
         if self.objective not in OBJECTIVES:
             raise UnprovedError(f"nothing is known of the objective {self.objective}")
-        self.instance, self.claimed, self._looks, self.more_tokens = instance, claimed, 0, 0
-        self.cuts = cuts = _allowed_cuts(instance)
-        self.last, self._fixed = len(cuts) - 1, sorted(instance.fixed_cuts)
+        self.instance, self.claimed, self._looks = instance, claimed, 0
+        self.cuts = at = _allowed_cuts(instance)
+        self.last, self._fixed = len(at) - 1, sorted(instance.fixed_cuts)
         tables = (instance.compute_table, instance.memory_table)
         self._tabular = any(table is not None for table in tables)
         # Devices of a kind are a class, of which the first stands for all.
@@ -133,23 +112,10 @@ class _Chain:
         self.devices = [kinds.index(kind) for kind in kinds]
         check = defined(instance.kind, "check")
         self._host = _exact(check.host_cycles(instance))
-        self._recv = cache(lambda d, a: _exact(check.recv_cycles(instance, d, cuts[a])))
-        self._send = cache(lambda d, b: _exact(check.send_cycles(instance, d, cuts[b])))
-        self._compute = cache(
-            lambda d, a, b: _exact(check.stage_compute(instance, cuts[a], cuts[b], d))
-        )
-        self._work = cache(
-            lambda d: [0, *accumulate(self._compute(d, a, a + 1) for a in range(self.last))]
-        )
-        self._furthest_ends = cache(self._ends)
-        self._memory = cache(
-            lambda d, s, a, b: (
-                check.stage_memory(instance, cuts[a], cuts[b], d, s)
-                + self.more_tokens * check.token_bytes(instance, cuts[a], cuts[b])
-            )
-        )
-        few = self.last < instance.k and not instance.fewer_stages
-        self.impossible = few or not set(instance.fixed_cuts) <= set(cuts)
+        self._recv = cache(lambda d, a: _exact(check.recv_cycles(instance, d, at[a])))
+        self._send = cache(lambda d, b: _exact(check.send_cycles(instance, d, at[b])))
+        self._compute = cache(lambda d, a, b: _exact(check.stage_cost(instance, at[a], at[b], d)))
+        self._memory = cache(lambda d, s, a, b: check.stage_memory(instance, at[a], at[b], d, s))
 
     def ways(self) -> Iterator[Way]:
         """Yield how tails grow, shorter ones first.
@@ -176,103 +142,50 @@ class _Chain:
 
     def refute(self, limits: Limits) -> None:
         """Show that no partition keeps to the limits."""
-        self._looks = 0
-
+        self._looks, latency = 0, self.objective == "latency"
         tried = defaultdict[tuple[int, int, int], list[bool | None]](list)
 
-        def furthest(ends: set[int], device: int, stages: int) -> set[int]:
-            return {self._furthest(limits, device, stages, min(ends))}
+        def furthest(ends: Costs, device: int, stages: int) -> Costs:
+            return {self._furthest(limits, device, stages, min(ends)): 0}
 
-        def every(ends: set[int], device: int, stages: int) -> set[int]:
-            found = set[int]()
+        def every(ends: Costs, device: int, stages: int) -> Costs:
+            found: Costs = {}
             cheap: list[tuple[int | Fraction, int]] = [(0, 0)]
             for end in sorted(ends):
-                sent = 0 if self._tabular else self._sent(device, end)
+                sent = self._send(device, end) if end < self.last else 0
                 while cheap[-1][0] > sent:
                     cheap.pop()
-                above = 0 if self._tabular else cheap[-1][1]
+                above = 0 if self._tabular or latency else cheap[-1][1]
                 cheap.append((sent, end))
                 row = tried[device, stages, end]
                 while len(row) < end - above and row[-1:] != [None]:
                     row.append(self._may(limits, device, stages, end - 1 - len(row), end))
-                found.update(end - 1 - at for at, may in enumerate(row[: end - above]) if may)
+                for first in (end - 1 - at for at, may in enumerate(row[: end - above]) if may):
+                    cost = ends[end] + (self._whole(device, first, end) if latency else 0)
+                    found[first] = min(cost, found.get(first, cost))
             return found
 
-        if not self._tabular and not self._reaches(furthest):
+        if not self._tabular and self._least(furthest) is None:
             return
-        if self._reaches(every):
+        least = self._least(every)
+        if least is not None and (not latency or least + self._host < limits.cost):
             raise UnprovedError("stages within the limits reach from the end to the beginning")
 
-    def cheapest(self) -> Fraction | float:
-        """Return what a pipeline costs at least; infinite where none fits."""
-        last, none = self.last, list[Fraction | float]([math.inf] * (self.last + 1))
-        held: dict[State, list[Fraction | float]] = {}
+    def _least(self, grow: Callable[[Costs, int, int], Costs]) -> int | Fraction | None:
+        """Return what tails that grow by stages cost as whole pipelines; None: none becomes one."""
+        held = defaultdict[State, Costs](dict)
         for number, (tail, longer, device, stages) in enumerate(self.ways()):
             self.claimed.step(0)
             if number == 0:
-                held[tail] = [*none[:last], 0]
-            if number == MOST_WAYS:
-                raise UnprovedError("the devices can be used in too many ways")
-            before, after = held.get(tail, none), held.setdefault(longer, none.copy())
-            if device is None:
-                held[longer] = list(map(min, before, after))
-            elif self._tabular:
-                self._lengthen_by_pairs(device, stages, before, after)
-            else:
-                self._lengthen(device, stages, before, after)
-        fewer, k = self.instance.fewer_stages, self.instance.k
-        least = min(ends[0] for (passed, _), ends in held.items() if fewer or passed == k)
-        return least + self._host
-
-    def _lengthen(
-        self,
-        device: int,
-        stages: int,
-        before: list[Fraction | float],
-        after: list[Fraction | float],
-    ) -> None:
-        """Note what tails cost that a stage makes longer, where its costs add up."""
-        work, furthest = self._work(device), self._furthest_ends(device, stages)
-        ends = deque[tuple[Fraction | float, int]]()
-        for a in reversed(range(self.last)):
-            self._look()
-            cost = before[a + 1] + work[a + 1] + self._sent(device, a + 1)
-            while ends and ends[-1][0] >= cost:
-                ends.pop()
-            ends.append((cost, a + 1))
-            while ends and ends[0][1] > furthest[a]:
-                ends.popleft()
-            if ends:
-                after[a] = min(after[a], ends[0][0] - work[a] + self._received(device, a))
-
-    def _lengthen_by_pairs(
-        self,
-        device: int,
-        stages: int,
-        before: list[Fraction | float],
-        after: list[Fraction | float],
-    ) -> None:
-        """Note what tails cost that a stage makes longer, where there are tables."""
-        for b in (b for b, cost in enumerate(before) if cost < math.inf):
-            for a in range(b):
-                self._look()
-                if self._fits(UNLIMITED, device, stages, a, b):
-                    cost = before[b] + self._compute(device, a, b) + self._sent(device, b)
-                    after[a] = min(after[a], cost + self._received(device, a))
-
-    def _reaches(self, grow: Callable[[set[int], int, int], set[int]]) -> bool:
-        """Whether tails that grow by stages become whole pipelines."""
-        held = defaultdict[State, set[int]](set)
-        for number, (tail, longer, device, stages) in enumerate(self.ways()):
-            self.claimed.step(0)
-            if number == 0:
-                held[tail] = {self.last}
+                held[tail] = {self.last: 0}
             if number == MOST_WAYS:
                 raise UnprovedError("the devices can be used in too many ways")
             if ends := held.get(tail):
-                held[longer] |= ends if device is None else grow(ends, device, stages)
+                grown, known = ends if device is None else grow(ends, device, stages), held[longer]
+                known.update({at: min(cost, known.get(at, cost)) for at, cost in grown.items()})
         fewer, k = self.instance.fewer_stages, self.instance.k
-        return any(0 in ends for (passed, _), ends in held.items() if fewer or passed == k)
+        whole = [ends for (passed, _), ends in held.items() if fewer or passed == k]
+        return min((ends[0] for ends in whole if 0 in ends), default=None)
 
     def _furthest(self, limits: Limits, device: int, stages: int, end: int) -> int:
         """Return the first cut from which one stage may reach to an end."""
@@ -283,29 +196,15 @@ class _Chain:
         fits = partial(self._fits, limits, device, stages, end=end)
         return low + bisect_left(range(low, end), True, key=fits)
 
-    def _ends(self, device: int, stages: int) -> list[int]:
-        """Return by its beginning the furthest end of a stage that fits, without tables."""
-        ends, end = list[int](), 0
-        for first in range(self.last):
-            end = max(end, first)
-            while end < self.last and self._fits(UNLIMITED, device, stages, first, end + 1):
-                end += 1
-            ends.append(end)
-        return ends
-
     def _may(self, limits: Limits, device: int, stages: int, first: int, end: int) -> bool | None:
         """Whether a stage is within limits; None: nor is any longer one that ends there."""
-        self._look()
-        if self._fits(limits, device, stages, first, end):
-            return self._moves(limits, device, first, end)
-        return False if self._tabular else None
-
-    def _look(self) -> None:
-        """Count a stage that is tried."""
         self._looks += 1
         self.claimed.step(self._looks)
         if self._looks > MOST_STAGES:
             raise UnprovedError("too many stages would have to be tried")
+        if self._fits(limits, device, stages, first, end):
+            return self._moves(limits, device, first, end)
+        return False if self._tabular else None
 
     def _fits(self, limits: Limits, device: int, stages: int, first: int, end: int) -> bool:
         """Whether no fixed cut is inside a stage, and its compute and memory are within limits."""
@@ -318,22 +217,22 @@ class _Chain:
 
     def _moves(self, limits: Limits, device: int, first: int, end: int) -> bool:
         """Whether what a stage receives and sends is within limits."""
-        recv, send = self._received(device, first), self._sent(device, end)
+        recv, send = self._moved(device, first, end)
         match self.objective:
-            case "bottleneck" | "headroom" | "latency":
-                return True
             case "overlap":
                 return max(recv, send) < limits.cost
             case "sum":
-                whole = self._compute(device, first, end) + recv + send + self._host
-                return whole < limits.cost
-        return recv + send + self._host < limits.transfer
+                return self._whole(device, first, end) + self._host < limits.cost
+            case "transfer-bounded":
+                return recv + send + self._host < limits.transfer
+        return True
 
-    def _received(self, device: int, first: int) -> int | Fraction:
-        return self._recv(device, first) if first > 0 else 0
+    def _moved(self, device: int, first: int, end: int) -> tuple[int | Fraction, int | Fraction]:
+        recv = self._recv(device, first) if first > 0 else 0
+        return recv, self._send(device, end) if end < self.last else 0
 
-    def _sent(self, device: int, end: int) -> int | Fraction:
-        return self._send(device, end) if end < self.last else 0
+    def _whole(self, device: int, first: int, end: int) -> int | Fraction:
+        return self._compute(device, first, end) + sum(self._moved(device, first, end))
 
 
 def _allowed_cuts(instance: PartitionData) -> list[int]:
@@ -351,5 +250,5 @@ def _exact(value: Any) -> int | Fraction:
     return value if isinstance(value, int) else Fraction(value)
 
 
-RULES: Rules = {"fill": (Proof.WITNESS, fill), "tails": (Proof.WITNESS, tails)}
-UNAIDED = ("fill", "tails")
+RULES: Rules = {"fill": (Proof.WITNESS, fill)}
+UNAIDED = ("fill",)

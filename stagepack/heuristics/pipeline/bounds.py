@@ -24,7 +24,7 @@ from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 
 MOST_WAYS, MOST_STAGES, MOST_TIMES = 100_000, 1_000_000, 20_000_000
-"""Transitions of devices, stages, and these for all limits, that are verified in plain Python."""
+"""Transitions of devices, stages, and these for all limits or states, verified in plain Python."""
 
 
 def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
@@ -39,19 +39,19 @@ def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
     if StageOrder.refusal(instance) is not None or len(costs.order.source) > MOST_WAYS:
         return SEARCHED
     stashing = instance.training and bool(instance.stash.any())
-    if instance.objective is Objective.LATENCY:
-        cuts = int(costs.allowed.sum())
-        tried = len(costs.order.source) * cuts * (cuts if costs.tabular else 1)
-        return witness("tails") if tried <= MOST_STAGES else SEARCHED
     plain = instance.objective in (Objective.BOTTLENECK, Objective.HEADROOM)
     alike = not stashing and (instance.fewer_stages or costs.classes == 1)
     # Then stages that each take all they can suffice, one after the other.
     if costs.tabular or not alike or not plain:
-        stages = costs.classes * int(costs.allowed.sum()) ** 2
-        stages *= min(costs.k, instance.microbatches) if stashing else 1
-        if not costs.tabular:
+        pairs = int(costs.allowed.sum()) ** 2
+        stages = pairs * costs.classes * (min(costs.k, instance.microbatches) if stashing else 1)
+        times = stages * len(limits)
+        if instance.objective is Objective.LATENCY:
+            times = pairs * len(costs.order.source)  # each adds to the tails of every state
+        elif not costs.tabular:
             stages = min(stages, _tried(costs, MOST_STAGES))
-        if stages > MOST_STAGES or stages * len(limits) > MOST_TIMES:
+            times = stages * len(limits)
+        if stages > MOST_STAGES or times > MOST_TIMES:
             return SEARCHED
     if instance.objective is not Objective.TRANSFER_BOUNDED:
         return witness("fill")

@@ -47,8 +47,8 @@ def solve(
             remedy="use fewer devices or fewer kinds of them, join layers, or fix their order",
         )
     chain = Prober(costs, progress, probes).chain
-    least = np.full((order.states, costs.n + 1), UNLIMITED, dtype=np.int64)
-    least[0, costs.n] = 0
+    least = np.empty((order.states, costs.n + 1), dtype=np.int64)
+    least[0], least[0, costs.n] = UNLIMITED, 0
     queue, done = np.empty(costs.n + 1, dtype=np.int64), 0
     while done < len(order.source):
         progress.require_time()

@@ -1,4 +1,8 @@
-"""Compiled kernel of latency: the cheapest tails of the chain, by state of the devices."""
+"""Compiled kernel of latency: the cheapest tails of the chain, by state of the devices.
+
+Cost: O(n) for a transition of the devices, with tables O(n**2).  Source: own work; the row of ends
+is the usual minimum of a sliding window.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +33,15 @@ def extend(first: int, most: int, chain: Chain, least: Array, queue: Array) -> i
     chain : Chain
     least : ndarray of int64, shape (states, n + 1)
         The cheapest tail of each state that begins at each cut, `UNLIMITED` where there is none;
-        written by target.
+        that of state 0 is given, others are written when their first transition comes.
     queue : ndarray of int64, shape (n + 1,)
         Scratch: ends, each queued once.
     """
     n, steps, t = least.shape[1] - 1, 0, first
     while t < len(chain.source) and steps < most:
         before, after = least[chain.source[t]], least[chain.target[t]]
+        if t == chain.arrivals[chain.target[t]]:
+            after[:] = UNLIMITED
         c, window = chain.device_class[t], chain.window[t]
         recv, send = chain.recv[c], chain.send[c]
         if chain.tabular:

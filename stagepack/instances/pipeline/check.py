@@ -18,6 +18,7 @@ from stagepack.instances.pipeline.data import PartitionData, PipelineSolution
 from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.profile import Array, Link
 from stagepack.instances.violation import Violation
+from stagepack.instances.words import LARGEST
 from stagepack.shown import some
 
 MANY_LAYERS = 100_000  # summed pairwise in extended precision, which is as good, and fast
@@ -126,16 +127,15 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
 
 
 def headroom(instance: PartitionData, solution: PipelineSolution) -> int:
-    """Return the tokens whose KV cache fits on every device that holds layers with one."""
+    """Return the tokens whose KV cache fits on every device."""
     count = len(solution.devices)
-    found = [stage_headroom(instance, *s, count - j) for j, s in enumerate(solution.stages)]
-    return min(tokens for tokens in found if tokens is not None)
+    return min(stage_headroom(instance, *s, count - j) for j, s in enumerate(solution.stages))
 
 
 def stage_headroom(
-    instance: PartitionData, first: int, end: int, device: int, stages_left: int
-) -> int | None:
-    """Return the tokens whose KV cache fits beside a stage; None where nothing limits them.
+    instance: PartitionData, first: int, end: int, device: int, stages_left: int = 1
+) -> int:
+    """Return the tokens whose KV cache fits beside a stage; 2**62 where nothing limits them.
 
     Parameters
     ----------
@@ -144,9 +144,22 @@ def stage_headroom(
     """
     each, capacity = token_bytes(instance, first, end), instance.cluster.devices[device].memory
     if not each or capacity is None:
-        return None
+        return LARGEST
     held = stage_memory(instance, first, end, device, stages_left)
     return (capacity - held) // each + instance.tokens
+
+
+def stage_cost(instance: PartitionData, first: int, end: int, device: int) -> Number | Fraction:
+    """Return what a stage counts for by itself: its compute, or minus the tokens it has room for.
+
+    Parameters
+    ----------
+    first, end, device
+        As in :func:`stage_compute`.
+    """
+    if instance.objective is Objective.HEADROOM:  # of inference: nothing is stashed
+        return -stage_headroom(instance, first, end, device)
+    return stage_compute(instance, first, end, device)
 
 
 def stage_compute(instance: PartitionData, first: int, end: int, device: int) -> Number | Fraction:

@@ -13,6 +13,7 @@ from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.profile import Device, Link
 from stagepack.instances.tradeoffs import MORE, Axis, WhatIf, least, more
+from stagepack.instances.words import LARGEST
 
 
 def _within_memory(instance: PipelinePartition, limit: int) -> PipelinePartition:
@@ -100,12 +101,11 @@ def critical(instance: PipelinePartition, solution: PipelineSolution) -> Iterato
             "least room",
             f"{_where(full)}: {full.memory:,} of {full.capacity:,} bytes ({full.utilisation:.0%})",
         )
-    room = []
-    for at, stage in enumerate(solution.stages):
-        tokens = stage_headroom(instance, *stage, len(stages) - at)
-        room += [] if tokens is None else [(tokens, at)]
-    if room:
-        tokens, at = min(room)
+    tokens, at = min(
+        (stage_headroom(instance, *stage, len(stages) - at), at)
+        for at, stage in enumerate(solution.stages)
+    )
+    if tokens < LARGEST:
         yield "fewest tokens", f"{_where(stages[at])}: {tokens:,} tokens"
     if instance.compute_table is None:
         layer = int(instance.cycles.argmax())

@@ -127,6 +127,7 @@ def test_methods_agree(objective: str, method: str) -> None:
             assert result.objective == (None if best is None else best[0]), instance.name
         elif result.objective is not None:
             assert best is not None
+            assert result.bound is not None
             assert result.bound <= best[0] <= result.objective
     assert bool(tried) == ((objective, method) != ("latency", "milp-interval"))
 
@@ -160,7 +161,10 @@ def test_the_cheapest_of_all_choices_of_sixteen_unlike_devices() -> None:
     result = sp.solve(instance)
     assert (result.status, result.proof) == ("OPTIMAL", "search")
     few = instance.replace(cluster=Cluster(devices=devices[-8:], clock=2.0**30))
-    assert result.objective <= sp.solve(few).objective
+    fewer = sp.solve(few).objective
+    assert result.objective is not None
+    assert fewer is not None
+    assert result.objective <= fewer
     most = sp.solve(instance.replace(objective="headroom"))
     assert most.status == "OPTIMAL"
     # Eight hold two layers at least: the eighth largest has 38 bytes, and 12 are of layers.
