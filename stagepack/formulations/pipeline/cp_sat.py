@@ -144,18 +144,18 @@ class CpSat(PipelineModel):
     def _set_units(self) -> None:
         """Choose the unit: the gcd of all costs that count, or a coarser one."""
         costs, allowed = self.costs, np.flatnonzero(self.costs.allowed)
+        stages = costs.k if self.additive else 1
         if costs.tabular:
             tables = [costs.compute_matrix(c)[np.triu_indices(costs.n + 1, 1)] for c in self._used]
             divisors = [int(np.gcd.reduce(table)) for table in tables]
-            most = max(int(table.max()) for table in tables)
+            most = max(int(table.max()) for table in tables) * stages
         else:
             divisors = [int(np.gcd.reduce(np.diff(costs.prefix[c, allowed]))) for c in self._used]
             most = int(costs.prefix[:, -1].max())
         if transfers_count(costs):
             for rows in (costs.recv, costs.send):
                 divisors += [int(np.gcd.reduce(rows[c, allowed])) for c in self._used]
-                most += int(rows.max())
-        most *= self.costs.k if self.additive else 1
+                most += int(rows.max()) * stages
         self.set_unit(math.gcd(*divisors), most, LARGEST_FACTOR)
         self._most = -(-most // self.unit)
 
