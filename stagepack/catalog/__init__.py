@@ -135,13 +135,18 @@ def load(name: str, **parameters: object) -> Any:
         ) from None
     ends = "-training" if chosen.get("training") else ""
     ends += f"-seed{chosen['seed']}" if chosen.get("seed") else ""
-    changed = [f"{key}={value}" for key, value in given.items() if value != defaults[key]]
+    changed = [f"{key}={_text(value)}" for key, value in given.items() if value != defaults[key]]
     return instance.replace(name=instance.name + ends, source=" ".join([name, *changed]))
 
 
 def _generator(entry: Entry) -> Generator:
     family = KINDS[entry.kind].family
     return catalog_of(entry.kind).GENERATORS[entry.name.removeprefix(f"{family}/")]
+
+
+def _text(value: object) -> str:
+    """Return a value as it can be said again, of a list with commas between."""
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def suite(kind: str | None = None) -> list[Any]:

@@ -26,7 +26,13 @@ SLOW = Link(GBps=50, idle=3_000)
 HOST = Link(GBps=7, idle=50_000)
 MIB = 2**20
 MACHINE = dict.fromkeys(("devices", "bandwidth", "capacity", "speed", "utilisation"))
-JOB = {"objective": "transfer-bounded", "host_transfer": True, "fewer_stages": False}
+JOB = {
+    "objective": "transfer-bounded",
+    "host_transfer": True,
+    "fewer_stages": False,
+    "kv_bytes": None,
+    "tokens": 0,
+}
 TRAINED = {
     "training": False,
     "microbatches": 16,
@@ -359,8 +365,9 @@ SUITE: tuple[tuple[str, JsonObject], ...] = (
     ("gpt2-small", {"training": True, "batch": 1, "objective": "bottleneck"}),
     ("vgg-16", {"training": True, "batch": 4, "objective": "overlap"}),
     # generated
-    ("random/heterogeneous", {}),
+    ("random/heterogeneous", {"objective": "latency"}),
     ("random/unlike-devices", {}),
+    ("random/bert-like", {"objective": "headroom", "kv_bytes": 4096}),
     ("random/infeasible", {}),
 )
 

@@ -25,7 +25,7 @@ from stagepack.kinds import KINDS, by_family, kind_of
 CHANGED = "changed_"  # before the names of fields that an option changes once all is read
 HEADINGS = {"instance": INSTANCE, "machine": MACHINE, "freedom": FREEDOM}
 COMPLETED = {"objective": completion.objectives, "cluster": completion.clusters}
-LETTERS = {int: "N", float: "X", str: "NAME", bool: ""}
+LETTERS = {int: "N", float: "X", str: "NAME", bool: "", list: "X,X,..."}
 
 
 def _bytes(text: str) -> int:
@@ -66,7 +66,7 @@ def _of_word(word: Parameter) -> inspect.Parameter:
     names = ["--training/--inference"] if word.name == "training" else []
     return _option(
         word.name,
-        word.type,
+        str if word.type is list else word.type,  # numbers with commas between
         *names,
         description=about,
         rich_help_panel=HEADINGS[word.option],

@@ -75,7 +75,9 @@ def digest_of(
     whole = hashlib.sha256()
     for name in sorted(instance.__dataclass_fields__):
         value = getattr(instance, name)
-        if name not in LABELS and not (name in later and value == later[name]):
+        usual = later.get(name, value)
+        told = name not in later or (value is not None if usual is None else value != usual)
+        if name not in LABELS and told:
             whole.update(name.encode())
             for part in parts(value):
                 whole.update(part)

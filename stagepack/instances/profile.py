@@ -234,6 +234,8 @@ class LayerProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Bytes alive only while its backward pass runs (training only), without the stash.
     stash : int
         Bytes kept for the backward pass, per microbatch in flight (training only).
+    kv_bytes : int
+        Bytes of KV cache that a token takes.
     variables : tuple of str
         Names of the variables used; all layers that use the same variable belong to one stage.
     inputs, outputs : tuple of str
@@ -248,6 +250,7 @@ class LayerProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     temporary: Bytes = 0
     backward_temporary: Bytes = 0
     stash: Bytes = 0
+    kv_bytes: Bytes = 0
     variables: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()

@@ -264,7 +264,7 @@ def share(saved: Number | None, whole: Number | None) -> str:
     """Return what is saved as a share."""
     if saved is None or not whole:
         return as_text.NOTHING
-    return as_text.share(float(saved) / float(whole)) if saved else "0 %"
+    return as_text.share(float(saved) / abs(float(whole))) if saved else "0 %"
 
 
 @chapter.register

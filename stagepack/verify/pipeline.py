@@ -14,6 +14,10 @@ For compute plus transfer, evidence says ``transfers`` t_1 < t_2 < ...: partitio
 [t_i, t_(i+1)) and of a sum below the bound B compute for less than B - t_i.  Filling with both
 limits refutes them.  Any numbers will do: between 0 and B they leave nothing out.
 
+Of headroom, a stage costs minus the tokens for which it has room.  Of latency, tails cost what
+their stages compute and transfer together; of those that begin at a cut the cheapest is kept, and
+the claim is shown where whole pipelines cost no less.
+
 What a stage costs is what the checker of partitions says; here it is added up exactly.  Where
 objectives are sums of floating-point numbers, the tolerance of the instance covers their rounding.
 Not used is what says nothing of partitions: names, the graph of which the chain is an order, what
@@ -39,6 +43,12 @@ if TYPE_CHECKING:
 
 MOST_WAYS, MOST_STAGES = 400_000, 1_000_000
 """Ways to place one more stage, of all choices of devices; stages that are tried."""
+
+OBJECTIVES = ("bottleneck", "transfer-bounded", "sum", "overlap", "latency", "headroom")
+"""What is known of the costs of partitions."""
+
+Costs = dict[int, int | Fraction]
+"""What tails cost at least, by the cut where they begin; nothing where that does not add up."""
 
 State = tuple[int, tuple[int, ...]]
 """How many devices a tail has passed, and what else matters of them."""
@@ -66,15 +76,12 @@ class Limits(NamedTuple):
 def fill(instance: PartitionData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show that partitions below the bound end too early."""
     chain = _Chain(instance, claimed)
-    if not set(instance.fixed_cuts) <= set(chain.cuts):
-        return
     if chain.last < instance.k and not instance.fewer_stages:
         return
     bound = math.inf if claimed.bound is None else _above(instance, claimed.bound)
-    steps = {exact(t) for t in evidence.get("transfers", ())}
-    if chain.objective != "transfer-bounded":
-        steps.clear()
-    for least, above in pairwise([0, *sorted(t for t in steps if 0 < t < bound), bound]):
+    said = evidence.get("transfers", ()) if chain.objective == "transfer-bounded" else ()
+    steps = sorted({t for t in map(exact, said) if 0 < t < bound})
+    for least, above in pairwise([0, *steps, bound]):
         chain.refute(Limits(bound - least, above))
 
 
@@ -91,11 +98,11 @@ class _Chain:
 
     def __init__(self, instance: PartitionData, claimed: Claimed) -> None:
         self.objective = str(instance.objective)
-        if self.objective not in ("bottleneck", "transfer-bounded", "sum", "overlap"):
+        if self.objective not in OBJECTIVES:
             raise UnprovedError(f"nothing is known of the objective {self.objective}")
         self.instance, self.claimed, self._looks = instance, claimed, 0
-        self.cuts = cuts = _allowed_cuts(instance)
-        self.last, self._fixed = len(cuts) - 1, sorted(instance.fixed_cuts)
+        self.cuts = at = _allowed_cuts(instance)
+        self.last, self._fixed = len(at) - 1, sorted(instance.fixed_cuts)
         tables = (instance.compute_table, instance.memory_table)
         self._tabular = any(table is not None for table in tables)
         # Devices of a kind are a class, of which the first stands for all.
@@ -105,14 +112,10 @@ class _Chain:
         self.devices = [kinds.index(kind) for kind in kinds]
         check = defined(instance.kind, "check")
         self._host = _exact(check.host_cycles(instance))
-        self._recv = cache(lambda d, a: _exact(check.recv_cycles(instance, d, cuts[a])))
-        self._send = cache(lambda d, b: _exact(check.send_cycles(instance, d, cuts[b])))
-        self._compute = cache(
-            lambda d, a, b: _exact(check.stage_compute(instance, cuts[a], cuts[b], d))
-        )
-        self._memory = cache(
-            lambda d, s, a, b: check.stage_memory(instance, cuts[a], cuts[b], d, s)
-        )
+        self._recv = cache(lambda d, a: _exact(check.recv_cycles(instance, d, at[a])))
+        self._send = cache(lambda d, b: _exact(check.send_cycles(instance, d, at[b])))
+        self._compute = cache(lambda d, a, b: _exact(check.stage_cost(instance, at[a], at[b], d)))
+        self._memory = cache(lambda d, s, a, b: check.stage_memory(instance, at[a], at[b], d, s))
 
     def ways(self) -> Iterator[Way]:
         """Yield how tails grow, shorter ones first.
@@ -139,46 +142,50 @@ class _Chain:
 
     def refute(self, limits: Limits) -> None:
         """Show that no partition keeps to the limits."""
-        self._looks = 0
-
+        self._looks, latency = 0, self.objective == "latency"
         tried = defaultdict[tuple[int, int, int], list[bool | None]](list)
 
-        def furthest(ends: set[int], device: int, stages: int) -> set[int]:
-            return {self._furthest(limits, device, stages, min(ends))}
+        def furthest(ends: Costs, device: int, stages: int) -> Costs:
+            return {self._furthest(limits, device, stages, min(ends)): 0}
 
-        def every(ends: set[int], device: int, stages: int) -> set[int]:
-            found = set[int]()
+        def every(ends: Costs, device: int, stages: int) -> Costs:
+            found: Costs = {}
             cheap: list[tuple[int | Fraction, int]] = [(0, 0)]
             for end in sorted(ends):
-                sent = self._send(device, end) if end < self.last and not self._tabular else 0
+                sent = self._send(device, end) if end < self.last else 0
                 while cheap[-1][0] > sent:
                     cheap.pop()
-                above = 0 if self._tabular else cheap[-1][1]
+                above = 0 if self._tabular or latency else cheap[-1][1]
                 cheap.append((sent, end))
                 row = tried[device, stages, end]
                 while len(row) < end - above and row[-1:] != [None]:
                     row.append(self._may(limits, device, stages, end - 1 - len(row), end))
-                found.update(end - 1 - at for at, may in enumerate(row[: end - above]) if may)
+                for first in (end - 1 - at for at, may in enumerate(row[: end - above]) if may):
+                    cost = ends[end] + (self._whole(device, first, end) if latency else 0)
+                    found[first] = min(cost, found.get(first, cost))
             return found
 
-        if not self._tabular and not self._reaches(furthest):
+        if not self._tabular and self._least(furthest) is None:
             return
-        if self._reaches(every):
+        least = self._least(every)
+        if least is not None and (not latency or least + self._host < limits.cost):
             raise UnprovedError("stages within the limits reach from the end to the beginning")
 
-    def _reaches(self, grow: Callable[[set[int], int, int], set[int]]) -> bool:
-        """Whether tails that grow by stages become whole pipelines."""
-        held = defaultdict[State, set[int]](set)
+    def _least(self, grow: Callable[[Costs, int, int], Costs]) -> int | Fraction | None:
+        """Return what tails that grow by stages cost as whole pipelines; None: none becomes one."""
+        held = defaultdict[State, Costs](dict)
         for number, (tail, longer, device, stages) in enumerate(self.ways()):
             self.claimed.step(0)
             if number == 0:
-                held[tail] = {self.last}
+                held[tail] = {self.last: 0}
             if number == MOST_WAYS:
                 raise UnprovedError("the devices can be used in too many ways")
             if ends := held.get(tail):
-                held[longer] |= ends if device is None else grow(ends, device, stages)
+                grown, known = ends if device is None else grow(ends, device, stages), held[longer]
+                known.update({at: min(cost, known.get(at, cost)) for at, cost in grown.items()})
         fewer, k = self.instance.fewer_stages, self.instance.k
-        return any(0 in ends for (passed, _), ends in held.items() if fewer or passed == k)
+        whole = [ends for (passed, _), ends in held.items() if fewer or passed == k]
+        return min((ends[0] for ends in whole if 0 in ends), default=None)
 
     def _furthest(self, limits: Limits, device: int, stages: int, end: int) -> int:
         """Return the first cut from which one stage may reach to an end."""
@@ -210,17 +217,22 @@ class _Chain:
 
     def _moves(self, limits: Limits, device: int, first: int, end: int) -> bool:
         """Whether what a stage receives and sends is within limits."""
-        recv = self._recv(device, first) if first > 0 else 0
-        send = self._send(device, end) if end < self.last else 0
+        recv, send = self._moved(device, first, end)
         match self.objective:
-            case "bottleneck":
-                return True
             case "overlap":
                 return max(recv, send) < limits.cost
             case "sum":
-                whole = self._compute(device, first, end) + recv + send + self._host
-                return whole < limits.cost
-        return recv + send + self._host < limits.transfer
+                return self._whole(device, first, end) + self._host < limits.cost
+            case "transfer-bounded":
+                return recv + send + self._host < limits.transfer
+        return True
+
+    def _moved(self, device: int, first: int, end: int) -> tuple[int | Fraction, int | Fraction]:
+        recv = self._recv(device, first) if first > 0 else 0
+        return recv, self._send(device, end) if end < self.last else 0
+
+    def _whole(self, device: int, first: int, end: int) -> int | Fraction:
+        return self._compute(device, first, end) + sum(self._moved(device, first, end))
 
 
 def _allowed_cuts(instance: PartitionData) -> list[int]:

@@ -11,6 +11,7 @@ from stagepack.instances.pipeline.check import (
     recv_cycles,
     send_cycles,
     stage_compute,
+    stage_headroom,
     stage_memory,
 )
 from stagepack.instances.profile import Array
@@ -42,11 +43,14 @@ def matrices(instance: PipelinePartition) -> tuple[Array, Array, Array]:
     return compute, transfer, largest
 
 
-def bottleneck(cost: Array) -> float:
-    """Return the least largest cost of a partition that uses every device in order."""
+def bottleneck(cost: Array, joined: np.ufunc = np.maximum) -> float:
+    """Return the least largest cost of a partition that uses every device in order.
+
+    With ``np.add``, the least cost of all stages.
+    """
     best = cost[0, 0]
     for device in range(1, len(cost)):
-        best = np.maximum(best[:, None], cost[device]).min(axis=0)
+        best = joined(best[:, None], cost[device]).min(axis=0)
     return float(best[-1])
 
 
@@ -73,6 +77,14 @@ def optimum(instance: PipelinePartition) -> Number | None:
         value = min((c + t for c, t in _staircase(compute, transfer)), default=INF)
     elif instance.objective is Objective.BOTTLENECK:
         value = bottleneck(compute)
+    elif instance.objective is Objective.LATENCY:
+        host = host_cycles(instance)  # once, and not with every stage
+        value = bottleneck(compute + transfer - host, np.add) + host
+    elif instance.objective is Objective.HEADROOM:
+        lacking = np.full(compute.shape, INF)
+        for device, a, b in np.argwhere(np.isfinite(compute)).tolist():
+            lacking[device, a, b] = -stage_headroom(instance, a, b, device)
+        value = bottleneck(lacking)
     else:
         value = bottleneck(
             largest if instance.objective is Objective.OVERLAP else compute + transfer

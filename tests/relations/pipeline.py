@@ -10,14 +10,19 @@ import numpy as np
 
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import Device, Link
-from tests.random_pipelines import random_instance
+from tests.random_pipelines import asked, random_instance
 from tests.relations.relation import NO_WORSE, SAME, Relation, at_most, scaled
 
 TABLES = ("recv_cycles", "send_cycles")
 
 
 def instance(seed: int) -> PipelinePartition:
-    """Return a chain of a few layers; every third is of equal ones on devices that are alike."""
+    """Return a chain of a few layers; every third is of equal ones on devices that are alike.
+
+    Every fourth has a KV cache, and is asked for latency or headroom.
+    """
+    if seed % 4 == 3:
+        return asked(random_instance(seed), "latency" if seed % 8 == 3 else "headroom", seed)
     if seed % 3:
         return random_instance(seed)
     draw = np.random.default_rng(seed)
@@ -49,7 +54,9 @@ def larger(given: PipelinePartition) -> PipelinePartition:
     )
 
 
-def unlimited(given: PipelinePartition) -> PipelinePartition:
+def unlimited(given: PipelinePartition) -> PipelinePartition | None:
+    if str(given.objective) == "headroom":
+        return None
     return with_devices(given, lambda one: msgspec.structs.replace(one, memory=None))
 
 
@@ -129,6 +136,7 @@ def reversed_(given: PipelinePartition) -> PipelinePartition | None:
     return given.replace(
         **changes,
         exclusive={name: column[::-1] for name, column in given.exclusive.items()},
+        kv_bytes=given.cached_bytes(1)[::-1],
         in_bytes=given.out_bytes[::-1],
         out_bytes=given.in_bytes[::-1],
         forbidden_cuts=[n - cut for cut in given.forbidden_cuts],
@@ -148,7 +156,7 @@ def slower(given: PipelinePartition) -> PipelinePartition | None:
     links = [one for device in given.cluster.devices for one in (device.recv, device.send)]
     links += [given.cluster.host_recv, given.cluster.host_send]
     timed = any(link is not None for link in links) and tables["recv_cycles"] is None
-    if str(given.objective) != "bottleneck" and timed:
+    if (str(given.objective) != "bottleneck" and timed) or str(given.objective) == "headroom":
         return None
     times = {name: 3 * table for name, table in tables.items() if table is not None}
     return given.replace(forward=3 * given.forward, backward=3 * given.backward, **times)
@@ -159,6 +167,7 @@ def heavier(given: PipelinePartition) -> PipelinePartition:
     table = given.memory_table
     changed = given.replace(
         exclusive={name: 5 * column for name, column in given.exclusive.items()},
+        kv_bytes=given.cached_bytes(5),
         shared=_shared(given, 5, 1),
         temporary=5 * given.temporary,
         carry=5 * given.carry,
@@ -189,6 +198,7 @@ def halved(given: PipelinePartition) -> PipelinePartition | None:
         forward=parts(given.forward),
         backward=parts(given.backward),
         exclusive={name: parts(column) for name, column in given.exclusive.items()},
+        kv_bytes=parts(given.cached_bytes(1)),
         shared=_shared(given, 1, 2),
         temporary=np.repeat(given.temporary, 2),
         carry=np.repeat(given.carry, 2),
@@ -212,7 +222,7 @@ def _shared(given: PipelinePartition, times: int, parts: int) -> dict[str, Any]:
 
 def twice(given: PipelinePartition) -> PipelinePartition | None:
     """Return a chain twice in a row, on as many devices again."""
-    plain = str(given.objective) == "bottleneck" and not given.training
+    plain = str(given.objective) == "bottleneck" and not given.training and not given.tokens
     plain &= not given.variables and given.compute_table is None and given.memory_table is None
     if not plain or given.recv_cycles is not None or len(given.shared.layer):
         return None
@@ -230,6 +240,11 @@ def twice(given: PipelinePartition) -> PipelinePartition | None:
     )
 
 
+def untaken(given: PipelinePartition) -> PipelinePartition | None:
+    """Return a chain that need not hold tokens."""
+    return given.replace(tokens=0) if given.tokens else None
+
+
 def anywhere(given: PipelinePartition) -> PipelinePartition:
     return given.replace(forbidden_cuts=(), fixed_cuts=(), variables=())
 
@@ -240,6 +255,7 @@ RELATIONS = (
     Relation("fewer stages", fewer, NO_WORSE),
     Relation("free order", any_order, NO_WORSE),
     Relation("one device more", one_more, NO_WORSE),
+    Relation("no tokens to hold", untaken, NO_WORSE),
     Relation("cuts anywhere", anywhere, NO_WORSE),
     Relation("faster devices", faster, NO_WORSE),
     Relation("faster links", linked, NO_WORSE),

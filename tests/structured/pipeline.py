@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.instances.pipeline import Objective, PipelinePartition
+from stagepack.instances.pipeline import PipelinePartition
+from tests.random_pipelines import OBJECTIVES
 from tests.structured.figures import Draw, figures, some
 
 SMALL = 6
@@ -22,7 +23,7 @@ def _shape(
         k = min(k, 3) if n <= SMALL else k
         given: dict[str, Any] = {
             "devices": k,
-            "objective": str(draw.choice([*Objective])),
+            "objective": str(draw.choice(OBJECTIVES)),
             "fewer_stages": k > n or some(draw, 0.3),
             "host_transfer": some(draw, 0.3),
             "bandwidth": 1.0,

@@ -21,8 +21,8 @@ from tests.random_pipelines import OBJECTIVES, optimum, random_instance, solutio
 from tests.verify.mutations import mutated
 
 KNOWN = """backward backward_transfers carry cluster compute_table exclusive fewer_stages fixed_cuts
-forbidden_cuts forward free_order host_transfer in_bytes memory_table microbatches objective
-out_bytes recv_cycles send_cycles shared stash temporary training variables"""
+forbidden_cuts forward free_order host_transfer in_bytes kv_bytes memory_table microbatches
+objective out_bytes recv_cycles send_cycles shared stash temporary tokens training variables"""
 HARMLESS = "layer_names name order received source tensors"
 
 

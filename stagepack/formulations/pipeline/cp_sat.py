@@ -20,7 +20,9 @@ Variables
     w_jd, in_jd, out_jd    work, receive and send of class d, looked up at cut j
     e_idr            reach of slot i, looked up at cut i
     C, T             largest compute and transfer (T for `transfer-bounded` only); C is the largest
-                     compute + receive + send for `sum`, the largest of the three for `overlap`
+                     compute + receive + send for `sum`, the largest of the three for `overlap`,
+                     the sum of t_i for `latency`
+    t_i              compute + receive + send of slot i (`latency` only)
 Objective
     minimise  C + T
 Constraints
@@ -31,6 +33,7 @@ Constraints
     memory           c_(i+1) <= e_idr where class d runs slot i and stashes r
     compute          C >= w_(i+1)d - w_id (and what the objective adds) where class d runs slot i
     transfer         T >= in_id + out_(i+1)d where class d runs slot i
+    latency          t_i >= the three of class d where it runs slot i, C >= sum of t_i
     spread           the first j slots hold at most j C of work, the others at most (k - j) C
 With tables, one `stages` constraint a slot replaces memory and work: the allowed tuples
 (class, r_i, c_i, c_(i+1), compute).
@@ -68,8 +71,8 @@ from stagepack.formulations.pipeline.frame import (
 from stagepack.formulations.pipeline.model import PipelineModel
 from stagepack.instances.arrays import distinct
 from stagepack.instances.pipeline.data import PipelineSolution
+from stagepack.instances.pipeline.order import assign_devices
 from stagepack.instances.pipeline.problem import Objective
-from stagepack.instances.pipeline.ranges import assign_devices
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:
@@ -141,17 +144,18 @@ class CpSat(PipelineModel):
     def _set_units(self) -> None:
         """Choose the unit: the gcd of all costs that count, or a coarser one."""
         costs, allowed = self.costs, np.flatnonzero(self.costs.allowed)
+        stages = costs.k if self.additive else 1
         if costs.tabular:
             tables = [costs.compute_matrix(c)[np.triu_indices(costs.n + 1, 1)] for c in self._used]
             divisors = [int(np.gcd.reduce(table)) for table in tables]
-            most = max(int(table.max()) for table in tables)
+            most = max(int(table.max()) for table in tables) * stages
         else:
             divisors = [int(np.gcd.reduce(np.diff(costs.prefix[c, allowed]))) for c in self._used]
             most = int(costs.prefix[:, -1].max())
         if transfers_count(costs):
             for rows in (costs.recv, costs.send):
                 divisors += [int(np.gcd.reduce(rows[c, allowed])) for c in self._used]
-                most += int(rows.max())
+                most += int(rows.max()) * stages
         self.set_unit(math.gcd(*divisors), most, LARGEST_FACTOR)
         self._most = -(-most // self.unit)
 
@@ -169,6 +173,7 @@ class CpSat(PipelineModel):
         self._lookups: dict[tuple[str, int, int], tuple[IntVar, int, Array]] = {}
         self._tables: dict[tuple[str, int], Array] = {}
         self._literals: dict[tuple[int, int], IntVar] = {}
+        self.t: list[IntVar] = []
         self._cuts()
         self._devices()
         self._stashes()
@@ -177,7 +182,10 @@ class CpSat(PipelineModel):
             self._stages()
         else:
             self._memory()
-        self._compute()
+        if self.additive:
+            self._latency()
+        else:
+            self._compute()
         if self.bounded:
             self._transfer()
         if not self.costs.tabular:
@@ -389,18 +397,18 @@ class CpSat(PipelineModel):
         """Return what C must not undercut when class c runs slot i."""
         work = self._work(i, c)
         match self.costs.instance.objective:
-            case Objective.SUM:
+            case Objective.SUM | Objective.LATENCY:
                 return [work + self._recv(i, c) + self._send(i, c)]
             case Objective.OVERLAP:
                 return [work, self._recv(i, c), self._send(i, c)]
-            case Objective.BOTTLENECK | Objective.TRANSFER_BOUNDED:
+            case Objective.BOTTLENECK | Objective.TRANSFER_BOUNDED | Objective.HEADROOM:
                 return [work]
             case unknown:
                 assert_never(unknown)
 
     def _compute(self) -> None:
         """C >= w_(i+1)d - w_id (and what the objective adds) where class d runs slot i."""
-        plain = self.costs.instance.objective in (Objective.BOTTLENECK, Objective.TRANSFER_BOUNDED)
+        plain = self.bounded or not transfers_count(self.costs)
         for i, choices in enumerate(self.z):
             for c, literal in choices.items():
                 # An empty slot computes nothing, but would seem to receive and send.
@@ -409,6 +417,16 @@ class CpSat(PipelineModel):
                     bound = self._at_least(self.C, term)
                     if bound is not None and not always:
                         bound.only_enforce_if(literal)
+
+    def _latency(self) -> None:
+        """t_i >= compute + receive + send of class d where it runs slot i, C >= sum of t_i."""
+        for i, choices in enumerate(self.z):
+            self.t.append(self.model.new_int_var(0, self._most, f"t{i}"))
+            for c, literal in choices.items():
+                bound = self._at_least(self.t[i], *self._stage_terms(i, c))
+                if bound is not None and literal is not None:
+                    bound.only_enforce_if(literal)
+        self.model.add(sum(self.t) <= self.C)
 
     def _transfer(self) -> None:
         """T >= in_id + out_(i+1)d where class d runs slot i."""
@@ -449,7 +467,7 @@ class CpSat(PipelineModel):
             if value[i] < value[i + 1]:
                 boundaries.append(value[i + 1])
                 classes.append(self._class_of(i, values))
-        return assign_devices(self.costs, boundaries, classes)
+        return assign_devices(self.costs.instance, boundaries, classes)
 
     def _class_of(self, i: int, values: Array) -> int:
         choices = self.z[i]
@@ -497,10 +515,23 @@ class CpSat(PipelineModel):
         for (_, j, _), (variable, first, window) in self._lookups.items():
             values[variable.index] = window[cuts[j] - first]
         most = self.largest(solution)
-        values[self.C.index] = -(-most[0] // self.unit)
+        for i, t in enumerate(self.t):
+            values[t.index] = self._slot_steps(*running[i]) if i in running else 0
+        steps = sum(int(values[t.index]) for t in self.t)
+        values[self.C.index] = max(-(-most[0] // self.unit), steps)
         if self.T is not None:
             values[self.T.index] = -(-most[1] // self.unit)
         return values
+
+    def _slot_steps(self, a: int, b: int, device: int) -> int:
+        """Return what a stage costs altogether, in the model's units."""
+        c = int(self.costs.device_class[device])
+        if self.costs.tabular:
+            work = self.costs.compute(a, b, c) // self.unit
+        else:
+            row = self._in_units("w", c)
+            work = int(row[b] - row[a])
+        return work + int(self._in_units("in", c)[a] + self._in_units("out", c)[b])
 
     def _slots_of(self, solution: PipelineSolution) -> Sequence[int]:
         """Return the slots of the stages, in order."""

@@ -25,6 +25,7 @@ from typing import assert_never
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.instances.arrays import distinct
 from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -33,6 +34,7 @@ from stagepack.instances.profile import Array
 UNLIMITED = 2**62
 MOST_CUTS = 5_000_000  # of all slots together
 MOST_VALUES = 4_000_000  # stages whose values are collected
+MOST_TOKENS = 2**25  # stages of which it is told how many tokens they have room for
 MOST_SUMMANDS = 200_000  # and how many of them are added up each time
 
 
@@ -65,12 +67,12 @@ class StageLimits:
         if upper is None:
             return cls(UNLIMITED, UNLIMITED)
         match costs.instance.objective:
-            case Objective.BOTTLENECK:
-                return cls(upper, UNLIMITED)
+            case Objective.BOTTLENECK | Objective.HEADROOM:
+                return cls(upper - constant_ticks(costs), UNLIMITED)
             case Objective.TRANSFER_BOUNDED:
                 rest = upper - costs.host
                 return cls(rest - least_transfer, rest - least_compute)
-            case Objective.SUM:
+            case Objective.SUM | Objective.LATENCY:
                 # Compute and transfer of one stage together stay within the limit.
                 return cls(upper - costs.host, upper - costs.host)
             case Objective.OVERLAP:
@@ -94,13 +96,39 @@ def generous(costs: RangeCosts, upper: int | None) -> int | None:
 
 def transfers_count(costs: RangeCosts) -> bool:
     """Whether the objective looks at transfers at all."""
-    return costs.instance.objective is not Objective.BOTTLENECK
+    return costs.instance.objective not in (Objective.BOTTLENECK, Objective.HEADROOM)
 
 
 def constant_ticks(costs: RangeCosts) -> int:
-    """Return the ticks that every solution pays on top: the exchange with the host."""
-    pays = (Objective.TRANSFER_BOUNDED, Objective.SUM)
-    return costs.host if costs.instance.objective in pays else 0
+    """Return the ticks that every solution pays on top: the exchange with the host.
+
+    For `headroom` less than nothing, see :func:`in_tokens`.
+    """
+    free = costs.instance.objective in (Objective.BOTTLENECK, Objective.OVERLAP)
+    return 0 if free else costs.host
+
+
+def in_tokens(costs: RangeCosts) -> RangeCosts:
+    """Return costs of `headroom` as those of a bottleneck.
+
+    As its compute a stage has the tokens that it lacks of as many as there can be at most.
+    O(classes * n**2).
+    """
+    n, most = costs.n, -objective_bound(costs)
+    if costs.classes * (n + 1) ** 2 > MOST_TOKENS:
+        raise InputError(
+            f"{costs.classes:,} x {n:,} x {n:,} stages are too many to tell the tokens of each",
+            field="model",
+            remedy="use `dp`, or join layers",
+        )
+    running = np.concatenate([[0], np.cumsum(costs.instance.cached_bytes(1))])
+    each = np.maximum(running[None, :] - running[:, None], 0)
+    work = []
+    for c in range(costs.classes):
+        room = (costs.capacity[c] or 0) - costs.memory_matrix(c, 0)
+        tokens = np.where(each > 0, costs.tokens + room // np.maximum(each, 1), most)
+        work.append(most - np.minimum(tokens, most))
+    return costs.with_tables(work, -most)
 
 
 def least_compute(costs: RangeCosts) -> int:
@@ -109,6 +137,8 @@ def least_compute(costs: RangeCosts) -> int:
     With tables, too: every layer is in some stage, at least in its cheapest one; UNLIMITED when
     some layer fits nowhere.
     """
+    if costs.instance.objective is Objective.LATENCY:
+        return objective_bound(costs) - costs.host  # of all stages together
     if costs.tabular:
         cheapest = np.full((costs.n + 1, costs.n + 1), UNLIMITED, dtype=np.int64)
         for c in range(costs.classes):
@@ -395,10 +425,13 @@ class StageValues:
     def of(cls, costs: RangeCosts, most_compute: int = UNLIMITED) -> StageValues | None:
         """Collect them for stages of at most `most_compute` ticks; None when they are too many.
 
+        None, too, where it is no largest cost that counts.
+
         Whatever fits or not: more values than there are do no harm.
         """
         cuts = np.flatnonzero(costs.allowed)
-        if len(cuts) ** 2 * costs.classes > MOST_VALUES:
+        latency = costs.instance.objective is Objective.LATENCY
+        if latency or len(cuts) ** 2 * costs.classes > MOST_VALUES:
             return None
         begin, end = (cuts[i] for i in np.triu_indices(len(cuts), 1))
         compute, transfer = [], []
@@ -408,11 +441,11 @@ class StageValues:
             work = prefix[end] - prefix[begin] if matrix is None else matrix[begin, end]
             recv, send = costs.recv[c, begin], costs.send[c, end]
             match costs.instance.objective:
-                case Objective.SUM:
+                case Objective.SUM | Objective.LATENCY:
                     compute.append(work + recv + send)
                 case Objective.OVERLAP:
                     compute += [work, recv, send]
-                case Objective.BOTTLENECK | Objective.TRANSFER_BOUNDED:
+                case Objective.BOTTLENECK | Objective.TRANSFER_BOUNDED | Objective.HEADROOM:
                     compute.append(work)
                     transfer.append(recv + send)
                 case unknown:

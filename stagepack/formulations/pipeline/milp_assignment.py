@@ -108,6 +108,8 @@ class MilpAssignment(InSteps[PipelinePartition, PipelineSolution], PipelineModel
         instead = "use the interval model or CP-SAT"
         if instance.compute_table is not None or instance.memory_table is not None:
             return f"the assignment model adds up costs of layers and cannot use tables; {instead}"
+        if instance.objective in (Objective.LATENCY, Objective.HEADROOM):
+            return f"the assignment model knows no objective {instance.objective}; use CP-SAT"
         if instance.fewer_stages:
             return f"the assignment model uses every device; {instead}"
         if instance.free_order and max(device_classes(instance)) > 0:
@@ -374,7 +376,12 @@ class MilpAssignment(InSteps[PipelinePartition, PipelineSolution], PipelineModel
                     for row, term in zip(self._units[1:], (self._recvs, self._sends), strict=True):
                         if row[i].max() > least:
                             at_most(0, self.C + least - term(i))
-                case Objective.BOTTLENECK | Objective.TRANSFER_BOUNDED:
+                case (
+                    Objective.BOTTLENECK
+                    | Objective.TRANSFER_BOUNDED
+                    | Objective.LATENCY
+                    | Objective.HEADROOM
+                ):
                     at_most(0, self.C + low - works)
                 case unknown:
                     assert_never(unknown)

@@ -64,8 +64,8 @@ from stagepack.formulations.pipeline.model import PipelineModel
 from stagepack.instances.arrays import distinct
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.pipeline.order import assign_devices
 from stagepack.instances.pipeline.problem import Objective
-from stagepack.instances.pipeline.ranges import assign_devices
 from stagepack.linear import Array, Linear
 
 LARGEST_MODEL = 3_000_000
@@ -98,7 +98,7 @@ class Arcs:
 
 
 class MilpInterval(InSteps[PipelinePartition, PipelineSolution], PipelineModel):
-    """The interval model as a `Linear`; expresses every instance.
+    """The interval model as a `Linear`; expresses all but `latency`.
 
     Columns: x of every arc, then C, then T (`transfer-bounded` only).  Rows: flow, compute,
     transfer, cutoff.  The model's C and T count from P and Q in steps; what an arc has above
@@ -127,6 +127,13 @@ class MilpInterval(InSteps[PipelinePartition, PipelineSolution], PipelineModel):
         if not self.infeasible:
             self._set_units()
             self._build_model()
+
+    @staticmethod
+    def unsupported(instance: PipelinePartition) -> str:
+        """Return why this model cannot express the instance, '' if it can."""
+        if instance.objective is Objective.LATENCY:
+            return "the interval model knows no objective latency; use `dp` or CP-SAT"
+        return ""
 
     # ------------------------------------------------------------------ arcs
 
@@ -227,11 +234,11 @@ class MilpInterval(InSteps[PipelinePartition, PipelineSolution], PipelineModel):
             compute = costs.prefix[c, b] - costs.prefix[c, a]
         recv, send, none = costs.recv[c, a], costs.send[c, b], np.zeros(len(t), dtype=np.int64)
         match costs.instance.objective:
-            case Objective.BOTTLENECK:
+            case Objective.BOTTLENECK | Objective.HEADROOM:
                 return compute, none
             case Objective.TRANSFER_BOUNDED:
                 return compute, recv + send
-            case Objective.SUM:
+            case Objective.SUM | Objective.LATENCY:
                 return compute + recv + send, none
             case Objective.OVERLAP:
                 return np.maximum(np.maximum(compute, recv), send), none
@@ -390,7 +397,7 @@ class MilpInterval(InSteps[PipelinePartition, PipelineSolution], PipelineModel):
             state, cut = int(order.target[t]), int(arcs.begin[arc])
             cuts.append(cut)
             classes.append(int(order.device_class[t]))
-        return assign_devices(self.costs, cuts[::-1], classes[::-1])
+        return assign_devices(self.costs.instance, cuts[::-1], classes[::-1])
 
     def hint(self, solution: PipelineSolution) -> Array:
         """Return the value of every column, shape (columns,), for a solution.

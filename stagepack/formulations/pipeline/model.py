@@ -7,7 +7,9 @@ Quantities
                      objective must be few enough for the engine to count them exactly
 Objective
     C + T            largest compute and transfer (T for `transfer-bounded` only); C holds transfer,
-                     too, for `sum`, and is the largest of compute, receive and send for `overlap`
+                     too, for `sum`, is the largest of compute, receive and send for `overlap`, what
+                     all stages cost together for `latency`, and for `headroom` the tokens that
+                     some stage lacks of as many as there can be at most
 
 Cost and source: see :mod:`.frame`.
 """
@@ -19,7 +21,7 @@ from functools import cached_property
 
 from stagepack.errors import InputError
 from stagepack.formulations.base import Formulation
-from stagepack.formulations.pipeline.frame import StageValues, constant_ticks, generous
+from stagepack.formulations.pipeline.frame import StageValues, constant_ticks, generous, in_tokens
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.problem import Objective
@@ -61,7 +63,8 @@ class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):
         reason = self.unsupported(costs.instance)
         if reason:
             raise InputError(reason, field="model")
-        self.costs = costs
+        headroom = costs.instance.objective is Objective.HEADROOM
+        self.costs = in_tokens(costs) if headroom else costs
         self.upper = generous(costs, upper)
         self.bounded = costs.instance.objective is Objective.TRANSFER_BOUNDED
         self.build()
@@ -80,7 +83,7 @@ class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):
 
         Running sums of costs are then rounded down, so that those of a stage, rounded up, satisfy
         every row: the optimum of the model exceeds that of the instance by less than a step for
-        each of C and T.
+        each of C and T, and of the stages whose costs add up to C.
 
         Parameters
         ----------
@@ -94,7 +97,17 @@ class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):
         self.unit, self.loss = max(1, common), 0
         if most // self.unit >= largest:
             self.unit = most // (largest - 1) + 1
-            self.loss = (self.unit - 1) * (2 if self.bounded else 1)
+            self.loss = (self.unit - 1) * self._summands
+
+    @property
+    def additive(self) -> bool:
+        """Whether C is what all stages cost together."""
+        return self.costs.instance.objective is Objective.LATENCY
+
+    @property
+    def _summands(self) -> int:
+        """Of how many figures, each rounded by itself, C + T is the sum."""
+        return self.costs.k if self.additive else 2 if self.bounded else 1
 
     @property
     def floor(self) -> int:
@@ -118,7 +131,9 @@ class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):
         costs = self.costs
         if self.upper is not None and costs.objective(solution) > self.upper:
             raise ValueError(f"{solution} is worth more than the model allows")
-        counted = constant_ticks(costs) if not self.bounded else 0
+        if self.additive:
+            return max(costs.objective(solution) - costs.host, self.least[0]), 0
+        counted = costs.host if costs.instance.objective is Objective.SUM else 0
         transfer = max(
             int(costs.recv[c, a] + costs.send[c, b])
             for a, b, c in ((a, b, costs.device_class[device]) for a, b, device in solution.stages)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from stagepack.heuristics.pipeline import bounds as bounds
     from stagepack.heuristics.pipeline import dp as dp
     from stagepack.heuristics.pipeline import even as even
+    from stagepack.heuristics.pipeline import headroom as headroom
+    from stagepack.heuristics.pipeline import latency as latency
     from stagepack.heuristics.pipeline import loaded_bound as loaded_bound
     from stagepack.heuristics.pipeline import loaded_steps as loaded_steps
     from stagepack.heuristics.pipeline import prober as prober

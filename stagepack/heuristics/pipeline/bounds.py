@@ -1,7 +1,9 @@
 """Lower bounds without search.
 
 There are three: the work of all layers divided equally among the devices, the most expensive span
-that no cut may divide, and the most expensive of the necessary cuts.  Cost: O(n).  Source: the
+that no cut may divide, and the most expensive of the necessary cuts.  A sample takes all the work,
+on the fastest of devices, and all necessary cuts; tokens take the memory of all devices together,
+and of each layer that of the largest.  Cost: O(n).  Source: the
 usual bounds of chains-on-chains partitioning; spans and cuts are own work.
 """
 
@@ -22,7 +24,7 @@ from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 
 MOST_WAYS, MOST_STAGES, MOST_TIMES = 100_000, 1_000_000, 20_000_000
-"""Transitions of devices, stages, and these for all limits, that are verified in plain Python."""
+"""Transitions of devices, stages, and these for all limits or states, verified in plain Python."""
 
 
 def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
@@ -37,14 +39,19 @@ def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
     if StageOrder.refusal(instance) is not None or len(costs.order.source) > MOST_WAYS:
         return SEARCHED
     stashing = instance.training and bool(instance.stash.any())
+    plain = instance.objective in (Objective.BOTTLENECK, Objective.HEADROOM)
     alike = not stashing and (instance.fewer_stages or costs.classes == 1)
     # Then stages that each take all they can suffice, one after the other.
-    if costs.tabular or not alike or instance.objective is not Objective.BOTTLENECK:
-        stages = costs.classes * int(costs.allowed.sum()) ** 2
-        stages *= min(costs.k, instance.microbatches) if stashing else 1
-        if not costs.tabular:
+    if costs.tabular or not alike or not plain:
+        pairs = int(costs.allowed.sum()) ** 2
+        stages = pairs * costs.classes * (min(costs.k, instance.microbatches) if stashing else 1)
+        times = stages * len(limits)
+        if instance.objective is Objective.LATENCY:
+            times = pairs * len(costs.order.source)  # each adds to the tails of every state
+        elif not costs.tabular:
             stages = min(stages, _tried(costs, MOST_STAGES))
-        if stages > MOST_STAGES or stages * len(limits) > MOST_TIMES:
+            times = stages * len(limits)
+        if stages > MOST_STAGES or times > MOST_TIMES:
             return SEARCHED
     if instance.objective is not Objective.TRANSFER_BOUNDED:
         return witness("fill")
@@ -89,10 +96,31 @@ def objective_bound(costs: RangeCosts) -> int:
             return max(compute, costs.transfer_bound()) + costs.host
         case Objective.OVERLAP:
             return max(compute, costs.cut_bound())
+        case Objective.LATENCY:
+            work = 0 if costs.instance.compute_table is not None else costs.prefix[:, -1].min()
+            return max(0, int(work) + costs.transfers_bound() + costs.host - costs.rounding)
+        case Objective.HEADROOM:
+            return -_most_tokens(costs)
         case Objective.BOTTLENECK:
             return compute
         case unknown:
             assert_never(unknown)
+
+
+def _most_tokens(costs: RangeCosts) -> int:
+    """Return an upper bound on the tokens whose KV cache fits on every device.  O(n)."""
+    instance = costs.instance
+    each, shared = instance.cached_bytes(1), instance.shared
+    own, common = np.zeros_like(each), 0
+    if instance.memory_table is None:
+        own = sum(instance.exclusive.values(), own)
+        common = int(shared.nbytes[np.unique(shared.key)].sum())
+    capacity = [c or 0 for c in costs.capacity]
+    room = sum(capacity[c] for c in costs.device_class.tolist()) - int(own.sum()) - common
+    counted = each > 0
+    largest = int(((max(capacity) - own[counted]) // each[counted]).min())
+    most: int = max(instance.tokens, min(largest, room // int(each.sum())))
+    return most
 
 
 def dearest_span(costs: RangeCosts, pause: Callable[[], object]) -> tuple[int, int, int]:

@@ -1,9 +1,10 @@
 """The exact method: bisection over limits; each probe is a dynamic program over tails of the chain.
 
-Objectives with one limit are solved by bisection on it.  For the transfer-bounded objective, the
-least compute is found first, unless this would mean to examine very many layers and a start is
-known.  Then the remaining part of the staircase of non-dominated pairs of compute and transfer is
-searched, see :mod:`.staircase`.
+Objectives with one limit are solved by bisection on it, `headroom` by one on the tokens
+(:mod:`.headroom`); the sum of all stages, `latency`, by a program of its own (:mod:`.latency`).
+For the transfer-bounded objective, the least compute is found first, unless this would mean to
+examine very many layers and a start is known.  Then the remaining part of the staircase of
+non-dominated pairs of compute and transfer is searched, see :mod:`.staircase`.
 
 Cost: O(transitions * n) steps and bytes a probe at most, far less near the optimum;
 O(log(sum of cycles)) probes for one limit.  Source: own work, after *Auto Pipeline*, whose sweep
@@ -37,8 +38,13 @@ def solve(
     Stopped
         When `progress` runs out of time; it then holds the best partition and a safe bound.
     """
+    search = _search
+    if costs.instance.objective is Objective.LATENCY:
+        search = heuristics.latency.solve
+    elif costs.instance.objective is Objective.HEADROOM:
+        search = heuristics.headroom.solve
     try:
-        return _search(costs, progress, tuning)
+        return search(costs, progress, tuning)
     except InputError as error:
         if progress.solution is None:
             raise

@@ -13,10 +13,21 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
-from stagepack.instances.pipeline import Objective, PipelineSolution
+from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 
 Loads = list[int]
+
+
+LARGEST_LOADS = ("bottleneck", "sum", "overlap", "transfer-bounded")
+"""Objectives that are the largest load, so that all others are free."""
+
+
+def applies(instance: PipelinePartition, tuning: PipelineTuning = TUNING) -> bool:
+    """Return whether the most even partition of an instance is looked for."""
+    tabular = instance.compute_table is not None or instance.memory_table is not None
+    few = instance.n <= tuning.even_layers
+    return few and not tabular and instance.objective in LARGEST_LOADS
 
 
 def evened(

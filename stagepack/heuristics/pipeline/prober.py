@@ -15,7 +15,8 @@ from stagepack.errors import InputError
 from stagepack.heuristics.effort import SHORT, spend
 from stagepack.heuristics.pipeline.tuning import TUNING, ProbeTuning
 from stagepack.instances.pipeline import PipelineSolution
-from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
+from stagepack.instances.pipeline.order import assign_devices
+from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress
 
@@ -39,6 +40,11 @@ class Prober:
         Asked for the time between chunks of work (raises
         :class:`~stagepack.progress.Stopped` when it is over).
 
+    Attributes
+    ----------
+    chain : Chain
+        The instance as the kernels see it.
+
     Raises
     ------
     InputError
@@ -57,7 +63,7 @@ class Prober:
         self.costs = costs
         self._kernels = kernels
         self._progress, self._tuning = progress, tuning
-        chain = self._chain()
+        self.chain = chain = self._chain()
         self._mode = kernels.BOTTLENECK if costs.tabular else chain.mode
         self._cuts = np.arange(costs.n + 1, dtype=np.int32)
         self._chains = {UNLIMITED: (chain, self._cuts)}
@@ -116,7 +122,7 @@ class Prober:
             costs.send,
             costs.host,
             costs.allowed,
-            getattr(kernels, costs.instance.objective.name),
+            getattr(kernels, costs.instance.objective.name, kernels.BOTTLENECK),
             UNLIMITED,
         )
         return chain
@@ -206,7 +212,9 @@ class Prober:
         """Return the partition that the last probe found."""
         stages = int(self._scratch.reading[2])
         ends = self._cuts[self._scratch.ends[:stages]].tolist()
-        return assign_devices(self.costs, [0, *ends], self._scratch.classes[:stages].tolist())
+        return assign_devices(
+            self.costs.instance, [0, *ends], self._scratch.classes[:stages].tolist()
+        )
 
     def _affordable(self, compute_limit: int, transfer_limit: int) -> tuple[Chain, Array]:
         """Return the chain without cuts that exceed the limits, and what cuts it has.
@@ -386,7 +394,7 @@ class LeastLimit(Prober):
         stages = int(self._state[self._kernels.STAGES])
         ends = self._best_cuts[self._scratch.best_ends[:stages]].tolist()
         classes = self._scratch.best_classes[:stages].tolist()
-        return assign_devices(self.costs, [0, *ends], classes)
+        return assign_devices(self.costs.instance, [0, *ends], classes)
 
 
 def _rows(matrices: list[Array]) -> Array:

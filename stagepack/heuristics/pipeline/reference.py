@@ -57,6 +57,8 @@ def unsupported(instance: PipelinePartition) -> str:
     """Return why the recurrence does not apply to `instance`, or ''."""
     if instance.free_order or instance.fewer_stages:
         return "the recurrence puts stage i on device i; use dp"
+    if instance.objective in (Objective.LATENCY, Objective.HEADROOM):
+        return f"the recurrence knows no objective {instance.objective}; use dp"
     if 2 * instance.k * (instance.n + 1) ** 2 > TUNING.recurrence.table_limit:
         return f"tables of {instance.k:,} x {instance.n:,} x {instance.n:,} are too large; use dp"
     return ""

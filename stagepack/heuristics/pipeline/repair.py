@@ -58,7 +58,7 @@ def probed(
     prober, bound = Prober(costs, progress, tuning.probes), objective_bound(costs)
     if costs.instance.objective is Objective.TRANSFER_BOUNDED:
         bound = costs.compute_bound()
-    limits = [int(bound * most) for most in tuning.repair_limits if bound]
+    limits = [int(bound * most) for most in tuning.repair_limits if bound > 0]
     for limit in (*limits, UNLIMITED):
         if prober.probe(limit) is not None:
             return prober.partition()

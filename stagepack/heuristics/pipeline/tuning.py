@@ -108,6 +108,9 @@ class PipelineTuning(Tuning):
     staircase_cells: int = 10_000_000
     """Cells of a probe of the staircase above which its interval is halved instead."""
 
+    latency_cells: int = 2**27
+    """Least latencies of tails, by state and cut, that are kept; more is refused."""
+
     repair_limits: tuple[float, ...] = (1.25, 2.0, 8.0)
     """Limits of the probes for any partition, in multiples of the bound, before there is none."""
 

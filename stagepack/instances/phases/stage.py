@@ -39,6 +39,7 @@ def held_on_chip(partition: PipelinePartition, first: int, end: int) -> int:
     held = sum(
         int(column[layers].sum()) for name, column in partition.exclusive.items() if name in STAYS
     )
+    held += int(partition.cached_bytes(partition.tokens)[layers].sum())
     uses = partition.shared
     here = uses.key[np.searchsorted(uses.layer, first) : np.searchsorted(uses.layer, end)]
     return held + int(uses.nbytes[np.unique(here)].sum())

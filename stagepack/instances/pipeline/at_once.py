@@ -1,9 +1,10 @@
-"""What is asked of a whole chain at once, by array operations alone: reaches, the least values."""
+"""What is asked of a whole chain at once, by array operations: reaches, memory, least values."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from stagepack.instances.pipeline.data import SharedBytes
 from stagepack.instances.profile import Array
 
 FEW = 1000  # values, sooner looked at than sifted
@@ -61,3 +62,26 @@ def smallest(values: Array, count: int) -> Array:
         blocks = values[: len(values) // count * count].reshape(count, -1)
         few = values[values <= blocks.min(axis=1).max()]
     return np.asarray(np.partition(few, count - 1)[:count])
+
+
+def peaks(per_layer: Array) -> Array:
+    """Return, shape (n + 1, n + 1), the most of any layer of [a, b).  O(n^2)."""
+    n = len(per_layer)
+    found = np.zeros((n + 1, n + 1), dtype=np.int64)
+    found[:n, 1:] = per_layer[None, :]
+    found[:n, 1:][np.tri(n, k=-1, dtype=bool)] = 0
+    np.maximum.accumulate(found, axis=1, out=found)
+    return found
+
+
+def held_once(shared: SharedBytes, n: int) -> Array:
+    """Return, shape (n + 1, n + 1), the bytes of the keys that [a, b) uses, each once.
+
+    One difference array over the ranges that contain a use but not the previous one; O(n^2 + uses).
+    """
+    previous, nbytes = shared.previous(), shared.nbytes[shared.key]
+    delta = np.zeros((n + 2, n + 2), dtype=np.int64)
+    # A use at layer l adds its key to the ranges with previous < a <= l < b.
+    np.add.at(delta, (previous + 1, shared.layer + 1), nbytes)
+    np.add.at(delta, (shared.layer + 1, shared.layer + 1), -nbytes)
+    return np.asarray(delta.cumsum(axis=0).cumsum(axis=1)[: n + 1, : n + 1])

@@ -18,6 +18,7 @@ from stagepack.instances.pipeline.data import PartitionData, PipelineSolution
 from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.profile import Array, Link
 from stagepack.instances.violation import Violation
+from stagepack.instances.words import LARGEST
 from stagepack.shown import some
 
 MANY_LAYERS = 100_000  # summed pairwise in extended precision, which is as good, and fast
@@ -101,10 +102,15 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
     floating-point sums without accumulated error.
     """
     compute = [stage_compute(instance, *stage) for stage in solution.stages]
+    if instance.objective is Objective.HEADROOM:
+        return -headroom(instance, solution)
     if instance.objective is Objective.TRANSFER_BOUNDED:
         moved = [sum(transfer) for transfer in _transfers(instance, solution)]
         return plain(max(compute) + max(moved) + host_cycles(instance))
-    return plain(max(_loads(instance, solution)))
+    loads = _loads(instance, solution)
+    if instance.objective is Objective.LATENCY:
+        return plain(sum(map(Fraction, loads), Fraction(host_cycles(instance))))
+    return plain(max(loads))
 
 
 def unevenness(instance: PartitionData, solution: PipelineSolution) -> tuple[list[Any], list[int]]:
@@ -119,13 +125,15 @@ def _loads(instance: PartitionData, solution: PipelineSolution) -> list[Number |
     compute = [stage_compute(instance, *stage) for stage in solution.stages]
     stages = zip(compute, _transfers(instance, solution), strict=True)
     match instance.objective:
-        case Objective.BOTTLENECK:
+        case Objective.BOTTLENECK | Objective.HEADROOM:
             return compute
         case Objective.SUM | Objective.TRANSFER_BOUNDED:
             host = host_cycles(instance)
             return [own + sum(both) + host for own, both in stages]
         case Objective.OVERLAP:
             return [max(own, *both) for own, both in stages]
+        case Objective.LATENCY:
+            return [Fraction(own) + sum(map(Fraction, both)) for own, both in stages]
         case unknown:
             assert_never(unknown)
 
@@ -139,6 +147,42 @@ def _transfers(instance: PartitionData, solution: PipelineSolution) -> list[tupl
         )
         for first, end, device in solution.stages
     ]
+
+
+def headroom(instance: PartitionData, solution: PipelineSolution) -> int:
+    """Return the tokens whose KV cache fits on every device."""
+    count = len(solution.devices)
+    return min(stage_headroom(instance, *s, count - j) for j, s in enumerate(solution.stages))
+
+
+def stage_headroom(
+    instance: PartitionData, first: int, end: int, device: int, stages_left: int = 1
+) -> int:
+    """Return the tokens whose KV cache fits beside a stage; 2**62 where nothing limits them.
+
+    Parameters
+    ----------
+    first, end, device, stages_left
+        As in :func:`stage_memory`.
+    """
+    each, capacity = token_bytes(instance, first, end), instance.cluster.devices[device].memory
+    if not each or capacity is None:
+        return LARGEST
+    held = stage_memory(instance, first, end, device, stages_left)
+    return (capacity - held) // each + instance.tokens
+
+
+def stage_cost(instance: PartitionData, first: int, end: int, device: int) -> Number | Fraction:
+    """Return what a stage counts for by itself: its compute, or minus the tokens it has room for.
+
+    Parameters
+    ----------
+    first, end, device
+        As in :func:`stage_compute`.
+    """
+    if instance.objective is Objective.HEADROOM:  # of inference: nothing is stashed
+        return -stage_headroom(instance, first, end, device)
+    return stage_compute(instance, first, end, device)
 
 
 def stage_compute(instance: PartitionData, first: int, end: int, device: int) -> Number | Fraction:
@@ -187,6 +231,8 @@ def stage_memory(
     stash: int = 0
     if instance.training:
         stash = min(instance.microbatches, stages_left) * int(instance.stash[layers].sum())
+    if instance.tokens:
+        stash += instance.tokens * token_bytes(instance, first, end)
     if instance.memory_table is not None:
         table = instance.memory_table
         return int((table if table.ndim == 2 else table[device])[first, end]) + stash
@@ -197,6 +243,11 @@ def stage_memory(
         held = sum(map(shared.nbytes.item, set(shared.key[uses].tolist())))
     peak = int(np.maximum.reduce(instance.temporary[layers] + instance.carry[layers]))
     return exclusive + held + peak + stash
+
+
+def token_bytes(instance: PartitionData, first: int, end: int) -> int:
+    """Return the bytes that a token takes of the KV cache of the layers [first, end)."""
+    return 0 if instance.kv_bytes is None else int(instance.kv_bytes[first:end].sum())
 
 
 def recv_cycles(instance: PartitionData, device: int, cut: int) -> Number:

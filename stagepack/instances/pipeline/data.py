@@ -106,7 +106,7 @@ class SharedBytes:
         return previous
 
 
-LATER = {"backward_transfers": False, "received": True}
+LATER = {"backward_transfers": False, "received": True, "kv_bytes": None, "tokens": 0}
 """Fields that instances did not have at first, and what they were then: digests stay."""
 
 
@@ -186,6 +186,10 @@ class PartitionData:
     received : bool
         Whether a stage of a schedule also keeps what it receives, for each microbatch in flight;
         see `kept_bytes`.
+    kv_bytes : ndarray of int64, shape (n,), optional
+        Bytes of KV cache that a token takes in each layer.
+    tokens : int
+        Tokens whose KV cache is in memory, with all else that is there.
     objective : Objective
         What to minimise.
     host_transfer : bool
@@ -222,6 +226,8 @@ class PartitionData:
     microbatches: int = 1
     backward_transfers: bool = False
     received: bool = True
+    kv_bytes: Array | None = None
+    tokens: int = 0
     objective: Objective = Objective.BOTTLENECK
     host_transfer: bool = False
     fewer_stages: bool = False
@@ -307,6 +313,10 @@ class PartitionData:
         """
         counts = self.training and self.received and bool(self.stash.any())
         return self.in_bytes if counts else np.zeros_like(self.in_bytes)
+
+    def cached_bytes(self, tokens: int) -> Array:
+        """Bytes, shape (n,), of the KV cache of so many tokens in each layer."""
+        return np.zeros(self.n, dtype=np.int64) if self.kv_bytes is None else tokens * self.kv_bytes
 
     def layer_name(self, index: int) -> str:
         """Name of a layer for messages and plots."""

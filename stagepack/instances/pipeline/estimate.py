@@ -37,6 +37,9 @@ from stagepack.instances.profile import Array
 from stagepack.result import Result
 from stagepack.shown import ShownRows
 
+KV_CACHE = "KV cache"
+"""The category of what tokens take."""
+
 IDENTITY = ("stage", "first", "end", "device", "device_name", "peak_layer", "peak_layer_name")
 """Columns that say which stage a row is about; the others are figures that can be measured."""
 
@@ -63,6 +66,7 @@ class StageEstimate:
         recv + send + host.
     exclusive : dict of str to int
         Bytes always alive, by category (one category ``table`` where the instance gives tables).
+        Tokens take ``KV cache``.
     shared : int
         Bytes of shared keys, each key once.
     peak_layer, peak_layer_name : int, str
@@ -463,10 +467,16 @@ def _lasting_bytes(
     table = instance.memory_table
     if table is not None:
         place = (first, cuts[1:]) if table.ndim == 2 else (np.array(devices), first, cuts[1:])
-        return {"table": table[place]}, nothing, stash
-    exclusive = {
-        name: np.add.reduceat(column, first) for name, column in instance.exclusive.items()
-    }
+        exclusive = {"table": table[place]}
+    else:
+        exclusive = {
+            name: np.add.reduceat(column, first) for name, column in instance.exclusive.items()
+        }
+    if instance.tokens:
+        cached = np.add.reduceat(instance.cached_bytes(instance.tokens), first)
+        exclusive[KV_CACHE] = exclusive.get(KV_CACHE, 0) + cached
+    if table is not None:
+        return exclusive, nothing, stash
     uses = instance.shared
     shared = nothing.copy()
     if len(uses.layer):

@@ -51,6 +51,7 @@ def _require(given: PartitionData) -> None:
             remedy="give at least one and fewer than 2**31",
         )
     _sums(given)
+    _cache(given)
     if given.layer_names is not None and len(given.layer_names) != n:
         raise InputError(
             f"{len(given.layer_names):,} names for {n:,} layers",
@@ -103,10 +104,37 @@ def _sums(given: PartitionData) -> None:
         )
     columns = [*given.exclusive.values(), given.temporary, given.carry, given.stash]
     columns += [given.in_bytes, given.out_bytes, given.shared.nbytes]
-    factor = max(1, given.microbatches if given.training else 1)
+    columns += [given.cached_bytes(1)] * (given.tokens > 0)
+    factor = max(1, given.microbatches if given.training else 1, given.tokens)
     if sum(float(np.sum(c, dtype=np.float64)) for c in columns) * factor >= LARGEST:
         raise InputError(
             "the sum of all bytes exceeds 2**62", field="exclusive", remedy="use a coarser unit"
+        )
+
+
+def _cache(given: PartitionData) -> None:
+    """Refuse tokens without bytes, and the objective `headroom` where nothing limits it."""
+    counted, wanted = bool(given.cached_bytes(1).any()), given.objective is Objective.HEADROOM
+    if (given.tokens or wanted) and not counted:
+        raise InputError(
+            "no layer says what a token takes of its KV cache",
+            field="kv_bytes",
+            remedy="give the bytes of a token in every layer, or in each",
+        )
+    if not wanted:
+        return
+    memory = [device.memory for device in given.cluster.devices]
+    if None in memory or sum(filter(None, memory)) >= LARGEST:
+        raise InputError(
+            "headroom is what is left of the memory of devices, and some have no limit",
+            field="capacity",
+            remedy="give the bytes of every device",
+        )
+    if given.training:
+        raise InputError(
+            "headroom for a KV cache is a question of inference",
+            field="training",
+            remedy="leave out training, or choose another objective",
         )
 
 
@@ -208,6 +236,8 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         backward_transfers: bool | None = None,
         memory: str | Iterable[str] | None = None,
         received: bool = True,
+        kv_bytes: Given = None,
+        tokens: int = 0,
         objective: Objective | str = Objective.BOTTLENECK,
         host_transfer: bool = False,
         fewer_stages: bool = False,
@@ -265,6 +295,10 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             one text with commas.  All when absent.
         received : bool
             False: ``received`` is not counted.
+        kv_bytes : int or array_like of int, shape (n,), optional
+            Bytes of KV cache that a token takes: in every layer, or in each.
+        tokens : int
+            Tokens whose KV cache must fit on every device.
         objective : Objective or str
             What is minimised.
         host_transfer, fewer_stages, free_order : bool
@@ -358,6 +392,8 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             microbatches=_in_flight(microbatches, k if training else 1),
             backward_transfers=bool(training if backward_transfers is None else backward_transfers),
             received=bool(received) and "received" in terms,
+            kv_bytes=_each(kv_bytes, n),
+            tokens=arrays.integer(tokens, "tokens", 0),
             objective=chosen,
             host_transfer=bool(host_transfer),
             fewer_stages=bool(fewer_stages),
@@ -425,6 +461,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             ],
             "carry": lifetimes.carried(),
             "stash": [layer.stash for layer in layers],
+            "kv_bytes": [layer.kv_bytes for layer in layers],
             "in_bytes": crossing,
             "out_bytes": crossing,
             "variables": [(name, first, last) for name, (first, last) in spans.items()],
@@ -460,6 +497,15 @@ def _terms(
             remedy="leave out the terms, or the table",
         )
     return terms
+
+
+def _each(kv_bytes: Given, n: int) -> Array | None:
+    """Return the bytes of a token by layer, of one figure or as many; None where all are 0."""
+    if kv_bytes is None:
+        return None
+    spread = np.broadcast_to(kv_bytes, n) if np.size(kv_bytes) == 1 else kv_bytes
+    found = arrays.whole_bytes(spread, "kv_bytes", (n,))
+    return found if found.any() else None
 
 
 def _in_flight(microbatches: int | None, usual: int) -> int:

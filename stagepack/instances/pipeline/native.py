@@ -39,10 +39,11 @@ Index = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 JOB = (
     "objective", "training", "microbatches", "backward_transfers", "host_transfer", "fewer_stages",
-    "free_order",
+    "free_order", "tokens",
 )  # fmt: skip
-PLAIN = ("training", "host_transfer", "fewer_stages", "free_order")
-GIVEN = frozenset({*clusters.MACHINE, *JOB, "memory"})
+PLAIN = ("tokens", "training", "host_transfer", "fewer_stages", "free_order")
+ASIDE = ("memory", "kv_bytes")
+GIVEN = frozenset({*clusters.MACHINE, *JOB, *ASIDE})
 """What may be said beside a file."""
 FORMER = {"microbatches": 1, "backward_transfers": False}
 """What training meant before files could say it: so it is where they do not."""
@@ -92,6 +93,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     temporary: list[Bytes] | None = None
     carry: list[Bytes] | None = None
     stash: list[Bytes] | None = None
+    kv_bytes: list[Bytes] | None = None
     shared: dict[str, Shared] = {}
     in_bytes: list[Bytes] | None = None
     out_bytes: list[Bytes] | None = None
@@ -125,6 +127,7 @@ class Document(
     microbatches: Count | None = None
     backward_transfers: bool | None = None
     memory: list[str] | None = None
+    tokens: Bytes = 0
     host_transfer: bool = False
     fewer_stages: bool = False
     free_order: bool = False
@@ -145,7 +148,7 @@ class Document(
 
 def job(given: Words) -> JsonObject:
     """Return what was said of the work alone, not of the machine."""
-    return {name: value for name, value in given.items() if name in (*JOB, "memory")}
+    return {name: value for name, value in given.items() if name in (*JOB, *ASIDE)}
 
 
 def parse(document: Document, given: Words) -> PipelinePartition:
@@ -226,12 +229,12 @@ def _from_columns(
             temporary=columns.temporary,
             carry=columns.carry,
             stash=columns.stash,
+            **{"kv_bytes": columns.kv_bytes, **options},
             in_bytes=columns.in_bytes,
             out_bytes=columns.out_bytes,
             variables=[Variable(span.name, span.first, span.last) for span in document.variables],
             layer_names=columns.names,
             tensors=passing,
-            **options,
         )
     except InputError as error:
         at = error.field.partition(".")[0]
@@ -340,6 +343,7 @@ def dump(instance: PipelinePartition) -> JsonObject:
         "temporary": unless(instance.temporary),
         "carry": unless(instance.carry),
         "stash": unless(instance.stash),
+        "kv_bytes": instance.kv_bytes,
         "shared": _shared_object(instance.shared),
         "in_bytes": unless(instance.in_bytes),
         "out_bytes": unless(instance.out_bytes),

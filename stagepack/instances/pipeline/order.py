@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
@@ -222,6 +223,35 @@ def _device_classes(instance: PipelinePartition, pause: Callable[[], object]) ->
         some = devices[begin : begin + BLOCK]
         classes += [known.setdefault(device.kind, len(known)) for device in some]
     return classes
+
+
+def assign_devices(
+    instance: PipelinePartition, boundaries: list[int], classes: list[int]
+) -> PipelineSolution:
+    """Return the solution whose stages run on devices of the given classes.
+
+    In a fixed order the stages take the first devices that will do: any choice among devices of
+    one class is as good as another.
+
+    Parameters
+    ----------
+    boundaries : list of int
+        c_0 = 0 ... c_s = n of s stages.
+    classes : list of int, length s
+        From a path of the automaton :class:`StageOrder`.
+    """
+    order = device_classes(instance)
+    devices: list[int] = []
+    if instance.free_order:
+        free = {c: [d for d in range(instance.k) if order[d] == c] for c in set(order)}
+        devices = [free[c].pop(0) for c in classes]
+    else:
+        device = 0
+        for c in classes:
+            device = order.index(c, device)
+            devices.append(device)
+            device += 1
+    return PipelineSolution(tuple(boundaries), tuple(devices))
 
 
 def _short(number: int) -> str:

@@ -8,8 +8,10 @@ from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import compiled
 
 INFINITE = 2**61
-PLAIN, SUM, OVERLAP, TRANSFER = range(4)
-"""What counts of a stage: compute, with its transfers added, the largest of them, these alone."""
+PLAIN, SUM, OVERLAP, TRANSFER, LATENCY = range(5)
+"""What counts of a stage: compute, with its transfers added, the largest of them, these alone.
+
+Of all stages the dearest; for `LATENCY` their sum, of compute and transfers without the host."""
 
 
 class Stage(NamedTuple):
@@ -41,14 +43,14 @@ class Stage(NamedTuple):
 def extend(
     counted: int, stage: Stage, most_compute: int, most_transfer: int, before: Array, after: Array
 ) -> None:
-    """Set after[b] to the least of max(before[a], cost of [a, b)) over all a.
+    """Set after[b] to the least of max(before[a], cost of [a, b)), or of the sum, over all a.
 
     Walks back from b until compute alone costs more.  O(n**2) at most.
 
     Parameters
     ----------
     counted : int64
-        `PLAIN`, `SUM`, `OVERLAP` or `TRANSFER`.
+        `PLAIN`, `SUM`, `OVERLAP`, `TRANSFER` or `LATENCY`.
     most_compute, most_transfer : int64
         Limits on every stage.
     before, after : ndarray of int64, shape (n + 1,)
@@ -78,5 +80,7 @@ def extend(
                     cost = max(compute, recv, send)
                 elif counted == TRANSFER:
                     cost = transfer
+                elif counted == LATENCY:
+                    cost += recv + send + before[a]
                 least = min(least, max(before[a], cost))
         after[b] = least

@@ -17,6 +17,7 @@ import numpy as np
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order_kernels import (
     INFINITE,
+    LATENCY,
     OVERLAP,
     PLAIN,
     SUM,
@@ -33,7 +34,12 @@ MOST_STEPS = 100_000_000
 """Entries of all tables together: beyond, fewer orders are tried."""
 NEAR = (0.02, 0.05, 0.2)  # parts of the chain by which layers move
 STAIRS, MOST_STAIRS = 8, 32  # limits on transfers tried for one order
-COUNTED = {Objective.BOTTLENECK: PLAIN, Objective.SUM: SUM, Objective.OVERLAP: OVERLAP}
+COUNTED = {
+    Objective.BOTTLENECK: PLAIN,
+    Objective.SUM: SUM,
+    Objective.OVERLAP: OVERLAP,
+    Objective.LATENCY: LATENCY,
+}
 
 
 def best_order(
@@ -41,7 +47,8 @@ def best_order(
 ) -> PipelinePartition:
     """Return the instance of the best order of a profile's layers.
 
-    The least of all by :func:`least_value`, the given order where none is better.  Orders are
+    The least of all by :func:`least_value`, the given order where none is better, and for
+    `headroom`, of which that knows nothing.  Orders are
     those that go deep first from the head and from the tail, that which keeps few bytes alive,
     random ones, and then small changes of the best so far: always the same for one profile.
     O(layers**2) for each.
@@ -55,7 +62,7 @@ def best_order(
         Makes an instance of a profile.
     """
     best = build(profile)
-    if best.order is None:
+    if best.order is None or best.objective is Objective.HEADROOM:
         return best
     best_value, tried = least_value(best), 1
     steps = 2 * best.n**2 + best.n * best.k

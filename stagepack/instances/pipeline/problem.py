@@ -21,6 +21,10 @@ class Objective(StrEnum):
     """The largest sum of compute and transfer: each device exchanges when it is ready."""
     OVERLAP = "overlap"
     """The largest single term of compute, receive and send: transfers hide behind compute."""
+    LATENCY = "latency"
+    """The sum of all compute and transfers: one sample, or token, goes through the pipeline."""
+    HEADROOM = "headroom"
+    """The tokens whose KV cache fits on every device, negative: the most of them is minimised."""
 
 
 MEMORY = ("exclusive", "shared", "temporary", "carry", "stash", "received")
@@ -53,6 +57,13 @@ WORDS = (
         "stash, received (in schedules and plans), commas between; by default all",
         option="machine",
     ),
+    Parameter(
+        "kv_bytes",
+        list,
+        "bytes of KV cache that a token takes in every layer, or in each",
+        option="machine",
+    ),
+    Parameter("tokens", int, "tokens whose KV cache fits on every device", option="machine"),
     Parameter("fewer_stages", bool, "devices may stay unused", option="freedom"),
     Parameter("free_order", bool, "stages may run on the devices in any order", option="freedom"),
 )

@@ -20,7 +20,7 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
-from stagepack.instances.pipeline.at_once import furthest_fit, smallest
+from stagepack.instances.pipeline.at_once import furthest_fit, held_once, peaks, smallest
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import StageOrder, device_classes
@@ -68,7 +68,9 @@ class RangeCosts:
         Ticks to receive at the beginning, to send at the end of a stage; recv[:, 0] and
         send[:, n] are 0, so that first and last stages need no special case.
     host : int
-        Ticks of the exchange with the host, added to every transfer.
+        Ticks of the exchange with the host, added to every transfer; to the sum for `latency`.
+    tokens : int
+        Tokens whose KV cache is in memory.
     allowed : ndarray of bool, shape (n + 1,)
         Cuts where a stage may begin or end.
 
@@ -82,7 +84,7 @@ class RangeCosts:
         self, instance: PipelinePartition, pause: Callable[[], object] = lambda: None
     ) -> None:
         self.instance = instance
-        self.n, self.k = instance.n, instance.k
+        self.n, self.k, self.tokens = instance.n, instance.k, instance.tokens
         self.allowed = instance.allowed_cuts
         self.tabular = instance.compute_table is not None or instance.memory_table is not None
         classes = device_classes(instance, pause)
@@ -125,7 +127,7 @@ class RangeCosts:
 
     def _set_ticks(self, slowest: float, pause: Callable[[], object]) -> None:
         instance, table = self.instance, self.instance.compute_table
-        if instance.objective is Objective.BOTTLENECK:
+        if instance.objective in (Objective.BOTTLENECK, Objective.HEADROOM):
             # Not part of the objective: they must not make the ticks coarser.
             recv = send = np.zeros((self.classes, self.n + 1), dtype=np.int64)
             host = np.zeros(0, dtype=np.int64)
@@ -134,8 +136,9 @@ class RangeCosts:
         pause()
         cycles = instance.cycles if table is None else table
         total = float(cycles.sum() if table is None else table.max())
-        largest = float(recv.max()) + float(send.max()) + float(host.max(initial=0))
-        largest += total / slowest
+        stages = min(self.n, self.k) if instance.objective is Objective.LATENCY else 1
+        largest = stages * (float(recv.max()) + float(send.max())) + float(host.max(initial=0))
+        largest += total / slowest * (stages if table is not None else 1)
         grids = [decimal_grid(row, pause) for row in (cycles, recv, send, host)]
         self.scale: int | Fraction = max(grids) * instance.speed_scale if all(grids) else 0
         exact = bool(self.scale) and largest * float(self.scale) < LARGEST_TICKS
@@ -146,7 +149,7 @@ class RangeCosts:
                 remedy="use a coarser unit",
             )
         pause()
-        self.rounding = 0 if exact else ROUNDING
+        self.rounding = 0 if exact else ROUNDING * stages
         if exact:
             self._set_work_exactly(int(self.scale), pause)
             rows = [recv, send, host]
@@ -241,7 +244,12 @@ class RangeCosts:
         return cycles.astype(np.int64)
 
     def bound(self, ticks: int) -> Number:
-        """Return a lower bound in ticks as one in cycles, safe whatever rounding there was."""
+        """Return a lower bound in ticks as one in cycles, safe whatever rounding there was.
+
+        Of headroom, ticks are tokens.
+        """
+        if self.instance.objective is Objective.HEADROOM:
+            return ticks
         return self.value(ticks - self.rounding)
 
     def value(self, ticks: int) -> Number:
@@ -278,6 +286,12 @@ class RangeCosts:
 
     def objective(self, solution: PipelineSolution) -> int:
         """Return the objective value of a partition in ticks."""
+        if self.instance.objective is Objective.HEADROOM:
+            return int(self.instance.evaluate(solution))
+        if self.instance.objective is Objective.LATENCY:
+            stages = [(a, b, int(self.device_class[d])) for a, b, d in solution.stages]
+            each = (self.compute(*s) + self.transfer(*s) - self.host for s in stages)
+            return sum(each) + self.host
         value = self.largest_compute(solution)
         if self.instance.objective is Objective.TRANSFER_BOUNDED:
             classes = self.device_class
@@ -294,7 +308,12 @@ class RangeCosts:
             case Objective.OVERLAP:
                 moved = [int(max(self.recv[c, a], self.send[c, b])) for a, b, c in stages]
                 work = list(map(max, work, moved))
-            case Objective.BOTTLENECK | Objective.TRANSFER_BOUNDED:
+            case (
+                Objective.BOTTLENECK
+                | Objective.TRANSFER_BOUNDED
+                | Objective.LATENCY
+                | Objective.HEADROOM
+            ):
                 pass
             case unknown:
                 assert_never(unknown)
@@ -304,10 +323,29 @@ class RangeCosts:
 
     def with_more_memory(self, extra: int) -> RangeCosts:
         """Return the same costs with `extra` bytes more on every device."""
-        more = copy.copy(self)
-        more.capacity = [None if c is None else c + extra for c in self.capacity]
-        more._reach_cache, more._fits_cache = {}, {}
-        return more
+        return self._with(capacity=[None if c is None else c + extra for c in self.capacity])
+
+    def with_tokens(self, tokens: int) -> RangeCosts:
+        """Return the same costs with the KV cache of so many tokens in memory."""
+        return self._with(tokens=tokens)
+
+    def with_tables(self, work: list[Array], constant: int) -> RangeCosts:
+        """Return the same costs with other ticks of compute.
+
+        Parameters
+        ----------
+        work : list of ndarray of int64, shape (n + 1, n + 1)
+            Ticks of [a, b), by class.
+        constant : int
+            Ticks that every solution pays on top, as `host`.
+        """
+        return self._with(_work=work, host=constant, tabular=True)
+
+    def _with(self, **changes: object) -> RangeCosts:
+        other = copy.copy(self)
+        vars(other).update(changes, _reach_cache={}, _fits_cache={})
+        vars(other).pop("_exclusive", None)
+        return other
 
     def reach(
         self, device_class: int, stashes: int, pause: Callable[[], object] = lambda: None
@@ -439,7 +477,11 @@ class RangeCosts:
         The larger of the dearest cut that cannot be spared, see :meth:`cut_bound`, and what the
         cheapest cuts cost in all, spread over the stages.
         """
-        return max(self._cut_bounds)
+        return max(self._cut_bounds[:2])
+
+    def transfers_bound(self) -> int:
+        """Return a lower bound on what all stages receive and send together, in ticks."""
+        return self._cut_bounds[2]
 
     def cut_bound(self) -> int:
         """Return a lower bound on the largest single receive or send of a partition, in ticks.
@@ -450,11 +492,11 @@ class RangeCosts:
         return self._cut_bounds[0]
 
     @cached_property
-    def _cut_bounds(self) -> tuple[int, int]:
+    def _cut_bounds(self) -> tuple[int, int, int]:
         cuts = np.flatnonzero(self.allowed)[1:-1]
         needed = self.k - 1
         if self.instance.fewer_stages or not 0 < needed <= len(cuts):
-            return 0, 0
+            return 0, 0, 0
         inner = slice(1, self.n) if len(cuts) == self.n - 1 else cuts  # no copy of all of them
         recv, send = (
             (rows[0] if self.classes == 1 else rows.min(axis=0))[inner]
@@ -463,34 +505,23 @@ class RangeCosts:
         both = np.maximum(recv, send)
         dearest = smallest(both, needed).max()
         together = smallest(np.add(recv, send, out=both), needed).sum()  # new room costs more
-        return int(dearest), int(-(-together // self.k))
+        return int(dearest), int(-(-together // self.k)), int(together)
 
     def memory_matrix(self, device_class: int, stashes: int) -> Array:
         """Return, shape (n + 1, n + 1), the bytes of [a, b) with `stashes` microbatches in flight.
 
-        Vectorised: prefix sums, a running maximum, and for shared keys one difference array over
-        the ranges that contain a use but not the previous one.  O(n^2 + uses).
+        Vectorised, O(n^2 + uses).
         """
         instance, n = self.instance, self.n
-        stash = np.concatenate([[0], np.cumsum(instance.stash)]) * stashes
-        memory = stash[None, :] - stash[:, None]
         table = instance.memory_table
+        added = instance.cached_bytes(self.tokens) if table is not None else self._exclusive
+        lasting = np.concatenate([[0], np.cumsum(instance.stash * stashes + added)])
+        memory = lasting[None, :] - lasting[:, None]
         if table is not None:
             return np.asarray(memory + self._class_table(table, device_class))
-        exclusive = np.concatenate([[0], np.cumsum(self._exclusive)])
-        memory += exclusive[None, :] - exclusive[:, None]
-        peak = np.zeros((n, n), dtype=np.int64)
-        peak[:] = self._peak[None, :]
-        peak[np.tri(n, k=-1, dtype=bool)] = 0
-        memory[:n, 1:] += np.maximum.accumulate(peak, axis=1)
-        shared = instance.shared
-        if len(shared.layer):
-            previous, nbytes = shared.previous(), shared.nbytes[shared.key]
-            delta = np.zeros((n + 2, n + 2), dtype=np.int64)
-            # A use at layer l adds its key to the ranges with previous < a <= l < b.
-            np.add.at(delta, (previous + 1, shared.layer + 1), nbytes)
-            np.add.at(delta, (shared.layer + 1, shared.layer + 1), -nbytes)
-            memory += delta.cumsum(axis=0).cumsum(axis=1)[: n + 1, : n + 1]
+        memory += peaks(self._peak)
+        if len(instance.shared.layer):
+            memory += held_once(instance.shared, n)
         return np.asarray(memory)
 
     def fits_matrix(self, device_class: int, stashes: int) -> Array:
@@ -521,7 +552,7 @@ class RangeCosts:
 
     @cached_property
     def _exclusive(self) -> Array:
-        total = np.zeros(self.n, dtype=np.int64)
+        total = self.instance.cached_bytes(self.tokens)
         for column in self.instance.exclusive.values():
             total += column
         return total
@@ -559,32 +590,3 @@ class RangeCosts:
 def needs_kernels(instance: PipelinePartition) -> bool:
     """Whether memory is looked up by the compiled kernel: shared keys, or very many layers."""
     return bool(len(instance.shared.layer)) or instance.n >= MANY_LAYERS
-
-
-def assign_devices(
-    costs: RangeCosts, boundaries: list[int], classes: list[int]
-) -> PipelineSolution:
-    """Return the solution whose stages run on devices of the given classes.
-
-    In a fixed order the stages take the first devices that will do: any choice among devices of
-    one class is as good as another.
-
-    Parameters
-    ----------
-    boundaries : list of int
-        c_0 = 0 ... c_s = n of s stages.
-    classes : list of int, length s
-        From a path of the automaton :class:`.order.StageOrder`.
-    """
-    order = costs.device_class.tolist()
-    devices: list[int] = []
-    if costs.instance.free_order:
-        free = {c: [d for d in range(costs.k) if order[d] == c] for c in set(order)}
-        devices = [free[c].pop(0) for c in classes]
-    else:
-        device = 0
-        for c in classes:
-            device = order.index(c, device)
-            devices.append(device)
-            device += 1
-    return PipelineSolution(tuple(boundaries), tuple(devices))

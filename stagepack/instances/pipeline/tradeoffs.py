@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from stagepack.instances.pipeline.check import stage_memory
+from stagepack.instances.pipeline.check import stage_headroom, stage_memory
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.estimate import StageEstimate, estimate
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.profile import Device, Link
 from stagepack.instances.tradeoffs import MORE, Axis, WhatIf, least, more
+from stagepack.instances.words import LARGEST
 
 
 def _within_memory(instance: PipelinePartition, limit: int) -> PipelinePartition:
@@ -22,6 +23,11 @@ def _within_memory(instance: PipelinePartition, limit: int) -> PipelinePartition
 def _memory(instance: PipelinePartition, solution: PipelineSolution) -> int:
     stages = solution.stages
     return max(stage_memory(instance, *stage, len(stages) - at) for at, stage in enumerate(stages))
+
+
+def _free_memory(instance: PipelinePartition) -> str:
+    headroom = instance.objective is Objective.HEADROOM
+    return "headroom is memory itself, of which less is no other aim" if headroom else ""
 
 
 def _within_devices(instance: PipelinePartition, limit: int) -> PipelinePartition:
@@ -48,6 +54,7 @@ AXES = {
         description="bytes of every device",
         within=_within_memory,
         used=_memory,
+        lacking=_free_memory,
     ),
     "devices": Axis(
         unit="devices",
@@ -75,13 +82,14 @@ def what_ifs(instance: PipelinePartition) -> Iterator[WhatIf]:
         yield WhatIf(f"one more device{also}", unused.replace(cluster=grown))
     if any(device.memory is not None for device in cluster.devices):
         yield WhatIf(f"{MORE} % more memory", _with_devices(instance, _more_memory))
-        yield WhatIf(
-            "no limit of memory",
-            _with_devices(instance, lambda device: _with(device, memory=None)),
-        )
+        if instance.objective is not Objective.HEADROOM:
+            yield WhatIf(
+                "no limit of memory",
+                _with_devices(instance, lambda device: _with(device, memory=None)),
+            )
     timed = instance.recv_cycles is None or instance.send_cycles is None
     linked = any(device.recv or device.send for device in cluster.devices)
-    if timed and linked and instance.objective is not Objective.BOTTLENECK:
+    if timed and linked and instance.objective not in (Objective.BOTTLENECK, Objective.HEADROOM):
         yield WhatIf("links twice as fast", _with_links(instance, _twice))
         yield WhatIf("links that take no time", _with_links(instance, lambda link: None))
 
@@ -100,6 +108,12 @@ def critical(instance: PipelinePartition, solution: PipelineSolution) -> Iterato
             "least room",
             f"{_where(full)}: {full.memory:,} of {full.capacity:,} bytes ({full.utilisation:.0%})",
         )
+    tokens, at = min(
+        (stage_headroom(instance, *stage, len(stages) - at), at)
+        for at, stage in enumerate(solution.stages)
+    )
+    if tokens < LARGEST:
+        yield "fewest tokens", f"{_where(stages[at])}: {tokens:,} tokens"
     if instance.compute_table is None:
         layer = int(instance.cycles.argmax())
         cycles = instance.cycles[layer].item()

@@ -23,7 +23,7 @@ else:
 TABLE: Table[PipelinePartition, PipelineSolution] = Table(
     KIND,
     __name__,
-    (Objective.BOTTLENECK, Objective.TRANSFER_BOUNDED, Objective.SUM, Objective.OVERLAP),
+    tuple(Objective),
 )
 
 

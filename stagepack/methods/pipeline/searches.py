@@ -256,8 +256,7 @@ _PARTS: dict[str, Run] = {
 def _even(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Offer a partition that is as good as the proved one, and more even."""
     tuning, solution = settings.tuned(TUNING), progress.solution
-    tabular = instance.compute_table is not None or instance.memory_table is not None
-    if not progress.proved or solution is None or tabular or instance.n > tuning.even_layers:
+    if not progress.proved or solution is None or not heuristics.even.applies(instance, tuning):
         return
     found = heuristics.even.evened(RangeCosts.of(instance), solution, tuning)
     if found is not None and found != solution:

@@ -99,7 +99,7 @@ def map_rows(
             )
             for s in figures.stages
         )
-        rows.append(MapRow(label, figures.objective, segments))
+        rows.append(MapRow(label, abs(figures.objective), segments))  # tokens count below 0
     return rows
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError, shown
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.check import host_cycles
+from stagepack.instances.pipeline.check import host_cycles, token_bytes
 from stagepack.instances.pipeline.data import GraphOrder
 from stagepack.instances.pipeline.estimate import Estimate, estimate, read_measured
 from stagepack.instances.pipeline.problem import Objective
@@ -70,6 +70,8 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
             "shared_keys": len(instance.shared.nbytes),
             "peak_bytes": int((instance.temporary + instance.carry).max()),
             "stash_bytes": int(instance.stash.sum()) if instance.training else None,
+            "token_bytes": token_bytes(instance, 0, instance.n),
+            "tokens": instance.tokens,
             "capacity": None if not limits else {"least": min(limits), "most": max(limits)},
             "total_capacity": sum(limits) if len(limits) == len(memory) else None,
             "tables": instance.compute_table is not None or instance.memory_table is not None,
@@ -115,6 +117,9 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
         if any(nbytes for nbytes, _ in parts):
             text = ", ".join(f"{quantity(nbytes)} {what}" for nbytes, what in parts if nbytes)
             found.append(("Memory", text))
+        if given["token_bytes"]:
+            held = f", for {number(given['tokens'])} tokens" if given["tokens"] else ""
+            found.append(("KV cache", f"{quantity(given['token_bytes'])} a token{held}"))
         if given["peak_bytes"]:
             found.append(
                 ("Largest working memory", f"{quantity(given['peak_bytes'])} at one layer")
@@ -141,6 +146,16 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
         whole = self.headline(instance.replace(microbatches=microbatches))
         own = self.headline(instance)
         return own if own == whole else f"{whole}, {instance.microbatches:,} in flight at most"
+
+    def worth(self, instance: PipelinePartition, value: Number | None) -> str:
+        """Return an objective value or bound in words: of headroom the tokens."""
+        if instance.objective is Objective.HEADROOM and value is not None:
+            return f"{as_text.number(-value)} tokens"
+        return super().worth(instance, value)
+
+    def unit_of(self, objective: str) -> str:
+        """Return what an objective is counted in."""
+        return "tokens" if objective == Objective.HEADROOM else self.counted
 
     def goal(self, instance: PipelinePartition) -> str:
         """Return the objective; of the bottleneck, whether it leaves out transfers."""
@@ -206,7 +221,8 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
             texts = [[_figure(row[name]) for name in names] for row in rows]
             return [Sheet(names, texts, ("device_name",), what="stage")]
         totals = thing.totals
-        value = f"{thing.objective_name} {as_text.number(thing.objective)} cycles"
+        value = f"{thing.objective_name} {as_text.number(abs(thing.objective))} "
+        value += self.unit_of(thing.objective_name)  # tokens count below 0
         head = f"{shown(thing.instance)}: {value}"
         fits = "" if totals["fits"] else ", does not fit"
         return [f"{head}, balance {as_text.share(totals['balance'])}{fits}", stages(thing)]
@@ -250,7 +266,7 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
         stage_map = panel(f"{anchor}-map", figures.stage_map(instance, solved), drawn)
         found = choices(solved)
         estimates = [estimate(instance, r.solution) for _, r in found if r.solution]
-        selector, start = choose("Stages of", found, best, as_text.number)
+        selector, start = choose("Stages of", found, best, lambda v: self.worth(instance, v))
         cycles = [figures.device_bars(e) for e in estimates]
         panels = [panel(f"{anchor}-cycles", cycles, drawn, start=start)]
         if any(stage.memory for e in estimates for stage in e.stages):
@@ -297,7 +313,8 @@ def stages(estimate: Estimate) -> Sheet:
 
 def _in_time(instance: PipelinePartition, found: Estimate) -> list[tuple[str, str]]:
     """Return the objective in seconds, where the clock comes from a file or a named cluster."""
-    if not (instance.source or instance.cluster.name) or not found.objective:
+    timed = (instance.source or instance.cluster.name) and found.objective
+    if not timed or instance.objective is Objective.HEADROOM:
         return []
     clock = float(instance.cluster.clock)
     time, cycle = as_text.duration(found.objective / clock), as_text.duration(1 / clock)
