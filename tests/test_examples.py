@@ -62,7 +62,7 @@ def test_tools_that_train_and_serve_get_stages(
     runpy.run_path(str(ROOT / "examples" / "vllm_layers.py"))
     assert capsys.readouterr().out == "VLLM_PP_LAYER_PARTITION=45,33\nOPTIMAL\n"
     runpy.run_path(str(ROOT / "examples" / "megatron_layout.py"))
-    assert capsys.readouterr().out.startswith("Et*6|t*7|t*7|t*4L\n0F0,")
+    assert capsys.readouterr().out.startswith("Et*6|t*6|t*7|t*5L\n0F0,")
 
 
 def test_models_and_dumps_become_plans(

@@ -88,7 +88,7 @@ def test_replicas_shard() -> None:
     assert instance.modes == (Mode.IO,)
     assert instance.policies == (Policy.KEEP, Policy.RECOMPUTE)
     assert instance.at(4).steps == 16
-    with pytest.raises(InputError, match="unknown 'fast'"):
+    with pytest.raises(InputError, match="unknown modes 'fast'"):
         load("gpt2-small", modes="fast")
 
 

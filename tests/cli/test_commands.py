@@ -519,7 +519,7 @@ def test_stages_are_written_for_a_tool(tmp_path: Path) -> None:
     out, result = tmp_path / "layout.txt", tmp_path / "result.json"
     done = run("solve", chain, "--export", out, "--as", "megatron:ranks=3", "-o", result)
     assert done.returncode == 0, done.stderr
-    assert out.read_text() == "Ett|t*3|tL\n"
+    assert out.read_text() == "Et|t*3|ttL\n"
     done = run("convert", chain, out, "--solution", result, "--as", "vllm")
     assert done.returncode == 0, done.stderr
     assert out.read_text() == "VLLM_PP_LAYER_PARTITION=2,3,1\n"

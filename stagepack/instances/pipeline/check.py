@@ -109,7 +109,7 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
         return plain(max(compute) + max(moved) + host_cycles(instance))
     loads = _loads(instance, solution)
     if instance.objective is Objective.LATENCY:
-        return plain(sum(map(Fraction, loads), Fraction(host_cycles(instance))))
+        return plain(sum((Fraction(load) for load in loads), Fraction(host_cycles(instance))))
     return plain(max(loads))
 
 

@@ -63,7 +63,7 @@ def test_irreducible_whatever_the_rules(
 def test_in_place_pairs_that_do_not_fit_are_named() -> None:
     # Buffer 8 is born in place of 7, and no part of what is wrong.
     instance = LmemPacking.from_arrays(
-        [*SIZE, 3], [*START, 4], [*END, 6], in_place=[(7, 8)], capacity=16, ids="abcdefghi"
+        [*SIZE, 3], [*START, 4], [*END, 6], in_place=[(7, 8)], capacity=16, ids=list("abcdefghi")
     )
     for method in ("auto", "cp-sat"):
         result = solve(instance, method, time_limit=60)
